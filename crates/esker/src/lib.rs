@@ -112,12 +112,13 @@ pub use sync::settle_garbage;
 pub use types::canary;
 
 pub use db::{
-    Builder, CommitError, Committed, Cursor, Db, Ingest, Key, Keys, Keyspace, Range, Reads, Snapshot,
-    Transaction, View, ViewMut, WriteBatch, check_offline, repair,
+    Builder, CommitError, Committed, Cursor, Db, Ingest, Key, Keys, Keyspace, Range, Reads, Savepoint,
+    Sequence, Snapshot, Transaction, View, ViewMut, WriteBatch, check_offline, repair,
 };
 pub use encoding::Compression;
 pub use engine::background::BackgroundStep;
 pub use engine::health::{FailingWork, Health, Work};
+pub use engine::keyspace_options::Counting;
 pub use engine::keyspace_stats::KeyspaceStats;
 pub use engine::options::FileSizes;
 pub use engine::stats::{OldestSnapshot, Stats};
@@ -126,7 +127,7 @@ pub use rescue::check::CheckReport;
 pub use rescue::dump::{DumpItem, DumpOptions, DumpValue, dump};
 pub use rescue::repair::{Loss, LostKeys, RepairReport, RepairedKeyspace};
 pub use sstable::TableCompression;
-pub use txn::commit::Durability;
+pub use txn::commit::{Durability, Isolation};
 pub use types::latency::Latency;
 pub use types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use types::{Contended, Error, KeyBounds, KeyspaceId, Result, SeqNo, SharedBytes, Value};

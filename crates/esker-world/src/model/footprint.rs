@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use super::keys::positions;
+use super::keys::{KeyBounds, positions};
 use super::state::Id;
 use crate::op::Write;
 
@@ -26,6 +26,14 @@ impl Footprint {
             Write::Clear => (Bound::Unbounded, Bound::Unbounded),
         };
         let (start, end) = positions(touched);
+        if start < end {
+            self.0.push((id, start, end));
+        }
+    }
+
+    /// Adds the keys between bounds, read or written.
+    pub fn add_range(&mut self, id: Id, bounds: KeyBounds) {
+        let (start, end) = positions(bounds);
         if start < end {
             self.0.push((id, start, end));
         }

@@ -7,7 +7,7 @@
 //!
 //! world.1. Reads of the newest state, of snapshots, of transactions, and of iterators and cursors held for long agree with the
 //!     model.
-//! world.2. A transaction fails with a conflict if and only if a commit since its beginning touched what it touches.
+//! world.2. A transaction fails with a conflict if and only if a commit since its beginning touched what it writes, or has read if it is serializable.
 //! world.3. After a restart the state is one that the history allows (model_history.1 to model_history.3); `len` is exact; `check` finds nothing.
 //! world.4. A call fails only if there is a reason: a fault was injected, the disk is full, or the log has failed before.
 //!     A commit that fails, unless because of the log, has done nothing. The log fails only if a call of its own does.
@@ -41,7 +41,7 @@ use crate::judge::walk::HeldCursor;
 use crate::model::history::History;
 use crate::model::keys::bounds;
 use crate::model::state::{Id, Map, State};
-use crate::op::{KeyspaceNo, Op, Opening, Reader, Restart, SLOTS};
+use crate::op::{KeyspaceNo, Op, Opening, Read, Reader, Restart, SLOTS};
 use crate::perform::perform;
 use crate::setting;
 
@@ -56,6 +56,7 @@ figures! {
         ops: "operations done",
         commits: "commits acknowledged",
         conflicts: "conflicts found",
+        read_conflicts: "conflicts found by reads alone",
         reopenings: "databases closed or let go, and opened again",
         kills: "processes killed",
         unheard: "of these, the ones after which the system failed to write something, and nobody heard of it",
@@ -69,6 +70,7 @@ figures! {
         turns: "held cursors whose first step after other operations turned round",
         tiered: "runs in which several tier runs were there at once: data beyond the cache",
         tier_merges: "operations that made tier runs more or fewer: merges into them and out of them",
+        unresolved: "runs in which commits left it to others to find out what they count",
         adopted: "large commits that became tables",
         wide: "runs in which a sorted run had several tables",
         moved: "runs in which tables moved to a lower run without being written",
@@ -293,6 +295,7 @@ impl World {
         tally.tier_merges += u64::from(tier_runs != stats.tier_runs);
         let sightings = [
             (&mut tally.tiered, stats.tier_runs > 1),
+            (&mut tally.unresolved, stats.unresolved > 0),
             (&mut tally.wide, stats.tables > stats.runs),
             (&mut tally.moved, stats.moves > 0),
             (&mut tally.recycled, stats.log_files_recycled > 0),
@@ -333,13 +336,16 @@ impl World {
             Op::Read(reader, no, read) => {
                 let (id, keyspace) = self.pick(*no);
                 let (source, map) = self.source(*reader, &keyspace, id);
-                self.read(attempt(|| check_read(&source, &map, read)));
+                let found = attempt(|| check_read(&source, &map, read));
+                self.note_read(*reader, id, read, found.is_ok());
+                self.read(found);
             }
             Op::Iterate(slot, reader, no, range) => {
                 let (id, keyspace) = self.pick(*no);
                 let (source, map) = self.source(*reader, &keyspace, id);
                 let held = HeldIterator::new(source.range(bounds(*range)), &map, *range);
                 self.iterators[*slot] = Some(held);
+                self.note_read(*reader, id, &Read::Ends, true);
             }
             Op::IterateOn(slot, takes) => {
                 if let Some(mut iterator) = self.iterators[*slot].take() {
@@ -408,6 +414,14 @@ impl World {
         let held = attempt(|| source.cursor().transpose());
         let held = held.transpose().map(|made| made.map(|cursor| HeldCursor::new(cursor, &map)));
         self.cursors[slot] = held.and_then(|made| self.read(made));
+    }
+
+    fn note_read(&mut self, reader: Reader, id: Id, read: &Read, is_answered: bool) {
+        if let Reader::Transaction(slot) = reader
+            && let Some(transaction) = &mut self.transactions[slot]
+        {
+            transaction.note_read(id, read, is_answered);
+        }
     }
 
     /// Takes note of a call that makes everything durable.

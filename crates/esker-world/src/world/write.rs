@@ -1,15 +1,17 @@
 //! Commits: writes, batches, transactions, and what becomes of keyspaces.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 
-use esker::{Durability, Error, Keyspace, Result, Transaction};
+use esker::{Durability, Error, Isolation, Keyspace, Result, Transaction};
 
 use super::World;
 use super::trouble::attempt;
 use crate::generate::LARGE_VALUE_BYTES;
 use crate::model::footprint::Footprint;
+use crate::model::keys::KeyNo;
 use crate::model::state::{Commit, Id, Refusal, State};
-use crate::op::{KeyspaceNo, Op, Write};
+use crate::op::{KeyspaceNo, Op, Read, Write};
 use crate::perform;
 
 /// Numbers of keyspaces below this take one byte in front of a key.
@@ -26,6 +28,8 @@ pub(super) struct HeldTransaction {
     since: usize,
     footprint: Footprint,
     writes: Vec<(Id, Write)>,
+    /// It is serializable: what it has read for certain, and what it may have read.
+    read: Option<[Footprint; 2]>,
 }
 
 impl HeldTransaction {
@@ -35,6 +39,23 @@ impl HeldTransaction {
 
     pub(super) fn state(&self) -> &State {
         &self.state
+    }
+
+    /// It has read something, and has an answer or not.
+    pub(super) fn note_read(&mut self, id: Id, read: &Read, is_answered: bool) {
+        let Some([certain, possible]) = &mut self.read else { return };
+        let whole = (Bound::Unbounded, Bound::Unbounded);
+        let one = |key: KeyNo| (Bound::Included(key), Bound::Included(key));
+        possible.add_range(id, whole);
+        if !is_answered {
+            return;
+        }
+        match read {
+            Read::Get(key) | Read::Contains(key) => certain.add_range(id, one(*key)),
+            Read::MultiGet(keys) => keys.iter().for_each(|key| certain.add_range(id, one(*key))),
+            Read::Range { bounds, .. } => certain.add_range(id, *bounds),
+            Read::Ends | Read::Len | Read::Prefix { .. } | Read::Cursor(_) => {}
+        }
     }
 
     pub(super) fn rollback(self) {
@@ -149,8 +170,13 @@ impl World {
     }
 
     pub(super) fn begin(&mut self, slot: usize) {
+        let (isolation, read) = match slot % 2 {
+            0 => (Isolation::Serializable, Some(<[Footprint; 2]>::default())),
+            _ => (Isolation::Snapshot, None),
+        };
         self.transactions[slot] = Some(HeldTransaction {
-            db: self.db().begin(),
+            read,
+            db: self.db().begin_with(isolation),
             state: self.history.newest().clone(),
             since: self.history.len(),
             footprint: Footprint::default(),
@@ -172,23 +198,28 @@ impl World {
     }
 
     pub(super) fn commit(&mut self, transaction: HeldTransaction, durability: Durability) {
-        let HeldTransaction { db, since, footprint, writes, .. } = transaction;
+        let HeldTransaction { db, since, footprint, writes, read, .. } = transaction;
         let outcome = attempt(|| Ok(db.commit_with(durability).map(drop)?));
         if footprint.is_empty() {
             self.excused(outcome);
             return;
         }
         let gone = writes.iter().any(|(id, _)| !self.keyspaces.contains_key(id));
-        let conflict = self.history.touched_since(since, &footprint);
+        let [certain, possible] = read.unwrap_or_default();
+        let touched = |footprint| self.history.touched_since(since, footprint);
+        let touched_by_writes = touched(&footprint);
+        let is_due = touched_by_writes || touched(&certain);
+        let may_be = is_due || touched(&possible);
         match &outcome {
             Err(Error::KeyspaceNotFound(_)) => assert!(gone, "world.2: no keyspace is gone"),
             Err(Error::Conflict { .. }) => {
-                assert!(conflict && !gone, "world.2: no conflict is due");
+                assert!(may_be && !gone, "world.2: no conflict is due");
+                self.tally.read_conflicts += u64::from(!touched_by_writes);
                 self.tally.conflicts += 1;
             }
             Ok(()) => {
                 assert!(!gone, "world.2: into a dropped keyspace");
-                assert!(!conflict, "world.2: a conflict is due");
+                assert!(!is_due, "world.2: a conflict is due");
                 self.committed(outcome, Commit::Writes(writes), footprint, durability);
             }
             Err(_) => drop(self.committed(outcome, Commit::Writes(writes), footprint, durability)),

@@ -11,25 +11,34 @@
 //!      its range, and whatever they hide is older still: the same tombstones hide it.
 //! covered.2. What covers a table is in a source that stays, or is covered by one that does.
 //! covered.3. Memtables cover, too, the active one among them: whoever removes a table because of one makes the log durable first.
+//! covered.4. A table with unresolved versions (types/op.rs) stays until a merge has resolved them; and so does one under such versions: what it
+//!      holds resolves them.
 
 use std::sync::Arc;
 
 use super::judge::Horizons;
 use crate::manifest::version::{LiveTable, Run, Version};
-use crate::types::key_range::End;
+use crate::types::key_range::{End, KeyRange};
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{FileId, SeqNo};
 
-/// The covered tables of a version, under these memtables' tombstones; `tombstones_of` gives those of a table.
+/// The covered tables of a version, under these memtables' tombstones; `tombstones_of` gives those of a table. `is_waiting`: whether memtables
+/// hold unresolved versions in a range.
 pub(crate) fn covered<'a, T>(
     version: &'a Version<T>,
     memtables: &[Arc<RangeTombstones>],
     tombstones_of: impl Fn(&'a LiveTable<T>) -> &'a RangeTombstones,
+    is_waiting: impl Fn(&KeyRange) -> bool,
     horizons: &Horizons,
 ) -> Vec<FileId> {
     let mut out = Vec::new();
-    // Runs above, of those that hold range tombstones.
-    let mut above: Vec<&Run<T>> = Vec::new();
+    // Runs above, of those that hold range tombstones, and of those that hold unresolved versions.
+    let (mut above, mut unresolved): (Vec<&Run<T>>, Vec<&Run<T>>) = Default::default();
+    // covered.4
+    let is_asked_for = |range: &KeyRange, unresolved: &[&Run<T>]| {
+        let mut tables = unresolved.iter().flat_map(|run| run.overlapping(range));
+        tables.any(|table| table.meta.counts.unresolved > 0) || is_waiting(range)
+    };
     for run in version.runs() {
         if !memtables.is_empty() || !above.is_empty() {
             for table in run.tables() {
@@ -39,13 +48,16 @@ pub(crate) fn covered<'a, T>(
                     let holding = overlapping.iter().filter(|t| t.meta.counts.range_tombstones > 0);
                     covers.extend(holding.map(|t| tombstones_of(t)));
                 }
-                if is_covered(table, &covers, horizons) {
+                if is_covered(table, &covers, horizons) && !is_asked_for(&table.meta.range, &unresolved) {
                     out.push(table.file);
                 }
             }
         }
         if run.has_range_tombstones() {
             above.push(run);
+        }
+        if run.tables().iter().any(|table| table.meta.counts.unresolved > 0) {
+            unresolved.push(run);
         }
     }
     out
@@ -60,7 +72,8 @@ pub(crate) fn is_hidden<T>(table: &LiveTable<T>, tombstones: &RangeTombstones, v
 fn is_covered<T>(table: &LiveTable<T>, covers: &[&RangeTombstones], horizons: &Horizons) -> bool {
     let (range, counts) = (&table.meta.range, &table.meta.counts);
     let stripe_end = horizons.stripe_end(counts.min_seq);
-    if stripe_end <= counts.max_seq {
+    // covered.4
+    if stripe_end <= counts.max_seq || counts.unresolved > 0 {
         return false;
     }
     let mut reached = range.start.as_slice();
@@ -97,7 +110,12 @@ mod tests {
     }
 
     /// The version with smallest and largest numbers: `2=30..40`. The tables of which `tombs` tells have range tombstones.
-    fn with_seqs(version: &Version<()>, seqs: &str, tombs: &HashMap<FileId, RangeTombstones>) -> Version<()> {
+    fn with_seqs(
+        version: &Version<()>,
+        seqs: &str,
+        tombs: &HashMap<FileId, RangeTombstones>,
+        unresolved: &[&str],
+    ) -> Version<()> {
         let of = |text: &str| SeqNo::new(text.parse().unwrap());
         let seqs: HashMap<_, _> = seqs.split_whitespace().map(|word| word.split_once('=').unwrap()).collect();
         let added = version.tables().map(|(run, table)| {
@@ -106,6 +124,7 @@ mod tests {
             {
                 (meta.counts.min_seq, meta.counts.max_seq) = (of(min), of(max));
             }
+            meta.counts.unresolved = u64::from(unresolved.contains(&&*table.file.to_string()));
             meta.counts.range_tombstones = u64::from(tombs.contains_key(&table.file));
             AddedTable { file: table.file, level: run.level, run: run.id, meta }
         });
@@ -114,7 +133,7 @@ mod tests {
         Version::empty().apply(&edit, opened)
     }
 
-    /// Runs a table of lines: a version, its numbers, then `memtable and tables' tombstones | horizons -> files`. Words of tables begin
+    /// `7?` is a table that holds unresolved versions, `c?` a key with one in a memtable. Runs a table of lines: a version, its numbers, then `memtable and tables' tombstones | horizons -> files`. Words of tables begin
     /// with the file: `7[a-m)@90`.
     fn check(text: &str) {
         let lines: Vec<_> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
@@ -122,18 +141,27 @@ mod tests {
         for line in &lines[2..] {
             let (given, expected) = line.split_once(" -> ").unwrap();
             let (words, horizons) = given.split_once('|').unwrap();
-            let (memtable, tables): (Vec<_>, Vec<_>) =
-                words.split_whitespace().partition(|word| word.starts_with('['));
+            let (unresolved, words): (Vec<_>, Vec<_>) =
+                words.split_whitespace().partition(|word| word.ends_with('?'));
+            let unresolved: Vec<&str> = unresolved.iter().map(|word| word.trim_end_matches('?')).collect();
+            let waiting: Vec<&[u8]> =
+                unresolved.iter().filter(|word| word.parse::<u64>().is_err()).map(|w| w.as_bytes()).collect();
+            let (memtable, tables): (Vec<&str>, Vec<&str>) =
+                words.into_iter().partition(|word| word.starts_with('['));
             let horizons = horizons.split_whitespace().map(|h| SeqNo::new(h.parse().unwrap())).collect();
             let mut tombs: HashMap<FileId, RangeTombstones> = HashMap::new();
             for word in tables {
                 let (file, word) = word.split_at(word.find('[').unwrap());
                 tombs.insert(FileId::new(file.parse().unwrap()), parse_tombstones([word].into_iter()));
             }
-            let version = with_seqs(&shape, seqs, &tombs);
+            let version = with_seqs(&shape, seqs, &tombs, &unresolved);
             let memtables: Vec<_> =
                 memtable.iter().map(|word| Arc::new(parse_tombstones([*word].into_iter()))).collect();
-            let found = covered(&version, &memtables, |table| &tombs[&table.file], &Horizons::new(horizons));
+            let found = {
+                let tombstones_of = |table: &LiveTable<()>| &tombs[&table.file];
+                let is_waiting = |range: &KeyRange| waiting.iter().any(|key| range.contains(key));
+                covered(&version, &memtables, tombstones_of, is_waiting, &Horizons::new(horizons))
+            };
             let mut found: Vec<_> = found.iter().map(FileId::to_string).collect();
             found.sort();
             let found = if found.is_empty() { "none".to_owned() } else { found.join(" ") };
@@ -167,6 +195,10 @@ mod tests {
             [a-h)@90 8[h-q)@55         | 95    -> 1 2 9
             8[a-q)@54                  | 95    -> 1 2
             9[c-f)@70                  | 95    -> none
+            [a-z)@90 9?                | 95    -> none
+            [a-z)@90 8?                | 95    -> 9
+            [a-z)@90 2?                | 95    -> 1 8 9
+            [a-z)@90 b?                | 95    -> 2 9
             ",
         );
     }

@@ -20,11 +20,13 @@ use super::judge::{Dropped, Horizons, Judge, Verdict, Why};
 use super::merge::{MergeScan, Source};
 use super::output::{Output, Place, Shape, Written};
 use super::picker::{OutputRun, Plan, PlanKind, settled};
+use crate::manifest::debts::Debts;
 use crate::manifest::edit::AddedTable;
 use crate::manifest::version::{Level, LiveTable, RunId, Version};
 use crate::memtable::Memtable;
 use crate::sstable::{BlockCache, Table, TableOptions};
 use crate::types::entry::EntryRef;
+use crate::types::op::Kind;
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{FileId, Result, SeqNo};
 
@@ -101,8 +103,34 @@ pub(crate) struct Built {
     pub removed: Vec<FileId>,
     /// The new ones, open.
     pub opened: HashMap<FileId, Arc<Table>>,
+    /// What was found to be owed.
+    pub debts: Debts,
     /// What went in and came out.
     pub stats: CompactionStats,
+}
+
+/// An unresolved version that waits for the next one.
+#[derive(Default)]
+struct Waiting {
+    key: Vec<u8>,
+    value: Vec<u8>,
+    rest: Option<(SeqNo, Kind)>,
+}
+
+impl Waiting {
+    fn set(&mut self, entry: &EntryRef<'_>) {
+        self.key.clear();
+        self.key.extend_from_slice(entry.key);
+        self.value.clear();
+        self.value.extend_from_slice(entry.value);
+        self.rest = Some((entry.seq, entry.kind));
+    }
+
+    /// The version, which waits no more.
+    fn take(&mut self) -> Option<EntryRef<'_>> {
+        let (seq, kind) = self.rest.take()?;
+        Some(EntryRef { key: &self.key, seq, kind, value: &self.value })
+    }
 }
 
 /// Writes memtables, newest first, as one run. `snapshots`: every registered one and the visible sequence number.
@@ -222,7 +250,11 @@ fn write_to(
     let mut stats = CompactionStats::default();
     let mut unchecked_bytes = CANCEL_BYTES;
     let mut scan = MergeScan::new(sources)?;
+    let mut waiting = Waiting::default();
     while let Some(entry) = scan.next()? {
+        if let Some(earlier) = waiting.take() {
+            put(output, earlier, judge.resolve(earlier, Some(&entry), &mut stats))?;
+        }
         unchecked_bytes += entry.key.len() + entry.value.len();
         if unchecked_bytes >= CANCEL_BYTES {
             unchecked_bytes = 0;
@@ -232,16 +264,29 @@ fn write_to(
         }
         stats.entries_in += 1;
         match judge.judge(entry, &mut stats) {
-            Verdict::Drop => {}
-            Verdict::Keep => output.add(entry)?,
-            Verdict::Replace(entry) => output.add(entry)?,
+            Verdict::Wait => waiting.set(&entry),
+            verdict => put(output, entry, verdict)?,
         }
+    }
+    if let Some(last) = waiting.take() {
+        put(output, last, judge.resolve(last, None, &mut stats))?;
     }
     let Written { added, opened } = output.finish()?;
     stats.bytes_written = added.iter().map(|t| t.meta.file_bytes).sum();
     stats.entries_out = added.iter().map(|t| t.meta.counts.entries).sum();
     assert_eq!(stats.entries_in, stats.entries_out + stats.garbage + stats.spent, "every version has a fate");
-    Ok(Some(Built { added, removed: Vec::new(), opened, stats }))
+    Ok(Some(Built { added, removed: Vec::new(), opened, debts: judge.debts().clone(), stats }))
+}
+
+/// Has a version its fate.
+#[inline(always)]
+fn put(output: &mut Output<'_>, entry: EntryRef<'_>, verdict: Verdict<'_>) -> Result<()> {
+    match verdict {
+        Verdict::Drop => Ok(()),
+        Verdict::Keep => output.add(entry),
+        Verdict::Replace(entry) => output.add(entry),
+        Verdict::Wait => unreachable!("an unresolved version is resolved or kept"),
+    }
 }
 
 #[cfg(test)]

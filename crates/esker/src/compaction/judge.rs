@@ -18,11 +18,16 @@
 //! compaction_judge.4. A sequence number becomes zero under the same two conditions, so no reader and no tombstone that is kept
 //!      stands between zero and the true number.
 //! compaction_judge.5. What is newer than the newest horizon stays as it is.
+//! compaction_judge.6. An unresolved version goes only once it is resolved: by the next older version of its key, by a range tombstone over
+//!      that, or by the bottom. Until then one that would go stays as a bare removal. If the older version was live, it owes one (manifest/debts.rs).
 
+use crate::manifest::debts::Debts;
 use crate::read::resolve::{Answer, Resolver};
 use crate::types::SeqNo;
 use crate::types::canary::{self, Canary};
 use crate::types::entry::EntryRef;
+use crate::types::key::decode_key;
+use crate::types::op::Kind;
 use crate::types::range_tombstone::{Fragment, RangeTombstones, Seqs};
 
 /// The sequence numbers that readers may read at: the registered snapshots, the visible number, and from there on any.
@@ -37,6 +42,11 @@ impl Horizons {
         snapshots.sort_unstable();
         snapshots.dedup();
         Horizons { ascending: snapshots }
+    }
+
+    /// No reader stands above it but those to come.
+    fn newest(&self) -> SeqNo {
+        self.ascending.last().copied().unwrap_or(SeqNo::ZERO)
     }
 
     /// No reader stands below it.
@@ -65,6 +75,8 @@ pub enum Verdict<'a> {
     Keep,
     /// This stays in its place.
     Replace(EntryRef<'a>),
+    /// It is unresolved: ask again ([`Judge::resolve`]) with the next version.
+    Wait,
 }
 
 /// Why a version goes.
@@ -101,6 +113,8 @@ pub struct Judge {
     resolver: Resolver,
     /// Whether it has its answer.
     is_answered: bool,
+    /// What was found to be owed.
+    debts: Debts,
 }
 
 impl Judge {
@@ -117,12 +131,62 @@ impl Judge {
             stripe_end: None,
             resolver: Resolver::default(),
             is_answered: false,
+            debts: Debts::default(),
+        }
+    }
+
+    /// What was found to be owed (compaction_judge.6).
+    pub fn debts(&self) -> &Debts {
+        &self.debts
+    }
+
+    /// What becomes of an unresolved version, before which all were judged, and behind which `next` comes.
+    pub fn resolve<'e>(
+        &mut self,
+        entry: EntryRef<'e>,
+        next: Option<&EntryRef<'_>>,
+        listener: &mut impl Dropped,
+    ) -> Verdict<'e> {
+        let fate = self.fate(&entry);
+        let cover = entry.seq.before().map_or(SeqNo::ZERO, |before| self.cover(before));
+        let was_live = match next.filter(|next| next.key == entry.key) {
+            _ if entry.seq > self.horizons.newest() => None,
+            Some(next) => Some(next.kind.is_live() && next.seq >= cover),
+            None if self.bottommost || cover > SeqNo::ZERO => Some(false),
+            None => None,
+        };
+        let Some(was_live) = was_live else {
+            let bare = EntryRef { kind: Kind::UnresolvedRemove, value: &[], ..entry };
+            let is_forgotten = canary::is_set(Canary::UnresolvedForgotten);
+            return match fate {
+                Ok(_) => Verdict::Keep,
+                Err(_) if !is_forgotten => Verdict::Replace(bare),
+                Err(why) => {
+                    listener.dropped(&entry, why);
+                    Verdict::Drop
+                }
+            };
+        };
+        if was_live && let Some((keyspace, _)) = decode_key(entry.key) {
+            let is_old = entry.seq <= self.horizons.oldest();
+            let from = if is_old { SeqNo::ZERO } else { self.horizons.stripe_end(entry.seq) };
+            self.debts.add(keyspace, from, 1);
+        }
+        match fate {
+            Ok(seq) => Verdict::Replace(EntryRef { seq, kind: entry.kind.resolved(), ..entry }),
+            Err(why) => {
+                listener.dropped(&entry, why);
+                Verdict::Drop
+            }
         }
     }
 
     /// What becomes of the next version. `listener` hears of it if it goes.
     #[inline(always)]
     pub fn judge<'e>(&mut self, entry: EntryRef<'e>, listener: &mut impl Dropped) -> Verdict<'e> {
+        if entry.kind.is_unresolved() {
+            return Verdict::Wait;
+        }
         match self.fate(&entry) {
             Err(why) => {
                 listener.dropped(&entry, why);

@@ -257,7 +257,8 @@ pub(crate) fn pick_manual<T>(
 
 /// Whether a rewrite at the bottom could not make the table smaller.
 fn is_clean<T>(member: &Member<'_, T>) -> bool {
-    !holds_tombstones(member) && member.table.meta.counts.max_seq == SeqNo::ZERO
+    let counts = &member.table.meta.counts;
+    !holds_tombstones(member) && counts.max_seq == SeqNo::ZERO && counts.unresolved == 0
 }
 
 pub(super) fn holds_tombstones<T>(member: &Member<'_, T>) -> bool {

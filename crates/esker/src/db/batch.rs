@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::commit_error::CommitError;
 use super::keyspace::Keyspace;
-use super::writes::{Writes, encode_bounds, prefix_bounds};
+use super::writes::{Basis, Writes, encode_bounds, prefix_bounds};
 use crate::engine::handle::Handle;
 use crate::txn::commit::Durability;
 use crate::types::{KeyBounds, Result, SeqNo};
@@ -153,7 +153,7 @@ impl WriteBatch {
     /// # Errors
     /// Those of [`commit`](Self::commit).
     pub fn commit_with(self, durability: Durability) -> Result<SeqNo, CommitError<WriteBatch>> {
-        let done = self.writes.commit(&self.handle.core, durability, None);
+        let done = self.writes.commit(&self.handle.core, durability, Basis::default());
         done.map_err(|error| CommitError::new(error, self))
     }
 }

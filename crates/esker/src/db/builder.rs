@@ -11,7 +11,7 @@ use crate::engine::options::{Background, FileSizes, Modes, Settings};
 use crate::rescue::check::{self, CheckReport};
 use crate::rescue::repair::{self, RepairReport};
 use crate::sstable::TableCompression;
-use crate::txn::commit::Durability;
+use crate::txn::commit::{Durability, Isolation};
 use crate::types::Result;
 
 /// How to open a database. Everything has a default that suits most: give the memory it may use and be done.
@@ -100,6 +100,11 @@ impl Builder {
     /// Size of a table's blocks, in bytes. Default 8 KiB.
     pub fn block_bytes(mut self, bytes: usize) -> Self {
         self.settings.block_bytes = bytes;
+        self
+    }
+    /// What transactions are kept apart from, where [`Db::begin_with`](crate::Db::begin_with) does not say. Default [`Isolation::Serializable`].
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.settings.isolation = isolation;
         self
     }
     /// How many bytes of the writes of one large transaction or batch stay in memory, within the budget; what is more goes to tables that

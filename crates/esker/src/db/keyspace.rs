@@ -10,6 +10,7 @@ use super::writes::{Writes, encode_bounds, prefix_bounds};
 use crate::engine::catalog::KeyspaceState;
 use crate::engine::core::Core;
 use crate::engine::handle::Handle;
+use crate::engine::keyspace_options::Counting;
 use crate::read::point::{Presence, ValueOf};
 use crate::read::value_reader::{ReaderOf, ValueReader};
 use crate::txn::commit::Durability;
@@ -156,6 +157,14 @@ impl Keyspace {
         self.core().set_blobs_over(&self.state, (bytes > 0).then_some(bytes))
     }
 
+    /// How commits count the keys of this keyspace from now on. This is kept in the database.
+    ///
+    /// # Errors
+    /// Those of [`remove`](Self::remove).
+    pub fn set_counting(&self, counting: Counting) -> Result<()> {
+        self.core().set_counting(&self.state, counting == Counting::Lazy)
+    }
+
     /// Takes sorted pairs and finished tables, and puts them all in one commit. The fastest way to load much.
     pub fn ingest(&self) -> Ingest {
         Ingest::new(self.clone())
@@ -251,16 +260,16 @@ impl Keyspace {
         self.range(range).keys()
     }
 
-    /// The exact number of keys, without counting.
+    /// The exact number of keys, without counting them. Where commits have not looked up whether a key was there, since a file would have had to be
+    /// read for it, this does, once: see [`set_counting`](Self::set_counting).
     ///
     /// # Errors
     /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
     #[inline]
     pub fn len(&self) -> Result<u64> {
-        let count = self.core().published.count_of(&self.state.counter);
-        self.core().check_open()?;
+        let len = self.core().len_now(&self.state)?;
         self.core().check_there(&self.state)?;
-        Ok(count)
+        Ok(len)
     }
 
     /// Whether there are no keys.

@@ -16,6 +16,8 @@ mod key_handle;
 mod keyspace;
 mod range;
 mod reads;
+mod savepoint;
+mod sequence;
 mod snapshot;
 mod transact;
 mod transaction;
@@ -33,6 +35,8 @@ pub use self::key_handle::Key;
 pub use self::keyspace::Keyspace;
 pub use self::range::{Cursor, Keys, Range};
 pub use self::reads::{Reads, View};
+pub use self::savepoint::Savepoint;
+pub use self::sequence::Sequence;
 pub use self::snapshot::Snapshot;
 pub use self::transact::Committed;
 pub use self::transaction::Transaction;
@@ -43,7 +47,7 @@ use crate::engine::catalog::{DEFAULT_NAME, KeyspaceState};
 use crate::engine::handle::Handle;
 use crate::engine::stats::Stats;
 use crate::rescue::check::CheckReport;
-use crate::txn::commit::Durability;
+use crate::txn::commit::{Durability, Isolation};
 use crate::types::{Error, Result};
 
 /// An open database. A handle: cloning is cheap, and all clones are the same database. The last one that drops, with
@@ -201,9 +205,26 @@ impl Db {
         WriteBatch::new(self.handle.clone())
     }
 
-    /// Begins a transaction.
+    /// Begins a transaction, [`Isolation::Serializable`] unless [`Builder::isolation`] says something else.
     pub fn begin(&self) -> Transaction {
-        Transaction::new(self.handle.clone(), 1)
+        self.begin_with(self.handle.core.options.isolation())
+    }
+
+    /// Begins a transaction with an isolation of its own. An exclusive one waits for its turn.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::in_memory()?;
+    /// # let stock = db.keyspace("stock")?;
+    /// use esker::Isolation;
+    /// let mut transaction = db.begin_with(Isolation::Exclusive);
+    /// transaction.put(&stock, "apples", "7")?;
+    /// transaction.commit()?; // never a conflict
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn begin_with(&self, isolation: Isolation) -> Transaction {
+        Transaction::new(self.handle.clone(), isolation, 1)
     }
 
     /// The state of all keyspaces as of now, for as long as it is held.

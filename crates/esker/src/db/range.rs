@@ -11,7 +11,8 @@
 //! range.4. Front and back are walks of one kind. A memtable that was empty for the first may hold entries when the second begins: all of them
 //!      are newer than what is read.
 
-use std::sync::OnceLock;
+use std::ops::Bound;
+use std::sync::{Arc, OnceLock};
 
 use super::key_handle::Key;
 use crate::engine::reads::ReadSource;
@@ -20,8 +21,10 @@ use crate::read::source::{Nothing, Source};
 use crate::read::view::ReadView;
 use crate::read::visible::VisibleCursor;
 use crate::txn::own::OwnCursor;
+use crate::txn::read_set::ReadSet;
 use crate::types::bounds::Bounds;
-use crate::types::key::{decode_key, encode_key};
+use crate::types::key::{decode_key, encode_key, prefix_len};
+use crate::types::key_range::End;
 use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
 use crate::types::{Error, KeyspaceId, Result, SeqNo, Value};
 
@@ -75,6 +78,22 @@ impl Walk {
         }
     }
 
+    /// The key as it is stored, of a keyspace that these bounds lie in.
+    fn encoded_key(&self, bounds: &Bounds) -> Vec<u8> {
+        match self {
+            Walk::Run(c) => {
+                let prefix = match &bounds.lower {
+                    Bound::Included(key) | Bound::Excluded(key) => &key[..prefix_len(key)],
+                    Bound::Unbounded => &[],
+                };
+                let [a, b, c] = c.user_key_parts(&mut [0; 4]).map(<[u8]>::to_vec);
+                [prefix, &a, &b, &c].concat()
+            }
+            Walk::Plain(c) => c.key().to_vec(),
+            Walk::Own(c) => c.key().to_vec(),
+        }
+    }
+
     #[inline]
     fn key(&self) -> Key {
         match self {
@@ -108,8 +127,53 @@ pub struct Keys {
     walks: Walks,
 }
 
+/// Tells a transaction how far an iterator has come.
+struct Seen {
+    reads: Arc<ReadSet>,
+    /// Where the front stands, and the back.
+    front: Vec<u8>,
+    back: End,
+}
+
+impl Seen {
+    fn new(reads: Arc<ReadSet>, bounds: &Bounds) -> Self {
+        let (front, back) = ends(bounds);
+        Seen { reads, front, back }
+    }
+
+    fn front_at(&mut self, key: Vec<u8>) {
+        self.reads.note_range(&self.front, End::Included(key.clone()));
+        self.front = key;
+    }
+
+    fn back_at(&mut self, key: Vec<u8>) {
+        self.reads.note_range(&key, std::mem::replace(&mut self.back, End::Included(key.clone())));
+    }
+
+    /// The walks have met, or come to their ends.
+    fn end(&self) {
+        self.reads.note_range(&self.front, self.back.clone());
+    }
+}
+
+/// The first key inside bounds of a keyspace, and their end.
+fn ends(bounds: &Bounds) -> (Vec<u8>, End) {
+    let start = match &bounds.lower {
+        Bound::Included(key) => key.clone(),
+        Bound::Excluded(key) => [key, &[0][..]].concat(),
+        Bound::Unbounded => Vec::new(),
+    };
+    let end = match &bounds.upper {
+        Bound::Included(key) => End::Included(key.clone()),
+        Bound::Excluded(key) => End::Excluded(key.clone()),
+        Bound::Unbounded => End::Included(Vec::new()),
+    };
+    (start, end)
+}
+
 struct Walks {
     source: Option<ReadSource>,
+    seen: Option<Seen>,
     bounds: Bounds,
     front: Option<Walk>,
     back: Option<Walk>,
@@ -191,6 +255,12 @@ impl Walks {
             return None;
         }
         let moved = self.check_open().and_then(|()| self.advance_front());
+        if let Some(seen) = &mut self.seen {
+            match (&moved, &self.front) {
+                (Ok(true), Some(front)) => seen.front_at(front.encoded_key(&self.bounds)),
+                _ => seen.end(),
+            }
+        }
         match self.end(moved)? {
             Ok(()) => Some(Ok(self.front.as_ref().expect("it just moved"))),
             Err(error) => Some(Err(error)),
@@ -202,6 +272,12 @@ impl Walks {
             return None;
         }
         let moved = self.check_open().and_then(|()| self.advance_back());
+        if let Some(seen) = &mut self.seen {
+            match (&moved, &self.back) {
+                (Ok(true), Some(back)) => seen.back_at(back.encoded_key(&self.bounds)),
+                _ => seen.end(),
+            }
+        }
         match self.end(moved)? {
             Ok(()) => Some(Ok(self.back.as_ref().expect("it just moved"))),
             Err(error) => Some(Err(error)),
@@ -220,7 +296,9 @@ impl Range {
             Ok(source) => (Some(source), None),
             Err(error) => (None, Some(error)),
         };
-        Range { walks: Walks { source, bounds, front: None, back: None, ended: false, failed } }
+        let reads = source.as_ref().and_then(|source| source.reads.clone());
+        let seen = reads.map(|reads| Seen::new(reads, &bounds));
+        Range { walks: Walks { source, seen, bounds, front: None, back: None, ended: false, failed } }
     }
 
     /// The keys alone. The same is read from the disk; see [`Keys`].
@@ -289,13 +367,23 @@ pub struct Cursor {
     is_new: bool,
     /// The value, if it has been fetched from a blob file.
     fetched: OnceLock<Value>,
+    bounds: Bounds,
     source: ReadSource,
+}
+
+/// Where a move of a cursor went, from a key or an end of its bounds.
+enum Move {
+    /// To the first key from this one on; none: from the lower bound.
+    Up(Option<Vec<u8>>),
+    /// To the last key before this one; none: before the upper bound.
+    Down(Option<Vec<u8>>),
 }
 
 impl Cursor {
     pub(crate) fn new(source: ReadSource, keyspace: KeyspaceId, bounds: Bounds) -> Self {
         Cursor {
-            walk: Walk::new(&source, bounds),
+            walk: Walk::new(&source, bounds.clone()),
+            bounds,
             key: Vec::new(),
             keyspace,
             is_new: true,
@@ -304,9 +392,36 @@ impl Cursor {
         }
     }
 
+    /// Where it stands, if somebody wants to know what it has read.
+    fn place(&self) -> Option<Vec<u8>> {
+        let is_wanted = self.source.reads.is_some() && self.walk.valid();
+        is_wanted.then(|| self.walk.encoded_key(&self.bounds))
+    }
+
+    /// Tells the transaction what a move has read.
+    fn note(&self, went: Move) {
+        let Some(reads) = &self.source.reads else { return };
+        let (lower, upper) = ends(&self.bounds);
+        let place = self.place();
+        match went {
+            Move::Up(from) => {
+                let from = from.unwrap_or_default().max(lower);
+                reads.note_range(&from, place.map_or(upper, End::Included));
+            }
+            Move::Down(from) => {
+                let from = from.map_or(upper.clone(), End::Included).min(upper);
+                reads.note_range(&place.unwrap_or(lower), from);
+            }
+        }
+    }
+
     /// After a move: whether it stands on a key.
     #[inline]
-    fn moved(&mut self, moved: Result<()>) -> Result<bool> {
+    fn moved(&mut self, moved: Result<()>, went: Move) -> Result<bool> {
+        if self.source.reads.is_some() {
+            self.note(went);
+        }
+
         self.is_new = false;
         self.fetched.take();
         moved?;
@@ -327,7 +442,8 @@ impl Cursor {
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = crate::types::key::KeyBuf::new(self.keyspace, key.as_ref());
         let moved = walk!(&mut self.walk, c => c.seek(&key));
-        self.moved(moved)
+        let from = self.source.reads.as_ref().map(|_| key.to_vec());
+        self.moved(moved, Move::Up(from))
     }
 
     /// Moves to the last key `< key`.
@@ -337,7 +453,7 @@ impl Cursor {
     pub fn seek_before(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = encode_key(self.keyspace, key.as_ref());
         let moved = walk!(&mut self.walk, c => c.seek_before(&key));
-        self.moved(moved)
+        self.moved(moved, Move::Down(Some(key)))
     }
 
     /// Moves to the first key.
@@ -346,7 +462,7 @@ impl Cursor {
     /// Those of [`seek`](Self::seek).
     pub fn seek_first(&mut self) -> Result<bool> {
         let moved = walk!(&mut self.walk, c => c.seek_first());
-        self.moved(moved)
+        self.moved(moved, Move::Up(None))
     }
 
     /// Moves to the last key.
@@ -355,7 +471,7 @@ impl Cursor {
     /// Those of [`seek`](Self::seek).
     pub fn seek_last(&mut self) -> Result<bool> {
         let moved = walk!(&mut self.walk, c => c.seek_last());
-        self.moved(moved)
+        self.moved(moved, Move::Down(None))
     }
 
     /// Moves to the next key; not valid after the last. A new cursor moves to the first; one that is not valid stays so.
@@ -373,8 +489,9 @@ impl Cursor {
         if !self.valid() {
             return Ok(false);
         }
+        let from = self.place();
         let moved = walk!(&mut self.walk, c => c.next());
-        self.moved(moved)
+        self.moved(moved, Move::Up(from))
     }
 
     /// Moves to the previous key; not valid before the first. A new cursor moves to the last; one that is not valid stays so.
@@ -388,8 +505,9 @@ impl Cursor {
         if !self.valid() {
             return Ok(false);
         }
+        let from = self.place();
         let moved = walk!(&mut self.walk, c => c.prev());
-        self.moved(moved)
+        self.moved(moved, Move::Down(from))
     }
 
     /// Whether the cursor stands on a key.

@@ -158,15 +158,14 @@ impl Snapshot {
         Ok(Cursor::new(self.source_of(keyspace)?, id, encode_bounds(id, &range)))
     }
 
-    /// The exact number of keys, without counting them.
+    /// The exact number of keys, without counting them: see [`Keyspace::len`].
     ///
     /// # Errors
     /// See [`Reads::get`](crate::Reads::get).
     #[inline]
     pub fn len(&self, keyspace: &Keyspace) -> Result<u64> {
         let keyspace = self.check(keyspace)?;
-        self.handle.core.check_open()?;
-        Ok(keyspace.counter.at(self.pin.seq()))
+        self.handle.core.len_at(keyspace, &self.pin)
     }
 
     /// Whether a keyspace has no keys.

@@ -78,7 +78,7 @@ impl Db {
         let mut right_of_way: Option<Held<'_>> = None;
         let mut attempts = 1;
         loop {
-            let mut transaction = Transaction::new(self.handle.clone(), attempts);
+            let mut transaction = Transaction::new(self.handle.clone(), core.options.isolation(), attempts);
             let value = body(&mut transaction)?;
             match transaction.commit_with(durability) {
                 Ok(seqno) => return Ok(Committed { value, seqno, attempts }),

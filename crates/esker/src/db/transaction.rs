@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::commit_error::CommitError;
 use super::key_handle::Key;
@@ -10,38 +11,53 @@ use super::range::{Cursor, Keys, Range};
 use super::reads::View;
 use super::snapshot::Snapshot;
 use super::updates::ViewMut;
-use super::writes::{Writes, encode_bounds, prefix_bounds};
+use super::writes::{Basis, Writes, encode_bounds, prefix_bounds};
 use crate::engine::catalog::KeyspaceState;
 use crate::engine::handle::Handle;
 use crate::engine::reads::ReadSource;
+use crate::engine::right_of_way::Turn;
 use crate::read::point::{Presence, ValueOf, Want};
 use crate::read::value_reader::{ReaderOf, ValueReader};
-use crate::txn::commit::Durability;
+use crate::txn::commit::{Durability, Isolation};
+use crate::txn::read_set::ReadSet;
 use crate::types::bounds::Bounds;
 use crate::types::key::KeyBuf;
 use crate::types::limits::check_key;
 use crate::types::{Error, KeyBounds, Result, SeqNo, Value};
 
-/// A transaction under snapshot isolation. It reads the state of the moment it began, with its own writes on top, and
-/// commits only if nobody else has meanwhile written a key (or into a range) that it writes; otherwise
-/// [`Error::Conflict`](crate::Error::Conflict). Dropping it rolls it back.
+/// A transaction. It reads the state of the moment it began, with its own writes on top, and commits only if nobody else has meanwhile
+/// written a key (or into a range) that it has read or writes; otherwise [`Error::Conflict`](crate::Error::Conflict). One that wrote
+/// nothing never conflicts, and none waits for another, but for those of [`Isolation::Exclusive`]. Dropping it rolls it back.
 ///
-/// Snapshot isolation permits write skew: two transactions that each read what the other writes can both commit.
-/// Write a key that both depend on to make them conflict.
+/// [`Isolation`] says what else there is.
 ///
 /// Its reads are those of [`Reads`](crate::Reads), with the keyspace as their first argument, and see its own writes. Several operations on
 /// one keyspace are shorter by [`keyspace`](Self::keyspace) and [`keyspace_mut`](Self::keyspace_mut).
 pub struct Transaction {
     handle: Arc<Handle>,
     snapshot: Snapshot,
-    writes: Writes,
+    pub(super) writes: Writes,
+    /// The number of the savepoint that was made last.
+    pub(super) last_point: u64,
+    /// What it has read, if it is serializable.
+    reads: Option<Arc<ReadSet>>,
+    /// If it is exclusive.
+    turn: Option<Turn>,
     attempt: u32,
 }
 
+/// The numbers of the savepoints of one transaction lie so far from those of another.
+const POINTS_MAX: u64 = 1 << 32;
+/// Transactions made so far. Relaxed: it orders nothing.
+static MADE: AtomicU64 = AtomicU64::new(0);
+
 impl Transaction {
-    pub(crate) fn new(handle: Arc<Handle>, attempt: u32) -> Self {
+    pub(crate) fn new(handle: Arc<Handle>, isolation: Isolation, attempt: u32) -> Self {
+        let turn = (isolation == Isolation::Exclusive).then(|| Turn::take(handle.clone()));
+        let reads = (isolation == Isolation::Serializable).then(Arc::default);
         let snapshot = Snapshot::new(handle.clone());
-        Transaction { handle, snapshot, writes: Writes::default(), attempt }
+        let last_point = MADE.fetch_add(1, Ordering::Relaxed).wrapping_mul(POINTS_MAX);
+        Transaction { handle, snapshot, writes: Writes::default(), last_point, reads, turn, attempt }
     }
 
     /// The state it reads from, without its own writes.
@@ -186,6 +202,9 @@ impl Transaction {
                 return Ok(own);
             }
         }
+        if let Some(reads) = &self.reads {
+            reads.note_key(&KeyBuf::new(state.id, key));
+        }
         self.snapshot.find::<W>(state, key)
     }
 
@@ -240,7 +259,7 @@ impl Transaction {
     fn source_of(&self, keyspace: &Keyspace) -> Result<ReadSource> {
         self.check_there(keyspace.state_in(&self.handle)?)?;
         let own = if self.writes.is_empty() { None } else { Some(self.writes.own()?) };
-        Ok(ReadSource { own, ..self.snapshot.source()? })
+        Ok(ReadSource { own, reads: self.reads.clone(), ..self.snapshot.source()? })
     }
 
     fn walk(&self, keyspace: &Keyspace, bounds: Bounds) -> Range {
@@ -295,8 +314,11 @@ impl Transaction {
         let view = self.handle.core.view.get();
         view.check_open()?;
         let at = self.snapshot.seqno();
-        let before = state.counter.at(at);
-        let of_whole = |id| if id == state.id { before } else { 0 };
+        let before = self.handle.core.len_at(state, self.snapshot.pin())?;
+        if let Some(reads) = &self.reads {
+            reads.note_len(state.id, before);
+        }
+        let of_whole = |id| Ok(if id == state.id { before } else { 0 });
         let deltas = self.writes.count_deltas(&self.handle.core, &view, at, of_whole)?;
         let delta = deltas.iter().find(|delta| delta.0 == state.id).map_or(0, |delta| delta.1);
         Ok(before.checked_add_signed(delta).expect("counts.1: no more is removed than was there"))
@@ -325,8 +347,9 @@ impl Transaction {
     /// # Errors
     /// Those of [`commit`](Self::commit).
     pub fn commit_with(self, durability: Durability) -> Result<SeqNo, CommitError<Transaction>> {
-        let since = self.snapshot.pin().clone();
-        let done = self.writes.commit(&self.handle.core, durability, Some(since));
+        let since = Some(self.snapshot.pin().clone());
+        let basis = Basis { since, reads: self.reads.clone(), is_exclusive: self.turn.is_some() };
+        let done = self.writes.commit(&self.handle.core, durability, basis);
         done.map_err(|error| CommitError::new(error, self))
     }
 

@@ -27,8 +27,9 @@ use crate::txn::counts::count_deltas;
 use crate::txn::layers::Layers;
 use crate::txn::own::OwnWrites;
 use crate::txn::private::PrivateWrites;
+use crate::txn::read_set::ReadSet;
 use crate::txn::snapshots::SnapshotGuard;
-use crate::txn::write_set::{CountDeltas, Own, WriteSet};
+use crate::txn::write_set::{CountDeltas, Mark, Own, WriteSet};
 use crate::types::bounds::Bounds;
 use crate::types::key::{KeyBuf, decode_key, encode_key, keyspace_end};
 use crate::types::limits::{VALUE_BYTES_MAX, check_key, check_value};
@@ -112,6 +113,32 @@ pub(crate) struct Writes {
     large_bytes: usize,
     /// Where those that came later are.
     blobs: Option<Arc<Mutex<BlobWriter>>>,
+    /// The points to which it can go back, oldest first.
+    points: Vec<Point>,
+}
+
+/// What a commit depends on.
+#[derive(Default)]
+pub(crate) struct Basis {
+    /// The snapshot that a transaction has read from.
+    pub(crate) since: Option<SnapshotGuard>,
+    /// What it has read there, if that must not have changed.
+    pub(crate) reads: Option<Arc<ReadSet>>,
+    /// Nobody else commits meanwhile.
+    pub(crate) is_exclusive: bool,
+}
+
+/// The writes as they were.
+#[derive(Clone)]
+struct Point {
+    number: u64,
+    mark: Mark,
+    /// The set, if it has become a layer since.
+    set: Option<Arc<WriteSet>>,
+    layers: Layers,
+    keyspaces: Vec<KeyspaceLife>,
+    changes: Changes,
+    large_bytes: usize,
 }
 
 impl Writes {
@@ -119,20 +146,17 @@ impl Writes {
     pub(crate) fn into_request(self, durability: Durability) -> Result<CommitRequest> {
         let blobs = self.blob_use()?;
         let Writes { set, layers, keyspaces, .. } = self;
-        Ok(CommitRequest { set, layers, blobs, durability, since: None, keyspaces, drops: Vec::new() })
+        let (since, reads, is_exclusive, drops) = (None, None, false, Vec::new());
+        Ok(CommitRequest { set, layers, blobs, durability, since, reads, is_exclusive, keyspaces, drops })
     }
 
-    /// Commits, and keeps the writes in case that fails. `since`: the snapshot that a transaction has read from.
-    pub(super) fn commit(
-        &self,
-        core: &Core,
-        durability: Durability,
-        since: Option<SnapshotGuard>,
-    ) -> Result<SeqNo> {
+    /// Commits, and keeps the writes in case that fails.
+    pub(super) fn commit(&self, core: &Core, durability: Durability, basis: Basis) -> Result<SeqNo> {
+        let Basis { since, reads, is_exclusive } = basis;
         let (set, layers, keyspaces) = (self.set.clone(), self.layers.clone(), self.keyspaces.clone());
         let (blobs, drops) = (self.blob_use()?, self.changes.drop_marks());
         core.submit_changing(
-            CommitRequest { set, layers, blobs, durability, since, keyspaces, drops },
+            CommitRequest { set, layers, blobs, durability, since, reads, is_exclusive, keyspaces, drops },
             &self.changes,
         )
     }
@@ -194,7 +218,7 @@ impl Writes {
         core: &Core,
         view: &ReadView,
         at: SeqNo,
-        count: impl Fn(KeyspaceId) -> u64,
+        count: impl Fn(KeyspaceId) -> Result<u64>,
     ) -> Result<CountDeltas> {
         if self.layers.is_empty() {
             return count_deltas(&self.set, view, at, count);
@@ -213,9 +237,48 @@ impl Writes {
             return Ok(());
         }
         core.make_room_for_piece(&mut self.layers)?;
+        for point in self.points.iter_mut().filter(|point| point.set.is_none()) {
+            point.set = Some(self.set.clone());
+        }
         let fresh = Arc::new(self.layers.spares.take());
         core.push_piece(std::mem::replace(&mut self.set, fresh), &mut self.layers);
         Ok(())
+    }
+
+    /// Notes this point, under a number larger than that of all before.
+    pub(super) fn set_point(&mut self, number: u64) {
+        self.points.push(Point {
+            number,
+            mark: self.set.mark(),
+            set: None,
+            layers: self.layers.clone(),
+            keyspaces: self.keyspaces.clone(),
+            changes: self.changes.clone(),
+            large_bytes: self.large_bytes,
+        });
+    }
+
+    /// Forgets a point and those after it; false if it is not there.
+    pub(super) fn forget_point(&mut self, number: u64) -> bool {
+        let at = self.points.iter().position(|point| point.number == number);
+        at.inspect(|at| self.points.truncate(*at)).is_some()
+    }
+
+    /// Forgets the writes, and the points, since a point; false if it is not there.
+    pub(super) fn go_back(&mut self, number: u64) -> bool {
+        let Some(at) = self.points.iter().position(|point| point.number == number) else { return false };
+        self.points.truncate(at + 1);
+        let point = &mut self.points[at];
+        if let Some(set) = point.set.take() {
+            self.set = set;
+        }
+        let point = self.points[at].clone();
+        Arc::make_mut(&mut self.set).go_back(&point.mark);
+        (self.layers, self.changes) = (point.layers, point.changes);
+        (self.keyspaces, self.large_bytes) = (point.keyspaces, point.large_bytes);
+        self.ids.clear();
+        self.last = None;
+        true
     }
 
     pub(super) fn create_keyspace(&mut self, catalog: &Catalog, name: &str) -> Result<Arc<KeyspaceState>> {

@@ -79,7 +79,10 @@ impl Core {
         let set = Arc::new(set);
         let (layers, keyspaces, drops) = (Layers::default(), Vec::new(), Vec::new());
         let blobs = BlobUse::default();
-        self.submit(CommitRequest { set, layers, blobs, durability, since: None, keyspaces, drops }).map(drop)
+        let (since, reads, is_exclusive) = (None, None, false);
+        let request =
+            CommitRequest { set, layers, blobs, durability, since, reads, is_exclusive, keyspaces, drops };
+        self.submit(request).map(drop)
     }
 
     /// Commits. The commit's number; of one that writes nothing, that of the newest commit.
@@ -91,7 +94,9 @@ impl Core {
         }
         let bytes = (request.set.byte_len() + request.layers.byte_len()) as u64 + request.blobs.bytes;
         let begun = self.begin_commit(request.durability);
-        self.right_of_way.give_way();
+        if !request.is_exclusive {
+            self.right_of_way.give_way();
+        }
         self.make_room(request.layers.is_empty() && request.set.removes_only())?;
         self.pay_debt(bytes);
         if let Some((set, used)) = blobs::divert(&self.blobs, &request.set)? {

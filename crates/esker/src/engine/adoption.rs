@@ -198,7 +198,7 @@ impl Core {
             self.flush_all()?;
             return Ok(None);
         }
-        let count = |id| self.published.counter(id).at(pin.seq());
+        let count = |id| self.exact_count(&self.published.counter(id), id, &pin);
         let deltas = writes.count_deltas(&view, pin.seq(), count)?;
         drop(view);
         self.heal_manifest()?;

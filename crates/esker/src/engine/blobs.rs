@@ -117,6 +117,7 @@ pub(super) fn new_blob_file(env: Env, dir: PathBuf, tables: &Tables, view: Arc<V
                 immutables: old.immutables.clone(),
                 version: Arc::new(old.version.with_blobs(blobs)),
                 closed: old.closed.clone(),
+                known: old.known.clone(),
             }
         });
         Ok(file)

@@ -43,6 +43,8 @@ pub(crate) struct KeyspaceState {
     /// It is gone.
     pub(super) dropped: AtomicBool,
     pub(crate) counter: Arc<Counter>,
+    /// It does not look up keys to count them. Relaxed: it orders nothing.
+    pub(super) is_lazy: AtomicBool,
 }
 
 impl KeyspaceState {
@@ -57,7 +59,8 @@ impl KeyspaceState {
 
     /// For a commit: refuse it if the keyspace is dropped by then.
     pub(crate) fn life(&self) -> KeyspaceLife {
-        KeyspaceLife { id: self.id, name: self.name(), dropping: Some(self.dropping.clone()) }
+        let is_lazy = self.is_lazy.load(Ordering::Relaxed);
+        KeyspaceLife { id: self.id, name: self.name(), dropping: Some(self.dropping.clone()), is_lazy }
     }
 
     /// Whether it is being dropped, or has been.
@@ -85,7 +88,7 @@ pub(crate) struct Catalog {
     /// Held by whoever creates, drops or renames.
     changes: Mutex<StoredId>,
     /// Keyspaces that have options of their own stored (keyspace_options.rs).
-    with_options: Mutex<BTreeSet<KeyspaceId>>,
+    with_options: Mutex<BTreeMap<KeyspaceId, KeyspaceOptions>>,
     published: Arc<Published>,
 }
 
@@ -163,18 +166,27 @@ impl Catalog {
         dropping: DropMark,
         counter: Arc<Counter>,
     ) -> Arc<KeyspaceState> {
-        let (name, dropped) = (RwLock::new(name), AtomicBool::default());
-        Arc::new(KeyspaceState { id, name, dropping, dropped, counter })
+        let (name, dropped, is_lazy) = (RwLock::new(name), AtomicBool::default(), AtomicBool::default());
+        Arc::new(KeyspaceState { id, name, dropping, dropped, counter, is_lazy })
     }
 
-    /// A keyspace has options of its own stored.
-    pub(super) fn note_options(&self, id: KeyspaceId) {
-        self.with_options.lock().insert(id);
+    /// A keyspace has these options of its own stored.
+    pub(super) fn note_options(&self, id: KeyspaceId, options: KeyspaceOptions) {
+        self.with_options.lock().insert(id, options);
+        let names = self.names.read();
+        if let Some(state) = names.values().find(|state| state.id == id) {
+            state.is_lazy.store(options.is_lazy, Ordering::Relaxed);
+        }
+    }
+
+    /// The options of its own that a keyspace has stored.
+    pub(super) fn options_of(&self, id: KeyspaceId) -> KeyspaceOptions {
+        self.with_options.lock().get(&id).copied().unwrap_or_default()
     }
 
     /// Whether a keyspace has options of its own stored.
     pub(super) fn has_options(&self, id: KeyspaceId) -> bool {
-        self.with_options.lock().contains(&id)
+        self.with_options.lock().contains_key(&id)
     }
 
     /// The id of the keyspace that is created next.

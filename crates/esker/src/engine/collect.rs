@@ -137,6 +137,7 @@ impl Core {
             immutables: old.immutables.clone(),
             version,
             closed: old.closed.clone(),
+            known: old.known.clone(),
         });
         drop(manifest);
         for source in gone {

@@ -80,6 +80,7 @@ impl Core {
             flushed_seq: Some(newest.last_seq),
             counts: Some(newest.counts.clone()),
             added: built.added,
+            debts: built.debts,
             ..VersionEdit::default()
         };
         if canary::is_set(Canary::WalReleasedEarly) {

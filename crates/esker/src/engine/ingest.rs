@@ -158,6 +158,8 @@ impl SortedPairs {
             blobs,
             durability,
             since: None,
+            reads: None,
+            is_exclusive: false,
             keyspaces: vec![life],
             drops: Vec::new(),
         })

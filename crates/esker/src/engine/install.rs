@@ -180,6 +180,7 @@ impl Core {
                 immutables: old.immutables.iter().filter(stays).cloned().collect(),
                 version,
                 closed: old.closed.clone(),
+                known: old.known.clone(),
             }
         });
         let removed = before.tables().filter(|(_, t)| edit.removed.contains(&t.file));

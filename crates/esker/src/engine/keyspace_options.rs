@@ -20,12 +20,27 @@ use crate::types::{KeyspaceId, Result};
 const PREFIX: u8 = b'o';
 /// The smallest value, in bytes, that goes to a blob file; 0: none does.
 const BLOBS_OVER: u64 = 1;
+/// 1: keys are not looked up to count them.
+const IS_LAZY: u64 = 2;
+
+/// How commits count the keys of a keyspace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Counting {
+    /// They look in memory whether a key is there, and leave it to [`len`](crate::Keyspace::len) and to compactions to find out where a file
+    /// would have to be read.
+    #[default]
+    Exact,
+    /// They do not look: writes cost less, and `len`, which is as exact, looks up all that was written since the last compaction.
+    Lazy,
+}
 
 /// The options of one keyspace that differ from the database's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeyspaceOptions {
     /// The smallest value, in bytes, that goes to a blob file, or none does.
     pub(crate) blobs_over: Option<Option<usize>>,
+    /// Keys are not looked up to count them (txn/counts.rs).
+    pub(crate) is_lazy: bool,
 }
 
 impl KeyspaceOptions {
@@ -33,6 +48,9 @@ impl KeyspaceOptions {
         let mut out = Vec::new();
         if let Some(over) = self.blobs_over {
             [BLOBS_OVER, over.unwrap_or(0) as u64].into_iter().for_each(|n| put_varint(&mut out, n));
+        }
+        if self.is_lazy {
+            [IS_LAZY, 1].into_iter().for_each(|n| put_varint(&mut out, n));
         }
         out
     }
@@ -47,6 +65,7 @@ impl KeyspaceOptions {
                     let over = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
                     options.blobs_over = Some((over > 0).then_some(over));
                 }
+                IS_LAZY => options.is_lazy = reader.varint()? != 0,
                 other => return Err(reader.error(format!("option {other} of a keyspace is unknown"))),
             }
         }
@@ -71,10 +90,24 @@ pub(crate) fn options_of(key: &[u8]) -> Option<KeyspaceId> {
 impl Core {
     /// Values of so many bytes and more of a keyspace go to blob files from now on; none: none do.
     pub(crate) fn set_blobs_over(&self, keyspace: &Arc<KeyspaceState>, over: Option<usize>) -> Result<()> {
+        self.set_options(keyspace, |options| options.blobs_over = Some(over))
+    }
+
+    /// Whether the keys of a keyspace are not looked up to count them, from now on.
+    pub(crate) fn set_counting(&self, keyspace: &Arc<KeyspaceState>, is_lazy: bool) -> Result<()> {
+        self.set_options(keyspace, |options| options.is_lazy = is_lazy)
+    }
+
+    fn set_options(
+        &self,
+        keyspace: &Arc<KeyspaceState>,
+        change: impl FnOnce(&mut KeyspaceOptions),
+    ) -> Result<()> {
         self.check_ours()?;
         let _catalog = self.catalog.lock();
         keyspace.check_alive()?;
-        let options = KeyspaceOptions { blobs_over: Some(over) };
+        let mut options = self.catalog.options_of(keyspace.id);
+        change(&mut options);
         let mut set = WriteSet::new();
         set.put(&options_key(keyspace.id), &options.encode());
         self.commit_encoded(set, Durability::Sync)?;
@@ -84,7 +117,7 @@ impl Core {
 
     /// These options are in the catalog.
     pub(super) fn take_options(&self, id: KeyspaceId, options: KeyspaceOptions) {
-        self.catalog.note_options(id);
+        self.catalog.note_options(id, options);
         self.blobs.set_limit(id, options.blobs_over);
     }
 }

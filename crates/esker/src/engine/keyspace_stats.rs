@@ -20,14 +20,16 @@ pub struct KeyspaceStats {
 }
 
 impl Core {
-    /// Figures of all keyspaces, sorted by name. Takes some searches in memory for each keyspace and run.
+    /// Figures of all keyspaces, sorted by name. Takes some searches in memory for each keyspace and run, and looks up what `len` would.
     pub(crate) fn keyspace_stats(&self) -> Vec<KeyspaceStats> {
-        let version = self.version();
+        let (version, pin) = (self.version(), self.snapshot());
         let keyspaces = self.catalog.all().into_iter();
         let figures = keyspaces.map(|(name, state)| {
             let (start, end) = (encode_key(state.id, &[]), keyspace_end(state.id));
             let table_bytes = version.runs().iter().map(|run| bytes_between(run, &start, &end)).sum();
-            KeyspaceStats { name, items: state.counter.now(), table_bytes }
+            // Where what commits have not looked up cannot be read, their count is the best there is.
+            let items = self.len_at(&state, &pin).unwrap_or_else(|_| state.counter.at(pin.seq()));
+            KeyspaceStats { name, items, table_bytes }
         });
         figures.collect()
     }

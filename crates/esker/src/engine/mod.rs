@@ -29,6 +29,7 @@ pub(crate) mod ingest;
 pub(crate) mod install;
 pub(crate) mod keyspace_options;
 pub(crate) mod keyspace_stats;
+mod lengths;
 pub(crate) mod open;
 pub(crate) mod options;
 pub(crate) mod reads;

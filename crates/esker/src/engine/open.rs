@@ -116,7 +116,8 @@ fn with_remedy(error: Error) -> Error {
 }
 
 fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Result<Arc<Handle>> {
-    let state = read_manifest(&env, &options, dir)?;
+    let mut state = read_manifest(&env, &options, dir)?;
+    pay_debts(&mut state, dir)?;
     let cache = BlockCache::new(MemoryBudget::new(options.memory()));
     let version = open_tables(&env, dir, &state, &cache)?;
     let replayed = replay(&env, dir, &options, &state, version.blobs())?;
@@ -129,6 +130,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         immutables: replayed.sealed.iter().rev().map(|s| s.memtable.clone()).collect(),
         version: Arc::new(version),
         closed: closed.clone(),
+        known: Arc::default(),
     };
     let view = Arc::new(ViewCell::new(view, env.clock.clone()));
     let (catalog, keyspace_options) = load_catalog(&view.get(), &published, dir)?;
@@ -217,6 +219,11 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         Background::Writers | Background::Steps => Vec::new(),
     };
     Ok(Handle::new(core, threads))
+}
+
+/// Nobody reads yet: what is owed is taken from the counts.
+fn pay_debts(state: &mut VersionEdit, dir: &Path) -> Result<()> {
+    state.pay_debts().map_err(|detail| Error::corrupt("manifest", dir.join(CURRENT), 0, detail))
 }
 
 /// A number by which the files of this database are told from those of others; not 0.
@@ -397,6 +404,9 @@ fn replay(
 /// What a reader of the database would see, found out without changing anything. Files that nothing names are not looked at.
 pub(crate) fn look_into(env: &Env, dir: &Path, options: &Options, state: &VersionEdit) -> Result<Look> {
     let cache = BlockCache::new(MemoryBudget::new(options.memory()));
+    let mut state = state.clone();
+    pay_debts(&mut state, dir)?;
+    let state = &state;
     let version = open_tables(env, dir, state, &cache)?;
     let extent = state.log_extent();
     let flushed = state.flushed_seq.unwrap_or_default();
@@ -408,6 +418,7 @@ pub(crate) fn look_into(env: &Env, dir: &Path, options: &Options, state: &Versio
         immutables: replayed.sealed.iter().rev().map(|s| s.memtable.clone()).collect(),
         version: Arc::new(version),
         closed: Arc::default(),
+        known: Arc::default(),
     };
     Ok(Look { view, counts: replayed.counts, last_seq: replayed.last_seq })
 }
@@ -482,7 +493,7 @@ fn replay_with(
             let changed = count.checked_add_signed(delta);
             *count = changed.ok_or_else(|| format!("commit {seq}: keyspace {id} would count below zero"))?;
         }
-        apply::apply(&set, seq, &out.active, &mut out.applier);
+        apply::apply(&set, &[], seq, &out.active, &mut out.applier);
         out.last_seq = seq;
         out.commits += 1;
         Ok(())

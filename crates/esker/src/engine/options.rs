@@ -18,7 +18,7 @@ use crate::encoding::checksum::crc32c;
 use crate::manifest::file_name::{OPTIONS, OPTIONS_TMP};
 use crate::manifest::log::{REWRITE_BYTES_MIN, replace_file};
 use crate::sstable::{TableCompression, TableOptions};
-use crate::txn::commit::Durability;
+use crate::txn::commit::{Durability, Isolation};
 use crate::types::{Error, Result};
 use crate::wal::WalOptions;
 
@@ -84,6 +84,7 @@ pub(crate) struct Settings {
     pub(crate) memory: u64,
     pub(crate) durability: Durability,
     pub(crate) compression: TableCompression,
+    pub(crate) isolation: Isolation,
     pub(crate) create_if_missing: bool,
     pub(crate) error_if_exists: bool,
     /// How long opening waits for the lock.
@@ -114,6 +115,7 @@ impl Default for Settings {
             env: Env::real(),
             memory: 1 << 30,
             durability: Durability::Sync,
+            isolation: Isolation::default(),
             compression: TableCompression::Auto,
             create_if_missing: true,
             error_if_exists: false,
@@ -181,6 +183,9 @@ impl Options {
     }
     pub(crate) fn durability(&self) -> Durability {
         self.given.durability
+    }
+    pub(crate) fn isolation(&self) -> Isolation {
+        self.given.isolation
     }
     pub(crate) fn background(&self) -> Background {
         self.given.background
@@ -310,6 +315,7 @@ impl Options {
         vec![
             pair("memory", self.given.memory.to_string()),
             pair("durability", format!("{:?}", self.given.durability).to_lowercase()),
+            pair("isolation", format!("{:?}", self.given.isolation).to_lowercase()),
             pair("compression", format!("{:?}", self.given.compression).to_lowercase()),
             pair("memtable_bytes", self.memtable_bytes.to_string()),
             pair("transaction_bytes", self.transaction_bytes().to_string()),

@@ -12,6 +12,7 @@ use super::core::Core;
 use crate::read::point::{LOOKUPS_PER_PIN, ValueOf, Want};
 use crate::read::view::ReadView;
 use crate::txn::own::OwnWrites;
+use crate::txn::read_set::ReadSet;
 use crate::txn::snapshots::SnapshotGuard;
 use crate::types::key::KeyBuf;
 use crate::types::limits::check_key;
@@ -26,6 +27,8 @@ pub(crate) struct ReadSource {
     pub(crate) _pin: Option<SnapshotGuard>,
     /// A transaction's own writes, on top.
     pub(crate) own: Option<OwnWrites>,
+    /// Of a serializable transaction: what it has read.
+    pub(crate) reads: Option<Arc<ReadSet>>,
 }
 
 impl Core {
@@ -108,7 +111,7 @@ impl Core {
         self.read_cost.walk_started(&view);
         let at = self.published.visible();
         self.check_there(keyspace)?;
-        Ok(ReadSource { view, at, _pin: None, own: None })
+        Ok(ReadSource { view, at, _pin: None, own: None, reads: None })
     }
 
     /// A pinned state, for iterators over a keyspace that is there.
@@ -116,7 +119,7 @@ impl Core {
         let view = self.view.get();
         view.check_open()?;
         self.read_cost.walk_started(&view);
-        Ok(ReadSource { view, at: pin.seq(), _pin: Some(pin.clone()), own: None })
+        Ok(ReadSource { view, at: pin.seq(), _pin: Some(pin.clone()), own: None, reads: None })
     }
 }
 

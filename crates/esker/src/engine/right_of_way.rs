@@ -1,7 +1,8 @@
-//! The right of way: a transaction that has conflicted again and again runs once while nobody else commits.
+//! The right of way: a transaction that has conflicted again and again runs once while nobody else commits; an exclusive one always does.
 //!
 //! ```text
-//!   transact (db/transact.rs) --take--> RightOfWay <--give_way-- every other commit (admission.rs)
+//!   transact (db/transact.rs) --take--------> RightOfWay <--give_way-- every other commit (admission.rs)
+//!   exclusive transaction ------take_turn--->
 //! ```
 //!
 //! right_of_way.1. While a thread has it, commits of other threads wait, so a transaction that begins then meets only those that had
@@ -9,12 +10,18 @@
 //! right_of_way.2. Nobody waits for it longer than its holder's patience allows, so it delays others and stops nobody: not even a holder that
 //!      waits for another thread's commit. The patience is [`HOLD_MIN`] first and doubles with each further conflict, up to [`HOLD_MAX`]: a
 //!      transaction that takes longer commits in the end.
+//! right_of_way.3. Exclusive transactions have it one after the other, in the order in which they asked, before those that have conflicted; for
+//!      them others wait as long as it takes.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
+
+use super::handle::Handle;
 
 /// So long others wait at first.
 const HOLD_MIN: Duration = Duration::from_millis(250);
@@ -27,34 +34,91 @@ pub(crate) struct RightOfWay {
     is_held: AtomicBool,
     holder: Mutex<Option<Holder>>,
     given_back: Condvar,
-    /// Those who want it come one after the other.
-    turn: Mutex<()>,
+    turns: Mutex<Turns>,
+    turn_given_back: Condvar,
+}
+
+/// Those who want it come one after the other.
+#[derive(Default)]
+struct Turns {
+    is_taken: bool,
+    /// The exclusive transactions that wait, by number (right_of_way.3).
+    queue: VecDeque<u64>,
+    next: u64,
 }
 
 #[derive(Clone, Copy)]
 struct Holder {
-    thread: ThreadId,
-    /// So long each of the others waits (right_of_way.2).
-    patience: Duration,
+    /// None: an exclusive transaction, whatever thread it is used by. Its own commit does not ask.
+    thread: Option<ThreadId>,
+    /// So long each of the others waits (right_of_way.2); none: as long as it takes.
+    patience: Option<Duration>,
 }
 
 /// Has the right of way until it drops. For the thread that has taken it.
 pub(crate) struct Held<'a> {
     right: &'a RightOfWay,
-    _turn: MutexGuard<'a, ()>,
+}
+
+/// The turn of an exclusive transaction, until it drops.
+pub(crate) struct Turn(Arc<Handle>);
+
+impl Turn {
+    /// Waits for it.
+    pub(crate) fn take(handle: Arc<Handle>) -> Self {
+        handle.core.right_of_way.take_turn();
+        Turn(handle)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.core.right_of_way.give_back();
+    }
 }
 
 impl RightOfWay {
     /// Takes it for this thread. None: others had it for too long, or this thread has it already.
     pub(crate) fn take(&self) -> Option<Held<'_>> {
-        let this = std::thread::current().id();
+        let this = Some(std::thread::current().id());
         if self.holder.lock().is_some_and(|holder| holder.thread == this) {
             return None;
         }
-        let turn = self.turn.try_lock_for(HOLD_MIN)?;
-        *self.holder.lock() = Some(Holder { thread: this, patience: HOLD_MIN });
+        let mut turns = self.turns.lock();
+        let is_busy = |turns: &mut Turns| turns.is_taken || !turns.queue.is_empty();
+        self.turn_given_back.wait_while_for(&mut turns, is_busy, HOLD_MIN);
+        if is_busy(&mut turns) {
+            return None;
+        }
+        turns.is_taken = true;
+        self.hold(Holder { thread: this, patience: Some(HOLD_MIN) });
+        Some(Held { right: self })
+    }
+
+    /// right_of_way.3
+    fn take_turn(&self) {
+        let mut turns = self.turns.lock();
+        let this = turns.next;
+        turns.next += 1;
+        turns.queue.push_back(this);
+        let is_before = |turns: &mut Turns| turns.is_taken || turns.queue.front() != Some(&this);
+        self.turn_given_back.wait_while(&mut turns, is_before);
+        turns.queue.pop_front();
+        turns.is_taken = true;
+        self.hold(Holder { thread: None, patience: None });
+    }
+
+    fn hold(&self, holder: Holder) {
+        *self.holder.lock() = Some(holder);
         self.is_held.store(true, Ordering::Relaxed);
-        Some(Held { right: self, _turn: turn })
+    }
+
+    fn give_back(&self) {
+        self.is_held.store(false, Ordering::Relaxed);
+        *self.holder.lock() = None;
+        self.given_back.notify_all();
+        self.turns.lock().is_taken = false;
+        self.turn_given_back.notify_all();
     }
 
     /// Lets the thread go first that has it (right_of_way.1).
@@ -67,13 +131,16 @@ impl RightOfWay {
 
     #[cold]
     fn wait(&self) {
-        let this = std::thread::current().id();
+        let this = Some(std::thread::current().id());
         let mut holder = self.holder.lock();
         let Some(first) = holder.filter(|first| first.thread != this) else { return };
         // right_of_way.2
         let is_in_the_way =
             |holder: &mut Option<Holder>| holder.is_some_and(|holder| holder.thread == first.thread);
-        self.given_back.wait_while_for(&mut holder, is_in_the_way, first.patience);
+        match first.patience {
+            Some(patience) => drop(self.given_back.wait_while_for(&mut holder, is_in_the_way, patience)),
+            None => self.given_back.wait_while(&mut holder, is_in_the_way),
+        }
     }
 }
 
@@ -81,16 +148,14 @@ impl Held<'_> {
     /// The holder has conflicted nevertheless: from now on others wait twice as long.
     pub(crate) fn be_patient(&self) {
         if let Some(holder) = &mut *self.right.holder.lock() {
-            holder.patience = (holder.patience * 2).min(HOLD_MAX);
+            holder.patience = holder.patience.map(|patience| (patience * 2).min(HOLD_MAX));
         }
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.right.is_held.store(false, Ordering::Relaxed);
-        *self.right.holder.lock() = None;
-        self.right.given_back.notify_all();
+        self.right.give_back();
     }
 }
 
@@ -120,13 +185,38 @@ mod tests {
     }
 
     #[test]
+    fn right_of_way_3_exclusive_turns_come_in_the_order_in_which_they_were_asked_for() {
+        let right = RightOfWay::default();
+        let order = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            right.take_turn();
+            for n in 0..5 {
+                let (right, order) = (&right, &order);
+                scope.spawn(move || {
+                    right.take_turn();
+                    order.lock().push(n);
+                    right.give_back();
+                });
+                while right.turns.lock().queue.len() <= n {
+                    std::thread::yield_now();
+                }
+            }
+            let other = scope.spawn(|| right.give_way());
+            assert!(scope.spawn(|| right.take().is_none()).join().unwrap());
+            assert!(!other.is_finished(), "right_of_way.1");
+            right.give_back();
+        });
+        assert_eq!(*order.lock(), [0, 1, 2, 3, 4], "right_of_way.3");
+    }
+
+    #[test]
     fn right_of_way_2_nobody_waits_for_ever() {
         let right = RightOfWay::default();
         std::thread::scope(|scope| {
             let held = right.take().unwrap();
             scope.spawn(|| right.give_way()).join().unwrap();
             (0..20).for_each(|_| held.be_patient());
-            assert_eq!(right.holder.lock().unwrap().patience, HOLD_MAX, "right_of_way.2");
+            assert_eq!(right.holder.lock().unwrap().patience, Some(HOLD_MAX), "right_of_way.2");
             assert!(scope.spawn(|| right.take().is_none()).join().unwrap(), "right_of_way.2");
         });
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::amplification::Space;
+use super::catalog::KeyspaceState;
 use crate::types::latency::{Latency, Recorder};
 use crate::types::{Error, SeqNo};
 
@@ -16,8 +17,10 @@ use crate::types::{Error, SeqNo};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Live items over all keyspaces.
+    /// Live items over all keyspaces; up to `unresolved` of them are counted twice.
     pub items: u64,
+    /// Writes of which the commit has not looked up whether their key was there: [`Keyspace::len`](crate::Keyspace::len) and compactions do.
+    pub unresolved: u64,
     /// Number of the newest visible commit.
     pub seqno: u64,
     /// Keyspaces, the default one included.
@@ -210,8 +213,12 @@ impl super::core::Core {
             seqno: seq.get(),
             age: now.saturating_sub(since),
         };
+        let debts = view.version.debts();
+        let counted =
+            |state: &KeyspaceState| state.counter.now().saturating_sub(debts.at(state.id, SeqNo::MAX));
         Stats {
-            items: keyspaces.iter().map(|(_, keyspace)| keyspace.counter.now()).sum(),
+            items: keyspaces.iter().map(|(_, state)| counted(state)).sum(),
+            unresolved: view.unresolved(),
             seqno: self.published.visible().get(),
             keyspaces: keyspaces.len() as u64,
             memtable_bytes: view.memtables().map(|m| m.bytes_used() as u64).sum(),

@@ -6,6 +6,7 @@
 //! edit.2. Of an adopted commit (engine/adoption.rs) the log has no more than its number and what it changed of the counts, and that perhaps not
 //!      durably. The manifest says the same for as long as its counts are older.
 
+use super::debts::Debts;
 use crate::blob::BlobReferences;
 use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint, unzigzag, zigzag};
 use crate::manifest::version::{Level, RunId};
@@ -67,6 +68,8 @@ pub struct VersionEdit {
     pub blobs: Vec<(FileId, FileId)>,
     /// Blob files that leave it, by the number that pointers name.
     pub blobs_removed: Vec<FileId>,
+    /// What is to be taken from the counts (debts.rs).
+    pub debts: Debts,
 }
 
 const TAG_NEXT_FILE: u64 = 1;
@@ -84,6 +87,8 @@ const TAG_ADOPTED: u64 = 12;
 const TAG_BLOB: u64 = 20;
 const TAG_BLOB_REMOVED: u64 = 21;
 const TAG_REFERENCES: u64 = 22;
+const TAG_UNRESOLVED: u64 = 23;
+const TAG_DEBTS: u64 = 24;
 
 impl VersionEdit {
     /// The bytes of one manifest record.
@@ -127,6 +132,10 @@ impl VersionEdit {
                 put_varint(&mut out, TAG_REFERENCES);
                 table.meta.blobs.encode(&mut out);
             }
+            if table.meta.counts.unresolved > 0 {
+                put_varint(&mut out, TAG_UNRESOLVED);
+                put_varint(&mut out, table.meta.counts.unresolved);
+            }
         }
         for Adopted { seq, deltas } in &self.adopted {
             put_varint(&mut out, TAG_ADOPTED);
@@ -142,6 +151,10 @@ impl VersionEdit {
         }
         for named in &self.blobs_removed {
             [TAG_BLOB_REMOVED, named.get()].into_iter().for_each(|n| put_varint(&mut out, n));
+        }
+        if !self.debts.is_empty() {
+            put_varint(&mut out, TAG_DEBTS);
+            self.debts.encode(&mut out);
         }
         out
     }
@@ -176,6 +189,11 @@ impl VersionEdit {
                     Some(table) => table.meta.blobs = BlobReferences::decode(&mut reader)?,
                     None => return Err(reader.error("references of no table")),
                 },
+                TAG_UNRESOLVED => match edit.added.last_mut() {
+                    Some(table) => table.meta.counts.unresolved = reader.varint()?,
+                    None => return Err(reader.error("unresolved versions of no table")),
+                },
+                TAG_DEBTS => edit.debts.decode_more(&mut reader)?,
                 other => return Err(reader.error(format!("unknown field {other} of a version edit"))),
             }
         }
@@ -210,6 +228,18 @@ impl VersionEdit {
         Some(durable).filter(|durable| Some(*durable) > self.flushed_seq)
     }
 
+    /// Takes the debts from the counts, while nobody reads. Fails if a keyspace owes more than it counts; of one that is not counted any more
+    /// they are forgotten.
+    pub(crate) fn pay_debts(&mut self) -> Result<(), String> {
+        for (keyspace, _, keys) in std::mem::take(&mut self.debts).iter() {
+            let counted = self.counts.iter_mut().flatten().find(|counted| counted.0 == keyspace);
+            let Some((_, count)) = counted else { continue };
+            let left = count.checked_sub(keys);
+            *count = left.ok_or_else(|| format!("keyspace {keyspace} owes {keys} of {count} keys"))?;
+        }
+        Ok(())
+    }
+
     /// Takes over what a later edit says (edit.1), so that many edits become one.
     pub fn merge(&mut self, later: VersionEdit) {
         let VersionEdit {
@@ -226,6 +256,7 @@ impl VersionEdit {
             adopted,
             blobs,
             blobs_removed,
+            debts,
         } = later;
         self.next_file = next_file.or(self.next_file);
         self.next_run = next_run.or(self.next_run);
@@ -252,6 +283,7 @@ impl VersionEdit {
             self.blobs.retain(|earlier| earlier.0 != blob.0);
             self.blobs.push(blob);
         }
+        self.debts.extend(&debts);
         self.adopted.extend(adopted);
         // edit.2
         self.adopted.retain(|adopted| Some(adopted.seq) > self.flushed_seq);
@@ -338,6 +370,7 @@ mod tests {
             file_bytes: 1000,
             range: KeyRange { start: b"\x01a".to_vec(), end: End::Excluded(b"\x01q".to_vec()) },
             counts: Counts {
+                unresolved: 0,
                 entries: 10,
                 keys: 8,
                 tombstones: 2,

@@ -5,6 +5,7 @@
 //!                      `--apply--> Version (immutable) ---> read views
 //! ```
 
+pub(crate) mod debts;
 pub(crate) mod edit;
 pub(crate) mod file_name;
 #[doc(hidden)]

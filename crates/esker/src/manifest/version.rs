@@ -20,9 +20,10 @@ use std::ops::{Bound, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::debts::Debts;
 use super::edit::{AddedTable, VersionEdit};
 use crate::blob::BlobSet;
-use crate::sstable::{Table, TableMeta};
+use crate::sstable::{Counts, Table, TableMeta};
 use crate::types::key::head8;
 use crate::types::key_range::{End, KeyRange};
 use crate::types::{FileId, SeqNo};
@@ -235,19 +236,46 @@ impl<T> Run<T> {
 pub struct Version<T = Arc<Table>> {
     runs: Vec<Arc<Run<T>>>,
     blobs: BlobSet,
+    debts: Debts,
+    entries: u64,
+    unresolved: u64,
 }
 
 impl<T> Version<T> {
     /// No tables.
     pub fn empty() -> Self {
-        Version { runs: Vec::new(), blobs: BlobSet::default() }
+        Version {
+            runs: Vec::new(),
+            blobs: BlobSet::default(),
+            debts: Debts::default(),
+            entries: 0,
+            unresolved: 0,
+        }
+    }
+
+    /// What is to be taken from the counts of commits.
+    #[inline]
+    pub(crate) fn debts(&self) -> &Debts {
+        &self.debts
+    }
+
+    /// Versions in tables.
+    #[inline]
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Versions in tables that are unresolved.
+    #[inline]
+    pub fn unresolved(&self) -> u64 {
+        self.unresolved
     }
 
     /// These runs, of which some may be empty.
     #[cfg(test)]
     pub(crate) fn of_runs(mut runs: Vec<Arc<Run<T>>>) -> Self {
         runs.sort_by(|a, b| a.level.cmp(&b.level).then(b.id.cmp(&a.id)));
-        Version { runs, blobs: BlobSet::default() }
+        Version { runs, ..Version::empty() }
     }
 
     /// The runs, newest first (version.1).
@@ -264,7 +292,7 @@ impl<T> Version<T> {
 
     /// The same tables, and these blob files.
     pub(crate) fn with_blobs(&self, blobs: BlobSet) -> Self {
-        Version { runs: self.runs.clone(), blobs }
+        Version { runs: self.runs.clone(), blobs, debts: self.debts.clone(), ..*self }
     }
 
     /// All tables with their runs.
@@ -313,7 +341,12 @@ impl<T> Version<T> {
         runs.sort_by(|a, b| a.level.cmp(&b.level).then(b.id.cmp(&a.id)));
         let bases = runs.iter().filter(|r| r.level == Level::BASE).count();
         assert!(bases <= 1, "version.3: one base run");
-        Version { runs, blobs: self.blobs.clone() }
+        let mut debts = self.debts.clone();
+        debts.extend(&edit.debts);
+        let counts = runs.iter().flat_map(|run| &run.tables).map(|table| &table.meta.counts);
+        let sum = |sums: (u64, u64), counts: &Counts| (sums.0 + counts.entries, sums.1 + counts.unresolved);
+        let (entries, unresolved) = counts.fold((0, 0), sum);
+        Version { runs, blobs: self.blobs.clone(), debts, entries, unresolved }
     }
 }
 

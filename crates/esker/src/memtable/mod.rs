@@ -50,6 +50,7 @@ use crate::encoding::hash::key_hash;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::types::SeqNo;
 use crate::types::entry::EntryRef;
+use crate::types::key_range::KeyRange;
 use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
 
 /// The leaf of the entry that follows so many later is asked for.
@@ -70,6 +71,7 @@ pub(crate) struct Memtable {
     range_tombstone_bytes: AtomicUsize,
     entries: AtomicU64,
     removals: AtomicU64,
+    unresolved: AtomicU64,
     /// `u64::MAX` while empty.
     min_seq: AtomicU64,
     max_seq: AtomicU64,
@@ -95,6 +97,7 @@ impl Memtable {
             range_tombstone_bytes: AtomicUsize::new(0),
             entries: AtomicU64::new(0),
             removals: AtomicU64::new(0),
+            unresolved: AtomicU64::new(0),
             min_seq: AtomicU64::new(u64::MAX),
             max_seq: AtomicU64::new(0),
         }
@@ -133,6 +136,9 @@ impl Memtable {
         self.entries.store(self.entries() + 1, Ordering::Relaxed);
         if !entry.kind.is_live() {
             self.removals.store(self.removals() + 1, Ordering::Relaxed);
+        }
+        if entry.kind.is_unresolved() {
+            self.unresolved.store(self.unresolved() + 1, Ordering::Relaxed);
         }
         self.note_seq(entry.seq);
     }
@@ -238,6 +244,24 @@ impl Memtable {
     /// Those of them that remove their key.
     pub(crate) fn removals(&self) -> u64 {
         self.removals.load(Ordering::Relaxed)
+    }
+
+    /// Those of them that are unresolved. Who has learned from the published counts of a commit finds those of its versions counted.
+    #[inline]
+    pub(crate) fn unresolved(&self) -> u64 {
+        self.unresolved.load(Ordering::Relaxed)
+    }
+
+    /// Whether a version in a range of keys is unresolved.
+    pub(crate) fn is_unresolved_in(&self, range: &KeyRange) -> bool {
+        let mut scan = self.scan();
+        scan.seek(&range.start);
+        while let Some(entry) = scan.next().filter(|entry| range.end.admits(entry.key)) {
+            if entry.kind.is_unresolved() {
+                return true;
+            }
+        }
+        false
     }
 
     /// Whether there are neither versions nor range tombstones.

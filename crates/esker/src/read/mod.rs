@@ -8,7 +8,7 @@
 //!                        |- Cover (range tombstones of all sources)
 //!                        `- MergeCursor (newest source wins)
 //!                              `- SourceCursor of each memtable, run, write set
-//!   resolve.rs: what versions mean; fetch.rs: from what is stored to a value
+//!   unresolved.rs: how many keys were counted twice;  resolve.rs: what versions mean; fetch.rs: from what is stored to a value
 //! ```
 
 pub(crate) mod cost;
@@ -23,6 +23,7 @@ pub(crate) mod resolve;
 pub(crate) mod run_cursor;
 pub(crate) mod run_walk;
 pub(crate) mod source;
+pub(crate) mod unresolved;
 pub(crate) mod value_reader;
 pub(crate) mod view;
 pub(crate) mod view_cell;

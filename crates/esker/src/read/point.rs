@@ -17,7 +17,7 @@ use super::view::ReadView;
 use crate::blob::BlobSet;
 use crate::encoding::hash::key_hash;
 use crate::manifest::version::Run;
-use crate::sstable::Found;
+use crate::sstable::{Found, GiveUp, NoAnswer, OnMiss, ReadIt};
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
 
@@ -92,6 +92,32 @@ impl ReadView {
         at: SeqNo,
         guard: &Guard,
     ) -> Result<Option<W::Out>> {
+        self.find_by::<W, ReadIt>(key, hash, at, guard)
+    }
+
+    /// The same without reading a table's file: `None` if it would have to be read.
+    pub(crate) fn find_in_memory<W: Want>(
+        &self,
+        key: &[u8],
+        hash: u64,
+        at: SeqNo,
+        guard: &Guard,
+    ) -> Result<Option<Option<W::Out>>> {
+        match self.find_by::<W, GiveUp>(key, hash, at, guard) {
+            Ok(found) => Ok(Some(found)),
+            Err(NoAnswer::NotInMemory) => Ok(None),
+            Err(NoAnswer::Failed(error)) => Err(error),
+        }
+    }
+
+    #[inline]
+    fn find_by<W: Want, M: OnMiss>(
+        &self,
+        key: &[u8],
+        hash: u64,
+        at: SeqNo,
+        guard: &Guard,
+    ) -> Result<Option<W::Out>, M::Error> {
         let mut resolver = Resolver::default();
         for memtable in self.memtables() {
             if memtable.has_range_tombstones() {
@@ -105,7 +131,7 @@ impl ReadView {
                 match resolver.feed(entry.seq, entry.kind) {
                     Answer::Live => {
                         let stored = Stored::new(entry.kind, entry.value);
-                        return W::of_memtable(stored, self.version.blobs()).map(Some);
+                        return Ok(Some(W::of_memtable(stored, self.version.blobs())?));
                     }
                     Answer::Gone => return Ok(None),
                     Answer::Older => {}
@@ -123,12 +149,12 @@ impl ReadView {
             let mut below = at;
             loop {
                 let filter_first = W::EXPECTS_NONE || run.probes.filter_pays();
-                let found = table.get(key, hash, below, filter_first, guard)?;
+                let found = table.get_by::<M>(key, hash, below, filter_first, guard)?;
                 run.probes.note(hash, found.is_some());
                 let Some(found) = found else { break };
                 let seq = found.seq();
                 match resolver.feed(seq, found.kind()) {
-                    Answer::Live => return W::of_table(found, self.version.blobs()).map(Some),
+                    Answer::Live => return Ok(Some(W::of_table(found, self.version.blobs())?)),
                     Answer::Gone => return Ok(None),
                     Answer::Older => {}
                 }

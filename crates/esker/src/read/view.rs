@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::cover::Layers;
 use super::run_cursor::RunCursor;
 use super::source::Source;
+use super::unresolved::Known;
 use crate::manifest::version::{Run, Version};
 use crate::memtable::Memtable;
 use crate::types::bounds::Bounds;
@@ -32,6 +33,8 @@ pub struct ReadView {
     pub version: Arc<Version>,
     /// Set once the database is closed: what is here may be out of date from then on.
     pub closed: Arc<AtomicBool>,
+    /// What is known of its unresolved versions.
+    pub known: Arc<Known>,
 }
 
 impl ReadView {

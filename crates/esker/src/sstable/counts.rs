@@ -19,6 +19,8 @@ pub(crate) struct Counts {
     pub keys: u64,
     /// Versions that are tombstones.
     pub tombstones: u64,
+    /// Versions that are unresolved (types/op.rs). Not among the numbers that are always stored: most tables have none.
+    pub unresolved: u64,
     /// Range tombstones, as fragments.
     pub range_tombstones: u64,
     /// Bytes of keys, before compression.
@@ -43,6 +45,7 @@ impl Counts {
         self.entries += 1;
         self.keys += u64::from(new_key);
         self.tombstones += u64::from(!entry.kind.is_live());
+        self.unresolved += u64::from(entry.kind.is_unresolved());
         self.key_bytes += entry.key.len() as u64;
         self.value_bytes += entry.value.len() as u64;
         self.add_seqs(entry.seq, entry.seq);
@@ -62,8 +65,8 @@ impl Counts {
 
     /// Appends the numbers.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let Counts { entries, keys, tombstones, range_tombstones, key_bytes, value_bytes, min_seq, max_seq } =
-            *self;
+        let Counts { entries, keys, tombstones, range_tombstones, key_bytes, value_bytes, .. } = *self;
+        let Counts { unresolved: _, min_seq, max_seq, .. } = *self;
         let numbers = [entries, keys, tombstones, range_tombstones, key_bytes, value_bytes];
         numbers.into_iter().chain([min_seq.get(), max_seq.get()]).for_each(|number| put_varint(out, number));
     }
@@ -78,6 +81,8 @@ impl Counts {
         let (Some(min_seq), Some(max_seq)) = (SeqNo::try_new(min_seq), SeqNo::try_new(max_seq)) else {
             return Err(reader.error("a sequence number of more than 56 bits"));
         };
-        Ok(Counts { entries, keys, tombstones, range_tombstones, key_bytes, value_bytes, min_seq, max_seq })
+        let counts =
+            Counts { entries, keys, tombstones, range_tombstones, key_bytes, value_bytes, ..Self::default() };
+        Ok(Counts { min_seq, max_seq, ..counts })
     }
 }

@@ -6,8 +6,8 @@
 //!
 //! footer.1. The parts lie back to back in this order, and the footer ends the file: a file that was cut, or has bytes
 //!      added, is refused.
-//! footer.2. A flag says that the table has something in it that a reader must know. This build knows that of blobs, and refuses a
-//!      table with any other.
+//! footer.2. A flag says that the table has something in it that a reader must know. This build knows those of blobs and of unresolved
+//!      versions, and refuses a table with any other.
 //!
 //! Bytes: docs/formats/sstable.md
 
@@ -31,8 +31,9 @@ const VERSION_AT: usize = 64;
 const HAS_EXPIRY: u32 = 1;
 /// Flag: values of some entries are in blob files.
 const HAS_BLOBS: u32 = 2;
-/// Flag: some entries may or may not add a key to the live count. Reserved (footer.2).
-const HAS_UNRESOLVED_COUNTS: u32 = 4;
+/// Flag: some entries may or may not add a key to the live count.
+const HAS_UNRESOLVED: u32 = 4;
+const KNOWN: u32 = HAS_BLOBS | HAS_UNRESOLVED;
 
 /// Where the parts of a table lie in the file. Empty parts are absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +48,8 @@ pub(super) struct Footer {
     pub newest_commit: SeqNo,
     /// Whether values of some entries are in blob files.
     pub has_blobs: bool,
+    /// Whether some entries are unresolved.
+    pub has_unresolved: bool,
 }
 
 /// Why a footer was not read.
@@ -75,9 +78,6 @@ impl FooterError {
             FooterError::Flags(flags) if with(HAS_EXPIRY, flags) => {
                 Ok(("table with entries that expire", FORMAT_VERSION))
             }
-            FooterError::Flags(flags) if with(HAS_UNRESOLVED_COUNTS, flags) => {
-                Ok(("table with unresolved counts", FORMAT_VERSION))
-            }
             FooterError::Flags(_) => Ok(("table", FORMAT_VERSION)),
         }
     }
@@ -92,7 +92,9 @@ impl Footer {
         }
         out.extend_from_slice(&self.salt.get().to_le_bytes());
         out.extend_from_slice(&self.newest_commit.get().to_le_bytes());
-        out.extend_from_slice(&if self.has_blobs { HAS_BLOBS } else { 0 }.to_le_bytes());
+        let flag = |on: bool, flag: u32| if on { flag } else { 0 };
+        let flags = flag(self.has_blobs, HAS_BLOBS) | flag(self.has_unresolved, HAS_UNRESOLVED);
+        out.extend_from_slice(&flags.to_le_bytes());
         // 8 bytes without use.
         out.resize(VERSION_AT, 0);
         out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
@@ -133,7 +135,7 @@ impl Footer {
             return Err(DecodeError::new(44, "a newest commit of more than 56 bits").into());
         };
         let flags = reader.u32()?;
-        if flags & !HAS_BLOBS != 0 {
+        if flags & !KNOWN != 0 {
             return Err(FooterError::Flags(flags));
         }
         if reader.rest().iter().any(|byte| *byte != 0) {
@@ -143,8 +145,8 @@ impl Footer {
             let detail = format!("the parts end at {} in a file of {file_len} bytes", properties.end);
             return Err(DecodeError::new(0, detail).into());
         }
-        let has_blobs = flags & HAS_BLOBS != 0;
-        Ok(Footer { tombstones, filter, index, properties, salt, newest_commit, has_blobs })
+        let (has_blobs, has_unresolved) = (flags & HAS_BLOBS != 0, flags & HAS_UNRESOLVED != 0);
+        Ok(Footer { tombstones, filter, index, properties, salt, newest_commit, has_blobs, has_unresolved })
     }
 }
 
@@ -161,6 +163,7 @@ mod tests {
             salt: Salt::new(0x0102_0304),
             newest_commit: SeqNo::MAX,
             has_blobs: false,
+            has_unresolved: false,
         }
     }
 
@@ -198,12 +201,13 @@ mod tests {
 
     #[test]
     fn footer_2_a_table_with_flags_is_not_read() {
-        for bit in (0..32).filter(|bit| 1 << bit != HAS_BLOBS) {
+        for bit in (0..32).filter(|bit| KNOWN & 1 << bit == 0) {
             let unread = with(52, &(1_u32 << bit).to_le_bytes()).unwrap_err().unread();
             let (what, found) = unread.expect("footer.2: it is not damaged");
             assert!(what.starts_with("table") && found == FORMAT_VERSION, "footer.2: {what}");
         }
-        assert!(with(52, &HAS_BLOBS.to_le_bytes()).unwrap().has_blobs);
+        let both = with(52, &KNOWN.to_le_bytes()).unwrap();
+        assert!(both.has_blobs && both.has_unresolved);
         assert!(matches!(with(63, &[1]), Err(FooterError::Damaged(_))));
     }
 

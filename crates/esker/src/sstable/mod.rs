@@ -63,7 +63,7 @@ pub(crate) use scan::TableScan;
 pub(crate) use stored::Fingerprint;
 #[cfg(test)]
 pub(crate) use table::plain_remover;
-pub(crate) use table::{Found, Remover, Table, stated_newest_commit};
+pub(crate) use table::{Found, GiveUp, NoAnswer, OnMiss, ReadIt, Remover, Table, stated_newest_commit};
 pub(crate) use writer::{TableMeta, TableWriter};
 
 /// The cache of decoded blocks.

@@ -28,9 +28,12 @@ pub(crate) struct Properties {
     pub blocks: u64,
     /// Of all parts before this one.
     pub fingerprint: Fingerprint,
-    /// What its values are in blob files. Stored if there are any (footer.2).
+    /// What its values are in blob files. Stored if there are any (footer.2), as is the number of unresolved versions.
     pub blobs: BlobReferences,
 }
+
+/// Where references of blob files have their number stands 0, then that of unresolved versions.
+const UNRESOLVED: u8 = 0;
 
 /// The range that holds no key.
 pub(super) fn empty_range() -> KeyRange {
@@ -46,6 +49,10 @@ impl Properties {
         out.push(u8::from(matches!(self.range.end, End::Included(_))));
         put_string(out, self.range.end.key());
         out.extend_from_slice(&self.fingerprint.get().to_le_bytes());
+        if self.counts.unresolved > 0 {
+            out.push(UNRESOLVED);
+            put_varint(out, self.counts.unresolved);
+        }
         if !self.blobs.is_empty() {
             self.blobs.encode(out);
         }
@@ -53,7 +60,7 @@ impl Properties {
 
     pub(super) fn decode(bytes: &[u8]) -> Decoded<Properties> {
         let mut reader = ByteReader::new(bytes);
-        let counts = Counts::decode(&mut reader)?;
+        let mut counts = Counts::decode(&mut reader)?;
         let blocks = reader.varint()?;
         let codec = reader.u8()?;
         let Some(compression) = Compression::from_id(codec) else {
@@ -68,6 +75,13 @@ impl Properties {
             _ => return Err(reader.error(format!("{included} where 0 or 1 is expected"))),
         };
         let fingerprint = Fingerprint::new(reader.u32()?);
+        if reader.clone().rest().first() == Some(&UNRESOLVED) {
+            reader.u8()?;
+            counts.unresolved = reader.varint()?;
+            if counts.unresolved == 0 || counts.unresolved > counts.entries {
+                return Err(reader.error(format!("{} unresolved versions", counts.unresolved)));
+            }
+        }
         let blobs = match reader.is_empty() {
             true => BlobReferences::default(),
             false => BlobReferences::decode(&mut reader)?,
@@ -142,6 +156,7 @@ mod tests {
     fn properties_come_back() {
         let properties = Properties {
             counts: Counts {
+                unresolved: 0,
                 entries: 1 << 40,
                 keys: 3,
                 tombstones: 2,
@@ -160,6 +175,11 @@ mod tests {
         let mut bytes = Vec::new();
         properties.encode(&mut bytes);
         assert!((0..bytes.len()).all(|len| Properties::decode(&bytes[..len]).is_err()));
+        assert_eq!(Properties::decode(&bytes), Ok(properties.clone()));
+        let counts = Counts { unresolved: 5, ..properties.counts };
+        let properties = Properties { counts, ..properties };
+        bytes.clear();
+        properties.encode(&mut bytes);
         assert_eq!(Properties::decode(&bytes), Ok(properties));
     }
 

@@ -107,6 +107,49 @@ impl BlockUse<'_> {
     }
 }
 
+/// What a look-up does about a block that is not in memory.
+pub(crate) trait OnMiss {
+    /// Why there is no answer.
+    type Error: From<Error>;
+    /// The block.
+    fn load(table: &Table, number: usize, pin: &Guard) -> Result<Arc<Block>, Self::Error>;
+}
+
+/// It reads the block from the file.
+pub(crate) struct ReadIt;
+/// It gives up.
+pub(crate) struct GiveUp;
+
+/// Why memory alone has no answer.
+#[derive(Debug)]
+pub(crate) enum NoAnswer {
+    /// The file would have to be read.
+    NotInMemory,
+    /// It failed.
+    Failed(Error),
+}
+
+impl From<Error> for NoAnswer {
+    fn from(error: Error) -> Self {
+        NoAnswer::Failed(error)
+    }
+}
+
+impl OnMiss for ReadIt {
+    type Error = Error;
+    #[inline]
+    fn load(table: &Table, number: usize, pin: &Guard) -> Result<Arc<Block>> {
+        table.load(number, true, pin)
+    }
+}
+
+impl OnMiss for GiveUp {
+    type Error = NoAnswer;
+    fn load(_: &Table, _: usize, _: &Guard) -> Result<Arc<Block>, NoAnswer> {
+        Err(NoAnswer::NotInMemory)
+    }
+}
+
 /// A version that was found in a table, where it stands.
 pub(crate) struct Found<'g> {
     block: BlockUse<'g>,
@@ -158,8 +201,10 @@ impl Table {
         let footer = read_footer(&*file, path, file_bytes)?;
         let part = Parts { file: &*file, path, salt: footer.salt };
         let properties = part.read("properties", &footer.properties, Properties::decode)?;
-        if footer.has_blobs == properties.blobs.is_empty() {
-            let detail = "the footer and the properties differ about values in blob files";
+        if footer.has_blobs == properties.blobs.is_empty()
+            || footer.has_unresolved != (properties.counts.unresolved > 0)
+        {
+            let detail = "the footer and the properties differ about what is in the table";
             return Err(Error::corrupt("properties", path, footer.properties.start, detail));
         }
         let index = part.read("index", &footer.index, Index::decode)?;
@@ -329,10 +374,23 @@ impl Table {
         filter_first: bool,
         pin: &'g Guard,
     ) -> Result<Option<Found<'g>>> {
+        self.get_by::<ReadIt>(key, hash, at, filter_first, pin)
+    }
+
+    /// The same, by what is done about a block that is not in memory.
+    #[inline]
+    pub(crate) fn get_by<'g, M: OnMiss>(
+        &'g self,
+        key: &[u8],
+        hash: u64,
+        at: SeqNo,
+        filter_first: bool,
+        pin: &'g Guard,
+    ) -> Result<Option<Found<'g>>, M::Error> {
         if filter_first && !self.may_contain(hash) {
             return Ok(None);
         }
-        self.find(key, hash, at, pin)
+        self.find::<M>(key, hash, at, pin)
     }
 
     /// The sequence number of the newest version of `key`, whatever it is.
@@ -342,7 +400,13 @@ impl Table {
 
     /// The entry of the newest version of `key` not newer than `at`.
     #[inline]
-    fn find<'g>(&'g self, key: &[u8], hash: u64, at: SeqNo, pin: &'g Guard) -> Result<Option<Found<'g>>> {
+    fn find<'g, M: OnMiss>(
+        &'g self,
+        key: &[u8],
+        hash: u64,
+        at: SeqNo,
+        pin: &'g Guard,
+    ) -> Result<Option<Found<'g>>, M::Error> {
         let mut number = self.index.find(key);
         if number >= self.index.len() {
             return Ok(None);
@@ -350,7 +414,7 @@ impl Table {
         let mut block = match self.blocks.load(number, pin) {
             Some(block) => BlockUse::Pinned(block),
             None if !self.may_contain(hash) => return Ok(None),
-            None => BlockUse::Loaded(self.load(number, true, pin)?),
+            None => BlockUse::Loaded(M::load(self, number, pin)?),
         };
         let (mut i, found) = block.lower_bound(key, self.index.simd());
         if !found {
@@ -371,7 +435,11 @@ impl Table {
                 if number == self.index.len() || !self.index.continues(number) {
                     return Ok(None);
                 }
-                (block, i) = (self.block(number, true, pin)?, 0);
+                block = match self.blocks.load(number, pin) {
+                    Some(block) => BlockUse::Pinned(block),
+                    None => BlockUse::Loaded(M::load(self, number, pin)?),
+                };
+                i = 0;
             }
         }
     }

@@ -474,7 +474,8 @@ impl TableWriter {
         let newest_commit = self.newest_commit.max(self.properties.counts.max_seq);
         let salt = self.salt;
         let has_blobs = !self.properties.blobs.is_empty();
-        Ok(Footer { tombstones, filter, index, properties, salt, newest_commit, has_blobs })
+        let has_unresolved = self.properties.counts.unresolved > 0;
+        Ok(Footer { tombstones, filter, index, properties, salt, newest_commit, has_blobs, has_unresolved })
     }
 
     /// Gives up: removes the file.

@@ -41,7 +41,13 @@ impl Pipeline {
         let mut state = self.state.lock();
         state.poison.check()?;
         request.check_keyspaces()?;
-        if !is_clear(&self.view.get())? {
+        let view = self.view.get();
+        let exact = |id| {
+            let count = self.published.counter(id).now();
+            Ok(count.saturating_sub(view.owed(id, state.last_seq)?))
+        };
+        self.check_reads(request, &view, exact)?;
+        if !is_clear(&view)? {
             return Ok(None);
         }
         let count = |id| self.published.counter(id).now();

@@ -7,11 +7,14 @@ use crate::memtable::{Applier, Memtable};
 use crate::types::SeqNo;
 use crate::types::range_tombstone::RangeTombstone;
 
-/// Puts a write set into the memtable as commit `seq` (apply.1).
-pub fn apply(set: &WriteSet, seq: SeqNo, memtable: &Memtable, applier: &mut Applier) {
+/// Puts a write set into the memtable as commit `seq` (apply.1). The entries at these places, ascending, are unresolved.
+pub fn apply(set: &WriteSet, unresolved: &[u32], seq: SeqNo, memtable: &Memtable, applier: &mut Applier) {
     for (start, end) in set.ranges() {
         let tombstone = RangeTombstone { start: start.clone(), end: end.clone(), seq };
         memtable.add_range_tombstone(applier, tombstone);
     }
-    memtable.insert_all(applier, set.entries(seq));
+    match unresolved {
+        [] => memtable.insert_all(applier, set.entries(seq)),
+        _ => memtable.insert_all(applier, set.entries_with(seq, unresolved)),
+    }
 }

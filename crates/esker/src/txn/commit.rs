@@ -20,19 +20,22 @@ use parking_lot::Mutex;
 use super::apply::apply;
 use super::blobs::BlobUse;
 use super::conflict::find_conflict;
-use super::counts::count_deltas;
+use super::counts::{Counted, Effort, counted};
 use super::drop_mark::DropMark;
 use super::layers::Layers;
 use super::memtables::{Active, Memtables, Sealed};
 use super::payload::encode_header;
 use super::poison::{Cause, Poison};
 use super::queue::GroupQueue;
+use super::read_set::ReadSet;
 use super::snapshots::{Published, SnapshotGuard};
 use super::timed_sync::may_take_long;
 use super::write_set::{CountDeltas, WriteSet};
 use crate::memtable::Applier;
+use crate::read::view::ReadView;
 use crate::read::view_cell::ViewCell;
 use crate::types::canary::{self, Canary};
+use crate::types::key::decode_key;
 use crate::types::{Error, KeyspaceId, Result, SeqNo};
 use crate::wal::{LogRoom, SyncHandle, WalWriter};
 
@@ -54,6 +57,22 @@ pub enum Durability {
     Sync,
 }
 
+/// What a transaction is kept apart from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Isolation {
+    /// It commits only if all that it has read is still so: keys, keys that were not there, ranges exactly as far as they were walked, lengths. The
+    /// outcome is that of transactions that run one after the other.
+    #[default]
+    Serializable,
+    /// It commits if nobody else has written what it writes. Two transactions that each read what the other writes can both commit
+    /// (write skew). Reads cost a little less.
+    Snapshot,
+    /// It begins once it is its turn: exclusive transactions run one after the other, in the order in which they were begun, and all other commits
+    /// wait until it ends. So it never conflicts, unless its own thread commits something beside it; and a thread that waits for another's
+    /// commit while it has one open waits for ever.
+    Exclusive,
+}
+
 /// One commit on its way.
 pub struct CommitRequest {
     /// What to write.
@@ -66,6 +85,10 @@ pub struct CommitRequest {
     pub durability: Durability,
     /// For a transaction: the snapshot it read from.
     pub since: Option<SnapshotGuard>,
+    /// What it has read there, if that must not have changed.
+    pub(crate) reads: Option<Arc<ReadSet>>,
+    /// It has the right of way (engine/right_of_way.rs).
+    pub(crate) is_exclusive: bool,
     /// For each keyspace written: its name and whether it has been dropped.
     pub keyspaces: Vec<KeyspaceLife>,
     /// The marks of the keyspaces that it drops.
@@ -76,6 +99,12 @@ impl CommitRequest {
     /// Whether there is nothing to write.
     pub(crate) fn is_empty(&self) -> bool {
         self.set.is_empty() && self.layers.is_empty()
+    }
+
+    /// Whether an encoded key is of a keyspace that counts lazily.
+    fn counts_lazily(&self, key: &[u8]) -> bool {
+        let id = decode_key(key).map(|(id, _)| id);
+        self.keyspaces.iter().any(|keyspace| keyspace.is_lazy && Some(keyspace.id) == id)
     }
 
     /// Refuses it if a keyspace that it writes has been dropped. For certain only under the commit lock.
@@ -96,6 +125,8 @@ pub struct KeyspaceLife {
     pub name: Arc<str>,
     /// Set once it has been dropped. None: this commit creates or drops it itself.
     pub dropping: Option<DropMark>,
+    /// Its keys are not looked up (counts.3).
+    pub is_lazy: bool,
 }
 
 impl KeyspaceLife {
@@ -174,7 +205,19 @@ impl Pipeline {
         }
         // Others commit meanwhile.
         request.set.sort();
+        if !request.set.ranges().is_empty() {
+            self.find_what_is_owed()?;
+        }
         self.queue.submit(request, |group| self.lead(group))
+    }
+
+    /// Has unresolved versions looked up now, so that a range removal need not do it under the commit lock.
+    fn find_what_is_owed(&self) -> Result<()> {
+        let (at, view) = (self.published.visible(), self.view.get());
+        if view.unresolved() > 0 {
+            view.owed(KeyspaceId::DEFAULT, at)?;
+        }
+        Ok(())
     }
 
     fn lead(&self, group: Vec<CommitRequest>) -> Vec<Result<SeqNo>> {
@@ -244,10 +287,19 @@ impl Pipeline {
         }
         let pending = |id| deltas.iter().filter(|d| d.0 == id).map(|d| d.1).sum();
         let count = |id| self.published.counter(id).now().saturating_add_signed(pending(id));
-        let own = count_deltas(set, &view, SeqNo::MAX, count)?;
+        let exact = |id| Ok(count(id).saturating_sub(view.owed(id, state.last_seq)?));
+        self.check_reads(request, &view, exact)?;
+        let usual = Effort::of(&view);
+        let is_lazy = request.keyspaces.iter().any(|keyspace| keyspace.is_lazy);
+        let effort = |key: &[u8]| match is_lazy && request.counts_lazily(key) {
+            true => Effort::None,
+            false => usual,
+        };
+        let Counted { deltas: own, unresolved } = counted(set, &view, SeqNo::MAX, effort, exact)?;
         self.check_counts(state, &own, count)?;
+        let unresolved_ops = set.encode_unresolved(&unresolved);
         let header = encode_header(&own);
-        let bytes = (header.len() + set.byte_len()) as u64;
+        let bytes = (header.len() + set.byte_len() + unresolved_ops.len()) as u64;
         let room = if set.removes_only() { LogRoom::HeldBack } else { LogRoom::Common };
         state.wal()?.reserve(bytes, room)?;
         let blobs = &request.blobs;
@@ -256,7 +308,7 @@ impl Pipeline {
         state.poison.begin();
         let mut log = || {
             let wal = state.wal()?;
-            wal.append(seq, &[&header, set.payload()])?;
+            wal.append(seq, &[&header, set.payload(), &unresolved_ops])?;
             if set.byte_len() >= OVERLAP_BYTES && request.durability == Durability::Sync {
                 wal.write()?;
                 wal.start_writeback();
@@ -268,7 +320,7 @@ impl Pipeline {
             state.poison.settle();
             return Err(state.poison.stop(error));
         }
-        apply(set, seq, &state.active.memtable, &mut state.active.applier);
+        apply(set, &unresolved, seq, &state.active.memtable, &mut state.active.applier);
         // drop_mark.1
         request.drops.iter().for_each(DropMark::set);
         // So that no more of them are to be looked at when the database opens.
@@ -277,6 +329,23 @@ impl Pipeline {
         state.last_seq = seq;
         deltas.extend(own);
         Ok(seq)
+    }
+
+    /// Refuses the commit of a serializable transaction if what it has read has changed.
+    pub(super) fn check_reads(
+        &self,
+        request: &CommitRequest,
+        view: &ReadView,
+        len_now: impl Fn(KeyspaceId) -> Result<u64>,
+    ) -> Result<()> {
+        let (Some(since), Some(reads)) = (&request.since, &request.reads) else { return Ok(()) };
+        if canary::is_set(Canary::ReadCheckSkipped) {
+            return Ok(());
+        }
+        match reads.find_conflict(since.seq(), view, len_now)? {
+            Some(conflict) => Err(conflict.into_error(&request.keyspaces)),
+            None => Ok(()),
+        }
     }
 
     /// Refuses a commit that would remove more than there is (payload.1): a range of a table is not what was written. Logged, it would make

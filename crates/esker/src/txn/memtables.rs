@@ -117,6 +117,7 @@ impl Pipeline {
                 immutables,
                 version: old.version.clone(),
                 closed: old.closed.clone(),
+                known: old.known.clone(),
             }
         });
         self.memtables.sealed.lock().push_back(Sealed { memtable: full, last_seq, counts, wal_from });

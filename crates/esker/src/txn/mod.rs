@@ -22,6 +22,7 @@ pub(crate) mod payload;
 mod poison;
 pub(crate) mod private;
 pub(crate) mod queue;
+pub(crate) mod read_set;
 pub(crate) mod snapshots;
 mod timed_sync;
 pub(crate) mod write_set;

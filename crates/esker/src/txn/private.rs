@@ -63,7 +63,7 @@ impl<'a> PrivateWrites<'a> {
         &self,
         view: &ReadView,
         at: SeqNo,
-        count: impl Fn(KeyspaceId) -> u64,
+        count: impl Fn(KeyspaceId) -> Result<u64>,
     ) -> Result<CountDeltas> {
         let mut deltas = Deltas::default();
         let ranges = self.removed.iter().map(|removal| (removal.start, removal.end));

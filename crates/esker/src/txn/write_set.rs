@@ -28,7 +28,7 @@ use crate::read::resolve::{Answer, Resolver};
 use crate::types::entry::EntryRef;
 use crate::types::key::head8;
 use crate::types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::types::op::Kind;
+use crate::types::op::{Kind, UNRESOLVED_OPS};
 use crate::types::stored::Stored;
 use crate::types::{KeyspaceId, SeqNo, key};
 
@@ -65,6 +65,8 @@ pub struct WriteSet {
     ops: Vec<Op>,
     live: usize,
     ranges: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The ops that range removals have cancelled, in the order in which they did.
+    cancelled: Vec<u32>,
     /// Decoding refuses an op (write_set.5).
     has_refused: bool,
     has_puts: bool,
@@ -79,6 +81,19 @@ pub struct WriteSet {
 struct Index {
     upto: usize,
     last: HashTable<u32>,
+}
+
+/// A moment in the life of a write set, to which it can go back.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    bytes: usize,
+    ops: usize,
+    live: usize,
+    ranges: usize,
+    cancelled: usize,
+    has_refused: bool,
+    has_puts: bool,
+    largest_value: usize,
 }
 
 /// What a write set says about a key.
@@ -100,6 +115,7 @@ impl Clone for WriteSet {
             ops: self.ops.clone(),
             live: self.live,
             ranges: self.ranges.clone(),
+            cancelled: self.cancelled.clone(),
             has_refused: self.has_refused,
             has_puts: self.has_puts,
             largest_value: self.largest_value,
@@ -162,6 +178,7 @@ impl WriteSet {
         self.ops.clear();
         self.live = 0;
         self.ranges.clear();
+        self.cancelled.clear();
         self.has_refused = false;
         self.has_puts = false;
         self.largest_value = 0;
@@ -169,6 +186,35 @@ impl WriteSet {
         let index = self.index.get_mut();
         index.upto = 0;
         index.last.clear();
+    }
+
+    /// This moment.
+    pub fn mark(&self) -> Mark {
+        Mark {
+            bytes: self.bytes.len(),
+            ops: self.ops.len(),
+            live: self.live,
+            ranges: self.ranges.len(),
+            cancelled: self.cancelled.len(),
+            has_refused: self.has_refused,
+            has_puts: self.has_puts,
+            largest_value: self.largest_value,
+        }
+    }
+
+    /// Forgets all writes since a moment of this set. Takes time for these alone.
+    pub fn go_back(&mut self, mark: &Mark) {
+        for at in self.cancelled.drain(mark.cancelled..) {
+            self.ops[at as usize].live = true;
+        }
+        self.bytes.truncate(mark.bytes);
+        self.ops.truncate(mark.ops);
+        self.ranges.truncate(mark.ranges);
+        self.live = mark.live;
+        (self.has_refused, self.has_puts) = (mark.has_refused, mark.has_puts);
+        self.largest_value = mark.largest_value;
+        self.sorted.take();
+        *self.index.get_mut() = Index::default();
     }
 
     /// Bytes of the encoded ops.
@@ -196,6 +242,11 @@ impl WriteSet {
         self.push(Kind::Put, key, value);
     }
 
+    /// Writes an entry about an encoded key.
+    pub(crate) fn write(&mut self, kind: Kind, key: &[u8], value: &[u8]) {
+        self.push(kind, key, value);
+    }
+
     /// Removes an encoded key.
     pub fn remove(&mut self, key: &[u8]) {
         self.push(Kind::Remove, key, &[]);
@@ -217,11 +268,12 @@ impl WriteSet {
 
     /// Notes a range removal, and cancels the ops inside it, whose keys are in `bytes` (write_set.1).
     fn note_range(&mut self, bytes: &[u8], start: &[u8], end: &[u8]) {
-        for op in &mut self.ops {
+        for (at, op) in self.ops.iter_mut().enumerate() {
             let key = &bytes[op.key_start..][..op.key_len as usize];
             if op.live && start <= key && key < end {
                 op.live = false;
                 self.live -= 1;
+                self.cancelled.push(at as u32);
             }
         }
         self.ranges.push((start.to_vec(), end.to_vec()));
@@ -343,6 +395,51 @@ impl WriteSet {
         })
     }
 
+    /// The same, of which those at these places, ascending, are unresolved.
+    pub fn entries_with<'s>(
+        &'s self,
+        seq: SeqNo,
+        unresolved: &'s [u32],
+    ) -> impl Iterator<Item = EntryRef<'s>> + Clone {
+        let mut left = unresolved.iter().copied().peekable();
+        self.entries(seq).zip(0_u32..).map(move |(entry, place)| match left.next_if_eq(&place) {
+            Some(_) => EntryRef { kind: entry.kind.unresolved(), ..entry },
+            None => entry,
+        })
+    }
+
+    /// What follows the ops in the log if those of the entries at these places are unresolved: the numbers of the ops. Empty if none is.
+    pub fn encode_unresolved(&self, places: &[u32]) -> Vec<u8> {
+        let mut out = Vec::new();
+        if places.is_empty() {
+            return out;
+        }
+        let order = self.order();
+        let mut ops: Vec<u32> = places.iter().map(|place| order[*place as usize]).collect();
+        ops.sort_unstable();
+        out.push(UNRESOLVED_OPS);
+        put_varint(&mut out, ops.len() as u64);
+        let mut next = 0;
+        for op in ops {
+            put_varint(&mut out, u64::from(op - next));
+            next = op + 1;
+        }
+        out
+    }
+
+    /// Marks the ops that a list of the log names.
+    fn note_unresolved(&mut self, reader: &mut ByteReader<'_>) -> Decoded<()> {
+        let mut next = 0_usize;
+        for _ in 0..reader.varint()? {
+            let gap = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
+            let op = next.checked_add(gap).and_then(|at| self.ops.get_mut(at));
+            let Some(op) = op else { return Err(reader.error("an op is unresolved that is not there")) };
+            op.kind = op.kind.unresolved();
+            next += gap + 1;
+        }
+        Ok(())
+    }
+
     /// Replays the ops that are encoded in `record` behind its header (write_set.2, write_set.4). Offsets of errors count from there.
     pub fn decode(record: Cow<'_, [u8]>, header_len: usize) -> Decoded<Self> {
         let mut set = WriteSet { header_len, ..Self::default() };
@@ -350,7 +447,12 @@ impl WriteSet {
         while !reader.is_empty() {
             let at = reader.position();
             let byte = reader.u8()?;
-            let Some(kind) = Kind::from_u8(byte) else {
+            if byte == UNRESOLVED_OPS {
+                set.note_unresolved(&mut reader)?;
+                continue;
+            }
+            // The log marks what is unresolved behind the ops.
+            let Some(kind) = Kind::from_u8(byte).filter(|kind| !kind.is_unresolved()) else {
                 return Err(DecodeError::new(at, format!("unknown op {byte} in a commit")));
             };
             let longest = if kind.is_point() { KEY_BYTES_MAX } else { RANGE_START_BYTES_MAX };
@@ -476,6 +578,39 @@ mod tests {
                 }
                 check(&set, &model, &removed);
                 check(&decode(set.payload()).unwrap(), &model, &removed);
+            }
+        }
+    }
+
+    #[test]
+    fn a_set_goes_back_to_what_it_was() {
+        for seed in 0..300 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let mut set = WriteSet::new();
+            let mut marks: Vec<(Mark, Vec<u8>, Vec<(Vec<u8>, Kind)>)> = Vec::new();
+            let shown = |set: &WriteSet| {
+                set.entries(SeqNo::ZERO).map(|entry| (entry.key.to_vec(), entry.kind)).collect::<Vec<_>>()
+            };
+            for _ in 0..40 {
+                let key = k(rng.u8(0..20));
+                match rng.u8(0..8) {
+                    0..4 => set.put(&key, &[7; 5]),
+                    4 => set.remove(&key),
+                    5 => set.remove_range(&key, &k(rng.u8(0..20))),
+                    6 => marks.push((set.mark(), set.payload().to_vec(), shown(&set))),
+                    _ if !marks.is_empty() => {
+                        marks.truncate(rng.usize(0..marks.len()) + 1);
+                        let (mark, payload, entries) = marks.last().unwrap();
+                        let _ = set.get(&key);
+                        set.go_back(mark);
+                        assert_eq!((set.payload(), &shown(&set)), (&payload[..], entries), "seed {seed}");
+                        let again = decode(payload).unwrap();
+                        for key in (0..20).map(k) {
+                            assert_eq!(set.get(&key), again.get(&key), "seed {seed}");
+                        }
+                    }
+                    _ => {}
+                }
             }
         }
     }

@@ -50,6 +50,8 @@ pub enum Canary {
     FilterForgets,
     /// A transaction commits without a look at what others wrote (conflict.1).
     ConflictCheckSkipped,
+    /// A serializable transaction commits without a look at whether what it read has changed (read_set.1).
+    ReadCheckSkipped,
     /// Keyspaces that are dropped take commits (catalog.3).
     DropNotMarked,
     /// Removals do not change the count (counts.1).
@@ -70,6 +72,8 @@ pub enum Canary {
     BlobDroppedEarly,
     /// Tables do not count the values that they reference in blob files (collect.1). If they forgot some alone, collections would not end.
     BlobReferenceForgotten,
+    /// Compactions drop versions that are still unresolved (compaction_judge.6).
+    UnresolvedForgotten,
     /// Tables of large transactions are adopted before their bytes are durable (private.2).
     AdoptedTableNotSynced,
 }
@@ -77,7 +81,7 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one that the simulator is to find.
-    pub const ALL: [Canary; 28] = [
+    pub const ALL: [Canary; 30] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -95,6 +99,7 @@ impl Canary {
         Canary::SeqNoReused,
         Canary::FilterForgets,
         Canary::ConflictCheckSkipped,
+        Canary::ReadCheckSkipped,
         Canary::DropNotMarked,
         Canary::CountNotUpdated,
         Canary::ManifestNotSynced,
@@ -106,6 +111,7 @@ impl Canary {
         Canary::BlobDroppedEarly,
         Canary::BlobReferenceForgotten,
         Canary::AdoptedTableNotSynced,
+        Canary::UnresolvedForgotten,
     ];
 }
 

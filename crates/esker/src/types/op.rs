@@ -7,7 +7,11 @@
 //! | 2 | remove a range | in the log; tables store these apart, as range tombstones |
 //! | 3 | put, the value in a blob file | |
 //! | 4 | merge operand | reserved |
+//! | 5 | ops before this one are unresolved | in the log alone: no kind of a version |
+//! | 64 | added to another: the version is unresolved | not to a range |
 //! | 128 | added to another: the version expires | reserved |
+//!
+//! A version is unresolved if its commit did not look up whether the key was live before, and counted as if it was not (txn/counts.rs).
 //!
 //! op.1. The numbers stand in files: they never change, and none is used twice.
 //! op.2. Code asks for a property of a kind instead of naming kinds, so that a new one answers in this file alone.
@@ -26,7 +30,18 @@ pub enum Kind {
     RemoveRange = 2,
     /// The key has a value that is in a blob file. Beside the key stands where.
     PutBlob = 3,
+    /// `Remove`, unresolved.
+    UnresolvedRemove = UNRESOLVED,
+    /// `Put`, unresolved.
+    UnresolvedPut = UNRESOLVED + 1,
+    /// `PutBlob`, unresolved.
+    UnresolvedPutBlob = UNRESOLVED + 3,
 }
+
+/// Added to the number of a kind.
+const UNRESOLVED: u8 = 64;
+/// The number in the log before the list of the ops of a commit that are unresolved.
+pub(crate) const UNRESOLVED_OPS: u8 = 5;
 
 impl Kind {
     /// The kind of this number, if there is one.
@@ -37,7 +52,38 @@ impl Kind {
             1 => Some(Kind::Put),
             2 => Some(Kind::RemoveRange),
             3 => Some(Kind::PutBlob),
+            64 => Some(Kind::UnresolvedRemove),
+            65 => Some(Kind::UnresolvedPut),
+            67 => Some(Kind::UnresolvedPutBlob),
             _ => None,
+        }
+    }
+
+    /// Whether its commit counted it as if nothing live were below.
+    #[inline(always)]
+    pub const fn is_unresolved(self) -> bool {
+        self as u8 >= UNRESOLVED
+    }
+
+    /// The same kind, unresolved.
+    #[inline]
+    pub(crate) const fn unresolved(self) -> Kind {
+        match self {
+            Kind::Remove | Kind::UnresolvedRemove => Kind::UnresolvedRemove,
+            Kind::Put | Kind::UnresolvedPut => Kind::UnresolvedPut,
+            Kind::PutBlob | Kind::UnresolvedPutBlob => Kind::UnresolvedPutBlob,
+            Kind::RemoveRange => Kind::RemoveRange,
+        }
+    }
+
+    /// The same kind, resolved.
+    #[inline]
+    pub(crate) const fn resolved(self) -> Kind {
+        match self {
+            Kind::UnresolvedRemove => Kind::Remove,
+            Kind::UnresolvedPut => Kind::Put,
+            Kind::UnresolvedPutBlob => Kind::PutBlob,
+            other => other,
         }
     }
 
@@ -56,19 +102,19 @@ impl Kind {
     /// Whether the key has a value once this version answers.
     #[inline(always)]
     pub const fn is_live(self) -> bool {
-        matches!(self, Kind::Put | Kind::PutBlob)
+        self as u8 & 1 == 1
     }
 
     /// Whether bytes of a value stand beside the key.
     #[inline(always)]
     pub const fn has_value(self) -> bool {
-        matches!(self, Kind::Put | Kind::PutBlob)
+        self as u8 & 1 == 1
     }
 
     /// Whether those bytes say where the value is, instead of being it.
     #[inline(always)]
     pub const fn needs_fetch(self) -> bool {
-        matches!(self, Kind::PutBlob)
+        self as u8 & 3 == 3
     }
 }
 
@@ -79,7 +125,18 @@ mod tests {
     #[test]
     fn op_1_the_numbers_stay() {
         let known: Vec<_> = (0..=u8::MAX).filter_map(|n| Some((n, Kind::from_u8(n)?))).collect();
-        assert_eq!(known, [(0, Kind::Remove), (1, Kind::Put), (2, Kind::RemoveRange), (3, Kind::PutBlob)]);
+        let plain = [(0, Kind::Remove), (1, Kind::Put), (2, Kind::RemoveRange), (3, Kind::PutBlob)];
+        let unresolved =
+            [(64, Kind::UnresolvedRemove), (65, Kind::UnresolvedPut), (67, Kind::UnresolvedPutBlob)];
+        assert_eq!(known, [&plain[..], &unresolved].concat());
         assert!(known.iter().all(|(n, kind)| *kind as u8 == *n));
+        for (n, kind) in known.iter().filter(|(_, kind)| kind.is_point()) {
+            let same = (kind.is_live(), kind.has_value(), kind.needs_fetch());
+            let resolved = kind.resolved();
+            assert_eq!((resolved as u8, resolved.unresolved() as u8), (n & 63, n | 64));
+            assert_eq!((resolved.is_live(), resolved.has_value(), resolved.needs_fetch()), same);
+            assert_eq!(kind.is_unresolved(), *n >= 64);
+            assert_eq!(kind.is_live(), matches!(resolved, Kind::Put | Kind::PutBlob));
+        }
     }
 }

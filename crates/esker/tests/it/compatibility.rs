@@ -157,7 +157,7 @@ fn compatibility_2_newer_formats_are_refused() {
     refused(&golden, table, LATER, &bytes);
     // The flags of a table.
     let mut bytes = golden.read(table);
-    set(&mut bytes[footer..], (52, 4), 0..68, 68);
+    set(&mut bytes[footer..], (52, 8), 0..68, 68);
     refused(&golden, table, 1, &bytes);
 
     let log = file(".wal");

@@ -51,6 +51,65 @@ fn check_reads(t: &Transaction, map: &Keyspace, expected: &Map, rng: &mut fastra
 }
 
 #[test]
+fn a_transaction_goes_back_to_its_savepoints_also_beyond_its_memory() {
+    for seed in 0..60 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let fs = MemFs::new();
+        let db = open(&fs);
+        let map = db.default_keyspace();
+        let mut expected = Map::new();
+        for n in 0..100 {
+            map.put(key(n), b"before").unwrap();
+            expected.insert(key(n), b"before".to_vec());
+        }
+        let mut t = db.begin();
+        let mut points = Vec::new();
+        for _ in 0..600 {
+            let key = key(rng.u16(..300));
+            match rng.u8(0..40) {
+                0..30 => {
+                    let value = vec![rng.u8(..); rng.usize(0..60)];
+                    t.put(&map, &key, &value).unwrap();
+                    expected.insert(key, value);
+                }
+                30..33 => {
+                    t.remove(&map, &key).unwrap();
+                    expected.remove(&key);
+                }
+                33 => {
+                    let end = [&key[..key.len() - 1], b"~"].concat();
+                    t.remove_range(&map, key.clone()..end.clone()).unwrap();
+                    expected.retain(|k, _| *k < key || *k >= end);
+                }
+                34..37 => points.push((t.savepoint(), expected.clone())),
+                37 if !points.is_empty() => {
+                    points.truncate(rng.usize(0..points.len()) + 1);
+                    let (point, then) = points.last().unwrap();
+                    t.rollback_to(point).unwrap();
+                    expected = then.clone();
+                }
+                38 if points.len() > 1 => {
+                    let kept = rng.usize(1..points.len());
+                    t.release(points[kept].0.clone()).unwrap();
+                    assert!(t.rollback_to(&points[points.len() - 1].0).is_err(), "those after it go with it");
+                    points.truncate(kept);
+                }
+                _ => check_reads(&t, &map, &expected, &mut rng),
+            }
+        }
+        check_reads(&t, &map, &expected, &mut rng);
+        t.commit().unwrap();
+        assert_eq!(content(&map), expected, "seed {seed}");
+        assert_eq!(map.len().unwrap(), expected.len() as u64, "seed {seed}");
+        let mut other = db.begin();
+        let point = other.savepoint();
+        assert!(db.begin().rollback_to(&point).is_err(), "of another transaction");
+        other.release(point.clone()).unwrap();
+        assert!(other.rollback_to(&point).is_err(), "released");
+    }
+}
+
+#[test]
 fn layers_1_large_transactions_read_their_own_writes_and_leave_what_a_map_would_hold() {
     let mut adopted = 0;
     for seed in 0..40 {

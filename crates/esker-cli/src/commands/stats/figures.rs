@@ -52,6 +52,7 @@ fn groups(look: &Look) -> Vec<Group> {
             "data",
             vec![
                 Row("items", Count(stats.items), Now),
+                Row("unresolved", Count(stats.unresolved), Now),
                 Row("keyspaces", Count(stats.keyspaces), Now),
                 Row("seqno", Count(stats.seqno), Now),
                 Row("tables", Count(stats.tables), Now),

@@ -340,7 +340,7 @@ fn a_first_flush_is_clean_and_cut_evenly() {
     let mut progress = ManualProgress::default();
     let plan = picker::pick_manual(&world.version, &World::limits(), &mut progress).unwrap();
     let moved = world.with_context(|c| compact(c, &plan, &world.version, vec![], || RunId(99)));
-    let Built { added, removed, opened, stats } = moved.unwrap().unwrap();
+    let Built { added, removed, opened, stats, .. } = moved.unwrap().unwrap();
     assert_eq!(added.iter().map(|a| a.file).collect::<Vec<_>>(), removed);
     assert!(opened.is_empty() && stats == CompactionStats::default(), "a move neither reads nor writes");
 }

@@ -202,8 +202,17 @@ fn check_content(
         }
     };
     content::check_order(&look.view, dir, report);
-    let said = |id| Some(look.counts.get(&id).copied().unwrap_or(0));
-    let counted: Vec<_> = look.counts.iter().map(|(&id, &count)| (id, count)).collect();
+    let mut counted = Vec::new();
+    for (&id, &count) in &look.counts {
+        match look.view.owed(id, look.last_seq) {
+            Ok(owed) => counted.push((id, count.saturating_sub(owed))),
+            Err(error) => {
+                report.problem(error);
+                return Ok(());
+            }
+        }
+    }
+    let said = |id| Some(counted.iter().find(|counted| counted.0 == id).map_or(0, |counted| counted.1));
     content::check_counts(&look.view, look.last_seq, said, &counted, dir, report);
     Ok(())
 }

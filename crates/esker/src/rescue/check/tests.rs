@@ -247,6 +247,7 @@ fn view_1_a_memtable_that_hides_newer_versions_is_found() {
             immutables: vec![stays.clone()],
             version: view.version.clone(),
             closed: view.closed.clone(),
+            known: view.known.clone(),
         });
         assert_found(&db.check().unwrap(), message);
     }

@@ -70,6 +70,9 @@ fn dump_commit(out: &mut Output<'_>, path: &Path, offset: u64, bytes: &[u8]) {
         if entry.kind.has_value() {
             fields.push(("value", entry.value.into()));
         }
+        if entry.kind.is_unresolved() {
+            fields.push(("counted", "unresolved".into()));
+        }
         out.item(offset, if entry.kind.is_live() { "put" } else { "remove" }, fields);
     }
 }

@@ -34,6 +34,7 @@ fn dump_edit(out: &mut Output<'_>, offset: u64, edit: &VersionEdit) {
         adopted,
         blobs,
         blobs_removed,
+        debts,
     } = edit;
     let mut fields: Vec<(&'static str, DumpValue)> = Vec::new();
     let numbers = [
@@ -62,6 +63,14 @@ fn dump_edit(out: &mut Output<'_>, offset: u64, edit: &VersionEdit) {
     for named in blobs_removed {
         out.item(offset, "blob_file_removed", vec![("named", named.get().into())]);
     }
+    for (keyspace, from, keys) in debts.iter() {
+        let fields = vec![
+            ("keyspace", u64::from(keyspace.get()).into()),
+            ("from", from.get().into()),
+            ("keys", keys.into()),
+        ];
+        out.item(offset, "debt", fields);
+    }
     for Adopted { seq, deltas } in adopted {
         let keys = deltas.iter().map(|delta| delta.1).sum::<i64>();
         let fields = vec![("seq", seq.get().into()), ("keys_added", keys.to_string().into())];
@@ -75,6 +84,7 @@ fn dump_edit(out: &mut Output<'_>, offset: u64, edit: &VersionEdit) {
             ("bytes", meta.file_bytes.into()),
             ("entries", meta.counts.entries.into()),
             ("tombstones", meta.counts.tombstones.into()),
+            ("unresolved", meta.counts.unresolved.into()),
             ("range_tombstones", meta.counts.range_tombstones.into()),
             ("min_seq", meta.counts.min_seq.get().into()),
             ("max_seq", meta.counts.max_seq.get().into()),

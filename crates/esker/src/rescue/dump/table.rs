@@ -21,6 +21,7 @@ pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
             ("entries", p.counts.entries.into()),
             ("keys", p.counts.keys.into()),
             ("tombstones", p.counts.tombstones.into()),
+            ("unresolved", p.counts.unresolved.into()),
             ("range_tombstones", p.counts.range_tombstones.into()),
             ("key_bytes", p.counts.key_bytes.into()),
             ("value_bytes", p.counts.value_bytes.into()),
@@ -70,6 +71,9 @@ pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
             let mut fields = vec![("key", entry.key.into()), ("seq", entry.seq.get().into())];
             if kind.has_value() {
                 fields.push(("value", entry.value.into()));
+            }
+            if kind.is_unresolved() {
+                fields.push(("counted", "unresolved".into()));
             }
             out.item(offset, if kind.is_live() { "put" } else { "tombstone" }, fields);
         }

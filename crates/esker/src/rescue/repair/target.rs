@@ -108,8 +108,11 @@ impl Target {
                         self.catalog.remove(name);
                     }
                 }
-                _ if entry.kind.is_live() => rest.put(entry.key, entry.value),
-                _ => rest.remove(entry.key),
+                _ => {
+                    // It is counted anew.
+                    own |= entry.kind.is_unresolved();
+                    rest.write(entry.kind.resolved(), entry.key, entry.value);
+                }
             }
         }
         self.commit(if own { rest } else { set })
@@ -127,7 +130,7 @@ impl Target {
     /// Makes the catalog whole, then closes the database.
     pub(super) fn finish(mut self, report: &mut RepairReport) -> Result<ClosedTarget> {
         self.commit_batch()?;
-        let (names, writes) = self.whole_catalog(report);
+        let (names, writes) = self.whole_catalog(report)?;
         self.commit(writes)?;
         self.handle.core.flush_all()?;
         self.handle.close()?;
@@ -135,7 +138,7 @@ impl Target {
     }
 
     /// The catalog as it is to be (repair_target.1), and the writes that make it so and remove keyspaces that were dropped.
-    fn whole_catalog(&self, report: &mut RepairReport) -> (BTreeMap<String, KeyspaceId>, WriteSet) {
+    fn whole_catalog(&self, report: &mut RepairReport) -> Result<(BTreeMap<String, KeyspaceId>, WriteSet)> {
         let mut names: BTreeMap<String, KeyspaceId> = BTreeMap::new();
         let mut ids: BTreeSet<KeyspaceId> = BTreeSet::from([KeyspaceId::CATALOG, KeyspaceId::DEFAULT]);
         let mut next_id = KeyspaceId::DEFAULT.get() + 1;
@@ -166,7 +169,8 @@ impl Target {
             LostKeys::Names | LostKeys::Any => true,
             LostKeys::Between(low, _) => low.as_ref().is_none_or(|(id, _)| *id == KeyspaceId::CATALOG),
         });
-        let counts = self.handle.core.published.counts();
+        let core = &self.handle.core;
+        let counts = core.exact_counts(&core.snapshot())?;
         for (id, keys) in counts.into_iter().filter(|(_, keys)| *keys > 0) {
             next_id = next_id.max(id.get().saturating_add(1));
             if ids.contains(&id) {
@@ -198,7 +202,7 @@ impl Target {
         }
         set.put(&encode_key(KeyspaceId::CATALOG, catalog::NEXT_ID_KEY), &catalog::varint(next_id));
         names.insert(catalog::DEFAULT_NAME.to_owned(), KeyspaceId::DEFAULT);
-        (names, set)
+        Ok((names, set))
     }
 }
 
@@ -222,7 +226,7 @@ impl ClosedTarget {
         for (name, id) in self.names {
             let keyspace =
                 handle.core.catalog.get(&name).ok_or_else(|| Error::KeyspaceNotFound(name.clone()))?;
-            let keys = keyspace.counter.now();
+            let keys = handle.core.len_now(&keyspace)?;
             report.keyspaces.push(RepairedKeyspace { id, name, keys });
         }
         handle.close()

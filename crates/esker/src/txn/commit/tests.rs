@@ -292,6 +292,7 @@ fn memtables_2_a_memtable_is_offered_to_the_flush_once_readers_have_it() {
                 immutables: old.immutables.clone(),
                 version: old.version.clone(),
                 closed: old.closed.clone(),
+                known: old.known.clone(),
             }
         });
     });

@@ -1,0 +1,90 @@
+//! Points in a transaction to which it can go back.
+
+use super::transaction::Transaction;
+use crate::types::{Error, Result};
+
+/// A point in a [`Transaction`]: made by [`Transaction::savepoint`].
+#[derive(Clone, Debug)]
+pub struct Savepoint {
+    number: u64,
+}
+
+impl Transaction {
+    /// Notes this point: [`rollback_to`](Self::rollback_to) comes back to it. There may be any number of them, also where the transaction has
+    /// become larger than its memory.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::in_memory()?;
+    /// let map = db.keyspace("map")?;
+    /// let mut transaction = db.begin();
+    /// transaction.put(&map, "kept", "1")?;
+    /// let point = transaction.savepoint();
+    /// transaction.put(&map, "undone", "2")?;
+    /// transaction.rollback_to(&point)?;
+    /// transaction.commit()?;
+    /// assert_eq!((map.contains("kept")?, map.contains("undone")?), (true, false));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn savepoint(&mut self) -> Savepoint {
+        self.last_point += 1;
+        self.writes.set_point(self.last_point);
+        Savepoint { number: self.last_point }
+    }
+
+    /// Undoes what was written since a savepoint. The savepoint stays, those after it are forgotten. Takes time for what it undoes.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the savepoint was released, rolled back, or is another transaction's.
+    pub fn rollback_to(&mut self, point: &Savepoint) -> Result<()> {
+        if self.writes.go_back(point.number) { Ok(()) } else { Err(Self::no_such_point()) }
+    }
+
+    /// Forgets a savepoint and those after it. What was written since stays.
+    ///
+    /// # Errors
+    /// Those of [`rollback_to`](Self::rollback_to).
+    pub fn release(&mut self, point: Savepoint) -> Result<()> {
+        if self.writes.forget_point(point.number) { Ok(()) } else { Err(Self::no_such_point()) }
+    }
+
+    /// Runs a part of the transaction as one of its own inside: if it fails, what it wrote is undone, and the transaction may go on. They may be
+    /// nested.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::in_memory()?;
+    /// let map = db.keyspace("map")?;
+    /// let mut transaction = db.begin();
+    /// let failed = transaction.nested(|inner| -> esker::Result<()> {
+    ///     inner.put(&map, "a", "1")?;
+    ///     Err(esker::Error::Invalid("no".to_owned()))
+    /// });
+    /// assert!(failed.is_err());
+    /// transaction.nested(|inner| inner.put(&map, "b", "2"))?;
+    /// transaction.commit()?;
+    /// assert_eq!((map.contains("a")?, map.contains("b")?), (false, true));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// That of the part.
+    pub fn nested<T, E>(
+        &mut self,
+        part: impl FnOnce(&mut Transaction) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        let Savepoint { number } = self.savepoint();
+        let done = part(self);
+        if done.is_err() {
+            self.writes.go_back(number);
+        }
+        self.writes.forget_point(number);
+        done
+    }
+
+    fn no_such_point() -> Error {
+        Error::Invalid("the savepoint is not there any more, or is another transaction's".to_owned())
+    }
+}

@@ -1,0 +1,43 @@
+//! How many keys a keyspace has: the counts of commits, less what they counted without looking and merges or look-ups have found out.
+//!
+//! lengths.1. The count is read before the view, so the view has all versions that the count counts, or what merges have made of them.
+
+use super::catalog::KeyspaceState;
+use super::core::Core;
+use crate::txn::snapshots::{Counter, SnapshotGuard};
+use crate::types::{KeyspaceId, Result};
+
+impl Core {
+    /// The live keys now.
+    #[inline]
+    pub(crate) fn len_now(&self, keyspace: &KeyspaceState) -> Result<u64> {
+        let count = self.published.count_of(&keyspace.counter);
+        let is_resolved = {
+            let guard = crate::sync::pin();
+            let view = self.view.load(&guard);
+            view.check_open()?;
+            view.is_resolved()
+        };
+        if is_resolved { Ok(count) } else { self.len_at(keyspace, &self.snapshot()) }
+    }
+
+    /// The live keys at a pinned number.
+    pub(crate) fn len_at(&self, keyspace: &KeyspaceState, pin: &SnapshotGuard) -> Result<u64> {
+        self.exact_count(&keyspace.counter, keyspace.id, pin)
+    }
+
+    /// The same of any counter.
+    pub(crate) fn exact_count(&self, counter: &Counter, id: KeyspaceId, pin: &SnapshotGuard) -> Result<u64> {
+        let count = counter.at(pin.seq());
+        let view = self.view.get();
+        view.check_open()?;
+        Ok(count.saturating_sub(view.owed(id, pin.seq())?))
+    }
+
+    /// The same of all keyspaces that count anything.
+    pub(crate) fn exact_counts(&self, pin: &SnapshotGuard) -> Result<Vec<(KeyspaceId, u64)>> {
+        let counters = self.published.counts_at(pin.seq()).into_iter();
+        let exact = counters.map(|(id, _)| Ok((id, self.exact_count(&self.published.counter(id), id, pin)?)));
+        exact.collect()
+    }
+}

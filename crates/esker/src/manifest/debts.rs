@@ -1,0 +1,90 @@
+//! Debts: keys that commits counted as new without looking, and that merges have found were not.
+//!
+//! ```text
+//!   commit: "k" may be there, who knows --> unresolved version, counted as a new key
+//!   merge: the unresolved version meets a live older one --> a debt of 1;  it meets none --> nothing to add
+//!   len() = count - debts - unresolved versions that stand above a live one
+//! ```
+//!
+//! debts.1. A debt holds for readers from a sequence number on: that of its version, or any number below which nobody reads.
+
+use std::collections::BTreeMap;
+
+use crate::encoding::bytes::{ByteReader, Decoded, put_varint};
+use crate::types::{KeyspaceId, SeqNo};
+
+/// How many per keyspace, and from which number on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Debts(BTreeMap<(KeyspaceId, SeqNo), u64>);
+
+impl Debts {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes more of them, from `from` on.
+    pub fn add(&mut self, keyspace: KeyspaceId, from: SeqNo, keys: u64) {
+        if keys > 0 {
+            *self.0.entry((keyspace, from)).or_default() += keys;
+        }
+    }
+
+    /// Takes others.
+    pub fn extend(&mut self, others: &Debts) {
+        others.iter().for_each(|(keyspace, from, keys)| self.add(keyspace, from, keys));
+    }
+
+    /// All: keyspace, from which number on, how many.
+    pub fn iter(&self) -> impl Iterator<Item = (KeyspaceId, SeqNo, u64)> {
+        self.0.iter().map(|(&(keyspace, from), &keys)| (keyspace, from, keys))
+    }
+
+    /// Those of a keyspace for a reader at this number (debts.1).
+    pub fn at(&self, keyspace: KeyspaceId, at: SeqNo) -> u64 {
+        self.0.range((keyspace, SeqNo::ZERO)..=(keyspace, at)).map(|(_, keys)| keys).sum()
+    }
+
+    /// Appends them.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.0.len() as u64);
+        for (keyspace, from, keys) in self.iter() {
+            [u64::from(keyspace.get()), from.get(), keys].into_iter().for_each(|n| put_varint(out, n));
+        }
+    }
+
+    /// Takes those of one list more.
+    pub(super) fn decode_more(&mut self, reader: &mut ByteReader<'_>) -> Decoded<()> {
+        for _ in 0..reader.varint()? {
+            let (keyspace, from, keys) = (reader.varint()?, reader.varint()?, reader.varint()?);
+            let (Ok(keyspace), Some(from)) = (u32::try_from(keyspace), SeqNo::try_new(from)) else {
+                return Err(reader.error("a debt of no keyspace, or of no commit"));
+            };
+            self.add(KeyspaceId::new(keyspace), from, keys);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debts_1_a_reader_owes_what_is_not_newer_than_it() {
+        let (a, b, seq) = (KeyspaceId::new(1), KeyspaceId::new(2), SeqNo::new);
+        let mut debts = Debts::default();
+        for (keyspace, from, keys) in [(a, 0, 5), (a, 7, 1), (a, 7, 2), (b, 3, 9), (b, 3, 0)] {
+            debts.add(keyspace, seq(from), keys);
+        }
+        assert_eq!([6, 7, 8].map(|at| debts.at(a, seq(at))), [5, 8, 8]);
+        assert_eq!((debts.at(b, seq(2)), debts.at(b, SeqNo::MAX)), (0, 9));
+        let mut bytes = Vec::new();
+        debts.encode(&mut bytes);
+        let mut again = Debts::default();
+        again.decode_more(&mut ByteReader::new(&bytes)).unwrap();
+        assert_eq!(again, debts);
+        again.extend(&debts);
+        assert_eq!(again.at(a, seq(7)), 16);
+    }
+}

@@ -1,0 +1,171 @@
+//! What a serializable transaction has read, so that its commit can see whether it would read the same again.
+//!
+//! ```text
+//!   get, contains --> key      walk --> from where it began to where it stands      len --> keyspace, length
+//!   commit: anything of that written since the snapshot? --> Conflict
+//! ```
+//!
+//! read_set.1. All that an answer depended on is in the set: keys that were not there, gaps between keys of a walk, what lies behind its last key
+//!      if it came to its end.
+//! read_set.2. The set has at most [`BYTES_MAX`] bytes: beyond, what was read of a keyspace becomes one range. That may find conflicts where there are
+//!      none, and misses none.
+//! read_set.3. A length conflicts only if it is another one now.
+
+use std::collections::{BTreeMap, HashSet};
+
+use parking_lot::Mutex;
+
+use super::conflict::{Conflict, range_written};
+use crate::read::view::ReadView;
+use crate::types::key::{decode_key, encode_key, keyspace_end};
+use crate::types::key_range::{End, KeyRange};
+use crate::types::{KeyspaceId, Result, SeqNo};
+
+/// read_set.2
+const BYTES_MAX: usize = 4 << 20;
+/// What an entry takes besides its keys.
+const ENTRY_BYTES: usize = 64;
+
+/// What was read. Walks of the transaction share it.
+#[derive(Debug, Default)]
+pub(crate) struct ReadSet(Mutex<Reads>);
+
+#[derive(Debug, Default)]
+struct Reads {
+    keys: HashSet<Box<[u8]>>,
+    ranges: Vec<KeyRange>,
+    lengths: BTreeMap<KeyspaceId, u64>,
+    bytes: usize,
+}
+
+impl Reads {
+    fn grow(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        if self.bytes > BYTES_MAX {
+            self.coarsen();
+        }
+    }
+
+    /// read_set.2
+    fn coarsen(&mut self) {
+        let mut hulls: BTreeMap<KeyspaceId, KeyRange> = BTreeMap::new();
+        let keys = std::mem::take(&mut self.keys).into_iter();
+        let keys = keys.map(|key| KeyRange { start: key.to_vec(), end: End::Included(key.into()) });
+        for range in keys.chain(std::mem::take(&mut self.ranges)) {
+            let Some((keyspace, _)) = decode_key(&range.start) else { continue };
+            match hulls.get_mut(&keyspace) {
+                Some(hull) => hull.extend(&range),
+                None => drop(hulls.insert(keyspace, range)),
+            }
+        }
+        self.ranges.extend(hulls.into_values());
+        self.bytes = 0;
+    }
+}
+
+impl ReadSet {
+    /// A key was looked up.
+    pub(crate) fn note_key(&self, key: &[u8]) {
+        let mut reads = self.0.lock();
+        if reads.keys.insert(key.into()) {
+            reads.grow(key.len() + ENTRY_BYTES);
+        }
+    }
+
+    /// All from one key to another was walked over, in whatever direction.
+    pub(crate) fn note_range(&self, start: &[u8], end: End) {
+        if !end.admits(start) {
+            return;
+        }
+        let mut reads = self.0.lock();
+        let holds = |end: &End, key: &[u8]| matches!(end, End::Included(last) if *last == *key);
+        // Most walks go on where they stood.
+        match reads.ranges.last_mut() {
+            Some(last) if holds(&last.end, start) || last.start == start && last.end <= end => last.end = end,
+            Some(last) if holds(&end, &last.start) => last.start = start.to_vec(),
+            _ => {
+                let bytes = start.len() + end.key().len() + ENTRY_BYTES;
+                reads.ranges.push(KeyRange { start: start.to_vec(), end });
+                reads.grow(bytes);
+            }
+        }
+    }
+
+    /// The length of a keyspace was asked for, without what the transaction itself has changed of it.
+    pub(crate) fn note_len(&self, keyspace: KeyspaceId, len: u64) {
+        self.0.lock().lengths.insert(keyspace, len);
+    }
+
+    /// The first of it that a commit later than `since` has changed. `len_now` gives the length of a keyspace in the view.
+    pub(crate) fn find_conflict(
+        &self,
+        since: SeqNo,
+        view: &ReadView,
+        len_now: impl Fn(KeyspaceId) -> Result<u64>,
+    ) -> Result<Option<Conflict>> {
+        let reads = self.0.lock();
+        if view.newest_possible() <= since {
+            return Ok(None);
+        }
+        for key in &reads.keys {
+            if view.newest_write(key, since)?.is_some() {
+                return Ok(Some(Conflict { start: key.to_vec(), end: None }));
+            }
+        }
+        for range in &reads.ranges {
+            if range_written(range, since, view)? {
+                let end = match &range.end {
+                    End::Excluded(end) => end.clone(),
+                    End::Included(last) => [last, &[0][..]].concat(),
+                };
+                return Ok(Some(Conflict { start: range.start.clone(), end: Some(end) }));
+            }
+        }
+        for (&keyspace, &len) in &reads.lengths {
+            // read_set.3
+            if len_now(keyspace)? != len {
+                let (start, end) = (encode_key(keyspace, &[]), keyspace_end(keyspace));
+                return Ok(Some(Conflict { start, end: Some(end) }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(start: &str, end: &str) -> KeyRange {
+        KeyRange { start: start.into(), end: End::Included(end.into()) }
+    }
+
+    #[test]
+    fn read_set_1_a_walk_becomes_one_range_and_others_their_own() {
+        let set = ReadSet::default();
+        let note = |start: &str, end: &str| set.note_range(start.as_bytes(), End::Included(end.into()));
+        note("\x01b", "\x01c");
+        note("\x01c", "\x01d");
+        note("\x01b", "\x01e");
+        note("\x01f", "\x01f");
+        note("\x01z", "\x01a");
+        note("\x01ef", "\x01f");
+        assert_eq!(set.0.lock().ranges, [range("\x01b", "\x01e"), range("\x01ef", "\x01f")]);
+    }
+
+    #[test]
+    fn read_set_2_what_is_too_much_becomes_a_range_for_each_keyspace() {
+        let set = ReadSet::default();
+        for n in 0..200_000_u32 {
+            set.note_key(&encode_key(KeyspaceId::new(n % 2 + 1), &n.to_be_bytes()));
+        }
+        let reads = set.0.lock();
+        assert!(reads.bytes <= BYTES_MAX, "read_set.2");
+        assert!(!reads.ranges.is_empty(), "read_set.2");
+        let covered = |n: u32| {
+            let key = encode_key(KeyspaceId::new(n % 2 + 1), &n.to_be_bytes());
+            reads.keys.contains(&key[..]) || reads.ranges.iter().any(|range| range.contains(&key))
+        };
+        assert!((0..200_000).all(covered), "read_set.1");
+    }
+}
