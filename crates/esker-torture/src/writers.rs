@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use esker::{Db, Durability, Error};
+use esker::{Db, Durability, Error, Isolation};
 use esker_world::failure::{Failure, Result, caught};
 use esker_world::generate;
 use esker_world::judge::read::contents_of;
@@ -116,7 +116,7 @@ impl Script {
         durability: Durability,
     ) -> esker::Result<()> {
         let bank = db.keyspace(BANK)?;
-        let mut transaction = db.begin();
+        let mut transaction = db.begin_with(Isolation::Snapshot);
         for (account, amount) in transfer.sides() {
             let before = transaction.get(&bank, [account])?;
             let before = before.map_or(0, |value| balance(&value).unwrap_or(i64::MIN / 2));

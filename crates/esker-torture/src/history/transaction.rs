@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use esker::{Error, Keyspace};
+use esker::{Error, Isolation, Keyspace};
 use fastrand::Rng;
 
 use super::Canary;
@@ -30,7 +30,13 @@ pub(super) struct Tx<'a> {
 
 impl<'a> Tx<'a> {
     pub(super) fn begin(places: &'a Places, canary: Option<Canary>) -> Self {
-        Tx { places, transaction: places.db.begin(), canary, own: BTreeMap::new(), seen: BTreeMap::new() }
+        // What reads find, conflicts of writes need not: both kinds are tried, and canaries of the writes with theirs.
+        let isolation = match canary.is_none() && fastrand::bool() {
+            true => Isolation::Serializable,
+            false => Isolation::Snapshot,
+        };
+        let transaction = places.db.begin_with(isolation);
+        Tx { places, transaction, canary, own: BTreeMap::new(), seen: BTreeMap::new() }
     }
 
     /// Lets other threads go first at times, so that transactions overlap on a machine of few cores, too.
