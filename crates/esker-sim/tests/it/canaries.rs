@@ -165,7 +165,7 @@ fn swept() -> Vec<(Kind, Vec<u64>)> {
         some(Kind::DirSyncs, DIR_SYNCS_SWEPT),
         some(Kind::Misreads, MISREADS_SWEPT),
         // Syncs that are missing show for some calls only.
-        (Kind::Deaths, (1..=1000).step_by(23).collect()),
+        (Kind::Deaths, (1..=1000).step_by(7).collect()),
         some(Kind::FailsOnce, SWEPT),
     ];
     swept.extend(Kind::ALL.map(|kind| some(kind, SWEPT)));

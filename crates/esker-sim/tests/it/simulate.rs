@@ -38,7 +38,7 @@ fn seeds_agree_with_the_model() {
     assert!(total.turns > 100 && total.scattered > 4 && total.large > 1, "{total:?}");
     assert!(
         total.tiered > 15
-            && total.tier_merges > 250
+            && total.tier_merges > 150
             && total.wide > 60
             && total.moved > 50
             && total.recycled > 75,

@@ -61,7 +61,7 @@ pub(crate) fn debt<T>(version: &Version<T>, limits: &Limits, unreadable: &BTreeS
     // Beyond the cache the tiers above the last one hold half as much again, and each tier waits for its turn to be merged.
     let parts = if limits.fits_cache { 1 } else { 2 };
     let upper_soft = (parts * base_bytes / limits.base_ratio.max(1)).max(floor);
-    let upper_hard = base_bytes.max(4 * floor);
+    let upper_hard = base_bytes.max(4 * floor).max(2 * upper_soft);
     let excess = upper.saturating_sub(upper_soft);
     let over_runs = l0_runs > limits.l0_runs_max;
     let bytes_to_merge = if over_runs { excess.max(l0_bytes) } else { excess };

@@ -300,9 +300,9 @@ impl Options {
             Some(_) if !limits.fits_cache => Limits {
                 l0_runs_max: 2,
                 tier_runs_max: 2,
-                base_ratio: 2,
+                base_ratio: 1,
                 depth_max: 6,
-                run_bytes: self.memtable_bytes as u64 / 8,
+                run_bytes: self.memtable_bytes as u64 / 32,
                 ..limits
             },
             _ => limits,
