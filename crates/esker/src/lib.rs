@@ -74,6 +74,8 @@ mod read;
 mod rescue;
 mod sync;
 mod txn;
+#[cfg(feature = "typed")]
+pub mod typed;
 mod types;
 mod wal;
 
@@ -112,14 +114,16 @@ pub use sync::settle_garbage;
 pub use types::canary;
 
 pub use db::{
-    Builder, CommitError, Committed, Cursor, Db, Ingest, Key, Keys, Keyspace, Range, Reads, Savepoint,
-    Sequence, Snapshot, Transaction, View, ViewMut, WriteBatch, check_offline, repair,
+    Builder, Change, CommitError, Committed, Cursor, Db, Ingest, Key, Keys, Keyspace, Listener, NamedLock,
+    Notice, Range, Reads, Savepoint, Sequence, Snapshot, Transaction, View, ViewMut, Watch, WriteBatch,
+    check_offline, repair,
 };
 pub use encoding::Compression;
 pub use engine::background::BackgroundStep;
 pub use engine::health::{FailingWork, Health, Work};
 pub use engine::keyspace_options::Counting;
 pub use engine::keyspace_stats::KeyspaceStats;
+pub use engine::locks::LockMode;
 pub use engine::options::FileSizes;
 pub use engine::stats::{OldestSnapshot, Stats};
 pub use read::value_reader::ValueReader;

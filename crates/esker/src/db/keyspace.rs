@@ -38,7 +38,7 @@ impl Keyspace {
         Keyspace { handle, state }
     }
 
-    fn core(&self) -> &Core {
+    pub(super) fn core(&self) -> &Core {
         &self.handle.core
     }
 

@@ -157,7 +157,7 @@ impl Seen {
 }
 
 /// The first key inside bounds of a keyspace, and their end.
-fn ends(bounds: &Bounds) -> (Vec<u8>, End) {
+pub(super) fn ends(bounds: &Bounds) -> (Vec<u8>, End) {
     let start = match &bounds.lower {
         Bound::Included(key) => key.clone(),
         Bound::Excluded(key) => [key, &[0][..]].concat(),

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::commit_error::CommitError;
 use super::key_handle::Key;
@@ -14,6 +14,7 @@ use super::updates::ViewMut;
 use super::writes::{Basis, Writes, encode_bounds, prefix_bounds};
 use crate::engine::catalog::KeyspaceState;
 use crate::engine::handle::Handle;
+use crate::engine::locks::Owner;
 use crate::engine::reads::ReadSource;
 use crate::engine::right_of_way::Turn;
 use crate::read::point::{Presence, ValueOf, Want};
@@ -34,13 +35,19 @@ use crate::types::{Error, KeyBounds, Result, SeqNo, Value};
 /// Its reads are those of [`Reads`](crate::Reads), with the keyspace as their first argument, and see its own writes. Several operations on
 /// one keyspace are shorter by [`keyspace`](Self::keyspace) and [`keyspace_mut`](Self::keyspace_mut).
 pub struct Transaction {
-    handle: Arc<Handle>,
+    pub(super) handle: Arc<Handle>,
     snapshot: Snapshot,
     pub(super) writes: Writes,
     /// The number of the savepoint that was made last.
     pub(super) last_point: u64,
     /// What it has read, if it is serializable.
     reads: Option<Arc<ReadSet>>,
+    /// Something was read from the snapshot. Relaxed: it orders nothing.
+    has_read: AtomicBool,
+    /// What it says when it commits.
+    notices: Vec<(Arc<str>, Value)>,
+    /// Its locks, if it has taken any.
+    pub(super) owner: Option<Owner>,
     /// If it is exclusive.
     turn: Option<Turn>,
     attempt: u32,
@@ -57,11 +64,24 @@ impl Transaction {
         let reads = (isolation == Isolation::Serializable).then(Arc::default);
         let snapshot = Snapshot::new(handle.clone());
         let last_point = MADE.fetch_add(1, Ordering::Relaxed).wrapping_mul(POINTS_MAX);
-        Transaction { handle, snapshot, writes: Writes::default(), last_point, reads, turn, attempt }
+        let (writes, has_read, owner) = (Writes::default(), AtomicBool::new(false), None);
+        let notices = Vec::new();
+        Transaction { handle, snapshot, writes, last_point, reads, has_read, notices, owner, turn, attempt }
+    }
+
+    /// Whether it depends on its snapshot.
+    pub(super) fn has_read(&self) -> bool {
+        self.has_read.load(Ordering::Relaxed)
+    }
+
+    /// Reads from another snapshot from now on. Nothing was read from the one before.
+    pub(super) fn renew(&mut self, snapshot: Snapshot) {
+        self.snapshot = snapshot;
     }
 
     /// The state it reads from, without its own writes.
     pub fn snapshot(&self) -> &Snapshot {
+        self.has_read.store(true, Ordering::Relaxed);
         &self.snapshot
     }
 
@@ -202,6 +222,7 @@ impl Transaction {
                 return Ok(own);
             }
         }
+        self.has_read.store(true, Ordering::Relaxed);
         if let Some(reads) = &self.reads {
             reads.note_key(&KeyBuf::new(state.id, key));
         }
@@ -258,6 +279,7 @@ impl Transaction {
 
     fn source_of(&self, keyspace: &Keyspace) -> Result<ReadSource> {
         self.check_there(keyspace.state_in(&self.handle)?)?;
+        self.has_read.store(true, Ordering::Relaxed);
         let own = if self.writes.is_empty() { None } else { Some(self.writes.own()?) };
         Ok(ReadSource { own, reads: self.reads.clone(), ..self.snapshot.source()? })
     }
@@ -315,6 +337,7 @@ impl Transaction {
         view.check_open()?;
         let at = self.snapshot.seqno();
         let before = self.handle.core.len_at(state, self.snapshot.pin())?;
+        self.has_read.store(true, Ordering::Relaxed);
         if let Some(reads) = &self.reads {
             reads.note_len(state.id, before);
         }
@@ -348,9 +371,16 @@ impl Transaction {
     /// Those of [`commit`](Self::commit).
     pub fn commit_with(self, durability: Durability) -> Result<SeqNo, CommitError<Transaction>> {
         let since = Some(self.snapshot.pin().clone());
-        let basis = Basis { since, reads: self.reads.clone(), is_exclusive: self.turn.is_some() };
+        let (reads, notices) = (self.reads.clone(), self.notices.clone());
+        let basis = Basis { since, reads, is_exclusive: self.turn.is_some(), notices };
         let done = self.writes.commit(&self.handle.core, durability, basis);
         done.map_err(|error| CommitError::new(error, self))
+    }
+
+    /// Says something under a topic when it commits: see [`Db::listen`](crate::Db::listen). It is kept nowhere; going back to a savepoint does not take
+    /// it back.
+    pub fn notify(&mut self, topic: &str, text: impl AsRef<[u8]>) {
+        self.notices.push((topic.into(), Value::copy_of(text.as_ref())));
     }
 
     /// Forgets the writes.

@@ -34,7 +34,7 @@ use crate::types::bounds::Bounds;
 use crate::types::key::{KeyBuf, decode_key, encode_key, keyspace_end};
 use crate::types::limits::{VALUE_BYTES_MAX, check_key, check_value};
 use crate::types::stored::Stored;
-use crate::types::{Error, KeyBounds, KeyspaceId, Result, SeqNo};
+use crate::types::{Error, KeyBounds, KeyspaceId, Result, SeqNo, Value};
 
 /// A commit keeps so many bytes of large values; what is more is written at once.
 const LARGE_BYTES_MAX: usize = 256 << 10;
@@ -126,6 +126,8 @@ pub(crate) struct Basis {
     pub(crate) reads: Option<Arc<ReadSet>>,
     /// Nobody else commits meanwhile.
     pub(crate) is_exclusive: bool,
+    /// What it says once it is visible.
+    pub(crate) notices: Vec<(Arc<str>, Value)>,
 }
 
 /// The writes as they were.
@@ -146,17 +148,27 @@ impl Writes {
     pub(crate) fn into_request(self, durability: Durability) -> Result<CommitRequest> {
         let blobs = self.blob_use()?;
         let Writes { set, layers, keyspaces, .. } = self;
-        let (since, reads, is_exclusive, drops) = (None, None, false, Vec::new());
-        Ok(CommitRequest { set, layers, blobs, durability, since, reads, is_exclusive, keyspaces, drops })
+        Ok(CommitRequest { set, layers, blobs, durability, keyspaces, ..CommitRequest::default() })
     }
 
     /// Commits, and keeps the writes in case that fails.
     pub(super) fn commit(&self, core: &Core, durability: Durability, basis: Basis) -> Result<SeqNo> {
-        let Basis { since, reads, is_exclusive } = basis;
+        let Basis { since, reads, is_exclusive, notices } = basis;
         let (set, layers, keyspaces) = (self.set.clone(), self.layers.clone(), self.keyspaces.clone());
         let (blobs, drops) = (self.blob_use()?, self.changes.drop_marks());
         core.submit_changing(
-            CommitRequest { set, layers, blobs, durability, since, reads, is_exclusive, keyspaces, drops },
+            CommitRequest {
+                set,
+                layers,
+                blobs,
+                durability,
+                since,
+                reads,
+                is_exclusive,
+                keyspaces,
+                drops,
+                notices,
+            },
             &self.changes,
         )
     }

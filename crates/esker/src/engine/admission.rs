@@ -22,9 +22,8 @@ use super::room::SEALED_FOR_REMOVALS;
 use super::stats::add;
 use super::trouble::is_more;
 use crate::compaction::pacing::{self, Debt};
-use crate::txn::blobs::{self, BlobUse};
+use crate::txn::blobs;
 use crate::txn::commit::{CommitRequest, Durability};
-use crate::txn::layers::Layers;
 use crate::txn::write_set::WriteSet;
 use crate::types::activity::COMMITS_PER_SAMPLE;
 use crate::types::{Error, Result, SeqNo};
@@ -77,12 +76,7 @@ impl Core {
     /// Commits writes of encoded keys, of keyspaces that need not be in the catalog.
     pub(crate) fn commit_encoded(&self, set: WriteSet, durability: Durability) -> Result<()> {
         let set = Arc::new(set);
-        let (layers, keyspaces, drops) = (Layers::default(), Vec::new(), Vec::new());
-        let blobs = BlobUse::default();
-        let (since, reads, is_exclusive) = (None, None, false);
-        let request =
-            CommitRequest { set, layers, blobs, durability, since, reads, is_exclusive, keyspaces, drops };
-        self.submit(request).map(drop)
+        self.submit(CommitRequest { set, durability, ..CommitRequest::default() }).map(drop)
     }
 
     /// Commits. The commit's number; of one that writes nothing, that of the newest commit.

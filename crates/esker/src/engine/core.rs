@@ -27,6 +27,7 @@ use super::catalog::Catalog;
 use super::dir_lock::DirLock;
 use super::health::Watch;
 use super::install::Tables;
+use super::locks::Locks;
 use super::options::Options;
 use super::rest::Rest;
 use super::right_of_way::RightOfWay;
@@ -77,6 +78,7 @@ pub(crate) struct Core {
     /// Shared with all views (view.2).
     pub(crate) closed: Arc<AtomicBool>,
     pub(crate) right_of_way: RightOfWay,
+    pub(crate) locks: Locks,
     /// Of the directory, for as long as the database is open.
     pub(crate) lock: Arc<DirLock>,
 }

@@ -51,6 +51,7 @@ impl Handle {
         // What a panic leaves.
         ending.outcome = Some(Err(Error::Invalid("closing the database ended in a panic".into())));
         core.closed.store(true, Ordering::Release);
+        core.pipeline.watchers.end();
         core.signal.stop();
         let mut failure = None;
         for thread in ending.threads.drain(..) {

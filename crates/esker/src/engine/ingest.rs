@@ -21,7 +21,6 @@ use crate::sstable::Table;
 use crate::txn::blobs::BlobUse;
 use crate::txn::commit::{CommitRequest, Durability, KeyspaceLife};
 use crate::txn::layers::{Layers, PrivateRun};
-use crate::txn::write_set::WriteSet;
 use crate::types::cursor::SourceCursor;
 use crate::types::entry::EntryRef;
 use crate::types::key::encode_key;
@@ -153,15 +152,11 @@ impl SortedPairs {
         self.finish()?;
         let blobs = self.blobs_used()?;
         self.core.submit(CommitRequest {
-            set: Arc::new(WriteSet::new()),
             layers: self.layers.clone(),
             blobs,
             durability,
-            since: None,
-            reads: None,
-            is_exclusive: false,
             keyspaces: vec![life],
-            drops: Vec::new(),
+            ..CommitRequest::default()
         })
     }
 

@@ -30,6 +30,7 @@ pub(crate) mod install;
 pub(crate) mod keyspace_options;
 pub(crate) mod keyspace_stats;
 mod lengths;
+pub(crate) mod locks;
 pub(crate) mod open;
 pub(crate) mod options;
 pub(crate) mod reads;

@@ -206,6 +206,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         watch: Default::default(),
         closed,
         right_of_way: Default::default(),
+        locks: Default::default(),
         lock,
         options,
     });

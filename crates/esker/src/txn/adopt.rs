@@ -86,6 +86,9 @@ impl Pipeline {
         state.last_seq = seq;
         self.published.publish(seq, deltas);
         state.poison.settle();
+        if self.watchers.are_any() {
+            self.watchers.committed(request, seq);
+        }
         Ok(Some(seq))
     }
 }

@@ -30,13 +30,14 @@ use super::queue::GroupQueue;
 use super::read_set::ReadSet;
 use super::snapshots::{Published, SnapshotGuard};
 use super::timed_sync::may_take_long;
+use super::watchers::Watchers;
 use super::write_set::{CountDeltas, WriteSet};
 use crate::memtable::Applier;
 use crate::read::view::ReadView;
 use crate::read::view_cell::ViewCell;
 use crate::types::canary::{self, Canary};
 use crate::types::key::decode_key;
-use crate::types::{Error, KeyspaceId, Result, SeqNo};
+use crate::types::{Error, KeyspaceId, Result, SeqNo, Value};
 use crate::wal::{LogRoom, SyncHandle, WalWriter};
 
 /// A commit of this many bytes starts its WAL write before it goes into the memtable, so that both overlap.
@@ -74,6 +75,7 @@ pub enum Isolation {
 }
 
 /// One commit on its way.
+#[derive(Default)]
 pub struct CommitRequest {
     /// What to write.
     pub set: Arc<WriteSet>,
@@ -93,6 +95,8 @@ pub struct CommitRequest {
     pub keyspaces: Vec<KeyspaceLife>,
     /// The marks of the keyspaces that it drops.
     pub drops: Vec<DropMark>,
+    /// What it says once it is visible: topic and text.
+    pub(crate) notices: Vec<(Arc<str>, Value)>,
 }
 
 impl CommitRequest {
@@ -146,6 +150,8 @@ pub struct Pipeline {
     pub(super) memtables: Memtables,
     pub(super) view: Arc<ViewCell>,
     pub(super) published: Arc<Published>,
+    /// Who is told of commits.
+    pub(crate) watchers: Watchers,
 }
 
 /// What the leader owns while it works.
@@ -186,6 +192,7 @@ impl Pipeline {
             memtables: Memtables::new(sealed, memtable_bytes),
             view,
             published,
+            watchers: Watchers::default(),
         }
     }
 
@@ -196,7 +203,14 @@ impl Pipeline {
             if request.durability == Durability::Sync && request.since.is_none() {
                 self.sync()?;
             }
-            return Ok(self.published.visible());
+            if request.notices.is_empty() {
+                return Ok(self.published.visible());
+            }
+            // watchers.1
+            let _state = self.state.lock();
+            let visible = self.published.visible();
+            self.watchers.committed(&request, visible);
+            return Ok(visible);
         }
         if !request.set.is_decodable() {
             // write_set.5 of write_set.rs
@@ -265,6 +279,13 @@ impl Pipeline {
         }
         self.published.publish(state.last_seq, &deltas);
         state.poison.settle();
+        if self.watchers.are_any() {
+            for (request, outcome) in group.iter().zip(&outcomes) {
+                if let Ok(seq) = outcome {
+                    self.watchers.committed(request, *seq);
+                }
+            }
+        }
         outcomes
     }
 

@@ -25,6 +25,7 @@ pub(crate) mod queue;
 pub(crate) mod read_set;
 pub(crate) mod snapshots;
 mod timed_sync;
+pub(crate) mod watchers;
 pub(crate) mod write_set;
 pub(crate) mod write_set_cursor;
 

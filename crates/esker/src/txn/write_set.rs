@@ -395,6 +395,12 @@ impl WriteSet {
         })
     }
 
+    /// Those of them from a key on.
+    pub(crate) fn entries_from(&self, key: &[u8], seq: SeqNo) -> impl Iterator<Item = EntryRef<'_>> {
+        let first = self.rank(key);
+        self.entries(seq).skip(first)
+    }
+
     /// The same, of which those at these places, ascending, are unresolved.
     pub fn entries_with<'s>(
         &'s self,

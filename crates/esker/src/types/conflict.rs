@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-/// Which write of a transaction stands against a later commit. In [`Error::Conflict`](crate::Error::Conflict).
+/// Which write, or read, of a transaction stands against a later commit. In [`Error::Conflict`](crate::Error::Conflict).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Contended {
-    /// This key: both have written it.
+    /// This key: another commit has written it.
     Key(Vec<u8>),
-    /// A key between these: the transaction removes the range, and another commit has written into it.
+    /// A key between these: the transaction removes the range, or has walked over it, and another commit has written into it.
     Range {
         /// The first key of the range.
         start: Vec<u8>,

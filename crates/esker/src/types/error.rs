@@ -74,8 +74,8 @@ pub enum Error {
         /// The holder has the number of this process. Another process has it only in another container.
         in_this_process: bool,
     },
-    /// Since this transaction began, another commit has put or removed a key that it writes, or anything in a range that it removes. What
-    /// it has only read does not count. Nothing of it was written: run it again.
+    /// Since this transaction began, another commit has put or removed a key that it writes, or anything in a range that it removes; or, if it is
+    /// [serializable](crate::Isolation::Serializable), changed what it has read. Nothing of it was written: run it again.
     #[error(
         "transaction conflict over {contended} in keyspace {keyspace:?}: another commit has written it; run the transaction again"
     )]
@@ -84,6 +84,17 @@ pub enum Error {
         keyspace: String,
         /// The first conflict found in it.
         contended: Contended,
+    },
+    /// The transaction waits for a lock of others that wait for its own, and began last. Drop it, and run it again.
+    #[error("deadlock: {0}; drop the transaction and run it again")]
+    Deadlock(String),
+    /// Somebody else has held a lock for too long.
+    #[error("the lock on {lock} was not free within {waited:?}: wait longer, or find out who holds it")]
+    LockTimeout {
+        /// The key or name, for people.
+        lock: String,
+        /// So long it was waited for.
+        waited: std::time::Duration,
     },
     /// A write or sync of the log failed, now or earlier, or background work panicked: writes are refused, reads go on. Reopen the
     /// database to write again. Whether the commit is there that failed first is known only then.
@@ -224,6 +235,8 @@ impl Error {
             Error::Conflict { keyspace, contended } => {
                 Error::Conflict { keyspace: keyspace.clone(), contended: contended.clone() }
             }
+            Error::Deadlock(cycle) => Error::Deadlock(cycle.clone()),
+            Error::LockTimeout { lock, waited } => Error::LockTimeout { lock: lock.clone(), waited: *waited },
             Error::Poisoned(first) => Error::Poisoned(first.clone()),
             Error::KeyTooLong { len } => Error::KeyTooLong { len: *len },
             Error::ValueTooLong { len } => Error::ValueTooLong { len: *len },

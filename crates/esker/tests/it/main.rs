@@ -23,6 +23,7 @@ mod group_commit;
 mod health;
 mod ingest;
 mod interface;
+mod isolation;
 mod kill_then_power_loss;
 mod large_transactions;
 mod limits;
@@ -37,4 +38,7 @@ mod repair;
 mod sequences;
 mod space;
 mod stats;
+#[cfg(feature = "typed")]
+mod typed;
+mod watch;
 mod working_directory;

@@ -1,0 +1,135 @@
+//! Locks on keys and names.
+
+use std::time::Duration;
+
+use super::Db;
+use super::keyspace::Keyspace;
+use super::snapshot::Snapshot;
+use super::transaction::Transaction;
+use crate::engine::locks::{LockMode, LockName, Owner};
+use crate::types::key::encode_key;
+use crate::types::limits::check_key;
+use crate::types::{Contended, Error, Result, Value};
+
+/// So long a lock is waited for where nothing else is said.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A lock under a name, until it drops: see [`Db::lock`].
+pub struct NamedLock {
+    _owner: Owner,
+}
+
+impl Db {
+    /// Takes a lock under a name, of the user's own meaning, and waits for it as long as said. It is given back when the guard drops.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::in_memory()?;
+    /// use esker::LockMode;
+    /// let patience = std::time::Duration::from_secs(1);
+    /// let guard = db.lock("nightly report", LockMode::Exclusive, patience)?;
+    /// // Nobody else writes the report now.
+    /// drop(guard);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::LockTimeout`], [`Error::Deadlock`], [`Error::Closed`].
+    pub fn lock(&self, name: &str, mode: LockMode, patience: Duration) -> Result<NamedLock> {
+        let mut owner = Owner::new(self.handle.clone());
+        owner.acquire(LockName::Name(name.to_owned()), mode, patience)?;
+        Ok(NamedLock { _owner: owner })
+    }
+}
+
+impl Transaction {
+    /// Locks a key, which need not be there, until the transaction ends: others that lock it wait, 10 s at the most. Locks are advice: a transaction that
+    /// writes the key without a lock does not wait, and one of the two conflicts.
+    ///
+    /// One that has neither read nor written yet reads from the moment on at which it got the lock. So who locks first what it will write does not
+    /// conflict with others that do the same.
+    ///
+    /// # Errors
+    /// [`Error::LockTimeout`]; [`Error::Deadlock`] if it waits for others that wait for it, and began last: drop it, and begin again;
+    /// [`Error::Conflict`] if somebody has written the key since the transaction began to read.
+    pub fn lock(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, mode: LockMode) -> Result<()> {
+        self.lock_for(keyspace, key, mode, PATIENCE)
+    }
+
+    /// [`lock`](Self::lock) with a patience of its own.
+    ///
+    /// # Errors
+    /// Those of [`lock`](Self::lock).
+    pub fn lock_for(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        mode: LockMode,
+        patience: Duration,
+    ) -> Result<()> {
+        let key = key.as_ref();
+        check_key(key)?;
+        let state = keyspace.state_in(&self.handle)?;
+        let (id, encoded) = (state.id, encode_key(state.id, key));
+        self.owner().acquire(LockName::Key(keyspace.name(), encoded.clone()), mode, patience)?;
+        if self.begin_anew() {
+            return Ok(());
+        }
+        let since = self.snapshot().seqno();
+        if self.handle.core.view.get().newest_write(&encoded, since)?.is_some() {
+            let contended = Contended::Key(key.to_vec());
+            debug_assert!(id == keyspace.state.id);
+            return Err(Error::Conflict { keyspace: keyspace.name(), contended });
+        }
+        Ok(())
+    }
+
+    /// Locks a name until the transaction ends: see [`Db::lock`].
+    ///
+    /// # Errors
+    /// Those of [`Db::lock`].
+    pub fn lock_name(&mut self, name: &str, mode: LockMode, patience: Duration) -> Result<()> {
+        self.owner().acquire(LockName::Name(name.to_owned()), mode, patience)?;
+        self.begin_anew();
+        Ok(())
+    }
+
+    /// The value of a key, which is locked exclusively.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::in_memory()?;
+    /// # let stock = db.keyspace("stock")?;
+    /// # stock.put("apples", "7")?;
+    /// let mut transaction = db.begin();
+    /// let apples = transaction.get_for_update(&stock, "apples")?;
+    /// assert_eq!(apples.as_deref(), Some(&b"7"[..]));
+    /// transaction.put(&stock, "apples", "6")?;
+    /// transaction.commit()?; // nobody who asked for the lock came between
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`lock`](Self::lock) and [`Reads::get`](crate::Reads::get).
+    pub fn get_for_update(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        let key = key.as_ref();
+        self.lock(keyspace, key, LockMode::Exclusive)?;
+        self.get(keyspace, key)
+    }
+
+    fn owner(&mut self) -> &mut Owner {
+        let handle = &self.handle;
+        self.owner.get_or_insert_with(|| Owner::new(handle.clone()))
+    }
+
+    /// Reads the newest state from now on, if it has neither read nor written anything; whether it does.
+    fn begin_anew(&mut self) -> bool {
+        let is_new = !self.has_read() && self.writes.is_empty();
+        if is_new {
+            self.renew(Snapshot::new(self.handle.clone()));
+        }
+        is_new
+    }
+}

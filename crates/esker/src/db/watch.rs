@@ -1,0 +1,224 @@
+//! Watching keys, and listening to topics.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Db;
+use super::key_handle::Key;
+use super::keyspace::Keyspace;
+use super::writes::{encode_bounds, prefix_bounds};
+use crate::txn::watchers::{Event, Interest, Watcher};
+use crate::types::bounds::Bounds;
+use crate::types::key::decode_key;
+use crate::types::key_range::KeyRange;
+use crate::types::{KeyBounds, Result, SeqNo, Value};
+
+/// A change that a commit has made, of a key that is [watched](Keyspace::watch).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Change {
+    /// A key has got a value.
+    Put {
+        /// The key.
+        key: Key,
+        /// The value; none if it is so large that it went to a blob file: read it, if it is still there.
+        value: Option<Value>,
+    },
+    /// A key was removed. It need not have been there.
+    Removed {
+        /// The key.
+        key: Key,
+    },
+    /// All keys of a range were removed, those outside of what is watched, too.
+    RangeRemoved {
+        /// The first key of the range.
+        start: Key,
+        /// The first key behind it; none if it reaches to the end of the keyspace.
+        end: Option<Key>,
+    },
+    /// Changes up to here are not told: too many waited, or the commit was so large that it became tables. Read what is watched anew.
+    Missed,
+}
+
+/// Changes of keys, in the order of the commits: made by [`Keyspace::watch`]. As an iterator it waits for the next one, and ends when the database
+/// is closed.
+#[derive(Debug)]
+pub struct Watch {
+    watcher: Arc<Watcher>,
+}
+
+/// What was said under topics: made by [`Db::listen`]. As an iterator it waits for the next, and ends when the database is closed.
+#[derive(Debug)]
+pub struct Listener {
+    watcher: Arc<Watcher>,
+}
+
+/// Something that was said under a topic by [`Transaction::notify`](crate::Transaction::notify).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// This was said.
+    Said {
+        /// The topic.
+        topic: Arc<str>,
+        /// What was said.
+        text: Value,
+    },
+    /// Some notices up to here are not told: too many waited.
+    Missed,
+}
+
+impl Keyspace {
+    /// The changes of a range of keys that are committed from now on.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::in_memory()?;
+    /// let users = db.keyspace("users")?;
+    /// let mut watch = users.watch("a".."c")?;
+    /// users.put("bob", "1")?;
+    /// users.put("dan", "2")?;
+    /// let (seqno, change) = watch.next().expect("the database is open");
+    /// println!("commit {seqno}: {change:?}");
+    /// assert!(watch.try_next().is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if it was dropped.
+    pub fn watch(&self, range: impl KeyBounds) -> Result<Watch> {
+        self.watch_between(encode_bounds(self.state.id, &range), false)
+    }
+
+    /// The changes of all keys that start with `prefix`.
+    ///
+    /// # Errors
+    /// Those of [`watch`](Self::watch).
+    pub fn watch_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Watch> {
+        self.watch_between(prefix_bounds(self.state.id, prefix.as_ref()), false)
+    }
+
+    /// [`watch`](Self::watch), but of the changes of a key that wait to be told only the newest is.
+    ///
+    /// # Errors
+    /// Those of [`watch`](Self::watch).
+    pub fn watch_newest(&self, range: impl KeyBounds) -> Result<Watch> {
+        self.watch_between(encode_bounds(self.state.id, &range), true)
+    }
+
+    fn watch_between(&self, bounds: Bounds, is_coalesced: bool) -> Result<Watch> {
+        let core = self.core();
+        core.check_open()?;
+        core.check_there(&self.state)?;
+        let (start, end) = super::range::ends(&bounds);
+        let interest = Interest::Keys(KeyRange { start, end });
+        Ok(Watch { watcher: core.pipeline.watchers.add(interest, is_coalesced) })
+    }
+}
+
+fn user_key(encoded: &[u8]) -> Option<Key> {
+    decode_key(encoded).map(|(_, key)| Key::new(key))
+}
+
+impl Watch {
+    /// The next change and its commit, if there is one already.
+    pub fn try_next(&mut self) -> Option<(SeqNo, Change)> {
+        self.next_within(Duration::ZERO)
+    }
+
+    /// The next change and its commit, if there is one within this time.
+    pub fn next_within(&mut self, patience: Duration) -> Option<(SeqNo, Change)> {
+        self.watcher.next(Some(patience)).map(shown)
+    }
+
+    /// Whether the database is closed: nothing more comes than what waits.
+    pub fn is_ended(&self) -> bool {
+        self.watcher.is_ended()
+    }
+}
+
+fn shown((seq, event): (SeqNo, Event)) -> (SeqNo, Change) {
+    let known = |key: Vec<u8>| user_key(&key).unwrap_or_else(|| Key::new(&[]));
+    let change = match event {
+        Event::Put(key, value) => Change::Put { key: known(key), value },
+        Event::Removed(key) => Change::Removed { key: known(key) },
+        Event::RangeRemoved(start, end) => {
+            let of = decode_key(&start).map(|(id, _)| id);
+            let end = decode_key(&end).filter(|(id, _)| Some(*id) == of).map(|(_, key)| Key::new(key));
+            Change::RangeRemoved { start: known(start), end }
+        }
+        Event::Notice(..) | Event::Missed => Change::Missed,
+    };
+    (seq, change)
+}
+
+impl Iterator for Watch {
+    type Item = (SeqNo, Change);
+    fn next(&mut self) -> Option<Self::Item> {
+        self.watcher.next(None).map(shown)
+    }
+}
+
+impl Db {
+    /// What transactions say under a topic from now on.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::in_memory()?;
+    /// let mut listener = db.listen("jobs")?;
+    /// let mut transaction = db.begin();
+    /// transaction.put(&db.default_keyspace(), "job 7", "todo")?;
+    /// transaction.notify("jobs", "job 7");
+    /// transaction.commit()?;
+    /// println!("{:?}", listener.next());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Closed`](crate::Error::Closed).
+    pub fn listen(&self, topic: &str) -> Result<Listener> {
+        self.listen_to(Interest::Topics(topic.to_owned(), true))
+    }
+
+    /// The same of all topics that start with `prefix`.
+    ///
+    /// # Errors
+    /// Those of [`listen`](Self::listen).
+    pub fn listen_prefix(&self, prefix: &str) -> Result<Listener> {
+        self.listen_to(Interest::Topics(prefix.to_owned(), false))
+    }
+
+    fn listen_to(&self, interest: Interest) -> Result<Listener> {
+        let core = &self.handle.core;
+        core.check_open()?;
+        Ok(Listener { watcher: core.pipeline.watchers.add(interest, false) })
+    }
+}
+
+impl Listener {
+    /// The next notice and its commit, if there is one already.
+    pub fn try_next(&mut self) -> Option<(SeqNo, Notice)> {
+        self.next_within(Duration::ZERO)
+    }
+
+    /// The next notice and its commit, if there is one within this time.
+    pub fn next_within(&mut self, patience: Duration) -> Option<(SeqNo, Notice)> {
+        self.watcher.next(Some(patience)).map(said)
+    }
+}
+
+fn said((seq, event): (SeqNo, Event)) -> (SeqNo, Notice) {
+    match event {
+        Event::Notice(topic, text) => (seq, Notice::Said { topic, text }),
+        _ => (seq, Notice::Missed),
+    }
+}
+
+impl Iterator for Listener {
+    type Item = (SeqNo, Notice);
+    fn next(&mut self) -> Option<Self::Item> {
+        self.watcher.next(None).map(said)
+    }
+}

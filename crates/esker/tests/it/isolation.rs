@@ -1,0 +1,213 @@
+//! Isolation: what transactions that run at once may and may not do, by the anomalies that the literature names; locks.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use esker::{Builder, Contended, Db, Error, Isolation, Keyspace, LockMode, Result, Transaction};
+
+fn db() -> (Db, Keyspace) {
+    let db = Db::in_memory().unwrap();
+    let map = db.default_keyspace();
+    for key in ["a", "b", "c"] {
+        map.put(key, "1").unwrap();
+    }
+    (db, map)
+}
+
+/// It was read.
+fn seen<T>(_: T) {}
+
+fn is_conflict<T>(outcome: std::result::Result<T, impl Into<Error>>) -> bool {
+    matches!(outcome.map_err(Into::into), Err(Error::Conflict { .. }))
+}
+
+/// Two transactions, each of which reads by the first function and writes by the second; whether the one that commits last conflicts.
+fn skew(
+    isolation: Isolation,
+    reads: impl Fn(&Transaction, &Keyspace),
+    writes: [fn(&mut Transaction, &Keyspace) -> Result<()>; 2],
+) -> bool {
+    let (db, map) = db();
+    let mut both = [db.begin_with(isolation), db.begin_with(isolation)];
+    for (t, write) in both.iter_mut().zip(writes) {
+        reads(t, &map);
+        write(t, &map).unwrap();
+    }
+    let [first, last] = both;
+    first.commit().unwrap();
+    is_conflict(last.commit())
+}
+
+#[test]
+fn read_set_1_serializable_transactions_do_not_skew_and_snapshots_may() {
+    let on_both: [fn(&mut Transaction, &Keyspace) -> Result<()>; 2] =
+        [|t, map| t.put(map, "a", "2"), |t, map| t.put(map, "b", "2")];
+    let kinds: [(&str, fn(&Transaction, &Keyspace)); 8] = [
+        ("keys", |t, map| seen((t.get(map, "a").unwrap(), t.get(map, "b").unwrap()))),
+        ("presence", |t, map| seen((t.contains(map, "a").unwrap(), t.contains(map, "b").unwrap()))),
+        ("many keys", |t, map| seen(t.multi_get(map, &["a", "b"]).unwrap())),
+        ("a walk", |t, map| seen(t.range(map, "a".."c").collect::<Result<Vec<_>>>().unwrap())),
+        ("a walk backwards", |t, map| seen(t.iter(map).rev().collect::<Result<Vec<_>>>().unwrap())),
+        ("keys of a walk", |t, map| seen(t.keys(map, ..).collect::<Result<Vec<_>>>().unwrap())),
+        ("a cursor", |t, map| {
+            let mut cursor = t.cursor(map).unwrap();
+            while cursor.next().unwrap() {}
+        }),
+        ("a cursor that turns", |t, map| {
+            let mut cursor = t.cursor(map).unwrap();
+            assert!(cursor.seek("b").unwrap() && cursor.prev().unwrap());
+        }),
+    ];
+    for (kind, reads) in kinds {
+        assert!(skew(Isolation::Serializable, reads, on_both), "read_set.1: {kind}");
+        assert!(!skew(Isolation::Snapshot, reads, on_both), "{kind}");
+    }
+}
+
+#[test]
+fn read_set_1_what_was_not_there_and_lengths_count_and_what_was_not_read_does_not() {
+    let phantom: [fn(&mut Transaction, &Keyspace) -> Result<()>; 2] =
+        [|t, map| t.put(map, "bb", "2"), |t, map| t.put(map, "x", "2")];
+    let serializable = |reads: fn(&Transaction, &Keyspace)| skew(Isolation::Serializable, reads, phantom);
+    assert!(serializable(|t, map| seen(t.get(map, "bb").unwrap())), "a key that was not there");
+    assert!(serializable(|t, map| seen(t.range(map, "b"..).count())), "a gap");
+    assert!(serializable(|t, map| seen(t.prefix(map, "b").count())), "behind the last of a prefix");
+    assert!(serializable(|t, map| seen(t.len(map).unwrap())), "a length");
+    // As far as it was walked.
+    assert!(!serializable(|t, map| seen(t.range(map, "a"..).take(2).count())), "read_set.1: not behind b");
+    assert!(!serializable(|t, map| seen(t.range(map, "c"..).count())));
+    assert!(!serializable(|t, map| seen(t.get(map, "b").unwrap())), "a neighbour");
+    assert!(!serializable(|t, map| seen(t.first(map).unwrap())));
+    // A length that is the same again.
+    let same: [fn(&mut Transaction, &Keyspace) -> Result<()>; 2] =
+        [|t, map| t.put(map, "a", "2"), |t, map| t.put(map, "x", "2")];
+    assert!(!skew(Isolation::Serializable, |t, map| seen(t.len(map).unwrap()), same), "read_set.3");
+}
+
+#[test]
+fn who_writes_nothing_never_conflicts_and_names_are_told() {
+    let (db, map) = db();
+    let reader = db.begin();
+    assert_eq!(reader.range(&map, ..).count(), 3);
+    map.put("b", "2").unwrap();
+    reader.commit().unwrap();
+    let mut writer = db.begin();
+    assert_eq!(writer.range(&map, "a".."c").count(), 2);
+    writer.put(&map, "z", "1").unwrap();
+    map.put("b", "3").unwrap();
+    let conflict = Error::from(writer.commit().unwrap_err());
+    let Error::Conflict { keyspace, contended: Contended::Range { start, .. } } = conflict else {
+        panic!("{conflict}")
+    };
+    assert_eq!((keyspace.as_str(), &start[..]), ("default", &b"a"[..]));
+}
+
+/// Sums of accounts that several threads move money between, by transactions that read all.
+#[test]
+fn serializable_transactions_keep_what_each_of_them_keeps() {
+    for isolation in [Isolation::Serializable, Isolation::Exclusive] {
+        let db = Builder::default().isolation(isolation).open_in_memory().unwrap();
+        let map = db.default_keyspace();
+        for n in 0..8_u8 {
+            map.put([n], 10_i64.to_le_bytes()).unwrap();
+        }
+        let balance = |bytes: &[u8]| i64::from_le_bytes(bytes.try_into().unwrap());
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let (db, map) = (&db, &map);
+                scope.spawn(move || {
+                    let mut rng = fastrand::Rng::with_seed(thread);
+                    for _ in 0..100 {
+                        let account = rng.u8(0..8);
+                        // Takes 30 from an account, if all together have as much: each alone may fall below zero.
+                        db.transact(|t| -> Result<()> {
+                            let sum: i64 = t.range(map, ..).map(|e| balance(&e.unwrap().1)).sum();
+                            let add = if sum >= 30 { -30 } else { 25 };
+                            let old = balance(&t.get(map, [account])?.unwrap());
+                            t.put(map, [account], (old + add).to_le_bytes())
+                        })
+                        .unwrap();
+                        let all: BTreeMap<_, _> = map.snapshot_sum();
+                        assert!(all.values().map(|v| balance(v)).sum::<i64>() >= 0, "{isolation:?}");
+                    }
+                });
+            }
+        });
+    }
+}
+
+trait Sum {
+    fn snapshot_sum(&self) -> BTreeMap<Vec<u8>, Vec<u8>>;
+}
+
+impl Sum for Keyspace {
+    fn snapshot_sum(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        self.iter().map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect()
+    }
+}
+
+#[test]
+fn right_of_way_3_others_wait_while_an_exclusive_transaction_is_open() {
+    let (db, map) = db();
+    let mut exclusive = db.begin_with(Isolation::Exclusive);
+    assert_eq!(exclusive.get(&map, "a").unwrap().as_deref(), Some(&b"1"[..]));
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| map.put("a", "other").unwrap());
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!other.is_finished(), "right_of_way.1");
+        exclusive.put(&map, "a", "mine").unwrap();
+        exclusive.commit().unwrap();
+        other.join().unwrap();
+    });
+    assert_eq!(map.get("a").unwrap().as_deref(), Some(&b"other"[..]));
+}
+
+#[test]
+fn locks_3_who_locks_what_it_writes_waits_and_does_not_conflict() {
+    let db = Db::in_memory().unwrap();
+    let map = db.default_keyspace();
+    let conflicts = std::thread::scope(|scope| {
+        let count = || {
+            let mut conflicts = 0;
+            for _ in 0..100 {
+                let mut t = db.begin();
+                let old = t.get_for_update(&map, "n").unwrap();
+                let old = old.map_or(0, |old| u64::from_le_bytes((*old).try_into().unwrap()));
+                t.put(&map, "n", (old + 1).to_le_bytes()).unwrap();
+                conflicts += u32::from(is_conflict(t.commit()));
+            }
+            conflicts
+        };
+        let threads: Vec<_> = (0..3).map(|_| scope.spawn(count)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum::<u32>()
+    });
+    let n = u64::from_le_bytes((*map.get("n").unwrap().unwrap()).try_into().unwrap());
+    assert_eq!((n, conflicts), (300, 0), "locks.3");
+}
+
+#[test]
+fn a_lock_on_a_key_that_has_changed_since_the_transaction_reads_is_a_conflict_at_once() {
+    let (db, map) = db();
+    let mut t = db.begin();
+    t.get(&map, "b").unwrap();
+    map.put("a", "2").unwrap();
+    assert!(is_conflict(t.lock(&map, "a", LockMode::Exclusive)));
+    let mut other = db.begin();
+    let short = Duration::from_millis(1);
+    let refused = other.lock_for(&map, "a", LockMode::Shared, short);
+    assert!(
+        matches!(&refused, Err(Error::LockTimeout { lock, .. }) if lock.contains("\"a\"")),
+        "{refused:?}"
+    );
+    drop(t);
+    other.lock_for(&map, "a", LockMode::Shared, short).unwrap();
+    let guard = db.lock("report", LockMode::Exclusive, short).unwrap();
+    assert!(other.lock_name("report", LockMode::Shared, short).is_err());
+    drop(guard);
+    other.lock_name("report", LockMode::Shared, short).unwrap();
+    assert!(db.lock("report", LockMode::Exclusive, short).is_err());
+    other.rollback();
+    db.lock("report", LockMode::Exclusive, short).unwrap();
+}
