@@ -120,6 +120,7 @@ pub use db::{
 };
 pub use encoding::Compression;
 pub use engine::background::BackgroundStep;
+pub use engine::committer::Committing;
 pub use engine::health::{FailingWork, Health, Work};
 pub use engine::keyspace_options::Counting;
 pub use engine::keyspace_stats::KeyspaceStats;

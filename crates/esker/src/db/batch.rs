@@ -6,9 +6,10 @@ use std::sync::Arc;
 use super::commit_error::CommitError;
 use super::keyspace::Keyspace;
 use super::writes::{Basis, Writes, encode_bounds, prefix_bounds};
+use crate::engine::committer::Committing;
 use crate::engine::handle::Handle;
 use crate::txn::commit::Durability;
-use crate::types::{KeyBounds, Result, SeqNo};
+use crate::types::{Error, KeyBounds, Result, SeqNo};
 
 /// Writes that become durable and visible together, over any keyspaces. Later ones win over earlier ones of the same
 /// key. Unlike a transaction it checks for no conflicts.
@@ -146,6 +147,21 @@ impl WriteBatch {
     pub fn commit(self) -> Result<SeqNo, CommitError<WriteBatch>> {
         let durability = self.handle.core.options.durability();
         self.commit_with(durability)
+    }
+
+    /// [`commit_with`](Self::commit_with) without a thread that waits: see [`Keyspace::put_async`]. A batch that creates, drops or renames keyspaces is
+    /// committed at once, by the caller.
+    ///
+    /// # Errors
+    /// The future's are those of [`commit`](Self::commit).
+    pub fn commit_async(self, durability: Durability) -> Committing {
+        if !self.writes.changes_nothing() {
+            return Committing::done(self.commit_with(durability).map_err(Error::from));
+        }
+        match self.writes.into_request(durability) {
+            Ok(request) => self.handle.commit_async(request),
+            Err(error) => Committing::done(Err(error)),
+        }
     }
 
     /// [`commit`](Self::commit) with a durability of its own.

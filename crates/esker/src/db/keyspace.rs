@@ -8,6 +8,7 @@ use super::key_handle::Key;
 use super::range::{Cursor, Keys, Range};
 use super::writes::{Writes, encode_bounds, prefix_bounds};
 use crate::engine::catalog::KeyspaceState;
+use crate::engine::committer::Committing;
 use crate::engine::core::Core;
 use crate::engine::handle::Handle;
 use crate::engine::keyspace_options::Counting;
@@ -95,6 +96,51 @@ impl Keyspace {
         let mut writes = Writes::default();
         writes.put_from(self.core(), &self.state, key.as_ref(), value, len)?;
         self.core().submit(writes.into_request(self.core().options.durability())?)
+    }
+
+    /// [`put`](Self::put) without a thread that waits: one thread commits for all who ask it to, in their order, and many at once.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let map = esker::Db::in_memory()?.default_keyspace();
+    /// # async fn example(map: esker::Keyspace) -> esker::Result<()> {
+    /// map.put_async("key", "value").await?; // durable, in any runtime
+    /// # Ok(())
+    /// # }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The future's are those of [`put`](Self::put).
+    pub fn put_async(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Committing {
+        self.write_async(|core, writes| writes.put(core, &self.state, key.as_ref(), value.as_ref()))
+    }
+
+    /// [`remove`](Self::remove) without a thread that waits: see [`put_async`](Self::put_async).
+    ///
+    /// # Errors
+    /// The future's are those of [`remove`](Self::remove).
+    pub fn remove_async(&self, key: impl AsRef<[u8]>) -> Committing {
+        self.write_async(|_, writes| writes.remove(&self.state, key.as_ref()))
+    }
+
+    fn write_async(&self, write: impl FnOnce(&Core, &mut Writes) -> Result<()>) -> Committing {
+        let mut writes = Writes::default();
+        let core = self.core();
+        let request = write(core, &mut writes).and_then(|()| writes.into_request(core.options.durability()));
+        match request {
+            Ok(request) => self.handle.commit_async(request),
+            Err(error) => Committing::done(Err(error)),
+        }
+    }
+
+    /// The value of a key, if memory alone knows it: `None` if a file would have to be read.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get), but for those of files.
+    pub fn get_if_cached(&self, key: impl AsRef<[u8]>) -> Result<Option<Option<Value>>> {
+        self.core().find_cached(&self.state, key.as_ref())
     }
 
     /// Removes a key. A key that is not there is no error. The number is that of the commit.

@@ -156,6 +156,11 @@ impl Seen {
     }
 }
 
+/// Whether bounds leave nothing of a keyspace out, at its beginning.
+fn is_whole(bounds: &Bounds) -> bool {
+    matches!(&bounds.lower, Bound::Included(key) if prefix_len(key) == key.len())
+}
+
 /// The first key inside bounds of a keyspace, and their end.
 pub(super) fn ends(bounds: &Bounds) -> (Vec<u8>, End) {
     let start = match &bounds.lower {
@@ -222,7 +227,16 @@ impl Walks {
             Some(front) => walk!(front, c => c.next())?,
             None => {
                 let front = self.start()?;
-                walk!(self.front.insert(front), c => c.seek_first())?;
+                let source = self.source.as_ref().filter(|_| is_whole(&self.bounds));
+                let front = self.front.insert(front);
+                match source.and_then(ReadSource::first_possible) {
+                    Some(first) => walk!(front, c => c.seek(&first))?,
+                    None => walk!(front, c => c.seek_first())?,
+                }
+                if let Some(source) = source.filter(|source| source.front.is_some()) {
+                    let first = front.valid().then(|| front.encoded_key(&self.bounds));
+                    source.note_first(first.as_deref());
+                }
             }
         }
         Ok(self.is_open())
@@ -441,9 +455,24 @@ impl Cursor {
     /// [`Corrupt`](crate::Error::Corrupt) and [`Io`](crate::Error::Io) if a table cannot be read: the cursor is not valid then.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = crate::types::key::KeyBuf::new(self.keyspace, key.as_ref());
-        let moved = walk!(&mut self.walk, c => c.seek(&key));
+        let moved =
+            match self.source.first_possible().filter(|first| **first > *key && is_whole(&self.bounds)) {
+                Some(first) => self.seek_front(&first),
+                None if prefix_len(&key) == key.len() && is_whole(&self.bounds) => self.seek_front(&key),
+                None => walk!(&mut self.walk, c => c.seek(&key)),
+            };
         let from = self.source.reads.as_ref().map(|_| key.to_vec());
         self.moved(moved, Move::Up(from))
+    }
+
+    /// Moves to the first key of the keyspace, which is not below this one.
+    fn seek_front(&mut self, from: &[u8]) -> Result<()> {
+        walk!(&mut self.walk, c => c.seek(from))?;
+        if self.source.front.is_some() {
+            let first = self.walk.valid().then(|| self.walk.encoded_key(&self.bounds));
+            self.source.note_first(first.as_deref());
+        }
+        Ok(())
     }
 
     /// Moves to the last key `< key`.
@@ -461,7 +490,10 @@ impl Cursor {
     /// # Errors
     /// Those of [`seek`](Self::seek).
     pub fn seek_first(&mut self) -> Result<bool> {
-        let moved = walk!(&mut self.walk, c => c.seek_first());
+        let moved = match self.source.first_possible().filter(|_| is_whole(&self.bounds)) {
+            Some(first) => self.seek_front(&first),
+            None => walk!(&mut self.walk, c => c.seek_first()),
+        };
         self.moved(moved, Move::Up(None))
     }
 

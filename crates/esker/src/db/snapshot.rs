@@ -69,8 +69,9 @@ impl Snapshot {
     }
 
     fn source_of(&self, keyspace: &Keyspace) -> Result<ReadSource> {
-        self.check(keyspace)?;
-        self.source()
+        let state = self.check(keyspace)?;
+        let front = Some(self.handle.core.front_of(state));
+        Ok(ReadSource { front, ..self.source()? })
     }
 
     /// See [`Reads::get`](crate::Reads::get).

@@ -9,7 +9,7 @@ use super::Db;
 use super::transaction::Transaction;
 use crate::engine::right_of_way::Held;
 use crate::engine::stats::add;
-use crate::txn::commit::Durability;
+use crate::txn::commit::{Durability, Isolation};
 use crate::types::{Error, Result, SeqNo};
 
 /// After so many conflicts others have to wait.
@@ -72,13 +72,23 @@ impl Db {
     pub fn transact_with<T, E: From<Error>>(
         &self,
         durability: Durability,
+        body: impl FnMut(&mut Transaction) -> Result<T, E>,
+    ) -> Result<Committed<T>, E> {
+        self.transact_as(self.handle.core.options.isolation(), durability, body)
+    }
+
+    /// The same with an isolation of its own.
+    pub(super) fn transact_as<T, E: From<Error>>(
+        &self,
+        isolation: Isolation,
+        durability: Durability,
         mut body: impl FnMut(&mut Transaction) -> Result<T, E>,
     ) -> Result<Committed<T>, E> {
         let core = &self.handle.core;
         let mut right_of_way: Option<Held<'_>> = None;
         let mut attempts = 1;
         loop {
-            let mut transaction = Transaction::new(self.handle.clone(), core.options.isolation(), attempts);
+            let mut transaction = Transaction::new(self.handle.clone(), isolation, attempts);
             let value = body(&mut transaction)?;
             match transaction.commit_with(durability) {
                 Ok(seqno) => return Ok(Committed { value, seqno, attempts }),

@@ -281,7 +281,12 @@ impl Transaction {
         self.check_there(keyspace.state_in(&self.handle)?)?;
         self.has_read.store(true, Ordering::Relaxed);
         let own = if self.writes.is_empty() { None } else { Some(self.writes.own()?) };
-        Ok(ReadSource { own, reads: self.reads.clone(), ..self.snapshot.source()? })
+        // What was skipped would have to be looked at when it commits.
+        let front = match (&self.reads, &own) {
+            (None, None) => Some(self.handle.core.front_of(keyspace.state_in(&self.handle)?)),
+            _ => None,
+        };
+        Ok(ReadSource { own, front, reads: self.reads.clone(), ..self.snapshot.source()? })
     }
 
     fn walk(&self, keyspace: &Keyspace, bounds: Bounds) -> Range {

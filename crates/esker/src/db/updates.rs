@@ -5,6 +5,7 @@ use super::key_handle::Key;
 use super::keyspace::Keyspace;
 use super::reads::Reads;
 use super::transaction::Transaction;
+use crate::txn::commit::Isolation;
 use crate::types::{Error, KeyBounds, Result, Value};
 
 /// One keyspace of a [`Transaction`], to read (see [`Reads`]) and to write. Made by [`Transaction::keyspace_mut`].
@@ -179,18 +180,27 @@ impl ViewMut<'_> {
 
 /// Each is a transaction of its own, run again until it meets no conflict; see [`Db::transact`].
 impl Keyspace {
-    fn alone<T>(&self, mut body: impl FnMut(&mut ViewMut<'_>) -> Result<T>) -> Result<T> {
-        let db = Db::new(self.handle.clone());
-        db.transact(|transaction| body(&mut transaction.keyspace_mut(self)))
+    fn alone<T>(&self, body: impl FnMut(&mut ViewMut<'_>) -> Result<T>) -> Result<T> {
+        self.alone_as(self.core().options.isolation(), body)
     }
 
-    /// Takes the first entry out. It is looked for behind the tombstones of those that were taken before, as long as these are in memory:
-    /// thousands in a row take ever longer until a flush and a compaction have removed them.
+    fn alone_as<T>(
+        &self,
+        isolation: Isolation,
+        mut body: impl FnMut(&mut ViewMut<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let db = Db::new(self.handle.clone());
+        let durability = self.core().options.durability();
+        let done = db.transact_as(isolation, durability, |t| body(&mut t.keyspace_mut(self)));
+        done.map(|done| done.value)
+    }
+
+    /// Takes the first entry out: the one that was the first when it was looked for. What was taken before is not stepped over.
     ///
     /// # Errors
     /// Those of [`get`](Self::get) and [`remove`](Self::remove).
     pub fn pop_first(&self) -> Result<Option<(Key, Value)>> {
-        self.alone(|view| view.pop_first())
+        self.alone_as(Isolation::Snapshot, |view| view.pop_first())
     }
 
     /// Takes the last entry out.

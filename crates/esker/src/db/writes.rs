@@ -189,6 +189,11 @@ impl Writes {
         self.set.is_empty() && self.layers.is_empty()
     }
 
+    /// Whether it changes no keyspace itself.
+    pub(super) fn changes_nothing(&self) -> bool {
+        self.changes.is_empty()
+    }
+
     /// Puts and removals made, as far as they are still told apart.
     pub(crate) fn op_count(&self) -> usize {
         self.set.op_count() + self.layers.op_count()

@@ -80,7 +80,7 @@ impl Core {
     }
 
     /// Commits. The commit's number; of one that writes nothing, that of the newest commit.
-    pub(crate) fn submit(&self, mut request: CommitRequest) -> Result<SeqNo> {
+    pub(crate) fn submit(&self, request: CommitRequest) -> Result<SeqNo> {
         self.check_ours()?;
         self.signal.check_alive()?;
         if request.is_empty() {
@@ -93,10 +93,7 @@ impl Core {
         }
         self.make_room(request.layers.is_empty() && request.set.removes_only())?;
         self.pay_debt(bytes);
-        if let Some((set, used)) = blobs::divert(&self.blobs, &request.set)? {
-            request.set = Arc::new(set);
-            request.blobs.extend(&used.leases, used.bytes);
-        }
+        let request = self.divert(request)?;
         let done = match request.layers.is_empty() {
             true => self.pipeline.commit(request),
             false => self.adopt(&request),
@@ -105,6 +102,45 @@ impl Core {
             self.signal.wake_log();
         }
         done.inspect(|_| self.end_commit(begun, bytes))
+    }
+
+    /// Commits several, in this order, as one group where that can be.
+    pub(crate) fn submit_group(&self, requests: Vec<CommitRequest>) -> Vec<Result<SeqNo>> {
+        let is_plain = |request: &CommitRequest| !request.set.is_empty() && request.layers.is_empty();
+        if requests.len() < 2 || !requests.iter().all(is_plain) {
+            return requests.into_iter().map(|request| self.submit(request)).collect();
+        }
+        let bytes = requests.iter().map(|request| request.set.byte_len() as u64 + request.blobs.bytes).sum();
+        let count = requests.len();
+        let admit = || -> Result<Vec<CommitRequest>> {
+            self.check_ours()?;
+            self.signal.check_alive()?;
+            self.right_of_way.give_way();
+            self.make_room(requests.iter().all(|request| request.set.removes_only()))?;
+            self.pay_debt(bytes);
+            requests.into_iter().map(|request| self.divert(request)).collect()
+        };
+        let outcomes = match admit() {
+            Ok(requests) => self.pipeline.commit_group(requests),
+            Err(error) => (0..count).map(|_| Err(error.duplicate())).collect(),
+        };
+        if self.wal_pool.take_wish() {
+            self.signal.wake_log();
+        }
+        outcomes
+            .iter()
+            .filter(|outcome| outcome.is_ok())
+            .for_each(|_| self.end_commit(None, bytes / count as u64));
+        outcomes
+    }
+
+    /// Has the large values of a commit go to blob files.
+    fn divert(&self, mut request: CommitRequest) -> Result<CommitRequest> {
+        if let Some((set, used)) = blobs::divert(&self.blobs, &request.set)? {
+            request.set = Arc::new(set);
+            request.blobs.extend(&used.leases, used.bytes);
+        }
+        Ok(request)
     }
 
     /// Waits, or works, until there is room for more writes (admission.1).

@@ -24,6 +24,7 @@ use parking_lot::Mutex;
 
 use super::admission::Throttle;
 use super::catalog::Catalog;
+use super::committer::Committer;
 use super::dir_lock::DirLock;
 use super::health::Watch;
 use super::install::Tables;
@@ -79,6 +80,7 @@ pub(crate) struct Core {
     pub(crate) closed: Arc<AtomicBool>,
     pub(crate) right_of_way: RightOfWay,
     pub(crate) locks: Locks,
+    pub(crate) committer: Committer,
     /// Of the directory, for as long as the database is open.
     pub(crate) lock: Arc<DirLock>,
 }

@@ -30,13 +30,26 @@ pub(crate) struct Handle {
 struct Ending {
     /// Taken by the first who closes.
     threads: Vec<esker_env::ThreadHandle>,
+    /// The thread that commits for others, once it has begun.
+    committer: Option<esker_env::ThreadHandle>,
     /// How closing went; none before it begins.
     outcome: Option<Result<()>>,
 }
 
 impl Handle {
     pub(crate) fn new(core: Arc<Core>, threads: Vec<esker_env::ThreadHandle>) -> Arc<Self> {
-        Arc::new(Handle { core, ending: Mutex::new(Ending { threads, outcome: None }) })
+        Arc::new(Handle { core, ending: Mutex::new(Ending { threads, committer: None, outcome: None }) })
+    }
+
+    /// Has closing wait for the thread that commits for others.
+    pub(super) fn join_at_close(&self, thread: esker_env::ThreadHandle) -> Result<()> {
+        let mut ending = self.ending.lock();
+        if ending.outcome.is_some() {
+            self.core.committer.end();
+            return Err(Error::Closed);
+        }
+        ending.committer = Some(thread);
+        Ok(())
     }
 
     /// Stops the threads, makes the log durable and tidy, gives the lock back. Later calls do nothing, and
@@ -50,12 +63,16 @@ impl Handle {
         }
         // What a panic leaves.
         ending.outcome = Some(Err(Error::Invalid("closing the database ended in a panic".into())));
+        // What waits for the committer is committed first; nothing more comes.
+        core.committer.end();
+        let committer = ending.committer.take().map(esker_env::ThreadHandle::join);
         core.closed.store(true, Ordering::Release);
         core.pipeline.watchers.end();
         core.signal.stop();
         let mut failure = None;
-        for thread in ending.threads.drain(..) {
-            if let Err(panic) = thread.join() {
+        let threads = ending.threads.drain(..).map(esker_env::ThreadHandle::join);
+        for ended in committer.into_iter().chain(threads) {
+            if let Err(panic) = ended {
                 failure = Some(Error::Invalid(format!("a background thread panicked: {panic}")));
             }
         }
@@ -83,7 +100,8 @@ impl Drop for Handle {
     fn drop(&mut self) {
         if !self.core.lock.is_ours() {
             // handle.3: they are not there.
-            std::mem::forget(std::mem::take(&mut self.ending.get_mut().threads));
+            let ending = self.ending.get_mut();
+            std::mem::forget((std::mem::take(&mut ending.threads), ending.committer.take()));
             return;
         }
         // Nobody is left to tell; what was acknowledged is in the log either way.

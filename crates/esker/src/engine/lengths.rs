@@ -12,11 +12,13 @@ impl Core {
     #[inline]
     pub(crate) fn len_now(&self, keyspace: &KeyspaceState) -> Result<u64> {
         let count = self.published.count_of(&keyspace.counter);
+        self.check_open()?;
+        if !self.published.may_owe() {
+            return Ok(count);
+        }
         let is_resolved = {
             let guard = crate::sync::pin();
-            let view = self.view.load(&guard);
-            view.check_open()?;
-            view.is_resolved()
+            self.view.load(&guard).is_resolved()
         };
         if is_resolved { Ok(count) } else { self.len_at(keyspace, &self.snapshot()) }
     }

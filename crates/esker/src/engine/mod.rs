@@ -17,6 +17,7 @@ mod blobs;
 pub(crate) mod catalog;
 pub(crate) mod catalog_changes;
 mod collect;
+pub(crate) mod committer;
 mod compact;
 pub(crate) mod core;
 mod dir_lock;

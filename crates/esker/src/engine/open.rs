@@ -132,6 +132,9 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         closed: closed.clone(),
         known: Arc::default(),
     };
+    if view.unresolved() > 0 {
+        published.note_owing();
+    }
     let view = Arc::new(ViewCell::new(view, env.clock.clone()));
     let (catalog, keyspace_options) = load_catalog(&view.get(), &published, dir)?;
 
@@ -207,6 +210,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         closed,
         right_of_way: Default::default(),
         locks: Default::default(),
+        committer: Default::default(),
         lock,
         options,
     });

@@ -9,14 +9,19 @@ use std::sync::Arc;
 
 use super::catalog::{KeyspaceState, name_key, varint};
 use super::core::Core;
-use crate::read::point::{LOOKUPS_PER_PIN, ValueOf, Want};
+use crate::encoding::hash::key_hash;
+use crate::read::point::{InlineOf, LOOKUPS_PER_PIN, ValueOf, Want};
 use crate::read::view::ReadView;
+use crate::txn::front::{first_key, head_of};
 use crate::txn::own::OwnWrites;
 use crate::txn::read_set::ReadSet;
-use crate::txn::snapshots::SnapshotGuard;
-use crate::types::key::KeyBuf;
+use crate::txn::snapshots::{Counter, Published, SnapshotGuard};
+use crate::types::key::{KeyBuf, decode_key, encode_key};
 use crate::types::limits::check_key;
-use crate::types::{Result, SeqNo, Value};
+use crate::types::{KeyspaceId, Result, SeqNo, Value};
+
+/// So many removals in memtables make it worth to know where a keyspace begins.
+const REMOVALS_MIN: u64 = 16;
 
 /// What an iterator reads from.
 #[derive(Clone)]
@@ -27,6 +32,8 @@ pub(crate) struct ReadSource {
     pub(crate) _pin: Option<SnapshotGuard>,
     /// A transaction's own writes, on top.
     pub(crate) own: Option<OwnWrites>,
+    /// The counter of the keyspace that is read, if its front may be used.
+    pub(crate) front: Option<FrontOf>,
     /// Of a serializable transaction: what it has read.
     pub(crate) reads: Option<Arc<ReadSet>>,
 }
@@ -71,6 +78,24 @@ impl Core {
         view.find::<W>(&KeyBuf::new(keyspace.id, key), at, &guard)
     }
 
+    /// The newest value of a key, if memory alone knows it.
+    pub(crate) fn find_cached(&self, keyspace: &KeyspaceState, key: &[u8]) -> Result<Option<Option<Value>>> {
+        check_key(key)?;
+        let guard = crate::sync::pin();
+        let view = self.view.load(&guard);
+        view.check_open()?;
+        let at = self.published.visible();
+        self.check_there(keyspace)?;
+        let key = KeyBuf::new(keyspace.id, key);
+        let found = view.find_in_memory::<InlineOf>(&key, key_hash(&key), at, &guard)?;
+        Ok(match found {
+            Some(Some(Some(value))) => Some(Some(value)),
+            Some(None) => Some(None),
+            // A value in a blob file is not in memory, though its pointer may be.
+            Some(Some(None)) | None => None,
+        })
+    }
+
     /// Looks one key up at a pinned number.
     pub(crate) fn find_at<W: Want>(
         &self,
@@ -111,7 +136,13 @@ impl Core {
         self.read_cost.walk_started(&view);
         let at = self.published.visible();
         self.check_there(keyspace)?;
-        Ok(ReadSource { view, at, _pin: None, own: None, reads: None })
+        let front = Some(self.front_of(keyspace));
+        Ok(ReadSource { view, at, _pin: None, own: None, reads: None, front })
+    }
+
+    /// The front of a keyspace, for walks.
+    pub(crate) fn front_of(&self, keyspace: &KeyspaceState) -> FrontOf {
+        FrontOf { id: keyspace.id, counter: keyspace.counter.clone(), published: self.published.clone() }
     }
 
     /// A pinned state, for iterators over a keyspace that is there.
@@ -119,11 +150,44 @@ impl Core {
         let view = self.view.get();
         view.check_open()?;
         self.read_cost.walk_started(&view);
-        Ok(ReadSource { view, at: pin.seq(), _pin: Some(pin.clone()), own: None, reads: None })
+        let _pin = Some(pin.clone());
+        Ok(ReadSource { view, at: pin.seq(), _pin, own: None, reads: None, front: None })
     }
 }
 
+/// The front of a keyspace (txn/front.rs).
+#[derive(Clone)]
+pub(crate) struct FrontOf {
+    id: KeyspaceId,
+    counter: Arc<Counter>,
+    published: Arc<Published>,
+}
+
 impl ReadSource {
+    /// The key, as it is stored, below which its keyspace has nothing for the reader; none if nothing is known of that.
+    pub(crate) fn first_possible(&self) -> Option<Vec<u8>> {
+        let front = self.front.as_ref()?;
+        let head = front.counter.front.head_at(self.at);
+        (head > 0).then(|| encode_key(front.id, &first_key(head)))
+    }
+
+    /// A walk from there, or from the keyspace's first key, has come to this one; none: to the end.
+    pub(crate) fn note_first(&self, encoded: Option<&[u8]>) {
+        let Some(front) = &self.front else { return };
+        // Without removals there is nothing to step over.
+        let removals: u64 = self.view.memtables().map(|memtable| memtable.removals()).sum();
+        if removals < REMOVALS_MIN && front.counter.front.head_at(self.at) == 0 {
+            return;
+        }
+        let head = match encoded.map(decode_key) {
+            Some(Some((_, user_key))) => head_of(user_key),
+            Some(None) => return,
+            None => u64::MAX,
+        };
+        front.published.note_front();
+        front.counter.front.raise(self.at, head, || front.published.entered());
+    }
+
     /// Looks several keys up.
     pub(crate) fn find_many<K: AsRef<[u8]>>(
         &self,

@@ -84,6 +84,7 @@ impl Core {
         self.room.held_back.store(shares.held_back, Ordering::Relaxed);
         self.room.table_bytes.store(shares.table_bytes, Ordering::Relaxed);
         self.wal_pool.hold_back(shares.held_back);
+        self.wal_pool.suit(self.table_bytes());
         // A file can be collected into what is held back.
         self.blobs.hold_back(shares.held_back, (shares.held_back / 2).max(TABLE_BYTES_MIN));
         self.pipeline.limit_memtables(shares.memtable_bytes as usize);

@@ -54,6 +54,26 @@ impl Want for ValueOf {
     }
 }
 
+/// Its value, if that stands beside it.
+pub struct InlineOf;
+
+impl Want for InlineOf {
+    type Out = Option<Value>;
+    const EXPECTS_NONE: bool = false;
+    fn of_memtable(stored: Stored<&[u8]>, _: &BlobSet) -> Result<Option<Value>> {
+        Ok(match stored {
+            Stored::Inline(value) => Some(Value::copy_of(value)),
+            Stored::Blob(_) => None,
+        })
+    }
+    fn of_table(found: Found<'_>, _: &BlobSet) -> Result<Option<Value>> {
+        Ok(match found.share() {
+            Stored::Inline(value) => Some(value),
+            Stored::Blob(_) => None,
+        })
+    }
+}
+
 impl Want for Presence {
     type Out = ();
     const EXPECTS_NONE: bool = true;

@@ -55,6 +55,11 @@ impl Pipeline {
         let header = encode_header(deltas);
         state.wal()?.reserve(header.len() as u64, LogRoom::HeldBack)?;
         let seq = state.last_seq.next();
+        // front.2: what it puts is not looked through.
+        self.published.enter(seq);
+        for life in &request.keyspaces {
+            self.published.counter(life.id).front.note_put(seq, 0);
+        }
         // From here on a panic leaves a commit that nobody has published (poison.1).
         state.poison.begin();
         let synced = match canary::is_set(Canary::WalSyncSkipped) {

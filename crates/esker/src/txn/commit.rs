@@ -22,6 +22,7 @@ use super::blobs::BlobUse;
 use super::conflict::find_conflict;
 use super::counts::{Counted, Effort, counted};
 use super::drop_mark::DropMark;
+use super::front;
 use super::layers::Layers;
 use super::memtables::{Active, Memtables, Sealed};
 use super::payload::encode_header;
@@ -36,7 +37,7 @@ use crate::memtable::Applier;
 use crate::read::view::ReadView;
 use crate::read::view_cell::ViewCell;
 use crate::types::canary::{self, Canary};
-use crate::types::key::decode_key;
+use crate::types::key::{decode_key, encode_key};
 use crate::types::{Error, KeyspaceId, Result, SeqNo, Value};
 use crate::wal::{LogRoom, SyncHandle, WalWriter};
 
@@ -212,17 +213,34 @@ impl Pipeline {
             self.watchers.committed(&request, visible);
             return Ok(visible);
         }
+        self.prepare(&request)?;
+        self.queue.submit(request, |group| self.lead(group))
+    }
+
+    /// Commits several that write something, in this order.
+    pub(crate) fn commit_group(&self, requests: Vec<CommitRequest>) -> Vec<Result<SeqNo>> {
+        let refused: Vec<_> = requests.iter().map(|request| self.prepare(request).err()).collect();
+        let accepted = requests.into_iter().zip(&refused).filter(|(_, refused)| refused.is_none());
+        let mut outcomes = self.lead(accepted.map(|(request, _)| request).collect()).into_iter();
+        let outcome = |refused: Option<Error>| match refused {
+            Some(error) => Err(error),
+            None => outcomes.next().expect("an outcome for each request"),
+        };
+        refused.into_iter().map(outcome).collect()
+    }
+
+    /// What can be done before the commit lock is taken: others commit meanwhile.
+    fn prepare(&self, request: &CommitRequest) -> Result<()> {
         if !request.set.is_decodable() {
             // write_set.5 of write_set.rs
             let text = "a commit has a key, a value or the end of a range that the log does not take: nothing of it was written";
             return Err(Error::Invalid(text.to_owned()));
         }
-        // Others commit meanwhile.
         request.set.sort();
         if !request.set.ranges().is_empty() {
             self.find_what_is_owed()?;
         }
-        self.queue.submit(request, |group| self.lead(group))
+        Ok(())
     }
 
     /// Has unresolved versions looked up now, so that a range removal need not do it under the commit lock.
@@ -319,6 +337,9 @@ impl Pipeline {
         let Counted { deltas: own, unresolved } = counted(set, &view, SeqNo::MAX, effort, exact)?;
         self.check_counts(state, &own, count)?;
         let unresolved_ops = set.encode_unresolved(&unresolved);
+        if !unresolved.is_empty() {
+            self.published.note_owing();
+        }
         let header = encode_header(&own);
         let bytes = (header.len() + set.byte_len() + unresolved_ops.len()) as u64;
         let room = if set.removes_only() { LogRoom::HeldBack } else { LogRoom::Common };
@@ -326,6 +347,9 @@ impl Pipeline {
         let blobs = &request.blobs;
         blobs.leases.iter().for_each(|lease| state.active.memtable.keep(lease.file()));
         let seq = state.last_seq.next();
+        if self.published.enter(seq) {
+            self.note_fronts(request, seq);
+        }
         state.poison.begin();
         let mut log = || {
             let wal = state.wal()?;
@@ -350,6 +374,22 @@ impl Pipeline {
         state.last_seq = seq;
         deltas.extend(own);
         Ok(seq)
+    }
+
+    /// front.2
+    fn note_fronts(&self, request: &CommitRequest, seq: SeqNo) {
+        for life in &request.keyspaces {
+            let counter = self.published.counter(life.id);
+            if !counter.front.is_known() {
+                continue;
+            }
+            let prefix = encode_key(life.id, &[]);
+            let of_keyspace = request.set.entries_from(&prefix, seq);
+            let mut of_keyspace = of_keyspace.take_while(|entry| entry.key.starts_with(&prefix));
+            if let Some(first) = of_keyspace.find(|entry| entry.kind.is_live()) {
+                counter.front.note_put(seq, front::head_of(&first.key[prefix.len()..]));
+            }
+        }
     }
 
     /// Refuses the commit of a serializable transaction if what it has read has changed.

@@ -16,8 +16,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::front::Front;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::types::canary::{self, Canary};
 use crate::types::{KeyspaceId, SeqNo};
 
@@ -29,6 +30,11 @@ pub struct Published {
     visible: AtomicU64,
     pins: Mutex<Pins>,
     counters: RwLock<HashMap<KeyspaceId, Arc<Counter>>>,
+    /// Counts may hold keys that are counted twice (read/unresolved.rs). Relaxed: set before the count is published that is the first to do so.
+    may_owe: AtomicBool,
+    /// There are keyspaces with a front, and the commit that was entered last. SeqCst: see `Front::is_known`.
+    has_fronts: AtomicBool,
+    entered: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -53,6 +59,8 @@ pub struct Counter {
     since: AtomicU64,
     /// (first sequence number, count from then on), ascending; pruned on publishing (snapshots.3).
     history: Mutex<Vec<(SeqNo, u64)>>,
+    /// Below it nothing is there.
+    pub(crate) front: Front,
 }
 
 impl Counter {
@@ -85,6 +93,7 @@ impl Published {
                 now: AtomicU64::new(count),
                 since: AtomicU64::new(0),
                 history: Mutex::new(vec![(SeqNo::ZERO, count)]),
+                front: Front::default(),
             })
         };
         let counters = counts.into_iter().map(|(id, count)| (id, counter(count))).collect();
@@ -92,6 +101,9 @@ impl Published {
             visible: AtomicU64::new(visible.get()),
             pins: Mutex::default(),
             counters: RwLock::new(counters),
+            may_owe: AtomicBool::new(false),
+            has_fronts: AtomicBool::new(false),
+            entered: AtomicU64::new(visible.get()),
         })
     }
 
@@ -120,6 +132,34 @@ impl Published {
     fn count_between_publishing(&self, counter: &Counter) -> u64 {
         let _pins = self.pins.lock();
         counter.now()
+    }
+
+    /// From the next publishing on, counts may hold keys that are counted twice.
+    pub fn note_owing(&self) {
+        self.may_owe.store(true, Ordering::Relaxed);
+    }
+
+    /// A keyspace has a front from now on.
+    pub fn note_front(&self) {
+        self.has_fronts.store(true, Ordering::SeqCst);
+    }
+
+    /// A commit is entered; whether any keyspace has a front.
+    #[inline]
+    pub fn enter(&self, seq: SeqNo) -> bool {
+        self.entered.store(seq.get(), Ordering::SeqCst);
+        self.has_fronts.load(Ordering::SeqCst)
+    }
+
+    /// The commit that was entered last.
+    pub fn entered(&self) -> SeqNo {
+        SeqNo::new(self.entered.load(Ordering::SeqCst))
+    }
+
+    /// Whether the counts that were read may hold keys that are counted twice.
+    #[inline]
+    pub fn may_owe(&self) -> bool {
+        self.may_owe.load(Ordering::Relaxed)
     }
 
     /// The counter of a keyspace, made at zero if it is new.

@@ -46,6 +46,8 @@ const SPARES_AHEAD: usize = 2;
 /// Segments are taken often if so many were, none of them so long after the one before.
 const OFTEN: usize = 4;
 const REST_AFTER: Duration = Duration::from_secs(2);
+/// A segment may have this part of the database at once.
+const DATABASE_PART: u64 = 8;
 /// Zeros are written in pieces of this size.
 const ZEROS_CHUNK: usize = 256 << 10;
 /// The smallest and the unit of all segment sizes.
@@ -220,6 +222,15 @@ impl WalPool {
             state: Mutex::new(state),
             has_wish: AtomicBool::new(false),
         }))
+    }
+
+    /// The database has become this large: files that are made from now on need not begin small.
+    pub(crate) fn suit(&self, database_bytes: u64) {
+        let enough = (database_bytes / DATABASE_PART).min(self.segment_bytes_max());
+        let mut state = self.state.lock();
+        while state.next_bytes * 2 <= enough {
+            state.next_bytes *= 2;
+        }
     }
 
     /// From now on so many bytes are held back (pool.8).

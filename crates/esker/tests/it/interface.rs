@@ -481,3 +481,52 @@ fn keys_and_values_fit_into_the_standard_collections() {
     #[cfg(feature = "bytes")]
     assert_eq!(bytes::Bytes::from(value), long);
 }
+
+#[test]
+fn front_1_a_queue_is_popped_in_order_whatever_is_put_in_front_meanwhile() {
+    let db = db();
+    let map = db.default_keyspace();
+    let mut model: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
+    let mut rng = fastrand::Rng::with_seed(5);
+    let (mut tail, mut snapshots) = (0_u32, Vec::new());
+    for n in 0..20_000_u32 {
+        match rng.u8(0..100) {
+            0..45 => {
+                tail += 1;
+                map.put_with(tail.to_be_bytes(), n.to_be_bytes(), Durability::None).unwrap();
+                model.insert(tail.to_be_bytes().to_vec(), n);
+            }
+            45..92 => {
+                let popped = map.pop_first().unwrap().map(|(key, _)| key.to_vec());
+                assert_eq!(popped, model.pop_first().map(|(key, _)| key), "front.1, step {n}");
+            }
+            92..95 => {
+                let key = [rng.u32(0..=tail).to_be_bytes().to_vec(), vec![0; rng.usize(0..3)]].concat();
+                map.put_with(&key, n.to_be_bytes(), Durability::None).unwrap();
+                model.insert(key, n);
+            }
+            95 => snapshots.push((db.snapshot(), model.first_key_value().map(|(key, _)| key.clone()))),
+            96 if rng.bool() => drop(db.flush().unwrap()),
+            97 => {
+                let mut cursor = map.cursor().unwrap();
+                let from = rng.u32(0..=tail).to_be_bytes();
+                let found = cursor.seek(from).unwrap().then(|| cursor.key().to_vec());
+                assert_eq!(
+                    found,
+                    model.range(from.to_vec()..).next().map(|(key, _)| key.clone()),
+                    "step {n}"
+                );
+            }
+            _ => {
+                let first = map.first().unwrap().map(|(key, _)| key.to_vec());
+                assert_eq!(first, model.first_key_value().map(|(key, _)| key.clone()), "front.1, step {n}");
+            }
+        }
+        if snapshots.len() > 5 {
+            let (snapshot, first) = snapshots.swap_remove(rng.usize(..6));
+            let found = snapshot.first(&map).unwrap().map(|(key, _)| key.to_vec());
+            assert_eq!(found, first, "front.1, step {n}: a snapshot");
+        }
+    }
+    assert_eq!(map.len().unwrap(), model.len() as u64);
+}

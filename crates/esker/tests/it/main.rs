@@ -30,6 +30,7 @@ mod limits;
 mod memory_budget;
 mod moved_directory;
 mod no_descriptors;
+mod nonblocking;
 mod open_files;
 mod range_removals;
 mod readme;

@@ -1,0 +1,179 @@
+//! Commits that nobody waits for in a thread: one thread commits for all, and wakes each when its own is done.
+//!
+//! ```text
+//!   put_async, commit_async --> queue --thread "esker-commit": all that wait, as one group--> pipeline --> each one's future
+//! ```
+//!
+//! committer.1. Commits of one queue are made in the order in which they came.
+//! committer.2. Each future gets an outcome, also if the database is closed meanwhile.
+//! committer.3. What waits is bounded: where too much does, the caller commits itself and waits.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::core::Core;
+use super::handle::Handle;
+use super::options::Background;
+use crate::txn::commit::CommitRequest;
+use crate::types::{Error, Result, SeqNo};
+
+/// So many bytes of commits wait (committer.3).
+const WAITING_BYTES_MAX: usize = 64 << 20;
+
+/// A commit that somebody else makes: a future of the commit's number. It goes on whether or not anybody waits for it; dropping this does not take it
+/// back. Needs no particular runtime.
+#[derive(Debug)]
+#[must_use = "without being awaited nobody learns whether the commit succeeded"]
+pub struct Committing(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    outcome: Option<Result<SeqNo>>,
+    waker: Option<Waker>,
+}
+
+impl Committing {
+    /// One that is done.
+    pub(crate) fn done(outcome: Result<SeqNo>) -> Self {
+        Committing(Arc::new(Mutex::new(State { outcome: Some(outcome), waker: None })))
+    }
+}
+
+impl Future for Committing {
+    type Output = Result<SeqNo>;
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.0.lock();
+        match state.outcome.take() {
+            Some(outcome) => Poll::Ready(outcome),
+            None => {
+                state.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// A commit that waits. Its future gets an outcome when this drops at the latest (committer.2).
+struct Job {
+    request: Option<CommitRequest>,
+    bytes: usize,
+    state: Arc<Mutex<State>>,
+}
+
+impl Job {
+    fn end(&self, outcome: Result<SeqNo>) {
+        let mut state = self.state.lock();
+        state.outcome = Some(outcome);
+        let waker = state.waker.take();
+        drop(state);
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        if self.request.is_some() {
+            self.end(Err(Error::Closed));
+        }
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    bytes: usize,
+    is_running: bool,
+    is_ended: bool,
+}
+
+/// The queue.
+#[derive(Default)]
+pub(crate) struct Committer {
+    queue: Mutex<Queue>,
+    filled: Condvar,
+}
+
+impl Committer {
+    /// No more commits: those that wait are made, then the thread ends.
+    pub(super) fn end(&self) {
+        self.queue.lock().is_ended = true;
+        self.filled.notify_all();
+    }
+
+    /// Takes a commit; gives it back if it is to be made at once (committer.3).
+    fn push(&self, request: CommitRequest) -> std::result::Result<Committing, CommitRequest> {
+        let bytes = request.set.byte_len();
+        let mut queue = self.queue.lock();
+        if queue.is_ended || !queue.is_running || queue.bytes + bytes > WAITING_BYTES_MAX {
+            return Err(request);
+        }
+        let state = Arc::<Mutex<State>>::default();
+        queue.bytes += bytes;
+        queue.jobs.push_back(Job { request: Some(request), bytes, state: state.clone() });
+        drop(queue);
+        self.filled.notify_one();
+        Ok(Committing(state))
+    }
+
+    /// All that wait; none once it is over.
+    fn take(&self) -> Option<VecDeque<Job>> {
+        let mut queue = self.queue.lock();
+        self.filled.wait_while(&mut queue, |queue| queue.jobs.is_empty() && !queue.is_ended);
+        let jobs = std::mem::take(&mut queue.jobs);
+        queue.bytes = 0;
+        (!jobs.is_empty()).then_some(jobs)
+    }
+}
+
+impl Core {
+    fn commit_for_others(&self) {
+        while let Some(mut jobs) = self.committer.take() {
+            let requests = jobs.iter_mut().filter_map(|job| job.request.take()).collect();
+            let mut outcomes = self.submit_group(requests).into_iter();
+            for job in jobs {
+                debug_assert!(job.bytes <= WAITING_BYTES_MAX);
+                job.end(outcomes.next().unwrap_or(Err(Error::Closed)));
+            }
+        }
+    }
+}
+
+impl Handle {
+    /// Commits without a thread that waits (committer.1).
+    pub(crate) fn commit_async(&self, request: CommitRequest) -> Committing {
+        if let Err(error) = self.start_committer() {
+            return Committing::done(Err(error));
+        }
+        match self.core.committer.push(request) {
+            Ok(committing) => committing,
+            Err(request) => Committing::done(self.core.submit(request)),
+        }
+    }
+
+    /// Without threads, as in simulations, each caller commits itself.
+    fn start_committer(&self) -> Result<()> {
+        self.core.check_ours()?;
+        if self.core.options.background() != Background::Threads
+            || std::mem::replace(&mut self.core.committer.queue.lock().is_running, true)
+        {
+            return Ok(());
+        }
+        let core = self.core.clone();
+        let spawned = core.env.threads.spawn("esker-commit", {
+            let core = core.clone();
+            Box::new(move || core.commit_for_others())
+        });
+        match spawned {
+            Ok(thread) => self.join_at_close(thread),
+            Err(error) => {
+                core.committer.queue.lock().is_running = false;
+                Err(Error::io("start a thread for", &core.dir, error))
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Commits without waiting threads, and reads of what is in memory.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use crate::common::{dir, simulated};
+use esker::env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
+use esker::{Committing, Db, Durability, Error};
+
+/// The smallest runtime: parks the thread until it is woken.
+fn wait<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[test]
+fn committer_1_commits_are_made_in_their_order_many_at_a_time() {
+    let mem = MemFs::new();
+    let faults = FaultFs::new(Arc::new(mem.clone()));
+    let db = Db::builder().env(Env::with_fs(Arc::new(faults.clone()))).open(dir()).unwrap();
+    let map = db.default_keyspace();
+    wait(map.put_async("first", "")).unwrap();
+    let syncs = faults.count(OpKind::SyncData);
+    let all: Vec<Committing> =
+        (0..5000_u32).map(|n| map.put_async(n.to_be_bytes(), n.to_le_bytes())).collect();
+    let numbers: Vec<_> = all.into_iter().map(|commit| wait(commit).unwrap()).collect();
+    assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "committer.1");
+    let syncs = faults.count(OpKind::SyncData) - syncs;
+    assert!(syncs < 5000, "{syncs} syncs: some were made together");
+    let mut batch = db.batch();
+    batch.put(&map, "batch", "1").unwrap();
+    batch.remove(&map, "first").unwrap();
+    wait(batch.commit_async(Durability::Sync)).unwrap();
+    wait(map.remove_async("batch")).unwrap();
+    // It is made although nobody wants to know.
+    drop(map.put_async("unheard", "1"));
+    wait(map.put_async("last", "1")).unwrap();
+    assert_eq!((map.len().unwrap(), map.contains("unheard").unwrap()), (5002, true));
+    let too_long = vec![0; 70_000];
+    assert!(matches!(wait(map.put_async(&too_long, "")), Err(Error::KeyTooLong { .. })));
+    db.close().unwrap();
+    let db = simulated(Arc::new(mem.crash(1))).open(dir()).unwrap();
+    assert_eq!(db.default_keyspace().len().unwrap(), 5002, "what was acknowledged is durable");
+}
+
+#[test]
+fn committer_2_each_commit_has_an_outcome_when_the_log_fails_and_when_the_database_closes() {
+    let faults = FaultFs::new(Arc::new(MemFs::new()));
+    let db = Db::builder().env(Env::with_fs(Arc::new(faults.clone()))).open(dir()).unwrap();
+    let map = db.default_keyspace();
+    let before: Vec<_> = (0..100_u32).map(|n| map.put_async(n.to_be_bytes(), "")).collect();
+    assert!(before.into_iter().all(|commit| wait(commit).is_ok()));
+    let failure = FaultAction::Fail(std::io::ErrorKind::Other);
+    faults.add(FaultRule::new(&[OpKind::SyncData, OpKind::Write], failure).on_path(".wal").forever());
+    let failed: Vec<_> = (0..100_u32).map(|n| map.put_async(n.to_be_bytes(), "x")).collect();
+    assert!(failed.into_iter().all(|commit| wait(commit).is_err()), "committer.2");
+    let late: Vec<_> = (0..100_u32).map(|n| map.put_async(n.to_be_bytes(), "y")).collect();
+    let _ = db.close();
+    assert!(late.into_iter().all(|commit| wait(commit).is_err()), "committer.2");
+    assert!(matches!(wait(map.put_async("a", "")), Err(Error::Closed)));
+}
+
+#[test]
+fn what_is_in_memory_is_told_without_reading_a_file() {
+    let (mem, large) = (MemFs::new(), vec![7; 10_000]);
+    let db = simulated(Arc::new(mem.clone())).open(dir()).unwrap();
+    let map = db.default_keyspace();
+    for n in 0..1000_u32 {
+        map.put(n.to_be_bytes(), [1; 100]).unwrap();
+    }
+    map.put("large", &large).unwrap();
+    assert_eq!(map.get_if_cached(7_u32.to_be_bytes()).unwrap().unwrap().as_deref(), Some(&[1; 100][..]));
+    assert_eq!(map.get_if_cached("nothing").unwrap(), Some(None));
+    assert_eq!(map.get("large").unwrap().as_deref(), Some(&large[..]));
+    db.compact().unwrap();
+    db.close().unwrap();
+    let db = simulated(Arc::new(mem)).open(dir()).unwrap();
+    let map = db.default_keyspace();
+    assert_eq!(map.get_if_cached(7_u32.to_be_bytes()).unwrap(), None, "its block is not in memory");
+    assert_eq!(map.get_if_cached("nothing").unwrap(), Some(None), "the filter is");
+    map.get(7_u32.to_be_bytes()).unwrap();
+    assert!(map.get_if_cached(7_u32.to_be_bytes()).unwrap().is_some());
+    assert_eq!(map.get_if_cached("large").unwrap(), None);
+}
