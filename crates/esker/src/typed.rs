@@ -140,10 +140,13 @@ impl<R: BufRead> Read for Turned<'_, R> {
     }
 }
 
+/// It makes values of these types, and holds none.
+type Types<K, V, C> = PhantomData<fn() -> (K, V, C)>;
+
 /// A keyspace as a map of types. Handles are cheap to clone.
 pub struct Table<K, V, C = Postcard> {
     keyspace: Keyspace,
-    types: PhantomData<fn() -> (K, V, C)>,
+    types: Types<K, V, C>,
 }
 
 impl<K, V, C> Clone for Table<K, V, C> {
@@ -308,7 +311,7 @@ impl<K: Encode + Decode, V, C: Codec<V>> Table<K, V, C> {
 /// Entries of a [`Table`] in the order of their keys, from either end. An error is the last item, but for that of an entry of another type.
 pub struct Entries<K, V, C = Postcard> {
     range: Range,
-    types: PhantomData<fn() -> (K, V, C)>,
+    types: Types<K, V, C>,
 }
 
 impl<K: Decode, V, C: Codec<V>> Entries<K, V, C> {

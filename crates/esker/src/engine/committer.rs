@@ -105,19 +105,19 @@ impl Committer {
         self.filled.notify_all();
     }
 
-    /// Takes a commit; gives it back if it is to be made at once (committer.3).
-    fn push(&self, request: CommitRequest) -> std::result::Result<Committing, CommitRequest> {
-        let bytes = request.set.byte_len();
+    /// Takes a commit, unless it is to be made at once (committer.3).
+    fn push(&self, request: &mut Option<CommitRequest>) -> Option<Committing> {
+        let bytes = request.as_ref()?.set.byte_len();
         let mut queue = self.queue.lock();
         if queue.is_ended || !queue.is_running || queue.bytes + bytes > WAITING_BYTES_MAX {
-            return Err(request);
+            return None;
         }
         let state = Arc::<Mutex<State>>::default();
         queue.bytes += bytes;
-        queue.jobs.push_back(Job { request: Some(request), bytes, state: state.clone() });
+        queue.jobs.push_back(Job { request: request.take(), bytes, state: state.clone() });
         drop(queue);
         self.filled.notify_one();
-        Ok(Committing(state))
+        Some(Committing(state))
     }
 
     /// All that wait; none once it is over.
@@ -149,10 +149,10 @@ impl Handle {
         if let Err(error) = self.start_committer() {
             return Committing::done(Err(error));
         }
-        match self.core.committer.push(request) {
-            Ok(committing) => committing,
-            Err(request) => Committing::done(self.core.submit(request)),
-        }
+        let mut request = Some(request);
+        let queued = self.core.committer.push(&mut request);
+        let at_once = || request.map_or(Err(Error::Closed), |request| self.core.submit(request));
+        queued.unwrap_or_else(|| Committing::done(at_once()))
     }
 
     /// Without threads, as in simulations, each caller commits itself.

@@ -305,12 +305,12 @@ mod tests {
         let try_now = |owner, mode| locks.acquire(owner, &lock, mode, Duration::ZERO).is_ok();
         assert!(try_now(a, LockMode::Shared) && try_now(b, LockMode::Shared));
         assert!(!try_now(c, LockMode::Exclusive) && !try_now(a, LockMode::Exclusive));
-        locks.give_back(b, &[lock.clone()]);
+        locks.give_back(b, std::slice::from_ref(&lock));
         assert!(try_now(a, LockMode::Exclusive), "the only one that shares it");
         assert!(try_now(a, LockMode::Shared) && !try_now(c, LockMode::Shared));
-        locks.give_back(a, &[lock.clone()]);
+        locks.give_back(a, std::slice::from_ref(&lock));
         assert!(try_now(c, LockMode::Exclusive));
-        locks.give_back(c, &[lock.clone()]);
+        locks.give_back(c, std::slice::from_ref(&lock));
         assert_eq!((locks.len(), waiters(&locks)), (0, 0), "nothing is left behind");
     }
 
@@ -325,11 +325,11 @@ mod tests {
                 scope.spawn(move || {
                     locks.acquire(owner, lock, LockMode::Exclusive, LONG).unwrap();
                     order.lock().push(owner);
-                    locks.give_back(owner, &[lock.clone()]);
+                    locks.give_back(owner, std::slice::from_ref(lock));
                 });
                 until(|| waiters(locks) == owner as usize);
             }
-            locks.give_back(100, &[lock.clone()]);
+            locks.give_back(100, std::slice::from_ref(&lock));
         });
         assert_eq!(*order.lock(), [1, 2, 3, 4, 5], "locks.1");
     }
@@ -350,7 +350,7 @@ mod tests {
                     scope.spawn(move || {
                         let next = &names[(owner + 1) % 3];
                         match locks.acquire(owner as u64 + 1, next, LockMode::Exclusive, LONG) {
-                            Ok(()) => locks.give_back(owner as u64 + 1, &[next.clone()]),
+                            Ok(()) => locks.give_back(owner as u64 + 1, std::slice::from_ref(next)),
                             Err(Error::Deadlock(cycle)) => {
                                 assert_eq!(owner, 2, "locks.2: {cycle}");
                                 assert_eq!(cycle.matches("waits for").count(), 3, "{cycle}");
@@ -378,7 +378,7 @@ mod tests {
             until(|| waiters(&locks) == 1);
             let younger = locks.acquire(2, &lock, LockMode::Exclusive, LONG);
             assert!(matches!(younger, Err(Error::Deadlock(_))), "locks.2: {younger:?}");
-            locks.give_back(2, &[lock.clone()]);
+            locks.give_back(2, std::slice::from_ref(&lock));
             older.join().unwrap().unwrap();
         });
     }

@@ -58,7 +58,7 @@ fn counts_3_a_length_is_exact_though_commits_read_nothing() {
         most = most.max(db.stats().unresolved);
         match round % 6 {
             0 => snapshots.push((db.snapshot(), model.len() as u64)),
-            1 => drop(db.flush().unwrap()),
+            1 => db.flush().unwrap(),
             2 => while db.step(BackgroundStep::Compact { idle: false }).unwrap() {},
             3 if round > 30 => db.compact().unwrap(),
             4 => {

@@ -506,7 +506,7 @@ fn front_1_a_queue_is_popped_in_order_whatever_is_put_in_front_meanwhile() {
                 model.insert(key, n);
             }
             95 => snapshots.push((db.snapshot(), model.first_key_value().map(|(key, _)| key.clone()))),
-            96 if rng.bool() => drop(db.flush().unwrap()),
+            96 if rng.bool() => db.flush().unwrap(),
             97 => {
                 let mut cursor = map.cursor().unwrap();
                 let from = rng.u32(0..=tail).to_be_bytes();

@@ -1,6 +1,6 @@
 //! Isolation: what transactions that run at once may and may not do, by the anomalies that the literature names; locks.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests with real threads and time")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -44,7 +44,8 @@ fn skew(
 fn read_set_1_serializable_transactions_do_not_skew_and_snapshots_may() {
     let on_both: [fn(&mut Transaction, &Keyspace) -> Result<()>; 2] =
         [|t, map| t.put(map, "a", "2"), |t, map| t.put(map, "b", "2")];
-    let kinds: [(&str, fn(&Transaction, &Keyspace)); 8] = [
+    type Reading = fn(&Transaction, &Keyspace);
+    let kinds: [(&str, Reading); 8] = [
         ("keys", |t, map| seen((t.get(map, "a").unwrap(), t.get(map, "b").unwrap()))),
         ("presence", |t, map| seen((t.contains(map, "a").unwrap(), t.contains(map, "b").unwrap()))),
         ("many keys", |t, map| seen(t.multi_get(map, &["a", "b"]).unwrap())),

@@ -1,7 +1,5 @@
 //! Commits without waiting threads, and reads of what is in memory.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Watching keys and listening to topics.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::disallowed_methods, reason = "tests with real threads")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;

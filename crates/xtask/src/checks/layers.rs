@@ -29,6 +29,7 @@ const STEPS: &[&[&str]] = &[
     &["engine"],
     &["rescue"],
     &["db"],
+    &["typed"],
 ];
 
 pub(super) fn check(repo: &Repo) -> Vec<Finding> {

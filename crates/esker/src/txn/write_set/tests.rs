@@ -1,0 +1,157 @@
+//! Write sets against a map, by random writes.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+fn decode(payload: &[u8]) -> Decoded<WriteSet> {
+    let behind = [b"header", payload].concat();
+    WriteSet::decode(Cow::Owned(behind), 6)
+}
+
+fn k(n: u8) -> Vec<u8> {
+    vec![1, n]
+}
+
+#[test]
+fn an_end_longer_than_any_key_is_refused() {
+    let encoded = |end: usize| {
+        let mut set = WriteSet::default();
+        set.remove_range(&k(3), &vec![9; end]);
+        assert_eq!(set.is_decodable(), decode(set.payload()).is_ok(), "write_set.5");
+        set.payload().to_vec()
+    };
+    let longest = crate::KEY_BYTES_MAX + key::PREFIX_BYTES_MAX + 1;
+    assert!(decode(&encoded(longest)).is_ok());
+    assert!(decode(&encoded(longest + 1)).is_err());
+}
+
+/// What a model map and its removed ranges say after the same calls.
+fn check(set: &WriteSet, model: &BTreeMap<Vec<u8>, Option<Vec<u8>>>, removed: &[(u8, u8)]) {
+    for n in 0..20 {
+        let expected = match model.get(&k(n)) {
+            Some(Some(value)) => Own::Put(Stored::Inline(value)),
+            Some(None) => Own::Removed,
+            None if removed.iter().any(|&(s, e)| s <= n && n < e) => Own::Removed,
+            None => Own::Untouched,
+        };
+        assert_eq!(set.get(&k(n)), expected, "key {n}");
+    }
+    let entries: Vec<_> = set.entries(SeqNo::new(5)).map(|e| (e.key.to_vec(), e.kind)).collect();
+    let expected: Vec<_> = model
+        .iter()
+        .map(|(key, v)| (key.clone(), if v.is_some() { Kind::Put } else { Kind::Remove }))
+        .collect();
+    assert_eq!(entries, expected);
+    assert_eq!(set.key_count(), model.len());
+    assert_eq!(set.is_empty(), model.is_empty() && removed.is_empty());
+}
+
+#[test]
+fn write_set_1_write_set_2_the_last_op_counts_also_after_decoding() {
+    let mut rng = fastrand::Rng::with_seed(2);
+    for ops in [3, 8, 9, 10, 60] {
+        for _ in 0..100 {
+            let (mut set, mut model, mut removed) = (WriteSet::new(), BTreeMap::new(), Vec::new());
+            for i in 0..rng.u8(0..ops) {
+                let n = rng.u8(0..20);
+                match rng.u8(0..10) {
+                    0 => {
+                        let end = rng.u8(0..20);
+                        set.remove_range(&k(n), &k(end));
+                        if n < end {
+                            model.retain(|key: &Vec<u8>, _| !(n <= key[1] && key[1] < end));
+                            removed.push((n, end));
+                        }
+                    }
+                    1..4 => {
+                        set.remove(&k(n));
+                        model.insert(k(n), None);
+                    }
+                    _ => {
+                        set.put(&k(n), &[i; 3]);
+                        model.insert(k(n), Some(vec![i; 3]));
+                    }
+                }
+            }
+            check(&set, &model, &removed);
+            check(&decode(set.payload()).unwrap(), &model, &removed);
+        }
+    }
+}
+
+#[test]
+fn a_set_goes_back_to_what_it_was() {
+    for seed in 0..300 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut set = WriteSet::new();
+        type Shown = Vec<(Vec<u8>, Kind)>;
+        let mut marks: Vec<(Mark, Vec<u8>, Shown)> = Vec::new();
+        let shown = |set: &WriteSet| {
+            set.entries(SeqNo::ZERO).map(|entry| (entry.key.to_vec(), entry.kind)).collect::<Vec<_>>()
+        };
+        for _ in 0..40 {
+            let key = k(rng.u8(0..20));
+            match rng.u8(0..8) {
+                0..4 => set.put(&key, &[7; 5]),
+                4 => set.remove(&key),
+                5 => set.remove_range(&key, &k(rng.u8(0..20))),
+                6 => marks.push((set.mark(), set.payload().to_vec(), shown(&set))),
+                _ if !marks.is_empty() => {
+                    marks.truncate(rng.usize(0..marks.len()) + 1);
+                    let (mark, payload, entries) = marks.last().unwrap();
+                    let _ = set.get(&key);
+                    set.go_back(mark);
+                    assert_eq!((set.payload(), &shown(&set)), (&payload[..], entries), "seed {seed}");
+                    let again = decode(payload).unwrap();
+                    for key in (0..20).map(k) {
+                        assert_eq!(set.get(&key), again.get(&key), "seed {seed}");
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn the_longest_keys_come_back() {
+    let longest = [&[1][..], &vec![b'k'; crate::KEY_BYTES_MAX]].concat();
+    let after = [&longest[..], &[0]].concat();
+    let mut set = WriteSet::new();
+    set.remove_range(&after, &[2]);
+    set.put(&longest, b"");
+    assert_eq!(decode(set.payload()).unwrap().payload(), set.payload());
+    assert!(set.is_decodable(), "write_set.5");
+    let mut set = WriteSet::new();
+    set.remove(&after);
+    assert!(decode(set.payload()).is_err());
+    assert!(!set.is_decodable(), "write_set.5");
+}
+
+#[test]
+fn write_set_4_a_record_that_is_given_away_is_not_copied() {
+    let mut set = WriteSet::new();
+    set.put(&k(1), &[7; 1000]);
+    set.remove_range(&k(2), &k(3));
+    set.remove(&k(4));
+    let record = [b"header", set.payload()].concat();
+    let at = record.as_ptr();
+    let again = WriteSet::decode(Cow::Owned(record), 6).unwrap();
+    assert_eq!(again.payload().as_ptr(), at.wrapping_add(6), "write_set.4");
+    assert_eq!((again.payload(), again.byte_len()), (set.payload(), set.byte_len()));
+}
+
+#[test]
+fn damaged_payloads_are_refused() {
+    let mut set = WriteSet::new();
+    set.put(&k(1), b"one");
+    set.remove_range(&k(2), &k(3));
+    for len in 1..set.payload().len() {
+        if len != 8 {
+            assert!(decode(&set.payload()[..len]).is_err(), "{len}");
+        }
+    }
+    assert!(decode(&[9, 1, 1]).is_err());
+    assert!(decode(&[Kind::Remove as u8, 1, 0xF9]).is_err());
+}
