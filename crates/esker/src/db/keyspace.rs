@@ -162,7 +162,7 @@ impl Keyspace {
     }
 
     /// Removes all keys of a range, in one commit. What is stored is one range tombstone; the live keys are walked
-    /// once to keep [`len`](Self::len) exact.
+    /// once to keep [`len`](Self::len) exact, while others commit.
     ///
     /// # Errors
     /// Those of [`put`](Self::put), except for the value's; the bounds are keys.

@@ -168,6 +168,7 @@ impl Writes {
                 keyspaces,
                 drops,
                 notices,
+                ..CommitRequest::default()
             },
             &self.changes,
         )

@@ -194,6 +194,7 @@ impl Core {
         self.account_memtables();
         self.account_room();
         self.account_debt();
+        self.pipeline.note_resolved();
         Ok(())
     }
 

@@ -14,13 +14,14 @@
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use super::apply::apply;
 use super::blobs::BlobUse;
 use super::conflict::find_conflict;
-use super::counts::{Counted, Effort, counted};
+use super::counts::{Counted, Effort, count_ranges, counted};
 use super::drop_mark::DropMark;
 use super::front;
 use super::layers::Layers;
@@ -28,6 +29,7 @@ use super::memtables::{Active, Memtables, Sealed};
 use super::payload::encode_header;
 use super::poison::{Cause, Poison};
 use super::queue::GroupQueue;
+use super::range_count::RangeCounts;
 use super::read_set::ReadSet;
 use super::snapshots::{Published, SnapshotGuard};
 use super::timed_sync::may_take_long;
@@ -96,6 +98,8 @@ pub struct CommitRequest {
     pub keyspaces: Vec<KeyspaceLife>,
     /// The marks of the keyspaces that it drops.
     pub drops: Vec<DropMark>,
+    /// What its range removals remove, as of a moment before.
+    pub(crate) ranges: Option<RangeCounts>,
     /// What it says once it is visible: topic and text.
     pub(crate) notices: Vec<(Arc<str>, Value)>,
 }
@@ -198,7 +202,7 @@ impl Pipeline {
     }
 
     /// Commits. The sequence number is the commit's own.
-    pub fn commit(&self, request: CommitRequest) -> Result<SeqNo> {
+    pub fn commit(&self, mut request: CommitRequest) -> Result<SeqNo> {
         if request.set.is_empty() {
             // A batch makes durable what was committed before it, even if it has nothing to add; a transaction has only read.
             if request.durability == Durability::Sync && request.since.is_none() {
@@ -213,13 +217,13 @@ impl Pipeline {
             self.watchers.committed(&request, visible);
             return Ok(visible);
         }
-        self.prepare(&request)?;
+        self.prepare(&mut request)?;
         self.queue.submit(request, |group| self.lead(group))
     }
 
     /// Commits several that write something, in this order.
-    pub(crate) fn commit_group(&self, requests: Vec<CommitRequest>) -> Vec<Result<SeqNo>> {
-        let refused: Vec<_> = requests.iter().map(|request| self.prepare(request).err()).collect();
+    pub(crate) fn commit_group(&self, mut requests: Vec<CommitRequest>) -> Vec<Result<SeqNo>> {
+        let refused: Vec<_> = requests.iter_mut().map(|request| self.prepare(request).err()).collect();
         let accepted = requests.into_iter().zip(&refused).filter(|(_, refused)| refused.is_none());
         let mut outcomes = self.lead(accepted.map(|(request, _)| request).collect()).into_iter();
         let outcome = |refused: Option<Error>| match refused {
@@ -230,7 +234,7 @@ impl Pipeline {
     }
 
     /// What can be done before the commit lock is taken: others commit meanwhile.
-    fn prepare(&self, request: &CommitRequest) -> Result<()> {
+    fn prepare(&self, request: &mut CommitRequest) -> Result<()> {
         if !request.set.is_decodable() {
             // write_set.5 of write_set.rs
             let text = "a commit has a key, a value or the end of a range that the log does not take: nothing of it was written";
@@ -239,6 +243,9 @@ impl Pipeline {
         request.set.sort();
         if !request.set.ranges().is_empty() {
             self.find_what_is_owed()?;
+            // It is pinned for no longer than the commit takes.
+            let since = self.published.snapshot(Duration::MAX);
+            request.ranges = count_ranges(request.set.ranges(), &self.view.get(), since)?;
         }
         Ok(())
     }
@@ -334,7 +341,8 @@ impl Pipeline {
             true => Effort::None,
             false => usual,
         };
-        let Counted { deltas: own, unresolved } = counted(set, &view, SeqNo::MAX, effort, exact)?;
+        let Counted { deltas: own, unresolved } =
+            counted(set, &view, SeqNo::MAX, effort, exact, request.ranges.as_ref())?;
         self.check_counts(state, &own, count)?;
         let unresolved_ops = set.encode_unresolved(&unresolved);
         if !unresolved.is_empty() {
@@ -426,6 +434,17 @@ impl Pipeline {
             count(id)
         );
         Err(Error::corrupt("table", dir, 0, detail))
+    }
+
+    /// Lets lengths be read without a look at the view again, if nothing in it is unresolved or owed: then no count has ever been too large. Does
+    /// nothing while somebody commits.
+    pub(crate) fn note_resolved(&self) {
+        if self.published.may_owe()
+            && let Some(_state) = self.state.try_lock()
+            && self.view.get().is_resolved()
+        {
+            self.published.note_exact();
+        }
     }
 
     /// The segment of the log that the next commit goes to, or starts in.

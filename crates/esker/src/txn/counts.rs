@@ -10,6 +10,8 @@
 
 use std::ops::Bound;
 
+use super::range_count::RangeCounts;
+use super::snapshots::SnapshotGuard;
 use super::write_set::{CountDeltas, WriteSet};
 use crate::encoding::hash::key_hash;
 use crate::read::point::{LOOKUPS_PER_PIN, Presence};
@@ -60,7 +62,7 @@ pub fn count_deltas(
     at: SeqNo,
     count: impl Fn(KeyspaceId) -> Result<u64>,
 ) -> Result<CountDeltas> {
-    counted(set, view, at, |_| Effort::Read, count).map(|counted| counted.deltas)
+    counted(set, view, at, |_| Effort::Read, count, None).map(|counted| counted.deltas)
 }
 
 /// The same, with this effort for each encoded key.
@@ -70,10 +72,11 @@ pub(crate) fn counted(
     at: SeqNo,
     effort: impl Fn(&[u8]) -> Effort,
     count: impl Fn(KeyspaceId) -> Result<u64>,
+    ranges: Option<&RangeCounts>,
 ) -> Result<Counted> {
     let mut deltas = Deltas::default();
     let mut unresolved = Vec::new();
-    live_in_ranges(set.ranges(), view, at, count, &mut deltas)?;
+    live_in_ranges(set.ranges(), view, at, count, ranges, &mut deltas)?;
     let mut guard = crate::sync::pin();
     let mut entries = set.entries(SeqNo::MAX);
     let mut places = 0_u32..;
@@ -119,17 +122,43 @@ pub(super) fn live_in_ranges(
     view: &ReadView,
     at: SeqNo,
     count: impl Fn(KeyspaceId) -> Result<u64>,
+    counted: Option<&RangeCounts>,
     deltas: &mut Deltas,
 ) -> Result<()> {
-    // Ranges of one commit may overlap: each key counts once.
-    for (start, end) in disjoint(ranges) {
-        for (keyspace, start, end) in per_keyspace(&start, &end) {
-            let whole = start == encode_key(keyspace, &[]) && end == keyspace_end(keyspace);
-            let live = if whole { count(keyspace)? } else { live_in(view, at, start, end)? };
-            deltas.add(keyspace, -(live as i64));
-        }
+    for (keyspace, start, end) in parts(ranges) {
+        let known = match (is_whole(keyspace, &start, &end), counted) {
+            (true, _) => Some(count(keyspace)?),
+            (false, Some(counted)) => counted.live_now(&start, &end, view)?,
+            (false, None) => None,
+        };
+        let live = known.map_or_else(|| live_in(view, at, start, end), Ok)?;
+        deltas.add(keyspace, -(live as i64));
     }
     Ok(())
+}
+
+/// The live keys of the ranges that are no whole keyspaces, at a pinned number; none if all are.
+pub(crate) fn count_ranges(
+    ranges: &[(Vec<u8>, Vec<u8>)],
+    view: &ReadView,
+    since: SnapshotGuard,
+) -> Result<Option<RangeCounts>> {
+    let parts = parts(ranges).filter(|(keyspace, start, end)| !is_whole(*keyspace, start, end));
+    let live = parts.map(|(_, start, end)| {
+        let live = live_in(view, since.seq(), start.clone(), end.clone())?;
+        Ok((start, end, live))
+    });
+    let ranges = live.collect::<Result<Vec<_>>>()?;
+    Ok((!ranges.is_empty()).then_some(RangeCounts { since, ranges }))
+}
+
+fn is_whole(keyspace: KeyspaceId, start: &[u8], end: &[u8]) -> bool {
+    start == encode_key(keyspace, &[]) && end == keyspace_end(keyspace)
+}
+
+/// The ranges cut into parts that do not overlap, each of one keyspace: ranges of one commit may overlap, and each key counts once.
+fn parts(ranges: &[(Vec<u8>, Vec<u8>)]) -> impl Iterator<Item = (KeyspaceId, Vec<u8>, Vec<u8>)> {
+    disjoint(ranges).into_iter().flat_map(|(start, end)| per_keyspace(&start, &end))
 }
 
 /// Changes as they are found: those of ranges by keyspace, then those of keys by keyspace.

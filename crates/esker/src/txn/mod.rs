@@ -23,6 +23,7 @@ pub(crate) mod payload;
 mod poison;
 pub(crate) mod private;
 pub(crate) mod queue;
+pub(crate) mod range_count;
 pub(crate) mod read_set;
 pub(crate) mod snapshots;
 mod timed_sync;

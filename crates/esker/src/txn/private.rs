@@ -67,7 +67,7 @@ impl<'a> PrivateWrites<'a> {
     ) -> Result<CountDeltas> {
         let mut deltas = Deltas::default();
         let ranges = self.removed.iter().map(|removal| (removal.start, removal.end));
-        live_in_ranges(&ranges.collect::<Vec<_>>(), view, at, count, &mut deltas)?;
+        live_in_ranges(&ranges.collect::<Vec<_>>(), view, at, count, None, &mut deltas)?;
         self.count_puts(&mut deltas)?;
         let mut live = Live(view.live(at, self.bounds()));
         live.0.seek_first()?;

@@ -156,6 +156,11 @@ impl Published {
         SeqNo::new(self.entered.load(Ordering::SeqCst))
     }
 
+    /// All counts are exact, and nobody commits.
+    pub fn note_exact(&self) {
+        self.may_owe.store(false, Ordering::Relaxed);
+    }
+
     /// Whether the counts that were read may hold keys that are counted twice.
     #[inline]
     pub fn may_owe(&self) -> bool {

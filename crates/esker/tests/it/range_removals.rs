@@ -118,3 +118,33 @@ fn clearing_again_and_again_costs_the_same_each_time() -> Result<()> {
     assert_eq!(keyspace.len()?, 0);
     Ok(())
 }
+
+/// range_count.1: ranges are counted while others write into them, flush them away and remove parts of them.
+#[test]
+fn lengths_are_exact_although_ranges_are_counted_beside_other_commits() {
+    let fs = esker_env::MemFs::new();
+    let env = esker_env::Env::with_fs(std::sync::Arc::new(fs));
+    let builder = esker::Db::builder().memory(2 << 20).memtable_bytes(64 << 10).table_bytes(64 << 10);
+    let db = builder.env(env).durability(esker::Durability::None).open("db").unwrap();
+    let map = db.default_keyspace();
+    let key = |n: u32| n.to_be_bytes();
+    std::thread::scope(|scope| {
+        for thread in 0..3_u64 {
+            let (db, map) = (&db, &map);
+            scope.spawn(move || {
+                let mut rng = fastrand::Rng::with_seed(thread);
+                for step in 0..3000 {
+                    let (n, width) = (rng.u32(0..3000), rng.u32(1..300));
+                    match rng.u8(0..20) {
+                        0 => drop(map.remove_range(key(n)..key(n + width)).unwrap()),
+                        1..4 => drop(map.remove(key(n)).unwrap()),
+                        4 if step % 50 == 0 => db.flush().unwrap(),
+                        _ => drop(map.put(key(n), [7; 100]).unwrap()),
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(map.len().unwrap(), map.iter().keys().count() as u64, "counts.1");
+    assert!(db.check().unwrap().problems.is_empty());
+}
