@@ -20,7 +20,7 @@ fn seeds_agree_with_the_model() {
     }
     // What is not done cannot fail.
     assert!(total.commits > 10_000 && total.conflicts > 50, "{total:?}");
-    assert!(total.read_conflicts > 1 && total.unresolved > 20, "{total:?}");
+    assert!(total.read_conflicts > 1 && total.unresolved > 20 && total.undone > 100, "{total:?}");
     assert!(
         total.kills > 500 && total.power_losses > 500 && total.unheard > 200 && total.inside_calls > 200,
         "{total:?}"

@@ -56,6 +56,7 @@ figures! {
         ops: "operations done",
         commits: "commits acknowledged",
         conflicts: "conflicts found",
+        undone: "times that a part of a transaction was undone",
         read_conflicts: "conflicts found by reads alone",
         reopenings: "databases closed or let go, and opened again",
         kills: "processes killed",

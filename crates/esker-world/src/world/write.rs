@@ -187,6 +187,19 @@ impl World {
     pub(super) fn transaction_write(&mut self, slot: usize, no: KeyspaceNo, write: &Write) {
         let (id, keyspace) = self.pick(no);
         let Some(mut transaction) = self.transactions[slot].take() else { return };
+        if let Write::Put(key, value) = write
+            && key.0.is_multiple_of(3)
+        {
+            // What is undone has never been.
+            let undone = [Write::Remove(*key), Write::Put(KeyNo(key.0 / 2), *value), Write::Clear];
+            let undone = &undone[..usize::from(key.0 / 3 % 4)];
+            let point = transaction.db.savepoint();
+            let tried =
+                attempt(|| undone.iter().try_for_each(|w| perform::write(&mut transaction.db, &keyspace, w)));
+            self.excused(tried);
+            transaction.db.rollback_to(&point).expect("the savepoint was just made");
+            self.tally.undone += u64::from(!undone.is_empty());
+        }
         // A large transaction writes tables: what fails then is not in it.
         let outcome = attempt(|| perform::write(&mut transaction.db, &keyspace, write));
         if self.excused(outcome).is_some() {
