@@ -23,7 +23,7 @@ use crate::read::visible::VisibleCursor;
 use crate::txn::own::OwnCursor;
 use crate::txn::read_set::ReadSet;
 use crate::types::bounds::Bounds;
-use crate::types::key::{decode_key, encode_key, prefix_len};
+use crate::types::key::{decode_key, encode_key, keyspace_end, prefix_len};
 use crate::types::key_range::End;
 use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
 use crate::types::{Error, KeyspaceId, Result, SeqNo, Value};
@@ -156,6 +156,22 @@ impl Seen {
     }
 }
 
+/// A walk over bounds that begin where their keyspace does has come to its first key, or to the end of the bounds.
+fn note_first(source: &ReadSource, walk: &Walk, bounds: &Bounds) {
+    if walk.valid() {
+        source.note_first(Some(&walk.encoded_key(bounds)));
+    } else if reaches_end(bounds) {
+        source.note_first(None);
+    }
+}
+
+/// Whether bounds leave nothing of a keyspace out, at its end.
+fn reaches_end(bounds: &Bounds) -> bool {
+    let (Bound::Included(lower) | Bound::Excluded(lower)) = &bounds.lower else { return false };
+    let end = decode_key(lower).map(|(id, _)| keyspace_end(id));
+    matches!((&bounds.upper, end), (Bound::Excluded(upper), Some(end)) if *upper == end)
+}
+
 /// Whether bounds leave nothing of a keyspace out, at its beginning.
 fn is_whole(bounds: &Bounds) -> bool {
     matches!(&bounds.lower, Bound::Included(key) if prefix_len(key) == key.len())
@@ -234,8 +250,7 @@ impl Walks {
                     None => walk!(front, c => c.seek_first())?,
                 }
                 if let Some(source) = source.filter(|source| source.front.is_some()) {
-                    let first = front.valid().then(|| front.encoded_key(&self.bounds));
-                    source.note_first(first.as_deref());
+                    note_first(source, front, &self.bounds);
                 }
             }
         }
@@ -469,8 +484,7 @@ impl Cursor {
     fn seek_front(&mut self, from: &[u8]) -> Result<()> {
         walk!(&mut self.walk, c => c.seek(from))?;
         if self.source.front.is_some() {
-            let first = self.walk.valid().then(|| self.walk.encoded_key(&self.bounds));
-            self.source.note_first(first.as_deref());
+            note_first(&self.source, &self.walk, &self.bounds);
         }
         Ok(())
     }

@@ -98,7 +98,9 @@ impl Db {
             add(&core.counters.conflicts, 1);
             match &right_of_way {
                 Some(held) => held.be_patient(),
-                None if attempts >= TRIES_BEFORE_RIGHT => right_of_way = core.right_of_way.take(),
+                None if attempts >= TRIES_BEFORE_RIGHT && isolation != Isolation::Exclusive => {
+                    right_of_way = core.right_of_way.take()
+                }
                 None => {}
             }
             if right_of_way.is_none() {

@@ -164,7 +164,7 @@ impl Writes {
                 durability,
                 since,
                 reads,
-                is_exclusive,
+                may_pass: is_exclusive,
                 keyspaces,
                 drops,
                 notices,

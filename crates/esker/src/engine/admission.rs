@@ -73,10 +73,10 @@ impl Throttle {
 }
 
 impl Core {
-    /// Commits writes of encoded keys, of keyspaces that need not be in the catalog.
+    /// Commits writes of encoded keys, of keyspaces that need not be in the catalog. For who has given way, or is alone.
     pub(crate) fn commit_encoded(&self, set: WriteSet, durability: Durability) -> Result<()> {
         let set = Arc::new(set);
-        self.submit(CommitRequest { set, durability, ..CommitRequest::default() }).map(drop)
+        self.submit(CommitRequest { set, durability, may_pass: true, ..CommitRequest::default() }).map(drop)
     }
 
     /// Commits. The commit's number; of one that writes nothing, that of the newest commit.
@@ -88,9 +88,7 @@ impl Core {
         }
         let bytes = (request.set.byte_len() + request.layers.byte_len()) as u64 + request.blobs.bytes;
         let begun = self.begin_commit(request.durability);
-        if !request.is_exclusive {
-            self.right_of_way.give_way();
-        }
+        let _passage = (!request.may_pass).then(|| self.right_of_way.give_way());
         self.make_room(request.layers.is_empty() && request.set.removes_only())?;
         self.pay_debt(bytes);
         let request = self.divert(request)?;
@@ -112,10 +110,10 @@ impl Core {
         }
         let bytes = requests.iter().map(|request| request.set.byte_len() as u64 + request.blobs.bytes).sum();
         let count = requests.len();
+        let _passage = self.right_of_way.give_way();
         let admit = || -> Result<Vec<CommitRequest>> {
             self.check_ours()?;
             self.signal.check_alive()?;
-            self.right_of_way.give_way();
             self.make_room(requests.iter().all(|request| request.set.removes_only()))?;
             self.pay_debt(bytes);
             requests.into_iter().map(|request| self.divert(request)).collect()

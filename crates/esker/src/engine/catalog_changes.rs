@@ -165,12 +165,15 @@ impl Changes {
 
 impl Core {
     /// Commits, with changes of the catalog.
-    pub(crate) fn submit_changing(&self, request: CommitRequest, changes: &Changes) -> Result<SeqNo> {
+    pub(crate) fn submit_changing(&self, mut request: CommitRequest, changes: &Changes) -> Result<SeqNo> {
         if changes.is_empty() {
             return self.submit(request);
         }
         // Before the lock: in a forked child nobody may ever give it back (handle.3).
         self.check_ours()?;
+        // And so does who is waited for: it may want the lock, too.
+        let _passage = (!request.may_pass).then(|| self.right_of_way.give_way());
+        request.may_pass = true;
         let mut stored = self.catalog.lock();
         changes.check(&self.catalog, request.since.is_some())?;
         self.store_id(&mut stored, changes)?;

@@ -61,12 +61,13 @@ impl Future for Committing {
 /// A commit that waits. Its future gets an outcome when this drops at the latest (committer.2).
 struct Job {
     request: Option<CommitRequest>,
-    bytes: usize,
     state: Arc<Mutex<State>>,
+    has_ended: bool,
 }
 
 impl Job {
-    fn end(&self, outcome: Result<SeqNo>) {
+    fn end(&mut self, outcome: Result<SeqNo>) {
+        self.has_ended = true;
         let mut state = self.state.lock();
         state.outcome = Some(outcome);
         let waker = state.waker.take();
@@ -77,7 +78,7 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        if self.request.is_some() {
+        if !self.has_ended {
             self.end(Err(Error::Closed));
         }
     }
@@ -114,10 +115,19 @@ impl Committer {
         }
         let state = Arc::<Mutex<State>>::default();
         queue.bytes += bytes;
-        queue.jobs.push_back(Job { request: request.take(), bytes, state: state.clone() });
+        queue.jobs.push_back(Job { request: request.take(), state: state.clone(), has_ended: false });
         drop(queue);
         self.filled.notify_one();
         Some(Committing(state))
+    }
+
+    /// No thread takes what waits any more.
+    fn abandon(&self) {
+        let mut queue = self.queue.lock();
+        queue.is_running = false;
+        let jobs = std::mem::take(&mut queue.jobs);
+        drop(queue);
+        drop(jobs);
     }
 
     /// All that wait; none once it is over.
@@ -132,11 +142,18 @@ impl Committer {
 
 impl Core {
     fn commit_for_others(&self) {
+        /// committer.2, also if this thread panics.
+        struct Abandon<'a>(&'a Committer);
+        impl Drop for Abandon<'_> {
+            fn drop(&mut self) {
+                self.0.abandon();
+            }
+        }
+        let _abandon = Abandon(&self.committer);
         while let Some(mut jobs) = self.committer.take() {
             let requests = jobs.iter_mut().filter_map(|job| job.request.take()).collect();
             let mut outcomes = self.submit_group(requests).into_iter();
-            for job in jobs {
-                debug_assert!(job.bytes <= WAITING_BYTES_MAX);
+            for mut job in jobs {
                 job.end(outcomes.next().unwrap_or(Err(Error::Closed)));
             }
         }
@@ -171,7 +188,7 @@ impl Handle {
         match spawned {
             Ok(thread) => self.join_at_close(thread),
             Err(error) => {
-                core.committer.queue.lock().is_running = false;
+                core.committer.abandon();
                 Err(Error::io("start a thread for", &core.dir, error))
             }
         }

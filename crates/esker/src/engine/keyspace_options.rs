@@ -104,6 +104,8 @@ impl Core {
         change: impl FnOnce(&mut KeyspaceOptions),
     ) -> Result<()> {
         self.check_ours()?;
+        // Before the lock: who is waited for may want it, too.
+        let _passage = self.right_of_way.give_way();
         let _catalog = self.catalog.lock();
         keyspace.check_alive()?;
         let mut options = self.catalog.options_of(keyspace.id);

@@ -72,8 +72,8 @@ pub enum Isolation {
     /// (write skew). Reads cost a little less.
     Snapshot,
     /// It begins once it is its turn: exclusive transactions run one after the other, in the order in which they were begun, and all other commits
-    /// wait until it ends. So it never conflicts, unless its own thread commits something beside it; and a thread that waits for another's
-    /// commit while it has one open waits for ever.
+    /// wait until it ends. So it never conflicts, unless the thread that began it commits something beside it. A thread that waits for another's
+    /// commit while it has one open, or begins a second one, waits for ever.
     Exclusive,
 }
 
@@ -92,8 +92,8 @@ pub struct CommitRequest {
     pub since: Option<SnapshotGuard>,
     /// What it has read there, if that must not have changed.
     pub(crate) reads: Option<Arc<ReadSet>>,
-    /// It has the right of way (engine/right_of_way.rs).
-    pub(crate) is_exclusive: bool,
+    /// It has the right of way, or has given it to others (engine/right_of_way.rs).
+    pub(crate) may_pass: bool,
     /// For each keyspace written: its name and whether it has been dropped.
     pub keyspaces: Vec<KeyspaceLife>,
     /// The marks of the keyspaces that it drops.

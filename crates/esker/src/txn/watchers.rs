@@ -67,6 +67,9 @@ struct Queue {
 
 impl Queue {
     fn push(&mut self, seq: SeqNo, event: Event) {
+        if matches!(self.events.back(), Some((last, Event::Missed)) if *last == seq) {
+            return;
+        }
         if let (Some(newest), Event::Put(key, _) | Event::Removed(key)) = (&mut self.newest, &event) {
             newest.insert(key.clone(), seq);
             if self.events.len() >= QUEUED_MAX {
@@ -81,7 +84,7 @@ impl Queue {
             self.events.clear();
             self.newest.iter_mut().for_each(HashMap::clear);
             self.events.push_back((seq, Event::Missed));
-        } else if !matches!(self.events.back(), Some((last, Event::Missed)) if *last == seq) {
+        } else {
             self.events.push_back((seq, event));
         }
     }

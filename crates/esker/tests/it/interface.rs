@@ -530,3 +530,26 @@ fn front_1_a_queue_is_popped_in_order_whatever_is_put_in_front_meanwhile() {
     }
     assert_eq!(map.len().unwrap(), model.len() as u64);
 }
+
+#[test]
+fn front_1_an_empty_range_says_nothing_of_what_lies_behind_it() {
+    let db = db();
+    let map = db.default_keyspace();
+    for n in 0..40_u8 {
+        map.put([b'a', n], "").unwrap();
+        map.remove([b'a', n]).unwrap();
+    }
+    map.put("m", "1").unwrap();
+    for _ in 0..3 {
+        assert_eq!(map.range(.."b").count(), 0);
+        assert!(!map.cursor_in(.."b").unwrap().seek("").unwrap());
+        assert_eq!(map.first().unwrap().map(|(key, _)| key.to_vec()).as_deref(), Some(&b"m"[..]), "front.1");
+        assert_eq!((map.iter().count(), db.snapshot().iter(&map).count()), (1, 1));
+    }
+    map.remove("m").unwrap();
+    for _ in 0..3 {
+        assert!(map.first().unwrap().is_none());
+    }
+    map.put("k", "1").unwrap();
+    assert_eq!(map.iter().count(), 1);
+}

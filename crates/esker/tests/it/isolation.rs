@@ -212,3 +212,20 @@ fn a_lock_on_a_key_that_has_changed_since_the_transaction_reads_is_a_conflict_at
     other.rollback();
     db.lock("report", LockMode::Exclusive, short).unwrap();
 }
+
+#[test]
+fn an_exclusive_transaction_may_create_keyspaces_while_others_want_to() {
+    let (db, map) = db();
+    let mut exclusive = db.begin_with(Isolation::Exclusive);
+    let new = exclusive.create_keyspace("new").unwrap();
+    exclusive.put(&new, "a", "1").unwrap();
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| db.create_keyspace("other").unwrap());
+        let options = scope.spawn(|| map.set_blobs_over(1 << 20).unwrap());
+        std::thread::sleep(Duration::from_millis(20));
+        exclusive.commit().unwrap();
+        other.join().unwrap();
+        options.join().unwrap();
+    });
+    assert_eq!(db.keyspaces().unwrap(), ["default", "new", "other"]);
+}
