@@ -352,11 +352,16 @@ pub(super) fn plan<T>(version: &Version<T>, group: &Partition<'_, T>, level: Lev
     // The oldest run of the output's level takes the output of which no table that is no input is in the way, nor of a newer one. So there
     // are no more runs than tables that overlap.
     let mut of_level = version.runs().iter().filter(|run| run.level == level);
+    let own = inputs.iter().filter(|input| input.level == level).map(|input| input.run).min();
     let target = match level {
         Level::BASE => {
             of_level.next().inspect(|base| assert!(has_room(base), "picker.1: a table of the base"))
         }
-        _ => of_level.take_while(|run| has_room(run)).last(),
+        // Data of this level stays below what newer runs of it hold.
+        _ => of_level
+            .skip_while(|run| own.is_some_and(|own| run.id > own))
+            .take_while(|run| has_room(run))
+            .last(),
     };
     let output_run = target.map_or(OutputRun::New, |run| OutputRun::Existing(run.id));
 
@@ -384,8 +389,8 @@ pub(crate) fn settled<T>(version: &Version<T>, plan: &Plan, range: &KeyRange) ->
         return of_level.next().map(|run| run.id);
     }
     // Within its level a table sinks below those that are newer.
-    let own = plan.inputs.iter().find(|input| input.level == plan.output_level).map(|input| input.run);
-    let own = own.filter(|_| plan.kind == PlanKind::TrivialMove);
+    let own =
+        plan.inputs.iter().filter(|input| input.level == plan.output_level).map(|input| input.run).min();
     let of_level = of_level.skip_while(|run| own.is_some_and(|own| run.id > own));
     let has_room = |run: &&Arc<Run<T>>| run.overlapping(range).iter().all(|t| files.contains(&t.file));
     of_level.take_while(has_room).last().map(|run| run.id)

@@ -284,7 +284,10 @@ impl WalPool {
         let is_ready = |numbers: &Numbers| {
             numbers.prepared.as_ref().is_some_and(|prepared| prepared.number <= numbers.named_to)
         };
-        let Some(purpose) = wanted else { return self.shrink().map(|()| false) };
+        let Some(purpose) = wanted else {
+            self.shrink();
+            return Ok(false);
+        };
         let is_often = self.state.lock().taken >= OFTEN;
         let ahead = if is_often { SPARES_AHEAD } else { 0 };
         if is_ready(&self.numbers.lock()) {
@@ -332,18 +335,19 @@ impl WalPool {
     }
 
     /// Deletes spares beyond those that are kept at rest, if there is rest (pool.3).
-    fn shrink(&self) -> Result<()> {
+    fn shrink(&self) {
         let now = self.env.clock.monotonic();
         let beyond = {
             let mut state = self.state.lock();
             if now.saturating_sub(state.last_taken) < REST_AFTER {
-                return Ok(());
+                return;
             }
             state.taken = 0;
             let kept = state.spares.len().min(SPARES_MIN);
             state.spares.split_off(kept)
         };
-        self.remove_all(beyond)
+        // What cannot be removed goes at the next opening (pool.2).
+        beyond.iter().for_each(|spare| drop(self.remove(&spare.path)));
     }
 
     /// Whether the writer has asked for a file since the last call.
