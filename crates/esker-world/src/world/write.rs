@@ -222,8 +222,9 @@ impl World {
         let touched = |footprint| self.history.touched_since(since, footprint);
         let touched_by_writes = touched(&footprint);
         let is_due = touched_by_writes || touched(&certain);
-        // What else was read may have changed in ways that the model does not tell.
-        let may_be = is_due || !possible.is_empty();
+        // A keyspace that was read may be gone.
+        let is_gone = possible.touches_other_than(|id| self.keyspaces.contains_key(&id));
+        let may_be = is_due || is_gone || touched(&possible);
         match &outcome {
             Err(Error::KeyspaceNotFound(_)) => assert!(gone, "world.2: no keyspace is gone"),
             Err(Error::Conflict { .. }) => {
