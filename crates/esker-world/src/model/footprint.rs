@@ -39,11 +39,6 @@ impl Footprint {
         }
     }
 
-    /// Whether it touches a keyspace that this does not know.
-    pub fn touches_other_than(&self, is_known: impl Fn(Id) -> bool) -> bool {
-        self.0.iter().any(|(id, ..)| !is_known(*id))
-    }
-
     /// Whether nothing is touched.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -222,9 +222,7 @@ impl World {
         let touched = |footprint| self.history.touched_since(since, footprint);
         let touched_by_writes = touched(&footprint);
         let is_due = touched_by_writes || touched(&certain);
-        // A keyspace that was read may be gone.
-        let is_gone = possible.touches_other_than(|id| self.keyspaces.contains_key(&id));
-        let may_be = is_due || is_gone || touched(&possible);
+        let may_be = is_due || touched(&possible);
         match &outcome {
             Err(Error::KeyspaceNotFound(_)) => assert!(gone, "world.2: no keyspace is gone"),
             Err(Error::Conflict { .. }) => {
