@@ -115,8 +115,8 @@ pub(crate) fn partitions<T>(runs: &[Arc<Run<T>>], first_index: usize) -> Vec<Par
     partitions
 }
 
-/// The tables that cannot be merged because one that is to be merged with them cannot be read: one of any run if all go `into_base`, or one
-/// of their level.
+/// The tables that cannot be merged because a table that they would be merged with cannot be read. With `into_base`
+/// that is a table of any run, otherwise one of their own level.
 pub(crate) fn stuck<T>(
     version: &Version<T>,
     unreadable: &BTreeSet<FileId>,

@@ -46,9 +46,9 @@ const LEFTOVER_PART: u64 = 8;
 pub(crate) struct Limits {
     /// While the data fits the cache, more runs as they come from memtables are merged. Writers slow down from here on.
     pub l0_runs_max: usize,
-    /// Beyond the cache, so many runs of a tier become one of the next.
+    /// Where the data exceeds the cache, this number of runs of a tier is merged to one run of the next.
     pub tier_runs_max: usize,
-    /// Beyond the cache, the base is at least so many times as large as what lies above it in the last tier.
+    /// Where the data exceeds the cache, the base is at least this many times as large as the last tier above it.
     pub base_ratio: u64,
     /// Beyond the cache, tiers are merged early where more runs than these lie above each other.
     pub depth_max: usize,

@@ -75,7 +75,7 @@ impl Shape {
         }
     }
 
-    /// A slot of this level covers so many bytes of the base (shape.2).
+    /// How many bytes of the base a slot of this level covers (shape.2).
     fn slot_bytes(&self, level: Level) -> u64 {
         let depth = f64::from(level.get()) / f64::from(self.last.get().max(1));
         let slots = self.slots_of_l0 * (self.slots_of_last / self.slots_of_l0).powf(depth.min(1.0));
@@ -83,7 +83,7 @@ impl Shape {
     }
 }
 
-/// Where an output of about so many bytes is cut that goes to this level and replaces `inputs` (shape.3).
+/// The keys at which a merge's output is cut that replaces `inputs` (shape.3).
 pub(crate) fn cuts<T>(
     version: &Version<T>,
     limits: &Limits,
@@ -164,7 +164,7 @@ fn nearest<'k>(
     [before, behind].into_iter().flatten().min_by_key(|(place, _)| place.abs_diff(ideal)).copied()
 }
 
-/// Where the run of a flush of about so many bytes is cut. `finely`: so that each table lies above one of the base.
+/// The keys at which a flush of about `bytes` bytes is cut. `finely`: so that each table lies above one of the base.
 pub(crate) fn flush_cuts<T>(version: &Version<T>, limits: &Limits, bytes: u64, finely: bool) -> Vec<Vec<u8>> {
     let all = fences(version, limits.partition_bytes);
     match version.base() {

@@ -46,7 +46,7 @@ impl Load {
     }
 }
 
-/// Keys from `start` up to `end`, of which so many bytes are there.
+/// Keys from `start` up to `end`, and the bytes that the database holds of them.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
     start: u64,
@@ -114,7 +114,7 @@ impl World {
         world
     }
 
-    /// Bytes of so many keys.
+    /// The size in bytes of `keys` keys.
     fn all(&self, keys: u64) -> f64 {
         self.live as f64 * keys as f64 / KEYS as f64
     }
