@@ -6,7 +6,7 @@ use esker_sim::report::describe;
 use esker_sim::runner::{Sabotage, run_seed};
 use esker_world::world::Tally;
 
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 320;
 const OPS: usize = 400;
 
 #[test]
@@ -38,7 +38,7 @@ fn seeds_agree_with_the_model() {
     assert!(total.turns > 100 && total.scattered > 4 && total.large > 1, "{total:?}");
     assert!(
         total.tiered > 15
-            && total.tier_merges > 150
+            && total.tier_merges > 250
             && total.wide > 60
             && total.moved > 50
             && total.recycled > 75,

@@ -102,8 +102,9 @@ impl BlobFile {
         let file = env.fs.open(path, options).map_err(|e| Error::io("create", path, e))?;
         let blob = Self::of(file, path, id, 0, false);
         let begun = blob.append(&header(id)).and_then(|_| blob.sync());
-        begun.inspect_err(|_| {
+        begun.map_err(|error| {
             let _ = env.fs.remove_file(path);
+            error.not_of_the_log()
         })?;
         Ok(blob)
     }

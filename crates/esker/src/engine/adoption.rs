@@ -156,7 +156,8 @@ impl Core {
             self.merge_layers(&mut layers, 0, 0)?;
         }
         for lease in &request.blobs.leases {
-            lease.file().sync()?;
+            // Other commits may have values in the file: none of them can become durable any more.
+            lease.file().sync().map_err(|error| self.pipeline.stop(error))?;
         }
         let Some(writes) = PrivateWrites::new(&layers) else { return Ok(self.published.visible()) };
         let mut right_of_way = None;
@@ -190,6 +191,8 @@ impl Core {
             && !canary::is_set(Canary::ConflictCheckSkipped)
             && let Some(conflict) = writes.find_conflict(since.seq(), &view)?
         {
+            // What a failed commit has left in a memtable is no conflict: nobody commits any more.
+            self.pipeline.check_poison()?;
             return Err(conflict.into_error(&request.keyspaces));
         }
         // adoption.1

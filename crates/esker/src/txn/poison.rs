@@ -66,6 +66,16 @@ impl Poison {
 }
 
 impl Pipeline {
+    /// Refuses after a failure.
+    pub(crate) fn check_poison(&self) -> Result<()> {
+        self.state.lock().poison.check()
+    }
+
+    /// Stops all further writes; the error to report.
+    pub(crate) fn stop(&self, error: Error) -> Error {
+        self.state.lock().poison.stop(error)
+    }
+
     /// What stopped writes, if anything did. Waits for no commit that goes on.
     pub fn stopped_by(&self) -> Option<Arc<Error>> {
         if let Some(cause) = self.stopped.get() {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker::env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind, OpenOptions};
-use esker::{Builder, Contended, Db, Error, Keyspace, Reads, Transaction};
+use esker::{Builder, Contended, Db, Durability, Error, Keyspace, Reads, Transaction};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -205,6 +205,44 @@ fn layers_2_nothing_is_left_of_a_large_transaction_that_is_dropped_or_conflicts(
     drop(failed);
     db.flush().unwrap();
     assert_eq!((tables_of(&fs), map.len().unwrap()), (1, 2));
+}
+
+#[test]
+fn poison_1_what_a_failed_commit_has_left_is_no_conflict_of_a_large_transaction() {
+    let fs = MemFs::new();
+    let faults = FaultFs::new(Arc::new(fs));
+    let db = small().stepped().env(Env::simulated(Arc::new(faults.clone()), 1)).open("db").unwrap();
+    let map = db.default_keyspace();
+    map.put(key(1), "made the log's first segment").unwrap();
+    faults.add(FaultRule::new(&[OpKind::SyncData], FaultAction::Fail(std::io::ErrorKind::Other)));
+    let failed = map.put_with(key(100), "never there", Durability::Sync);
+    assert!(matches!(failed, Err(Error::Poisoned(_))), "{failed:?}");
+    faults.clear();
+    let mut t = db.begin();
+    fill(&mut t, &map, 1).unwrap();
+    let failed = t.commit().unwrap_err();
+    assert!(matches!(failed.error, Error::Poisoned(_)), "{failed:?}");
+}
+
+#[test]
+fn poison_1_nothing_is_written_once_a_large_transaction_could_not_sync_its_values() {
+    let fs = MemFs::new();
+    let faults = FaultFs::new(Arc::new(fs.clone()));
+    let env = Env::simulated(Arc::new(faults.clone()), 1);
+    let db = small().blobs_over(64).stepped().env(env).open("db").unwrap();
+    let map = db.default_keyspace();
+    map.put(key(1), [1; 100]).unwrap();
+    let mut t = db.begin();
+    fill(&mut t, &map, 1).unwrap();
+    t.put(&map, key(1), [2; 100]).unwrap();
+    let fails = FaultAction::Fail(std::io::ErrorKind::Other);
+    faults.add(FaultRule::new(&[OpKind::SyncData], fails).on_path(".blob"));
+    let failed = t.commit().unwrap_err();
+    assert!(matches!(failed.error, Error::Poisoned(_)), "{failed:?}");
+    faults.clear();
+    assert!(map.put_with(key(2), "never there", Durability::Buffered).is_err());
+    drop((failed, map, db));
+    assert_eq!(open(&fs.kill()).default_keyspace().get(key(2)).unwrap(), None);
 }
 
 #[test]
