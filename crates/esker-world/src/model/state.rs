@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::footprint::Footprint;
 use super::keys::{self, KeyNo};
 use super::values::ValueNo;
 use crate::op::{KeyspaceNo, NAMES, Op, Write};
@@ -172,6 +173,13 @@ impl State {
             Op::Replace(no, writes, _) => Commit::Replace(not_default(no)?, writes.clone()),
             _ => return Ok(None),
         }))
+    }
+
+    /// What a commit touches that makes a keyspace and writes into it.
+    pub fn footprint_of_new(&self, writes: &[Write]) -> Footprint {
+        let mut footprint = Footprint::default();
+        writes.iter().for_each(|write| footprint.add(self.next, write));
+        footprint
     }
 
     /// Does an operation, if it commits something.

@@ -83,7 +83,11 @@ impl World {
         if let Commit::Writes(writes) = commit {
             return self.wrote(outcome, writes, durability);
         }
-        if self.committed(outcome, commit.clone(), Footprint::default(), durability) {
+        let footprint = match &commit {
+            Commit::Replace(_, writes) => self.history.newest().footprint_of_new(writes),
+            _ => Footprint::default(),
+        };
+        if self.committed(outcome, commit.clone(), footprint, durability) {
             self.check_keyspaces(&commit, subject);
         }
     }
