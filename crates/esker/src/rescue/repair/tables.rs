@@ -5,7 +5,8 @@
 //!   all range tombstones ----------------------------------------'
 //! ```
 //!
-//! tables.1. Of versions with one number (copies of one table) the one in the newest file counts.
+//! tables.1. Of versions with one number (runs of one large commit, copies of one table) the one in the newest run counts, as the manifest has them;
+//!      without it, the one in the newest file.
 //! tables.2. A table whose first key is not known is opened first, so keys come out in ascending order.
 //! tables.3. Of a table that the manifest describes nothing counts that lies outside the range that it states: a table without properties
 //!      may be another one.
@@ -26,6 +27,7 @@ use super::report::{LostKeys, RepairReport};
 use super::sources::{Sources, TableSource};
 use super::target::Target;
 use crate::manifest::edit::AddedTable;
+use crate::manifest::version::{Level, RunId};
 use crate::sstable::{LostContent, SalvageScan, SalvageTable, TableDamage, TableMeta};
 use crate::types::entry::EntryRef;
 use crate::types::key_range::KeyRange;
@@ -265,8 +267,16 @@ struct Merge<'s> {
 /// A scan, the range of its table, and its base.
 type Opened<'s> = (SalvageScan, Option<&'s KeyRange>, SeqNo);
 
-/// Key, then newest version, then newest file; and the scan.
-type Place = (Vec<u8>, Reverse<SeqNo>, Reverse<FileId>, usize);
+/// Where the manifest has a table, and its file: newer ones come first (tables.1).
+type Age = (Level, Reverse<RunId>, Reverse<FileId>);
+
+/// Key, then newest version, then newest table; and the scan.
+type Place = (Vec<u8>, Reverse<SeqNo>, Age, usize);
+
+fn age_of(file: FileId, described: Option<&AddedTable>) -> Age {
+    let (level, run) = described.map_or((Level::L0, RunId(0)), |added| (added.level, added.run));
+    (level, Reverse(run), Reverse(file))
+}
 
 impl Merge<'_> {
     /// The next version: its key, its number, its scan, which stands on it until `advance`.
@@ -295,30 +305,25 @@ impl Merge<'_> {
                 self.open.push(None);
             }
             self.open[at] = Some((scan, range, next.base));
-            self.push_next(at, next.source.file, report);
+            self.push_next(at, age_of(next.source.file, next.described), report);
         }
         Ok(self.heap.peek().map(|Reverse((key, Reverse(seq), _, at))| (key.clone(), *seq, *at)))
     }
 
     /// Moves the scan whose entry `next` gave.
     fn advance(&mut self, at: usize, report: &mut RepairReport) {
-        if let Some(Reverse((_, _, Reverse(file), _))) = self.heap.pop() {
-            self.push_next(at, file, report);
+        if let Some(Reverse((_, _, age, _))) = self.heap.pop() {
+            self.push_next(at, age, report);
         }
     }
 
-    fn push_next(&mut self, at: usize, file: FileId, report: &mut RepairReport) {
+    fn push_next(&mut self, at: usize, age: Age, report: &mut RepairReport) {
         let (scan, range, base) = self.open[at].as_mut().expect("an open scan");
         while scan.advance() {
             let entry = scan.entry();
             // tables.3
             if range.is_none_or(|range| range.contains(entry.key)) {
-                self.heap.push(Reverse((
-                    entry.key.to_vec(),
-                    Reverse(entry.seq.max(*base)),
-                    Reverse(file),
-                    at,
-                )));
+                self.heap.push(Reverse((entry.key.to_vec(), Reverse(entry.seq.max(*base)), age, at)));
                 report.entries += 1;
                 return;
             }
