@@ -490,6 +490,10 @@ impl Fs for FaultFs {
         self.inner.free_bytes(path)
     }
 
+    fn page_cache_room(&self) -> Option<u64> {
+        self.inner.page_cache_room()
+    }
+
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>, LockError> {
         self.shared.check(OpKind::Lock, &[path]).map_err(LockError::Io)?;
         self.inner.lock(path)

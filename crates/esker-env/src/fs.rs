@@ -128,6 +128,10 @@ pub trait Fs: Send + Sync + Debug + 'static {
     }
     /// Bytes that can still be written to the file system that holds `path`, `u64::MAX` if unknown.
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
+    /// Bytes of memory that the page cache has, or can have, for files of this process; `None` if unknown.
+    fn page_cache_room(&self) -> Option<u64> {
+        None
+    }
     /// Takes the exclusive lock file at `path` (created if missing; the lock is the operating
     /// system's, not the file's presence) and writes this process's id into it. Held until the handle drops.
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>, LockError>;

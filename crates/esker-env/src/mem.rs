@@ -36,6 +36,8 @@ use crate::{AlignedBuf, File, FileLock, Fs, LockError, OpenOptions};
 
 /// Longer files are refused: their page table alone would fill this machine's memory.
 const LEN_MAX: u64 = 1 << 38;
+/// What it says of the page cache: there is room for tables of small databases with little memory.
+const PAGE_CACHE_ROOM: u64 = (1 << 20) + (64 << 10);
 /// A read of a plain file system gives no more.
 const PLAIN_READ_BYTES_MAX: usize = 1_000;
 
@@ -394,6 +396,10 @@ impl Fs for MemFs {
     fn free_bytes(&self, _path: &Path) -> io::Result<u64> {
         let capacity = self.0.capacity.load(Ordering::Relaxed);
         Ok(if capacity == u64::MAX { u64::MAX } else { capacity.saturating_sub(self.used_bytes()) })
+    }
+
+    fn page_cache_room(&self) -> Option<u64> {
+        Some(PAGE_CACHE_ROOM)
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>, LockError> {

@@ -30,6 +30,8 @@ mod sys;
 #[path = "real/windows.rs"]
 mod sys;
 
+#[cfg(target_os = "linux")]
+mod memory;
 #[cfg(all(test, unix))]
 mod tests;
 
@@ -164,6 +166,11 @@ impl Fs for RealFs {
 
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
         sys::free_bytes(self.at(path))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn page_cache_room(&self) -> Option<u64> {
+        memory::page_cache_room()
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>, LockError> {

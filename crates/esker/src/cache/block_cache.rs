@@ -179,6 +179,11 @@ impl<T: CacheItem> CachedBlocks<T> {
         self.cache.activity.miss();
     }
 
+    /// Bytes that can be inserted before something has to go.
+    pub(crate) fn room_bytes(&self) -> u64 {
+        self.cache.room_bytes()
+    }
+
     /// Offers a block that was just read. `hot`: it survives the next passing of the clock's hand.
     pub(crate) fn insert(&self, block: usize, item: &Arc<T>, hot: bool, pin: &impl Pin) {
         let bytes = item.size_bytes() as u64;

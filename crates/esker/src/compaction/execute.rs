@@ -12,7 +12,6 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use esker_env::Env;
 
@@ -30,8 +29,8 @@ use crate::types::op::Kind;
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{FileId, Result, SeqNo};
 
-/// The cancel flag is looked at every so many bytes.
-const CANCEL_BYTES: usize = 1 << 20;
+/// A stretch of input, in bytes.
+const STRETCH_BYTES: usize = 1 << 20;
 /// Tables are allowed to be this part larger than an even share, so that a wrong estimate leaves no crumb at the end.
 const SLACK_PART: u64 = 16;
 
@@ -49,8 +48,8 @@ pub(crate) struct Context<'a> {
     pub table_bytes: u64,
     /// Gives a new file id.
     pub new_file: &'a (dyn Fn() -> FileId + Sync),
-    /// Once true the work ends early, without result. Relaxed: it protects nothing.
-    pub cancel: &'a AtomicBool,
+    /// Told of each stretch of input, in bytes, that was merged; once false the work ends early, without result.
+    pub go_on: &'a (dyn Fn(u64) -> bool + Sync),
 }
 
 impl<'a> Context<'a> {
@@ -248,19 +247,19 @@ fn write_to(
     output: &mut Output<'_>,
 ) -> Result<Option<Built>> {
     let mut stats = CompactionStats::default();
-    let mut unchecked_bytes = CANCEL_BYTES;
+    if !(context.go_on)(0) {
+        return Ok(None);
+    }
+    let mut stretch = 0;
     let mut scan = MergeScan::new(sources)?;
     let mut waiting = Waiting::default();
     while let Some(entry) = scan.next()? {
         if let Some(earlier) = waiting.take() {
             put(output, earlier, judge.resolve(earlier, Some(&entry), &mut stats))?;
         }
-        unchecked_bytes += entry.key.len() + entry.value.len();
-        if unchecked_bytes >= CANCEL_BYTES {
-            unchecked_bytes = 0;
-            if context.cancel.load(Ordering::Relaxed) {
-                return Ok(None);
-            }
+        stretch += entry.key.len() + entry.value.len();
+        if stretch >= STRETCH_BYTES && !(context.go_on)(std::mem::take(&mut stretch) as u64) {
+            return Ok(None);
         }
         stats.entries_in += 1;
         match judge.judge(entry, &mut stats) {

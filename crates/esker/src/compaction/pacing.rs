@@ -23,8 +23,8 @@ use crate::types::FileId;
 /// L0 runs at the hard limit, in multiples of the soft one.
 const HARD_RUNS_FACTOR: usize = 2;
 const PRESSURE_MAX: f64 = 4.0;
-/// No single write waits longer.
-const DELAY_MAX: Duration = Duration::from_secs(1);
+/// Nothing makes a write owe more.
+const DELAY_MAX: Duration = Duration::from_secs(60);
 
 /// How far compaction is behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -131,6 +131,23 @@ impl Builder {
         self.settings.amplification_percent_max = (ratio * 100.0) as u64;
         self
     }
+    /// Holds writers to so many bytes of keys and values a second, together and evenly, at least 1 KiB. For latencies that stay the same: give less than
+    /// merges keep up with ([`Stats`](crate::Stats) has the stalls). Default no rate.
+    pub fn write_rate(mut self, bytes_per_second: u64) -> Self {
+        self.settings.allowances.write_rate = Some(bytes_per_second);
+        self
+    }
+    /// Holds merges to so many bytes a second of what they read, at least 1 MiB; flushes are not held up. Where merges fall behind,
+    /// writers are slowed down to what they keep up with. Default no limit.
+    pub fn merge_rate(mut self, bytes_per_second: u64) -> Self {
+        self.settings.allowances.merge_rate = Some(bytes_per_second);
+        self
+    }
+    /// Has merges use so many percent of one processor's time at the most, 1 to 100. Default 100.
+    pub fn merge_percent(mut self, percent: u64) -> Self {
+        self.settings.allowances.merge_percent = Some(percent);
+        self
+    }
     /// How much in memtables `close` leaves in the log for the next opening to replay, in bytes; what is more is flushed, and so is
     /// what is in more than 32 files of the log. Default 4 MiB.
     pub fn replay_bytes(mut self, bytes: u64) -> Self {

@@ -248,8 +248,8 @@ impl Keyspace {
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        let source = self.core().source_now(&self.state)?;
-        source.find_many(&self.state, keys)
+        let core = self.core();
+        core.source_now(&self.state)?.find_many(&self.state, keys, core.options.has_threads())
     }
 
     /// The first entry.

@@ -103,7 +103,8 @@ impl Snapshot {
     /// # Errors
     /// See there.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        self.source_of(keyspace)?.find_many(&keyspace.state, keys)
+        let threads = self.handle.core.options.has_threads();
+        self.source_of(keyspace)?.find_many(&keyspace.state, keys, threads)
     }
 
     /// See [`Reads::first`](crate::Reads::first).

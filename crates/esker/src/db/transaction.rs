@@ -258,7 +258,31 @@ impl Transaction {
     /// # Errors
     /// See there.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        keys.iter().map(|key| Ok(self.get(keyspace, key)?.map(Value::unpinned))).collect()
+        let state = keyspace.state_in(&self.handle)?;
+        self.check_there(state)?;
+        let core = &self.handle.core;
+        let mut found = Vec::with_capacity(keys.len());
+        let mut others = Vec::new();
+        for (at, key) in keys.iter().map(AsRef::as_ref).enumerate() {
+            check_key(key)?;
+            let own = match self.writes.is_empty() {
+                true => None,
+                false => self.writes.find::<ValueOf>(core, &KeyBuf::new(state.id, key))?,
+            };
+            if own.is_none() {
+                others.push((at, key));
+            }
+            found.push(own.flatten().map(Value::unpinned));
+        }
+        core.check_open()?;
+        if let Some(reads) = &self.reads {
+            others.iter().for_each(|(_, key)| reads.note_key(&KeyBuf::new(state.id, key)));
+        }
+        self.has_read.store(true, Ordering::Relaxed);
+        let keys: Vec<_> = others.iter().map(|(_, key)| *key).collect();
+        let values = self.snapshot.source()?.find_many(state, &keys, core.options.has_threads())?;
+        others.iter().zip(values).for_each(|((at, _), value)| found[*at] = value);
+        Ok(found)
     }
 
     /// See [`Reads::first`](crate::Reads::first).

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::compact::COMPACTION_BYTES_PER_SECOND;
 use super::core::Core;
 use super::options::{Background, SEALED_MAX};
 use super::room::SEALED_FOR_REMOVALS;
@@ -30,6 +29,9 @@ use crate::types::{Error, Result, SeqNo};
 
 /// Shorter waits are saved up: the system's timers are too coarse for them.
 const DELAY_MIN: Duration = Duration::from_millis(1);
+
+/// No single write waits longer.
+const DELAY_MAX: Duration = Duration::from_secs(1);
 
 /// Makes writers wait while compaction is behind.
 #[derive(Default)]
@@ -59,16 +61,18 @@ impl Throttle {
     }
 
     /// How long the writer of this many bytes waits; none while too little has been saved up.
-    fn delay(&self, bytes: u64, amplification: f64) -> Option<Duration> {
-        let debt = self.debt();
-        let delay = pacing::write_delay(&debt, bytes, COMPACTION_BYTES_PER_SECOND, amplification);
+    fn delay(&self, bytes: u64, speed: u64, amplification: f64) -> Option<Duration> {
+        let delay = pacing::write_delay(&self.debt(), bytes, speed, amplification);
         // Taken at once: of writers that come together each waits for its own delay, and one for what is left of others.
         let owed = self.owed_ns.swap(0, Ordering::Relaxed) + delay.as_nanos() as u64;
         if owed < DELAY_MIN.as_nanos() as u64 {
             self.owed_ns.fetch_add(owed, Ordering::Relaxed);
             return None;
         }
-        Some(Duration::from_nanos(owed))
+        // Of a large commit others pay the rest.
+        let now = Duration::from_nanos(owed).min(DELAY_MAX);
+        self.owed_ns.fetch_add(owed - now.as_nanos() as u64, Ordering::Relaxed);
+        Some(now)
     }
 }
 
@@ -200,12 +204,15 @@ impl Core {
 
     /// Slows writers down, smoothly, while compaction is behind.
     fn pay_debt(&self, bytes: u64) {
+        self.keep_write_rate(bytes);
         if !self.throttle.is_on() || self.options.background() != Background::Threads {
             return;
         }
         let written = self.counters.compaction_bytes_written.load(Ordering::Relaxed) as f64;
         let flushed = self.counters.flush_bytes_written.load(Ordering::Relaxed).max(1) as f64;
-        if let Some(delay) = self.throttle.delay(bytes, (written / flushed).clamp(1.0, 10.0)) {
+        if let Some(delay) =
+            self.throttle.delay(bytes, self.pace.speed(), (written / flushed).clamp(1.0, 10.0))
+        {
             add(&self.counters.stalls, 1);
             let start = self.env.clock.monotonic();
             self.env.clock.sleep(delay);

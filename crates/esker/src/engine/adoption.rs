@@ -14,7 +14,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use super::core::Core;
 use super::options::Background;
@@ -126,8 +125,7 @@ impl Core {
     fn write_part(&self, layers: &Layers, first: usize, part: Part<'_>) -> Result<WrittenPart> {
         let (sources, removed) = layers.to_merge(first, part);
         let new_file = || self.tables.new_file();
-        let never = AtomicBool::new(false);
-        let context = self.compaction_context(&new_file, &never);
+        let context = self.compaction_context(&new_file, &|_| true);
         // Of one that is larger than its part of the memory, nothing stays in the cache.
         let keep_warm = first == 0 && layers.memory_bytes() < self.options.transaction_bytes();
         let PrivateBuilt { built, puts } = write_private(&context, sources, removed, keep_warm)?;

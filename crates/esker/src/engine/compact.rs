@@ -14,7 +14,6 @@
 //!      says with the same edit that it is: a log that has lost the tombstone is noticed.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::amplification::Space;
@@ -219,7 +218,12 @@ impl Core {
         self.heal_manifest()?;
         let version = self.version();
         let new_file = || self.tables.new_file();
-        let context = self.compaction_context(&new_file, self.signal.stop_flag());
+        let (allowance, begun) = (self.merge_allowance(), self.env.clock.monotonic());
+        let go_on = |bytes| allowance.go_on(bytes);
+        let context = Context {
+            options: self.options.table_options(self.writes_past_page_cache()),
+            ..self.compaction_context(&new_file, &go_on)
+        };
         let built =
             execute::compact(&context, plan, &version, self.published.horizons(), || self.tables.new_run());
         // Now, since of what fails later the output is still there, until the manifest has been healed.
@@ -229,6 +233,7 @@ impl Core {
             self.trouble.lock().note_room(&plan.files(), free, self.env.clock.monotonic());
         }
         let Some(Built { added, removed, opened, debts, stats }) = built? else { return Ok(false) };
+        self.pace.note_merge(stats.bytes_written, self.env.clock.monotonic().saturating_sub(begun));
         if canary::is_set(Canary::TableRemovedEarly) {
             for file in removed.iter().filter(|file| added.iter().all(|a| a.file != **file)) {
                 let _ = self.env.fs.remove_file(&table_path(&self.dir, *file));
@@ -282,19 +287,20 @@ impl Core {
         healed
     }
 
+    /// For work that writes tables past the page cache (page_cache.2).
     pub(super) fn compaction_context<'a>(
         &'a self,
         new_file: &'a (dyn Fn() -> FileId + Sync),
-        cancel: &'a AtomicBool,
+        go_on: &'a (dyn Fn(u64) -> bool + Sync),
     ) -> Context<'a> {
         Context {
             env: &self.env,
             dir: &self.dir,
             cache: &self.cache,
-            options: self.options.table_options(),
+            options: self.options.table_options(true),
             table_bytes: self.limits().table_bytes,
             new_file,
-            cancel,
+            go_on,
         }
     }
 }

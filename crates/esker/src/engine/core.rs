@@ -30,6 +30,8 @@ use super::health::Watch;
 use super::install::Tables;
 use super::locks::Locks;
 use super::options::Options;
+use super::pace::Pace;
+use super::page_cache::PageCache;
 use super::rest::Rest;
 use super::right_of_way::RightOfWay;
 use super::room::Room;
@@ -73,6 +75,8 @@ pub(crate) struct Core {
     pub(crate) read_cost: ReadCost,
     pub(crate) rest: Rest,
     pub(crate) room: Room,
+    pub(crate) page_cache: PageCache,
+    pub(crate) pace: Pace,
     pub(crate) counters: Counters,
     /// How the work that is tried again has ended.
     pub(crate) watch: Watch,

@@ -8,8 +8,6 @@
 //! flush.2. However little processes write before they are closed or killed, the log does not come to have ever more segments, all of which
 //!      each opening reads: closing flushes if there are many, and so does, soon after opening, who finds many.
 
-use std::sync::atomic::AtomicBool;
-
 use parking_lot::MutexGuard;
 
 use super::core::Core;
@@ -68,9 +66,8 @@ impl Core {
         // room.5
         let fences = picker::flush_cuts(&version, &limits, bytes, self.has_little_room());
         let bottommost = version.runs().is_empty();
-        let never = AtomicBool::new(false);
         let new_file = || self.tables.new_file();
-        let context = self.compaction_context(&new_file, &never);
+        let context = self.compaction_context(&new_file, &|_| true);
         let horizons = self.published.horizons();
         let run = self.tables.new_run();
         let built = execute::flush(&context, &memtables, horizons, &fences, bottommost, Level::L0, run);

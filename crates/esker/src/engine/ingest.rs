@@ -215,7 +215,7 @@ fn begin_output(core: &Core) -> Output<'static> {
         cache: core.cache.clone(),
         // A copy of each block would be a third of the work, for data that nobody may read soon.
         keeps_warm: false,
-        options: core.options.table_options(),
+        options: core.options.table_options(true),
         new_file: Box::new(core.tables.file_numbers()),
     };
     Output::new(place, private_shape(core.limits().table_bytes), &RangeTombstones::default())

@@ -193,6 +193,7 @@ impl Core {
         self.view.reclaim();
         self.account_memtables();
         self.account_room();
+        self.account_page_cache();
         self.account_debt();
         self.pipeline.note_resolved();
         Ok(())

@@ -38,6 +38,8 @@ use super::handle::Handle;
 use super::install::Tables;
 use super::keyspace_options::{KeyspaceOptions, options_of};
 use super::options::{Background, Modes, Options};
+use super::pace::Pace;
+use super::page_cache::PageCache;
 use super::room::Room;
 use super::stats::{Counters, add};
 use super::unfinished;
@@ -205,6 +207,8 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         read_cost: Default::default(),
         rest: Default::default(),
         room: Room::new(&options),
+        page_cache: PageCache::default(),
+        pace: Pace::default(),
         counters: Counters::default(),
         watch: Default::default(),
         closed,
@@ -218,6 +222,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
     add(&core.counters.recovered_commits, replayed.commits);
     core.counters.recovered_torn_bytes.store(torn_bytes, Ordering::Relaxed);
     core.account_room();
+    core.account_page_cache();
     core.seal_long_log()?;
     let threads = match core.options.background() {
         Background::Threads => core.start_threads()?,

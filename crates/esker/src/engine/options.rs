@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use esker_env::Env;
 
+use super::pace::Allowances;
 use crate::blob::StoreOptions;
 use crate::compaction::picker::Limits;
 use crate::encoding::checksum::crc32c;
@@ -105,6 +106,7 @@ pub(crate) struct Settings {
     pub(crate) blobs_over: Option<usize>,
     /// Blob files may take so many percent of what is live in them.
     pub(crate) amplification_percent_max: u64,
+    pub(crate) allowances: Allowances,
     /// None: files have what their directory allows.
     pub(crate) modes: Option<Modes>,
 }
@@ -132,6 +134,7 @@ impl Default for Settings {
             first_number: 1,
             blobs_over: Some(4 << 10),
             amplification_percent_max: 150,
+            allowances: Allowances::default(),
             modes: None,
         }
     }
@@ -155,6 +158,13 @@ impl Settings {
         }
         if self.table_bytes > TABLE_BYTES_MAX {
             return invalid("table_bytes: at most 1 TiB");
+        }
+        let Allowances { write_rate, merge_rate, merge_percent } = self.allowances;
+        if write_rate.is_some_and(|rate| rate < 1 << 10) || merge_rate.is_some_and(|rate| rate < MIB) {
+            return invalid("write_rate: at least 1 KiB a second; merge_rate: at least 1 MiB a second");
+        }
+        if merge_percent.is_some_and(|percent| !(1..=100).contains(&percent)) {
+            return invalid("merge_percent: 1 to 100");
         }
         let memtable_bytes = self.memtable_bytes.unwrap_or((self.memory / 8).min(64 * MIB) as usize);
         if !(110..=10_000).contains(&self.amplification_percent_max) {
@@ -240,6 +250,9 @@ impl Options {
             database_id,
         }
     }
+    pub(crate) fn allowances(&self) -> Allowances {
+        self.given.allowances
+    }
     pub(crate) fn modes(&self) -> Option<Modes> {
         self.given.modes
     }
@@ -277,12 +290,12 @@ impl Options {
     pub(crate) fn manifest_bytes_min(&self) -> u64 {
         self.given.file_sizes.manifest_min
     }
-    pub(crate) fn table_options(&self) -> TableOptions {
+    /// How tables are written; unbuffered or not.
+    pub(crate) fn table_options(&self, direct_io: bool) -> TableOptions {
         TableOptions {
             block_bytes: self.given.block_bytes,
             compression: self.given.compression,
-            // Flush and compaction write more than the page cache should hold: 2.7 times less processor time, measured.
-            direct_io: true,
+            direct_io,
             ..TableOptions::default()
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   get, contains --> find_now --------> ReadView::find (read/point.rs)
+//!   multi_get -----> ReadSource::find_many (many.rs)
 //!   range, cursor --> source_now, source_at --> ReadSource --> walks (db/range.rs)
 //! ```
 
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use super::catalog::{KeyspaceState, name_key, varint};
 use super::core::Core;
 use crate::encoding::hash::key_hash;
-use crate::read::point::{InlineOf, LOOKUPS_PER_PIN, ValueOf, Want};
+use crate::read::point::{InlineOf, ValueOf, Want};
 use crate::read::view::ReadView;
 use crate::txn::front::{first_key, head_of};
 use crate::txn::own::OwnWrites;
@@ -186,26 +187,5 @@ impl ReadSource {
         };
         front.published.note_front();
         front.counter.front.raise(self.at, head, || front.published.entered());
-    }
-
-    /// Looks several keys up.
-    pub(crate) fn find_many<K: AsRef<[u8]>>(
-        &self,
-        keyspace: &KeyspaceState,
-        keys: &[K],
-    ) -> Result<Vec<Option<Value>>> {
-        let mut guard = crate::sync::pin();
-        let find = |(n, key): (usize, &K)| {
-            // Once: it may answer differently the next time.
-            let key = key.as_ref();
-            check_key(key)?;
-            if n.is_multiple_of(LOOKUPS_PER_PIN) {
-                guard.repin();
-            }
-            let found = self.view.find::<ValueOf>(&KeyBuf::new(keyspace.id, key), self.at, &guard)?;
-            // Many values together would keep every block that they are in.
-            Ok(found.map(Value::unpinned))
-        };
-        keys.iter().enumerate().map(find).collect()
     }
 }

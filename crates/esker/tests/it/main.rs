@@ -29,6 +29,7 @@ mod large_transactions;
 mod limits;
 mod memory_budget;
 mod moved_directory;
+mod multi_get;
 mod no_descriptors;
 mod nonblocking;
 mod open_files;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use esker_env::MemFs;
 
@@ -84,7 +84,7 @@ impl World {
     }
 
     fn with_context<R>(&self, work: impl FnOnce(&Context<'_>) -> R) -> R {
-        let next_id = &self.next_id;
+        let (next_id, cancel) = (&self.next_id, &self.cancel);
         let new_file = || FileId::new(next_id.fetch_add(1, Ordering::Relaxed));
         work(&Context {
             env: &self.env,
@@ -97,7 +97,7 @@ impl World {
             },
             table_bytes: TABLE_BYTES,
             new_file: &new_file,
-            cancel: &self.cancel,
+            go_on: &|_| !cancel.load(Ordering::Relaxed),
         })
     }
 

@@ -1,0 +1,49 @@
+//! Many keys at once: from memory, and from the disk by several threads.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use esker::Db;
+
+fn key(n: u32) -> String {
+    format!("key {n:05}")
+}
+
+#[test]
+fn many_1_many_3_answers_stand_in_the_order_of_the_keys_wherever_they_come_from() {
+    let dir = tempfile::tempdir().unwrap();
+    // Twice as much as the memory, of which none is left to blocks that are read.
+    let builder = Db::builder().memory(1 << 20).block_bytes(512).table_bytes(64 << 10).blobs_over(1000);
+    let db = builder.open(dir.path()).unwrap();
+    let map = db.default_keyspace();
+    let value = |n: u32| vec![n as u8; if n.is_multiple_of(50) { 3000 } else { 300 }];
+    let mut batch = db.batch();
+    (0..6000).for_each(|n| batch.put(&map, key(n), value(n)).unwrap());
+    batch.commit().unwrap();
+    map.remove_range(key(1000)..key(1100)).unwrap();
+    map.put(key(1050), "new").unwrap();
+    db.flush().unwrap();
+    let mut rng = fastrand::Rng::with_seed(7);
+    for count in [0, 1, 3, 9, 700] {
+        let keys: Vec<_> = (0..count).map(|_| key(rng.u32(..7000))).collect();
+        let one_by_one: Vec<_> = keys.iter().map(|key| map.get(key).unwrap()).collect();
+        assert_eq!(map.multi_get(&keys).unwrap(), one_by_one, "many.1: {count}");
+        assert_eq!(db.snapshot().multi_get(&map, &keys).unwrap(), one_by_one);
+        let mut t = db.begin();
+        keys.iter().step_by(3).for_each(|key| t.put(&map, key, "own").unwrap());
+        keys.iter().skip(1).step_by(5).for_each(|key| t.remove(&map, key).unwrap());
+        let one_by_one: Vec<_> = keys.iter().map(|key| t.get(&map, key).unwrap()).collect();
+        assert_eq!(t.multi_get(&map, &keys).unwrap(), one_by_one, "{count}");
+    }
+}
+
+#[test]
+fn what_a_transaction_looks_up_with_others_conflicts_like_any_other_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    let map = db.default_keyspace();
+    let mut t = db.begin();
+    assert_eq!(t.multi_get(&map, &["a", "b"]).unwrap(), [None, None]);
+    t.put(&map, "c", "").unwrap();
+    map.put("b", "somebody else's").unwrap();
+    assert!(matches!(t.commit().unwrap_err().error, esker::Error::Conflict { .. }));
+}
