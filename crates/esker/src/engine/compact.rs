@@ -233,7 +233,7 @@ impl Core {
             self.trouble.lock().note_room(&plan.files(), free, self.env.clock.monotonic());
         }
         let Some(Built { added, removed, opened, debts, stats }) = built? else { return Ok(false) };
-        self.pace.note_merge(stats.bytes_written, self.env.clock.monotonic().saturating_sub(begun));
+        self.pace.merges.note(stats.bytes_written, self.env.clock.monotonic().saturating_sub(begun));
         if canary::is_set(Canary::TableRemovedEarly) {
             for file in removed.iter().filter(|file| added.iter().all(|a| a.file != **file)) {
                 let _ = self.env.fs.remove_file(&table_path(&self.dir, *file));

@@ -70,8 +70,10 @@ impl Core {
         let context = self.compaction_context(&new_file, &|_| true);
         let horizons = self.published.horizons();
         let run = self.tables.new_run();
+        let begun = self.env.clock.monotonic();
         let built = execute::flush(&context, &memtables, horizons, &fences, bottommost, Level::L0, run);
         let Some(built) = built? else { return Ok(false) };
+        self.pace.flushes.note(bytes, self.env.clock.monotonic().saturating_sub(begun));
         let edit = VersionEdit {
             wal_from: Some(newest.wal_from),
             flushed_seq: Some(newest.last_seq),
