@@ -48,6 +48,7 @@ func (badgerEngine) Options() []lab.Option {
 		lab.Set("range reads of values in tables", "PrefetchValues false", "values below ValueThreshold lie beside their keys: to fetch them ahead is a goroutine for nothing", "docs of IteratorOptions.PrefetchValues and WithValueThreshold"),
 		lab.Set("range reads of values in the log", "PrefetchSize: what the row reads, at most 100", "fetching ahead beyond the range would be work that nobody asked for", "docs of IteratorOptions.PrefetchSize"),
 		lab.Set("compaction", "close, open, close with CompactL0OnClose, open, Flatten, then RunValueLogGC(0.5) until nothing is rewritten", "its full compaction, all of it timed; nothing but closing brings what is in memory into tables, and Flatten may leave tables that are all in level 0 to its workers, who begin up to a second later", "docs of DB.Flatten, DB.RunValueLogGC and WithCompactL0OnClose"),
+		lab.Set("transactions that read what they write", "DB.NewTransaction, tried again at once after ErrConflict", "its one kind", "docs of DB.NewTransaction and ErrConflict"),
 		lab.Set("keyspaces", "prefixes of keys: 4 bytes in front of each", "a database of Badger has one order", "docs/quickstart.md, Prefix scans"),
 	}
 }
@@ -63,6 +64,55 @@ func (badgerEngine) Open(dir string, options lab.OpenOptions) (lab.Store, error)
 	runtime.GOMAXPROCS(badgerProcs)
 	store := &badgerStore{dir: dir, options: options, syncsItself: options.ConcurrentWrites > 1}
 	return store, store.open()
+}
+
+func (badgerEngine) TransactionKinds() []lab.TransactionKind {
+	return []lab.TransactionKind{lab.Optimistic}
+}
+
+func (e badgerEngine) OpenTransactions(dir string, options lab.OpenOptions, _ lab.TransactionKind) (lab.Transactions, error) {
+	store, err := e.Open(dir, options)
+	if err != nil {
+		return nil, err
+	}
+	return badgerTransactions{store.(*badgerStore)}, nil
+}
+
+// badgerTransactions are serializable: what a transaction has read is compared with what was committed since. A conflict is tried again at once.
+type badgerTransactions struct{ *badgerStore }
+
+func (s badgerTransactions) Transact(_ [][]byte, work func(lab.Transaction) error) (conflicts uint64, err error) {
+	for ; ; conflicts++ {
+		err := s.once(work)
+		if !errors.Is(err, badger.ErrConflict) {
+			return conflicts, err
+		}
+	}
+}
+
+func (s badgerTransactions) once(work func(lab.Transaction) error) error {
+	txn := s.db.NewTransaction(true)
+	defer txn.Discard()
+	if err := work(badgerTransaction{badgerWriter{txn}, badgerReader{txn: txn}}); err != nil {
+		return tooLarge(err)
+	}
+	if err := txn.Commit(); err != nil || s.syncsItself || s.options.Durability != lab.Sync {
+		return tooLarge(err)
+	}
+	return s.db.Sync()
+}
+
+func (s badgerTransactions) Scan(visit func(key, value []byte)) (uint64, error) {
+	return s.Range(nil, ^uint64(0), visit)
+}
+
+type badgerTransaction struct {
+	badgerWriter
+	reader badgerReader
+}
+
+func (t badgerTransaction) Get(key []byte, visit func([]byte)) (bool, error) {
+	return t.reader.Get(key, visit)
 }
 
 type badgerStore struct {

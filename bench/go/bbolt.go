@@ -244,6 +244,39 @@ func (r *bboltReader) Keys(from []byte, limit uint64, visit func(key []byte)) (u
 func (r *bboltReader) Len() (uint64, error) { return uint64(r.bucket.Stats().KeyN), nil }
 func (r *bboltReader) Close() error         { return r.tx.Rollback() }
 
+func (bboltEngine) TransactionKinds() []lab.TransactionKind {
+	return []lab.TransactionKind{lab.OneWriter}
+}
+
+func (e bboltEngine) OpenTransactions(dir string, options lab.OpenOptions, _ lab.TransactionKind) (lab.Transactions, error) {
+	store, err := e.Open(dir, options)
+	if err != nil {
+		return nil, err
+	}
+	return bboltTransactions{store.(*bboltStore)}, nil
+}
+
+// bboltTransactions take turns: as in Write, several that wait may share one transaction of bbolt.
+type bboltTransactions struct{ *bboltStore }
+
+func (s bboltTransactions) Transact(_ [][]byte, work func(lab.Transaction) error) (uint64, error) {
+	return 0, s.Write(func(w lab.Writer) error { return work(bboltTransaction{w.(bboltWriter)}) })
+}
+
+func (s bboltTransactions) Scan(visit func(key, value []byte)) (uint64, error) {
+	return s.Range(nil, ^uint64(0), visit)
+}
+
+type bboltTransaction struct{ bboltWriter }
+
+func (t bboltTransaction) Get(key []byte, visit func([]byte)) (bool, error) {
+	value := t.bucket.Get(key)
+	if value != nil {
+		visit(value)
+	}
+	return value != nil, nil
+}
+
 func (bboltEngine) OpenKeyspaces(dir string, options lab.OpenOptions, count uint32) (lab.Keyspaces, error) {
 	store, err := newBboltStore(dir, options)
 	if err != nil {

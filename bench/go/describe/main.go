@@ -93,6 +93,21 @@ func streams() []stream {
 	obig := func(key generate.ObigKey) uint64 {
 		return generate.Checksum(key[:], generate.ObigValue(&key, make([]byte, 33)))
 	}
+	accounts := generate.Accounts{Seed: 3}
+	accountOf := func(i uint64) uint64 {
+		var value [generate.AccountValueBytes]byte
+		key := accounts.Key(i)
+		return generate.Checksum(key[:], accounts.Value(i, generate.Account{Balance: 7 - int64(i), Changes: i}, &value))
+	}
+	transfers := generate.NewTransfers(accounts, 2, 100)
+	transfer := func(uint64) uint64 {
+		var drawn [4]uint64
+		sum := uint64(transfers.Draw(drawn[:]))
+		for _, i := range drawn {
+			sum = bits.RotateLeft64(sum, 7) ^ i
+		}
+		return sum
+	}
 	zipf, ranks := generate.NewZipf(0.99), generate.NewRng(1)
 	zipfian, scattered := zipf.Zipfian(1250), generate.NewRng(1)
 	order := generate.NewOrder(351_000, 7).SkipTo(1000)
@@ -120,6 +135,8 @@ func streams() []stream {
 			key, _ := hotspots.NextKey()
 			return obig(key)
 		})},
+		{"accounts", sum(1000, accountOf)},
+		{"transfers", sum(1000, transfer)},
 		{"zipfian", sum(100, func(i uint64) uint64 { return zipfian(scattered, 1000+i) })},
 		{"zipf", sum(1000, func(uint64) uint64 { return zipf.Rank(ranks, 1_000_000) })},
 		{"order", sum(1000, func(uint64) uint64 { return order.Take() })},

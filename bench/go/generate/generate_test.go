@@ -48,6 +48,21 @@ func TestStreamsArePinned(t *testing.T) {
 	}
 	hotspots := NewHotspots(3, 0.99, 4)
 	obig := func(key ObigKey) uint64 { return Checksum(key[:], ObigValue(&key, make([]byte, 32))) }
+	accounts := Accounts{3}
+	accountOf := func(i uint64) uint64 {
+		var value [AccountValueBytes]byte
+		key := accounts.Key(i)
+		return Checksum(key[:], accounts.Value(i, Account{Balance: 7 - int64(i), Changes: i}, &value))
+	}
+	transfers := NewTransfers(accounts, 2, 100)
+	transfer := func(uint64) uint64 {
+		var drawn [4]uint64
+		sum := uint64(transfers.Draw(drawn[:]))
+		for _, i := range drawn {
+			sum = bits.RotateLeft64(sum, 7) ^ i
+		}
+		return sum
+	}
 	ranks, zipf, zipfSum := NewRng(1), NewZipf(0.99), uint64(0)
 	for range 1000 {
 		zipfSum = bits.RotateLeft64(zipfSum, 5) ^ zipf.Rank(ranks, 1_000_000)
@@ -83,6 +98,8 @@ func TestStreamsArePinned(t *testing.T) {
 			key, _ := hotspots.NextKey()
 			return obig(key)
 		}), 11701354937994816125},
+		{"accounts", sum(1000, accountOf), 8773516394753485532},
+		{"transfers", sum(1000, transfer), 12395359812278096674},
 	} {
 		if stream.got != stream.pinned {
 			t.Errorf("stream %s: %d, pinned %d", stream.name, stream.got, stream.pinned)

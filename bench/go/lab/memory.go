@@ -33,6 +33,43 @@ func (e Memory) Open(dir string, _ OpenOptions) (Store, error) {
 	return store, nil
 }
 
+func (Memory) TransactionKinds() []TransactionKind { return []TransactionKind{OneWriter} }
+
+func (e Memory) OpenTransactions(dir string, options OpenOptions, _ TransactionKind) (Transactions, error) {
+	store, err := e.Open(dir, options)
+	return memoryTransactions{store.(*memoryStore)}, err
+}
+
+type memoryTransactions struct{ *memoryStore }
+
+// Transact is undone if work fails.
+func (m memoryTransactions) Transact(_ [][]byte, work func(Transaction) error) (uint64, error) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	before := maps.Clone(m.values)
+	m.sorted = nil
+	err := work(memoryTransaction(m))
+	if err != nil {
+		m.values = before
+	}
+	return 0, err
+}
+
+func (m memoryTransactions) Scan(visit func(key, value []byte)) (uint64, error) {
+	return m.Range(nil, ^uint64(0), visit)
+}
+
+// memoryTransaction has the lock.
+type memoryTransaction struct{ *memoryStore }
+
+func (m memoryTransaction) Get(key []byte, visit func([]byte)) (bool, error) {
+	value, found := m.values[string(key)]
+	if found {
+		m.show(value, visit)
+	}
+	return found, nil
+}
+
 type memoryStore struct {
 	lock   sync.Mutex
 	values map[string][]byte

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test, in the library so that adapters in other crates can run it")]
 
 mod keyspaces;
+mod transactions;
 
 use std::path::Path;
 use std::sync::Barrier;
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use crate::engine::{Durability, Engine, Failure, Feature, Isolation, OpenOptions, Reader, Store, Writer};
 
 pub use self::keyspaces::check_keyspaces;
+pub use self::transactions::check_transactions;
 
 const CACHE_BYTES: u64 = 64 << 20;
 /// For background work, which the data here is too small to make much of.

@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use crate::async_commits::AsyncCommits;
 use crate::keyspaces::Keyspaces;
+use crate::transactions::{TransactionKind, Transactions};
 
 /// An engine, as the lab knows it before any database exists.
 pub trait Engine: Sync {
@@ -74,6 +75,22 @@ pub trait Engine: Sync {
         _count: u32,
     ) -> Result<Option<Box<dyn Keyspaces>>, Failure> {
         Ok(None)
+    }
+
+    /// How its transactions that read what they write keep out of each other's way: each kind that it has, the one that its authors put first before the
+    /// others. None: its adapter has no such transactions.
+    fn transaction_kinds(&self) -> &'static [TransactionKind] {
+        &[]
+    }
+
+    /// Creates a database for transactions of one of these kinds in the empty directory `dir`, or opens the one that is there.
+    fn open_transactions(
+        &self,
+        _dir: &Path,
+        _options: &OpenOptions,
+        kind: TransactionKind,
+    ) -> Result<Box<dyn Transactions>, Failure> {
+        Err(Failure::Unsupported(format!("no transactions of the kind: {}", kind.name())))
     }
 }
 

@@ -6,6 +6,7 @@
 //! engine       Engine -> Store -> Writer, Reader     what an adapter implements
 //! async_commits                                      what an async commit has done when it returns
 //! keyspaces    Engine -> Keyspaces                   the same over many keyspaces, natively or by prefixes
+//! transactions Engine -> Transactions                the same for transactions that read what they write
 //! generate/    the bytes of every workload, from a seed; who is asked for next
 //! results      Record, Message                       what a measured row looks like
 //! conformance  the test that every adapter passes
@@ -19,9 +20,11 @@ pub mod engine;
 pub mod generate;
 pub mod keyspaces;
 pub mod results;
+pub mod transactions;
 
 pub use async_commits::{AsyncCommits, Reached};
 pub use engine::{
     Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reader, Store, Writer,
 };
 pub use keyspaces::{Handles, KeyspaceWriter, Keyspaces, KeyspacesWork};
+pub use transactions::{Transaction, TransactionKind, TransactionWork, Transactions};

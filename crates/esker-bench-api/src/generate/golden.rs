@@ -1,5 +1,6 @@
 //! The streams, pinned (G1). A program in another language proves its generators by the same figures.
 
+use super::accounts::{self, Account, Accounts, Transfers};
 use super::checksum::checksum;
 use super::{
     badger::BadgerItems, int::Ints, keyspaces::KeyspaceItems, obigstore, pool::Pool, storage::StorageItems,
@@ -37,6 +38,18 @@ fn bench_generate_1_every_stream_is_pinned() {
         obigstore::value(&key, &mut value);
         checksum(&key, &value)
     };
+    let accounts = Accounts::new(3);
+    let account_of = |i: u64| {
+        let mut value = [0; accounts::VALUE_BYTES];
+        accounts.value(i, Account { balance: 7 - i as i64, changes: i }, &mut value);
+        checksum(&accounts.key(i), &value)
+    };
+    let mut transfers = Transfers::new(accounts, 2, 100);
+    let mut transfer = || {
+        let mut drawn = [0; 4];
+        let amount = transfers.draw(&mut drawn) as u64;
+        drawn.iter().fold(amount, |sum: u64, i| sum.rotate_left(7) ^ i)
+    };
     let sums = [
         ("int", sum((0..1000).map(|i| checksum(&ints.key(i), &ints.value(i)))), 6462110813504162550),
         ("large", sum((0..3).map(|i| checksum(&[], pool.value(i, 2_000_000)))), 5527708034191719542),
@@ -64,6 +77,8 @@ fn bench_generate_1_every_stream_is_pinned() {
         ),
         ("obigstore random", sum((0..1000).map(|i| pair(obigstore::random_key(3, i)))), 940400077955640208),
         ("obigstore hotspots", sum((0..1000).map(|_| pair(hotspots.next_key().0))), 11701354937994816125),
+        ("accounts", sum((0..1000).map(account_of)), 8773516394753485532),
+        ("transfers", sum((0..1000).map(|_| transfer())), 12395359812278096674),
     ];
     let wrong: Vec<_> = sums.iter().filter(|(_, sum, pinned)| sum != pinned).collect();
     assert!(wrong.is_empty(), "stream, sum, pinned: {wrong:?}");

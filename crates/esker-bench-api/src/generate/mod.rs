@@ -10,6 +10,7 @@
 //! bench_generate.1. The stream of a seed never changes: results of different days are compared, and programs in other languages follow
 //!     it. Golden tests pin every generator.
 
+pub mod accounts;
 pub mod badger;
 pub mod checksum;
 pub mod distribution;

@@ -7,6 +7,7 @@
 #![expect(unsafe_code, reason = "a tree borrows its transaction, and a reader has to own both")]
 
 mod keyspaces;
+mod transactions;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,9 +15,10 @@ use std::{fs, thread};
 
 use canopydb::{DbOptions, EnvOptions, ReadTransaction, Tree};
 
+use self::transactions::CanopyTransactions;
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reached,
-    Reader, Store, Writer,
+    Reader, Store, TransactionKind, Transactions, Writer,
 };
 
 const TREE: &[u8] = b"default";
@@ -109,6 +111,12 @@ impl Engine for Canopydb {
                 reason: "its own; a tree is opened by its name in each transaction that uses it, and has no handle beyond that",
                 pointer: "canopydb README, Features; docs of WriteTransaction::get_or_create_tree and WriteTransaction::delete_tree",
             },
+            EngineOption {
+                option: "transactions that read what they write",
+                value: "begin_write, and begin_write_concurrent where optimistic ones are asked for, again at once after a conflict",
+                reason: "its two kinds",
+                pointer: "docs of WriteTransaction",
+            },
         ]
     }
 
@@ -137,6 +145,21 @@ impl Engine for Canopydb {
         count: u32,
     ) -> Result<Option<Box<dyn Keyspaces>>, Failure> {
         keyspaces::open(CanopyStore::open(dir, options)?, count).map(Some)
+    }
+
+    fn transaction_kinds(&self) -> &'static [TransactionKind] {
+        &[TransactionKind::OneWriter, TransactionKind::Optimistic]
+    }
+
+    fn open_transactions(
+        &self,
+        dir: &Path,
+        options: &OpenOptions,
+        kind: TransactionKind,
+    ) -> Result<Box<dyn Transactions>, Failure> {
+        let store = CanopyStore::open(dir, options)?;
+        create_tree(&store.db)?;
+        Ok(Box::new(CanopyTransactions { store, kind }))
     }
 }
 

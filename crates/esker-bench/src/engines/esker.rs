@@ -3,15 +3,19 @@
 //!   Store::write -> Db::begin, one optimistic transaction, commit_with(durability)
 //!   Reader       -> one Snapshot; values are handles into the block cache or the memtable
 //!   Keyspaces    -> its keyspaces: a transaction takes any of them
+//!   Transactions -> serializable and optimistic, or with locks
+
+mod transactions;
 
 use std::ops::Range;
 use std::path::Path;
 
-use esker::{Cursor, Db, Durability as EskerDurability, Keyspace, Snapshot, Transaction};
+use esker::{Cursor, Db, Durability as EskerDurability, Keyspace, Snapshot, Transaction, Value};
 
+use self::transactions::EskerTransactions;
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Handles, Isolation, KeyspaceWriter, Keyspaces,
-    KeyspacesWork, OpenOptions, Reached, Reader, Store, Writer,
+    KeyspacesWork, OpenOptions, Reached, Reader, Store, TransactionKind, Transactions, Writer,
 };
 
 pub(crate) struct Esker;
@@ -83,11 +87,17 @@ impl Engine for Esker {
                 reason: "they are meant to be many; each of those calls is a synced commit, and there is none for several",
                 pointer: "docs of Db::create_keyspace and Db::drop_keyspace",
             },
+            EngineOption {
+                option: "transactions that read what they write",
+                value: "serializable, through Db::transact_with; or each locks its keys in their order",
+                reason: "the default, which tries again by itself; locks share syncs, which exclusive transactions, its third kind, do not",
+                pointer: "docs of Db::transact, Transaction::lock and Isolation",
+            },
         ]
     }
 
     fn isolation(&self) -> Isolation {
-        Isolation::Snapshot
+        Isolation::Serializable
     }
 
     fn async_commits(&self) -> Option<AsyncCommits> {
@@ -123,6 +133,21 @@ impl Engine for Esker {
         }
         let durability = durability(options.durability);
         Ok(Some(Box::new(EskerKeyspaces { db, maps, durability })))
+    }
+
+    fn transaction_kinds(&self) -> &'static [TransactionKind] {
+        &[TransactionKind::Optimistic, TransactionKind::Locks]
+    }
+
+    fn open_transactions(
+        &self,
+        dir: &Path,
+        options: &OpenOptions,
+        kind: TransactionKind,
+    ) -> Result<Box<dyn Transactions>, Failure> {
+        let db = open(dir, options)?;
+        let map = db.default_keyspace();
+        Ok(Box::new(EskerTransactions { db, map, durability: durability(options.durability), kind }))
     }
 }
 
@@ -189,7 +214,12 @@ fn transact(
 }
 
 fn get(map: &Keyspace, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-    let value = map.get(key).map_err(Failure::engine)?;
+    map_get(map.get(key), visit)
+}
+
+/// Shows what a get returned.
+fn map_get(got: esker::Result<Option<Value>>, visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    let value = got.map_err(Failure::engine)?;
     Ok(value.map(|value| visit(&value)).is_some())
 }
 

@@ -4,19 +4,21 @@
 //!   Reader       -> one snapshot; values are reference-counted slices of cached blocks
 
 mod keyspaces;
+mod transactions;
 
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fjall::{
-    KeyspaceCreateOptions, KvSeparationOptions, PersistMode, Readable, SingleWriterTxDatabase,
-    SingleWriterTxKeyspace, SingleWriterWriteTx, Snapshot,
+    Database, Keyspace as FjallKeyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode, Readable,
+    SingleWriterTxDatabase, SingleWriterTxKeyspace, SingleWriterWriteTx, Snapshot,
 };
 
+use self::transactions::FjallOptimistic;
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reached,
-    Reader, Store, Writer,
+    Reader, Store, TransactionKind, Transactions, Writer,
 };
 
 const KEYSPACE: &str = "default";
@@ -97,6 +99,12 @@ impl Engine for Fjall {
                 reason: "its own: a tree and a memtable each over one journal, which flushes the oldest when it is full; there is no call for several",
                 pointer: "docs of Database::keyspace, Database::delete_keyspace and DatabaseBuilder::max_journaling_size",
             },
+            EngineOption {
+                option: "transactions that read what they write",
+                value: "SingleWriterTxDatabase, and OptimisticTxDatabase where optimistic ones are asked for, again at once after a conflict",
+                reason: "its two kinds",
+                pointer: "fjall README, Transactional modes",
+            },
         ]
     }
 
@@ -113,13 +121,7 @@ impl Engine for Fjall {
     }
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
-        let open = Some(Open::new(dir, options)?);
-        Ok(Box::new(FjallStore {
-            dir: dir.to_path_buf(),
-            options: *options,
-            open,
-            durability: options.durability,
-        }))
+        Ok(Box::new(FjallStore::new(dir, options)?))
     }
 
     fn open_keyspaces(
@@ -129,6 +131,22 @@ impl Engine for Fjall {
         count: u32,
     ) -> Result<Option<Box<dyn Keyspaces>>, Failure> {
         keyspaces::open(dir, options, count).map(Some)
+    }
+
+    fn transaction_kinds(&self) -> &'static [TransactionKind] {
+        &[TransactionKind::OneWriter, TransactionKind::Optimistic]
+    }
+
+    fn open_transactions(
+        &self,
+        dir: &Path,
+        options: &OpenOptions,
+        kind: TransactionKind,
+    ) -> Result<Box<dyn Transactions>, Failure> {
+        if kind == TransactionKind::Optimistic {
+            return Ok(Box::new(FjallOptimistic::open(dir, options)?));
+        }
+        Ok(Box::new(FjallStore::new(dir, options)?))
     }
 }
 
@@ -187,17 +205,29 @@ fn wait_for_background_work<'map>(
     maps: impl Iterator<Item = &'map SingleWriterTxKeyspace> + Clone,
     deadline: Option<Instant>,
 ) {
+    wait_until_quiet(|| is_busy(db.inner(), maps.clone().map(SingleWriterTxKeyspace::inner)), deadline);
+}
+
+fn is_busy<'map>(db: &Database, mut maps: impl Iterator<Item = &'map FjallKeyspace>) -> bool {
+    db.outstanding_flushes() > 0
+        || db.active_compactions() > 0
+        || maps.any(|map| map.sealed_memtable_count() > 0)
+}
+
+fn wait_until_quiet(is_busy: impl Fn() -> bool, deadline: Option<Instant>) {
     let mut quiet_looks = 0;
     while quiet_looks < 3 && deadline.is_none_or(|deadline| Instant::now() < deadline) {
-        let busy = db.inner().outstanding_flushes() > 0
-            || db.inner().active_compactions() > 0
-            || maps.clone().any(|map| map.inner().sealed_memtable_count() > 0);
-        quiet_looks = if busy { 0 } else { quiet_looks + 1 };
+        quiet_looks = if is_busy() { 0 } else { quiet_looks + 1 };
         thread::sleep(Duration::from_millis(10));
     }
 }
 
 impl FjallStore {
+    fn new(dir: &Path, options: &OpenOptions) -> Result<Self, Failure> {
+        let open = Some(Open::new(dir, options)?);
+        Ok(Self { dir: dir.to_path_buf(), options: *options, open, durability: options.durability })
+    }
+
     fn open(&self) -> Result<&Open, Failure> {
         self.open.as_ref().ok_or_else(|| Failure::engine("closed by a compaction that failed"))
     }

@@ -14,6 +14,7 @@
 
 mod keyspaces;
 mod parked;
+mod transactions;
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -26,7 +27,7 @@ use signet_libmdbx::{Database, Environment, EnvironmentFlags, Geometry, Mode, Sy
 use self::parked::{Lent, Parked};
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reached,
-    Reader, Store, Writer,
+    Reader, Store, TransactionKind, Transactions, Writer,
 };
 
 /// Upper bound of the map: more than any scale of any suite writes. The file grows with the data.
@@ -166,9 +167,7 @@ impl Engine for Libmdbx {
     }
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
-        let settings = Settings::new(options);
-        let open = Some(Open::new(dir, settings)?);
-        Ok(Box::new(LibmdbxStore { dir: dir.to_path_buf(), open, settings }))
+        Ok(Box::new(LibmdbxStore::new(dir, options)?))
     }
 
     fn open_keyspaces(
@@ -178,6 +177,19 @@ impl Engine for Libmdbx {
         count: u32,
     ) -> Result<Option<Box<dyn Keyspaces>>, Failure> {
         keyspaces::open(dir, options, count).map(Some)
+    }
+
+    fn transaction_kinds(&self) -> &'static [TransactionKind] {
+        &[TransactionKind::OneWriter]
+    }
+
+    fn open_transactions(
+        &self,
+        dir: &Path,
+        options: &OpenOptions,
+        _kind: TransactionKind,
+    ) -> Result<Box<dyn Transactions>, Failure> {
+        Ok(Box::new(LibmdbxStore::new(dir, options)?))
     }
 }
 
@@ -270,6 +282,12 @@ fn checked(code: i32) -> Result<(), Failure> {
 }
 
 impl LibmdbxStore {
+    fn new(dir: &Path, options: &OpenOptions) -> Result<Self, Failure> {
+        let settings = Settings::new(options);
+        let open = Some(Open::new(dir, settings)?);
+        Ok(Self { dir: dir.to_path_buf(), open, settings })
+    }
+
     fn open(&self) -> Result<&Open, Failure> {
         self.open.as_ref().ok_or_else(|| Failure::engine("closed, and could not be opened again"))
     }

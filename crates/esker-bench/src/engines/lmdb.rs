@@ -8,6 +8,7 @@
 #![expect(unsafe_code, reason = "heed makes opening an environment and changing its sync flags unsafe")]
 
 mod keyspaces;
+mod transactions;
 
 use std::fs::File;
 use std::ops::Bound;
@@ -21,7 +22,7 @@ use heed::{
 
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reached,
-    Reader, Store, Writer,
+    Reader, Store, TransactionKind, Transactions, Writer,
 };
 
 /// Address space of the map: more than any scale of any suite writes. It costs nothing until it is used.
@@ -134,11 +135,7 @@ impl Engine for Lmdb {
     }
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
-        let no_read_ahead = options.random_beyond_memory;
-        let open = Some(Open::new(dir, no_read_ahead)?);
-        let store = LmdbStore { dir: dir.to_path_buf(), open, no_read_ahead, durability: options.durability };
-        set_flags(&store.open()?.env, options.durability)?;
-        Ok(Box::new(store))
+        Ok(Box::new(LmdbStore::new(dir, options)?))
     }
 
     fn open_keyspaces(
@@ -148,6 +145,19 @@ impl Engine for Lmdb {
         count: u32,
     ) -> Result<Option<Box<dyn Keyspaces>>, Failure> {
         keyspaces::open(dir, options, count).map(Some)
+    }
+
+    fn transaction_kinds(&self) -> &'static [TransactionKind] {
+        &[TransactionKind::OneWriter]
+    }
+
+    fn open_transactions(
+        &self,
+        dir: &Path,
+        options: &OpenOptions,
+        _kind: TransactionKind,
+    ) -> Result<Box<dyn Transactions>, Failure> {
+        Ok(Box::new(LmdbStore::new(dir, options)?))
     }
 }
 
@@ -205,6 +215,14 @@ impl Open {
 }
 
 impl LmdbStore {
+    fn new(dir: &Path, options: &OpenOptions) -> Result<Self, Failure> {
+        let no_read_ahead = options.random_beyond_memory;
+        let open = Some(Open::new(dir, no_read_ahead)?);
+        let store = Self { dir: dir.to_path_buf(), open, no_read_ahead, durability: options.durability };
+        set_flags(&store.open()?.env, options.durability)?;
+        Ok(store)
+    }
+
     fn open(&self) -> Result<&Open, Failure> {
         self.open.as_ref().ok_or_else(|| Failure::engine("closed by a compaction that failed"))
     }

@@ -96,6 +96,7 @@ mod tests {
             let _open = gate::no_child_starts();
             conformance::check_engine(engine, tempfile::tempdir().unwrap().path(), 0);
             conformance::check_keyspaces(engine, tempfile::tempdir().unwrap().path());
+            conformance::check_transactions(engine, tempfile::tempdir().unwrap().path());
         }
     }
 

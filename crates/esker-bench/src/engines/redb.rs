@@ -4,6 +4,8 @@
 //!   Reader       -> begin_read, one read-only table; values are lent from redb's cache
 //!   Keyspaces    -> tables: a transaction opens each that it needs, once
 
+mod transactions;
+
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::ops::Range;
 use std::path::Path;
@@ -17,7 +19,7 @@ use redb::{
 
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Handles, Isolation, KeyspaceWriter, Keyspaces,
-    KeyspacesWork, OpenOptions, Reached, Reader, Store, Writer,
+    KeyspacesWork, OpenOptions, Reached, Reader, Store, TransactionKind, Transactions, Writer,
 };
 
 type Definition<'a> = TableDefinition<'a, &'static [u8], &'static [u8]>;
@@ -139,6 +141,21 @@ impl Engine for Redb {
             txn.commit().map_err(Failure::engine)?;
         }
         Ok(Some(Box::new(RedbKeyspaces { store, names })))
+    }
+
+    fn transaction_kinds(&self) -> &'static [TransactionKind] {
+        &[TransactionKind::OneWriter]
+    }
+
+    fn open_transactions(
+        &self,
+        dir: &Path,
+        options: &OpenOptions,
+        _kind: TransactionKind,
+    ) -> Result<Box<dyn Transactions>, Failure> {
+        let store = RedbStore::open(dir, options)?;
+        create_table(&store.db)?;
+        Ok(Box::new(store))
     }
 }
 
@@ -329,7 +346,7 @@ impl Keyspaces for RedbKeyspaces {
     }
 
     fn drain(&self, deadline: Instant) -> Result<(), Failure> {
-        self.store.drain(deadline)
+        Store::drain(&self.store, deadline)
     }
 }
 

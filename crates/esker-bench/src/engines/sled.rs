@@ -9,6 +9,8 @@
 //!      file system that they are on.
 //! bench_sled.3. A store that was dropped may hold its lock a little longer, as long as a thread of sled's pool has work of it: opening waits for that.
 
+mod transactions;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::fs::File;
@@ -23,7 +25,7 @@ use sled::{Batch, Config, Db, IVec, Tree};
 
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Feature, Handles, Isolation, KeyspaceWriter,
-    Keyspaces, KeyspacesWork, OpenOptions, Reached, Reader, Store, Writer,
+    Keyspaces, KeyspacesWork, OpenOptions, Reached, Reader, Store, TransactionKind, Transactions, Writer,
 };
 
 /// sled 0.34 keeps its log in this one file.
@@ -141,6 +143,19 @@ impl Engine for Sled {
             store.sync()?;
         }
         Ok(Some(Box::new(SledKeyspaces { store, trees })))
+    }
+
+    fn transaction_kinds(&self) -> &'static [TransactionKind] {
+        &[TransactionKind::OneWriter]
+    }
+
+    fn open_transactions(
+        &self,
+        dir: &Path,
+        options: &OpenOptions,
+        _kind: TransactionKind,
+    ) -> Result<Box<dyn Transactions>, Failure> {
+        Ok(Box::new(SledStore::open(dir, options)?))
     }
 }
 
@@ -373,7 +388,7 @@ impl Keyspaces for SledKeyspaces {
     }
 
     fn drain(&self, deadline: Instant) -> Result<(), Failure> {
-        self.store.drain(deadline)
+        Store::drain(&self.store, deadline)
     }
 }
 

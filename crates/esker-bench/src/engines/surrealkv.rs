@@ -7,6 +7,8 @@
 //!      thread of it busy: there is one for each of them.
 //! bench_surrealkv.2. The tree is closed before its runtime ends: dropping a tree closes it in a task that nobody waits for.
 
+mod transactions;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -19,7 +21,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, OpenOptions, Reached, Reader, Store,
-    Writer,
+    TransactionKind, Transactions, Writer,
 };
 
 /// bench_surrealkv.1: the flusher of commits, the flusher of memtables, the compactor, and one for whatever else there is.
@@ -124,14 +126,20 @@ impl Engine for SurrealKv {
     }
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
-        let runtime = Builder::new_multi_thread().worker_threads(RUNTIME_THREADS).enable_all().build();
-        let runtime = runtime.map_err(Failure::engine)?;
-        let tree = {
-            let _context = runtime.enter();
-            TreeBuilder::with_options(tree_options(dir, options)?).build().map_err(Failure::engine)?
-        };
-        let tables = dir.join(TABLES_DIR);
-        Ok(Box::new(SurrealStore { tree, runtime, tables, persistence: persistence(options.durability) }))
+        Ok(Box::new(SurrealStore::open(dir, options)?))
+    }
+
+    fn transaction_kinds(&self) -> &'static [TransactionKind] {
+        &[TransactionKind::Optimistic]
+    }
+
+    fn open_transactions(
+        &self,
+        dir: &Path,
+        options: &OpenOptions,
+        _kind: TransactionKind,
+    ) -> Result<Box<dyn Transactions>, Failure> {
+        Ok(Box::new(SurrealStore::open(dir, options)?))
     }
 }
 
@@ -162,6 +170,17 @@ struct SurrealStore {
 }
 
 impl SurrealStore {
+    fn open(dir: &Path, options: &OpenOptions) -> Result<Self, Failure> {
+        let runtime = Builder::new_multi_thread().worker_threads(RUNTIME_THREADS).enable_all().build();
+        let runtime = runtime.map_err(Failure::engine)?;
+        let tree = {
+            let _context = runtime.enter();
+            TreeBuilder::with_options(tree_options(dir, options)?).build().map_err(Failure::engine)?
+        };
+        let tables = dir.join(TABLES_DIR);
+        Ok(Self { tree, runtime, tables, persistence: persistence(options.durability) })
+    }
+
     /// Names and lengths of its tables.
     fn tables(&self) -> Result<Vec<(PathBuf, u64)>, Failure> {
         let mut tables = Vec::new();

@@ -149,6 +149,9 @@ pub(super) fn without(suite: &str) -> &'static str {
              the device bound only a third of the reads"
         }
         "keyspaces" | "open" => "No line: how much has to be read and written is each engine's own choice",
+        "transactions" => {
+            "No line: writers share syncs, and what does not sync need not be on the device yet"
+        }
         "records" => {
             "No line of compressed records, of flushes, which need not be on the device yet, and of databases that a processor's cache may hold"
         }

@@ -24,6 +24,7 @@ mod redb;
 mod rehearse;
 mod sizes;
 mod storage_bench;
+mod transactions;
 mod verify;
 mod ycsb;
 
@@ -48,6 +49,7 @@ pub(crate) static SUITES: &[&dyn Suite] = &[
     &churn::ChurnSuite,
     &keyspaces::KeyspacesSuite,
     &open::OpenSuite,
+    &transactions::TransactionsSuite,
 ];
 
 const PAGE_BYTES: u64 = 4 << 10;

@@ -9,7 +9,7 @@ use esker_bench_api::engine::Work;
 use esker_bench_api::results::Record;
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reader, Store,
-    Writer,
+    Transaction, TransactionKind, TransactionWork, Transactions, Writer,
 };
 
 use crate::engines;
@@ -49,6 +49,20 @@ pub(super) struct Rehearsed {
 pub(super) struct Victim {
     key: Vec<u8>,
     puts: u64,
+}
+
+impl Victim {
+    /// Whether a put of this key is kept.
+    fn keeps(&mut self, key: &[u8], kept_puts: Option<u64>) -> bool {
+        if self.puts == 0 {
+            self.key = key.to_vec();
+        }
+        if self.key != key {
+            return true;
+        }
+        self.puts += 1;
+        kept_puts.is_none_or(|kept| self.puts <= kept)
+    }
 }
 
 impl Rehearsed {
@@ -117,6 +131,56 @@ impl Engine for Rehearsed {
             gets: Arc::clone(&self.gets),
         }))
     }
+
+    fn transaction_kinds(&self) -> &'static [TransactionKind] {
+        &[TransactionKind::OneWriter]
+    }
+
+    fn open_transactions(
+        &self,
+        dir: &Path,
+        options: &OpenOptions,
+        kind: TransactionKind,
+    ) -> Result<Box<dyn Transactions>, Failure> {
+        let inner = engines::find("redb").unwrap().open_transactions(dir, options, kind)?;
+        Ok(Box::new(LosingTransactions {
+            inner,
+            kept_puts: self.kept_puts,
+            victim: Arc::clone(&self.victim),
+        }))
+    }
+}
+
+struct LosingTransactions {
+    inner: Box<dyn Transactions>,
+    kept_puts: Option<u64>,
+    victim: Arc<Mutex<Victim>>,
+}
+
+impl Transactions for LosingTransactions {
+    fn transact(&self, keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64, Failure> {
+        self.inner.transact(keys, &mut |inner| work(&mut LosingTransaction { inner, store: self }))
+    }
+
+    fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
+        self.inner.scan(visit)
+    }
+}
+
+struct LosingTransaction<'a> {
+    inner: &'a mut dyn Transaction,
+    store: &'a LosingTransactions,
+}
+
+impl Transaction for LosingTransaction<'_> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        self.inner.get(key, visit)
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        let is_kept = self.store.victim.lock().unwrap().keeps(key, self.store.kept_puts);
+        if is_kept { self.inner.put(key, value) } else { Ok(()) }
+    }
 }
 
 struct Losing {
@@ -164,17 +228,8 @@ struct LosingWriter<'a> {
 
 impl Writer for LosingWriter<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
-        let mut victim = self.store.victim.lock().unwrap();
-        if victim.puts == 0 {
-            victim.key = key.to_vec();
-        }
-        if victim.key == key {
-            victim.puts += 1;
-            if self.store.kept_puts.is_some_and(|kept| victim.puts > kept) {
-                return Ok(());
-            }
-        }
-        self.inner.put(key, value)
+        let is_kept = self.store.victim.lock().unwrap().keeps(key, self.store.kept_puts);
+        if is_kept { self.inner.put(key, value) } else { Ok(()) }
     }
 
     fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {

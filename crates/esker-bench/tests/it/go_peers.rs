@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
+use esker_bench_api::generate::accounts::{self, Account, Accounts, Transfers};
 use esker_bench_api::generate::badger::BadgerItems;
 use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::distribution::{Distribution, Zipf};
@@ -100,6 +101,18 @@ fn streams() -> Vec<(&'static str, u64)> {
         obigstore::value(&key, &mut value);
         checksum(&key, &value)
     };
+    let accounts = Accounts::new(3);
+    let account_of = |i: u64| {
+        let mut value = [0; accounts::VALUE_BYTES];
+        accounts.value(i, Account { balance: 7 - i as i64, changes: i }, &mut value);
+        checksum(&accounts.key(i), &value)
+    };
+    let mut transfers = Transfers::new(accounts, 2, 100);
+    let mut transfer = || {
+        let mut drawn = [0; 4];
+        let amount = transfers.draw(&mut drawn) as u64;
+        drawn.iter().fold(amount, |sum: u64, i| sum.rotate_left(7) ^ i)
+    };
     vec![
         ("redb", sum((0..1000).map(|i| checksum(&items.key(i), &items.value(i))))),
         ("int", sum((0..1000).map(|i| checksum(&ints.key(i), &ints.value(i))))),
@@ -122,6 +135,8 @@ fn streams() -> Vec<(&'static str, u64)> {
         ("obigstore sequential", sum((0..1000).map(|i| pair(obigstore::sequential_key(i))))),
         ("obigstore random", sum((0..1000).map(|i| pair(obigstore::random_key(3, i))))),
         ("obigstore hotspots", sum((0..1000).map(|_| pair(hotspots.next_key().0)))),
+        ("accounts", sum((0..1000).map(account_of))),
+        ("transfers", sum((0..1000).map(|_| transfer()))),
         ("zipfian", sum((1000..1100).map(|n| zipfian.draw(&mut scattered, n)))),
         ("zipf", sum((0..1000).map(|_| zipf.rank(&mut ranks, 1_000_000)))),
         ("order", sum(Order::new(351_000, 7).skip_to(1000).take(1000))),

@@ -26,7 +26,7 @@ use super::Canary;
 use super::guests::Guests;
 use super::linear::Action;
 use super::list_store::ListStore;
-use super::lists::{Access, Element, Outcome};
+use super::lists::{Access, Element, Outcome, Promise};
 use super::notes::{Line, Notes};
 use super::transaction::{Tx, Way, walk, wander};
 use esker_world::failure::{Failure, Result, or_stopped};
@@ -50,7 +50,7 @@ pub(crate) const MONEY: u64 = ACCOUNTS as u64 * DEPOSIT;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Event {
     Register(u64, Action),
-    Lists(Vec<Access>, Outcome),
+    Lists(Vec<Access>, Outcome, Promise),
     /// The sum of all accounts in one snapshot.
     Bank(u64),
     /// Of the one counter.
@@ -387,7 +387,8 @@ impl Client<'_> {
     fn lists(&mut self, first_key: u64) -> Result<()> {
         let called = self.world.tick();
         let (world, lists) = (self.world, &self.places.lists);
-        let mut tx = Tx::begin(self.places, world.canary);
+        let mut tx = Tx::begin_any(self.places, world.canary);
+        let promise = tx.promise();
         let mut accesses = Vec::new();
         let keys = first_key..first_key + LISTS;
         for _ in 0..self.rng.usize(1..=4) {
@@ -417,16 +418,17 @@ impl Client<'_> {
                 }
             }
         }
-        self.announce(called, || Event::Lists(accesses.clone(), Outcome::Unknown))?;
+        self.announce(called, || Event::Lists(accesses.clone(), Outcome::Unknown, promise))?;
         let outcome = match tx.commit() {
             Ok(true) => Outcome::Committed,
             Ok(false) => Outcome::Aborted,
             Err(failure) if self.is_refused(&failure) => Outcome::Aborted,
             Err(failure) => {
-                return self.leave_open(vec![(called, Event::Lists(accesses, Outcome::Committed))], failure);
+                let event = Event::Lists(accesses, Outcome::Committed, promise);
+                return self.leave_open(vec![(called, event)], failure);
             }
         };
-        self.record(called, Event::Lists(accesses, outcome))
+        self.record(called, Event::Lists(accesses, outcome, promise))
     }
 
     /// Reads lists in a transaction that writes nothing and is given up, with cursors that turn round.
@@ -435,7 +437,7 @@ impl Client<'_> {
         let mut tx = Tx::begin(self.places, self.world.canary);
         let keys = first_key..first_key + LISTS;
         let found = self.places.lists.walk(|keyspace| tx.wander(keyspace, &keys, &mut self.rng))?;
-        self.record(called, Event::Lists(reads(keys, &found).collect(), Outcome::Committed))
+        self.record(called, read_only(reads(keys, &found).collect()))
     }
 
     fn transfer(&mut self) -> Result<()> {
@@ -548,7 +550,7 @@ impl Client<'_> {
                 .get(key, |keyspace, key| Ok(snapshot.get(keyspace, key)?.map(|value| value.to_vec())))?;
             accesses.push(Access::Read(key, list));
         }
-        self.record(called, Event::Lists(accesses, Outcome::Committed))?;
+        self.record(called, read_only(accesses))?;
         let called = self.world.tick();
         let transaction = self.places.db.begin();
         let way = Way::draw(&mut self.rng);
@@ -556,7 +558,7 @@ impl Client<'_> {
             .places
             .lists
             .walk(|keyspace| walk(&keys, way, |bounds| transaction.range(keyspace, bounds)))?;
-        self.record(called, Event::Lists(reads(keys, &found).collect(), Outcome::Committed))?;
+        self.record(called, read_only(reads(keys, &found).collect()))?;
         self.audit_guests()?;
         self.read_bank()?;
         let called = self.world.tick();
@@ -568,6 +570,11 @@ impl Client<'_> {
 /// The key of one side of a group.
 fn fork_key(group: u64, side: usize) -> Vec<u8> {
     [&group.to_be_bytes()[..], &[side as u8]].concat()
+}
+
+/// A transaction that has read lists and written nothing: it is as of the moment at which it began, whatever it was promised.
+fn read_only(reads: Vec<Access>) -> Event {
+    Event::Lists(reads, Outcome::Committed, Promise::Snapshot)
 }
 
 /// The lists of some keys, of those that are there, as reads.

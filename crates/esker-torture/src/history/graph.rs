@@ -7,6 +7,10 @@
 //! graph.1. A history is snapshot isolated only if every cycle of its dependencies has two rw edges in a row (Cerone and
 //!      Gotsman, "Analysing snapshot isolation", 2018). So the search is for cycles without two in a row: over pairs
 //!      of a node and whether the edge into it was rw.
+//! graph.2. Two in a row are forbidden, too, where the transaction between them is serializable. A transaction has two moments, its beginning and its
+//!      commit. An rw edge leads from the beginning of a snapshot isolated transaction, but from the commit of a serializable one, to the commit of the
+//!      other; all other edges lead from a commit to a beginning. No order of these moments may have a cycle. Where all are serializable, every cycle is
+//!      forbidden.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -27,6 +31,8 @@ pub(crate) enum Edge {
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     edges: Vec<Vec<(usize, Edge)>>,
+    /// graph.2.
+    serializable: Vec<bool>,
 }
 
 /// A node and whether the edge into it was rw.
@@ -35,13 +41,19 @@ type State = usize;
 impl Graph {
     /// A graph of so many nodes.
     pub(crate) fn new(nodes: usize) -> Self {
-        Graph { edges: vec![Vec::new(); nodes] }
+        Graph { edges: vec![Vec::new(); nodes], serializable: vec![false; nodes] }
     }
 
     /// One more node.
     pub(crate) fn add_node(&mut self) -> usize {
         self.edges.push(Vec::new());
+        self.serializable.push(false);
         self.edges.len() - 1
+    }
+
+    /// What this node has read was still so when it committed (graph.2).
+    pub(crate) fn set_serializable(&mut self, node: usize) {
+        self.serializable[node] = true;
     }
 
     pub(crate) fn add(&mut self, from: usize, to: usize, edge: Edge) {
@@ -51,13 +63,13 @@ impl Graph {
     }
 
     fn next(&self, state: State, allowed: &[Edge]) -> impl Iterator<Item = (State, Edge)> {
-        let after_rw = state % 2 == 1;
-        let fits = move |edge: Edge| allowed.contains(&edge) && !(after_rw && edge == Edge::Rw);
+        let is_second = state % 2 == 1 && !self.serializable[state / 2];
+        let fits = move |edge: Edge| allowed.contains(&edge) && !(is_second && edge == Edge::Rw);
         let edges = self.edges[state / 2].iter().filter(move |(_, edge)| fits(*edge));
         edges.map(|&(to, edge)| (2 * to + usize::from(edge == Edge::Rw), edge))
     }
 
-    /// A cycle of the allowed edges without two rw edges in a row: its nodes, each with the edge to the next.
+    /// A forbidden cycle of the allowed edges (graph.1, graph.2): its nodes, each with the edge to the next.
     pub(crate) fn cycle(&self, allowed: &[Edge]) -> Option<Vec<(usize, Edge)>> {
         let component = self.components(allowed);
         let mut sizes: HashMap<usize, usize> = HashMap::new();
@@ -154,7 +166,12 @@ mod tests {
     use Edge::{Rw, Time, Wr, Ww};
 
     fn cycle(edges: &[(usize, usize, Edge)], allowed: &[Edge]) -> Option<usize> {
+        cycle_with(&[], edges, allowed)
+    }
+
+    fn cycle_with(serializable: &[usize], edges: &[(usize, usize, Edge)], allowed: &[Edge]) -> Option<usize> {
         let mut graph = Graph::new(10);
+        serializable.iter().for_each(|node| graph.set_serializable(*node));
         edges.iter().for_each(|&(from, to, edge)| graph.add(from, to, edge));
         graph.cycle(allowed).map(|cycle| cycle.len())
     }
@@ -170,6 +187,21 @@ mod tests {
         assert_eq!(cycle(&[(0, 1, Rw), (1, 2, Rw), (2, 0, Wr)], &all), None);
         assert_eq!(cycle(&[(0, 1, Rw), (1, 2, Time), (2, 0, Time)], &[Ww, Wr, Rw]), None);
         assert_eq!(cycle(&[(0, 1, Rw), (1, 2, Time), (2, 0, Time)], &all), Some(3));
+    }
+
+    #[test]
+    fn graph_2_two_antidependencies_in_a_row_are_forbidden_around_a_serializable_transaction() {
+        let skew = [(0, 1, Rw), (1, 0, Rw)];
+        assert_eq!(cycle_with(&[0, 1], &skew, &[Rw]), Some(2));
+        // The other alone may be older than what it has not seen.
+        assert_eq!(cycle_with(&[1], &skew, &[Rw]), None);
+        // 0 has read nothing of 1, which had read nothing of 2, whose writes 0 has seen: the read-only anomaly.
+        let read_only = [(0, 1, Rw), (1, 2, Rw), (2, 0, Wr)];
+        assert_eq!(cycle_with(&[1], &read_only, &[Wr, Rw]), Some(3));
+        assert_eq!(cycle_with(&[0, 2], &read_only, &[Wr, Rw]), None);
+        let three = [(0, 1, Rw), (1, 2, Rw), (2, 0, Rw)];
+        assert_eq!(cycle_with(&[0, 1, 2], &three, &[Rw]), Some(3));
+        assert_eq!(cycle_with(&[0, 1], &three, &[Rw]), None);
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! torture_history.1. Single-key operations are linearizable, also on keyspaces that come and go (`guests.rs`).
-//! torture_history.2. Transactions are snapshot isolated, and a snapshot is of the moment it was taken.
+//! torture_history.2. Transactions are snapshot isolated, and a snapshot is of the moment it was taken. Those that are serializable or exclusive are so, among all
+//!     others (graph.2 of `graph.rs`).
 //! torture_history.3. H1 and torture_history.2 hold over a power loss for a database that commits with `Sync`, and over a kill with `Buffered`: what was
 //!     acknowledged before it has happened, what was under way has happened or never will.
 //!     So it is where a write or a sync of the log fails before: what was acknowledged has happened, what failed has or never
@@ -75,6 +76,8 @@ pub enum Canary {
     NoConflictCheck,
     /// Transactions that remove a range look for conflicts on the keys that they see there, and not on the others.
     NoRangeCheck,
+    /// Serializable transactions do not look at their commit whether ranges that they have walked over are still the same.
+    NoPhantomCheck,
     /// Transactions read each key as it is when they first read it, instead of one snapshot.
     NoSnapshot,
     /// Single keys are read from a snapshot taken before.
@@ -97,9 +100,10 @@ pub enum Canary {
 
 impl Canary {
     /// All, with their names on the command line.
-    const ALL: [(&'static str, Canary); 11] = [
+    const ALL: [(&'static str, Canary); 12] = [
         ("no-conflict-check", Canary::NoConflictCheck),
         ("no-range-check", Canary::NoRangeCheck),
+        ("no-phantom-check", Canary::NoPhantomCheck),
         ("no-snapshot", Canary::NoSnapshot),
         ("stale-reads", Canary::StaleReads),
         ("forgetful-crash", Canary::ForgetfulCrash),
@@ -156,6 +160,7 @@ figures! {
         tiered: "lives in memory that ended with tier runs: merges went through tiers",
         operations: "operations on registers",
         committed: "transactions that committed",
+        serializable: "of these, the serializable and exclusive ones that may have written",
         aborted: "transactions that conflicted",
         unknown: "transactions that a crash left unknown",
         bank_snapshots: "snapshots of the bank",

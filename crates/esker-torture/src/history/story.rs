@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use super::HistorySummary;
 use super::clients::{Event, MONEY, Record};
 use super::linear::{self, Action, Operation};
-use super::lists::{self, Outcome, Transaction};
+use super::lists::{self, Outcome, Promise, Transaction};
 use esker_world::failure::{Failure, Result};
 
 /// The moments just before and just after a crash.
@@ -58,12 +58,13 @@ impl Story {
                 Event::Counter(action) => {
                     self.counter.push(Operation { key: 0, action, called, returned, maybe: unknown });
                 }
-                Event::Lists(accesses, outcome) => {
+                Event::Lists(accesses, outcome, promise) => {
                     let outcome = match outcome {
                         Outcome::Committed if unknown => Outcome::Unknown,
                         other => other,
                     };
-                    self.transactions.push(Transaction { accesses, outcome, began: called, ended: returned });
+                    let (began, ended) = (called, returned);
+                    self.transactions.push(Transaction { promise, accesses, outcome, began, ended });
                 }
                 Event::Bank(_) => {}
                 Event::Fork(group, first, second) => self.forks.push((group, first, second)),
@@ -106,6 +107,8 @@ impl Story {
         let outcomes = |outcome| self.transactions.iter().filter(|t| t.outcome == outcome).count() as u64;
         summary.operations += self.operations.len() as u64;
         summary.committed += outcomes(Outcome::Committed);
+        let serializable = self.transactions.iter().filter(|t| t.promise == Promise::Serializable);
+        summary.serializable += serializable.filter(|t| t.outcome == Outcome::Committed).count() as u64;
         summary.aborted += outcomes(Outcome::Aborted);
         summary.unknown += outcomes(Outcome::Unknown);
         summary.bank_snapshots += self.bank.len() as u64;

@@ -9,10 +9,14 @@ use fastrand::Rng;
 
 use super::Canary;
 use super::clients::Places;
+use super::lists::Promise;
 use esker_world::failure::{Failure, Result};
 
 /// The longest pause of the canary between its reads.
 const CANARY_PAUSE_MICROS: u64 = 300;
+
+/// One in so many transactions over lists is exclusive.
+const EXCLUSIVE_EVERY: u8 = 8;
 
 /// A keyspace's name and a key.
 type Name = (String, Vec<u8>);
@@ -21,6 +25,7 @@ type Name = (String, Vec<u8>);
 pub(super) struct Tx<'a> {
     places: &'a Places,
     transaction: esker::Transaction,
+    isolation: Isolation,
     canary: Option<Canary>,
     /// Puts and, without a value, removals.
     own: BTreeMap<Name, (Keyspace, Option<Vec<u8>>)>,
@@ -31,12 +36,33 @@ pub(super) struct Tx<'a> {
 impl<'a> Tx<'a> {
     pub(super) fn begin(places: &'a Places, canary: Option<Canary>) -> Self {
         // What reads find, conflicts of writes need not: both kinds are tried, and canaries of the writes with theirs.
-        let isolation = match canary.is_none() && fastrand::bool() {
-            true => Isolation::Serializable,
-            false => Isolation::Snapshot,
+        let isolation = match canary {
+            None if fastrand::bool() => Isolation::Serializable,
+            Some(Canary::NoPhantomCheck) => Isolation::Serializable,
+            _ => Isolation::Snapshot,
         };
+        Self::begin_as(places, canary, isolation)
+    }
+
+    /// One that may be exclusive. This client must do nothing else before it has ended: the database would wait for ever.
+    pub(super) fn begin_any(places: &'a Places, canary: Option<Canary>) -> Self {
+        if canary.is_none() && fastrand::u8(0..EXCLUSIVE_EVERY) == 0 {
+            return Self::begin_as(places, canary, Isolation::Exclusive);
+        }
+        Self::begin(places, canary)
+    }
+
+    fn begin_as(places: &'a Places, canary: Option<Canary>, isolation: Isolation) -> Self {
         let transaction = places.db.begin_with(isolation);
-        Tx { places, transaction, canary, own: BTreeMap::new(), seen: BTreeMap::new() }
+        Tx { places, transaction, isolation, canary, own: BTreeMap::new(), seen: BTreeMap::new() }
+    }
+
+    /// What it was promised.
+    pub(super) fn promise(&self) -> Promise {
+        match self.isolation {
+            Isolation::Snapshot => Promise::Snapshot,
+            _ => Promise::Serializable,
+        }
     }
 
     /// Lets other threads go first at times, so that transactions overlap on a machine of few cores, too.
@@ -90,6 +116,11 @@ impl<'a> Tx<'a> {
         keys: &Range<u64>,
         way: Way,
     ) -> Result<BTreeMap<u64, Vec<u8>>> {
+        if self.canary == Some(Canary::NoPhantomCheck) && self.own.is_empty() {
+            // The canary walks past what looks whether the range is still the same at the commit.
+            self.linger();
+            return walk(keys, way, |bounds| self.transaction.snapshot().range(keyspace, bounds));
+        }
         if self.canary != Some(Canary::NoSnapshot) {
             self.linger();
             return walk(keys, way, |bounds| self.transaction.range(keyspace, bounds));
@@ -132,6 +163,9 @@ impl<'a> Tx<'a> {
         }
         match self.transaction.commit().map_err(Error::from) {
             Ok(_) => Ok(true),
+            Err(error @ Error::Conflict { .. }) if self.isolation == Isolation::Exclusive => {
+                Err(Failure::new(format!("an exclusive transaction conflicts: {error}")))
+            }
             Err(Error::Conflict { .. }) => Ok(false),
             Err(error) => {
                 if self.canary == Some(Canary::LateCommit) && matches!(error, Error::NoSpace { .. }) {

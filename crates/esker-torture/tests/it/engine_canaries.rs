@@ -42,7 +42,7 @@ fn power_4_power_finds_a_timed_sync_that_does_nothing() {
 
 #[test]
 fn history_finds_faults_of_the_engine() {
-    for canary in ["ConflictCheckSkipped", "WalSyncSkipped"] {
+    for canary in ["ConflictCheckSkipped", "ReadCheckSkipped", "WalSyncSkipped"] {
         caught(canary, &["history", "--histories", "1000"]);
     }
 }

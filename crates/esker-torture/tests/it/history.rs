@@ -19,7 +19,8 @@ fn campaign(dir: &Path, seed: u64, histories: u64) -> HistoryCampaign {
 
 /// What happens within is up to the scheduler, so one campaign follows another until everything has.
 #[test]
-fn host_1_torture_history_2_torture_history_3_histories_are_linearizable_and_snapshot_isolated() {
+fn host_1_torture_history_2_torture_history_3_histories_are_linearizable_snapshot_isolated_and_serializable()
+{
     let mut seen = BTreeSet::new();
     let mut unseen = Vec::new();
     for seed in 4..12 {
@@ -28,6 +29,7 @@ fn host_1_torture_history_2_torture_history_3_histories_are_linearizable_and_sna
         assert!(s.committed > 100, "{s}");
         let happened = [
             ("conflicts", s.aborted),
+            ("serializable transactions", s.serializable),
             ("power losses", s.power_losses),
             ("kills", s.kills),
             ("unknown outcomes", s.unknown),
@@ -84,6 +86,13 @@ fn ranges_removed_without_conflict_checks_are_caught() {
     let ways = ["LostUpdate: ", "GSingle: ", "IncompatibleOrder: "];
     let is_named = |error: String| ways.iter().any(|way| error.contains(way));
     assert!((2..12).any(|seed| is_named(caught(Canary::NoRangeCheck, seed))), "caught, as something else");
+}
+
+#[test]
+fn torture_history_2_serializable_transactions_whose_ranges_are_not_looked_at_are_caught() {
+    let ways = ["WriteSkew: ", "G2: "];
+    let is_named = |error: String| ways.iter().any(|way| error.contains(way));
+    assert!((2..12).any(|seed| is_named(caught(Canary::NoPhantomCheck, seed))), "caught, as something else");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod common;
 mod memory;
 mod own_process;
 
+mod anomalies;
 mod background;
 mod blobs;
 mod check;

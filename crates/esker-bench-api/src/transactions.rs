@@ -1,0 +1,104 @@
+//! Transactions that read what they write: what suite `transactions` asks of an engine.
+//!
+//! ```text
+//! Engine --open_transactions(dir, kind)--> Transactions --transact(keys, work)--> Transaction   get, put
+//!                                                       `--scan-----------------> the newest state, item by item
+//! ```
+//!
+//! bench_transactions.1. `transact` is one atomic transaction: it commits only if nobody has changed what it has read, since it read it. When it returns, the
+//!     commit is as durable as the database was opened for.
+//! bench_transactions.2. A try that ends in a conflict leaves nothing behind. The adapter tries again, in the way that the engine's authors advise, and
+//!     counts.
+
+use std::time::Instant;
+
+use crate::engine::{Engine, Failure};
+
+/// How writers of an engine keep out of each other's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionKind {
+    /// All go on at once. Who has read what another has changed since conflicts, and is tried again.
+    Optimistic,
+    /// Each locks the keys that it is about to change, and waits for who has locked them.
+    Locks,
+    /// One write transaction at a time: the others wait for it to end.
+    OneWriter,
+}
+
+impl TransactionKind {
+    /// For reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Optimistic => "optimistic",
+            Self::Locks => "locks keys",
+            Self::OneWriter => "one writer at a time",
+        }
+    }
+
+    /// Which of an engine's kinds stands for this one: itself, or what is nearest to it. Whoever asks for optimistic transactions may also wait; whoever
+    /// asks for ones that wait may wait for a key or for everybody.
+    pub fn nearest(self, kinds: &[Self]) -> Option<Self> {
+        let order = match self {
+            Self::Optimistic => [Self::Optimistic, Self::Locks, Self::OneWriter],
+            Self::Locks => [Self::Locks, Self::OneWriter, Self::Optimistic],
+            Self::OneWriter => [Self::OneWriter, Self::Locks, Self::Optimistic],
+        };
+        order.into_iter().find(|kind| kinds.contains(kind))
+    }
+}
+
+/// The work of one transaction. It may run several times.
+pub type TransactionWork<'a> = &'a mut dyn FnMut(&mut dyn Transaction) -> Result<(), Failure>;
+
+/// An open database with one ordered map in it, for transactions that read what they write.
+pub trait Transactions: Send + Sync {
+    /// Runs `work` in a transaction and commits it, again until it meets no conflict; returns how often it met one (bench_transactions.1,
+    /// bench_transactions.2). `keys` are those that it reads and writes, in key order: an engine that locks may lock them first.
+    fn transact(&self, keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64, Failure>;
+
+    /// Shows all items of the newest state, in key order; returns how many there were.
+    fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure>;
+
+    /// As [`Store::drain`](crate::Store::drain).
+    fn drain(&self, _deadline: Instant) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// The open transaction of a [`Transactions::transact`].
+pub trait Transaction {
+    /// Shows the value of a key, as the transaction sees it, to `visit`; false when there is none. The transaction will write the key.
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure>;
+
+    /// Inserts or replaces.
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure>;
+}
+
+/// Why an engine has no part in this, where its adapter has no transactions.
+pub fn none_of(engine: &dyn Engine) -> Failure {
+    Failure::Unsupported(match engine.isolation() {
+        crate::Isolation::Operation | crate::Isolation::Batch => {
+            "it has no transactions that read and write, as far as its adapter uses it".to_owned()
+        }
+        _ => "its adapter writes alone: transactions that read what they write are not in it".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TransactionKind::{Locks, OneWriter, Optimistic};
+
+    #[test]
+    fn an_engine_takes_part_with_the_kind_that_is_nearest() {
+        for (asked, kinds, taken) in [
+            (Optimistic, &[OneWriter, Optimistic][..], Some(Optimistic)),
+            (Optimistic, &[OneWriter], Some(OneWriter)),
+            (Locks, &[OneWriter, Optimistic], Some(OneWriter)),
+            (Locks, &[Optimistic], Some(Optimistic)),
+            (OneWriter, &[Optimistic, Locks], Some(Locks)),
+            (Locks, &[], None),
+        ] {
+            assert_eq!(asked.nearest(kinds), taken, "{asked:?} of {kinds:?}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! canopydb's transactions that read what they write.
+//!
+//! ```text
+//! one writer at a time  begin_write: serializable
+//! optimistic            begin_write_concurrent: snapshot isolation, conflicts by the page, again at once
+//! ```
+
+use std::time::Instant;
+
+use canopydb::Error;
+
+use super::{CanopyStore, CanopyWriter, TREE, get, no_tree, walk};
+use esker_bench_api::{Failure, Store, Transaction, TransactionKind, TransactionWork, Transactions, Writer};
+
+pub(super) struct CanopyTransactions {
+    pub(super) store: CanopyStore,
+    pub(super) kind: TransactionKind,
+}
+
+impl CanopyTransactions {
+    /// One try; false after a conflict.
+    fn once(&self, work: TransactionWork<'_>) -> Result<bool, Failure> {
+        let concurrent = self.kind == TransactionKind::Optimistic;
+        let txn = self.store.db.begin_write_with(concurrent).map_err(Failure::engine)?;
+        let mut writer = CanopyWriter { tree: txn.get_or_create_tree(TREE).map_err(Failure::engine)? };
+        work(&mut writer)?;
+        drop(writer);
+        match txn.commit_with(self.store.sync) {
+            Err(Error::WriteConflict) => Ok(false),
+            done => done.map(|_| true).map_err(Failure::engine),
+        }
+    }
+}
+
+impl Transactions for CanopyTransactions {
+    fn transact(&self, _keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64, Failure> {
+        let mut conflicts = 0;
+        while !self.once(work)? {
+            conflicts += 1;
+        }
+        Ok(conflicts)
+    }
+
+    fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
+        let txn = self.store.db.begin_read().map_err(Failure::engine)?;
+        let tree = txn.get_tree(TREE).map_err(Failure::engine)?.ok_or_else(no_tree)?;
+        walk(&tree, &[], u64::MAX, visit)
+    }
+
+    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
+        self.store.drain(deadline)
+    }
+}
+
+impl Transaction for CanopyWriter<'_> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        get(&self.tree, key, visit)
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        Writer::put(self, key, value)
+    }
+}

@@ -1,0 +1,85 @@
+//! Esker's transactions that read what they write.
+//!
+//! ```text
+//! optimistic  Db::transact_with: serializable, again after a conflict, with the right of way at last
+//! locks keys  Transaction::lock of all keys, in their order, before the first is read: then nobody is in the way
+//! ```
+
+use esker::{Db, Durability, Error, Keyspace, LockMode, Transaction};
+
+use super::{map_get, walk};
+use esker_bench_api::{Failure, Transaction as Asked, TransactionKind, TransactionWork, Transactions};
+
+pub(super) struct EskerTransactions {
+    pub(super) db: Db,
+    pub(super) map: Keyspace,
+    pub(super) durability: Durability,
+    pub(super) kind: TransactionKind,
+}
+
+impl EskerTransactions {
+    /// One try; false after a deadlock or a conflict.
+    fn with_locks(&self, keys: &[&[u8]], work: TransactionWork<'_>) -> Result<bool, Failure> {
+        let mut txn = self.db.begin();
+        for key in keys {
+            match txn.lock(&self.map, key, LockMode::Exclusive) {
+                Err(Error::Deadlock { .. } | Error::Conflict { .. }) => return Ok(false),
+                locked => locked.map_err(Failure::engine)?,
+            }
+        }
+        work(&mut Open { txn: &mut txn, map: &self.map })?;
+        match txn.commit_with(self.durability) {
+            Err(failed) if matches!(failed.error, Error::Conflict { .. }) => Ok(false),
+            done => done.map(|_| true).map_err(Failure::engine),
+        }
+    }
+}
+
+impl Transactions for EskerTransactions {
+    fn transact(&self, keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64, Failure> {
+        if self.kind == TransactionKind::Locks {
+            let mut conflicts = 0;
+            while !self.with_locks(keys, work)? {
+                conflicts += 1;
+            }
+            return Ok(conflicts);
+        }
+        let body = |txn: &mut Transaction| work(&mut Open { txn, map: &self.map }).map_err(Stopped::Work);
+        match self.db.transact_with(self.durability, body) {
+            Ok(done) => Ok(u64::from(done.attempts) - 1),
+            Err(Stopped::Work(failure)) => Err(failure),
+            Err(Stopped::Engine(error)) => Err(Failure::engine(error)),
+        }
+    }
+
+    fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
+        walk(self.map.cursor().map_err(Failure::engine)?, &[], u64::MAX, visit)
+    }
+}
+
+/// Why `transact_with` gave up.
+enum Stopped {
+    Work(Failure),
+    Engine(Error),
+}
+
+impl From<Error> for Stopped {
+    fn from(error: Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+struct Open<'a> {
+    txn: &'a mut Transaction,
+    map: &'a Keyspace,
+}
+
+impl Asked for Open<'_> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        map_get(self.txn.get(self.map, key), visit)
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        self.txn.put(self.map, key, value).map_err(Failure::engine)
+    }
+}

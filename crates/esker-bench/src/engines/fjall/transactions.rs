@@ -1,0 +1,114 @@
+//! fjall's transactions that read what they write.
+//!
+//! ```text
+//! one writer at a time  SingleWriterTxDatabase
+//! optimistic            OptimisticTxDatabase: serializable, again at once after a conflict
+//! ```
+
+use std::path::Path;
+use std::time::Instant;
+
+use fjall::{OptimisticTxDatabase, OptimisticTxKeyspace, OptimisticWriteTx, PersistMode, Readable};
+
+use super::{FjallStore, FjallWriter, KEYSPACE, create_options, is_busy, persist_mode, wait_until_quiet};
+use esker_bench_api::{
+    Durability, Failure, OpenOptions, Store, Transaction, TransactionWork, Transactions, Writer,
+};
+
+impl Transactions for FjallStore {
+    fn transact(&self, _keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64, Failure> {
+        let open = self.open()?;
+        let txn = open.db.write_tx().durability(persist_mode(self.durability));
+        let mut writer = FjallWriter { txn, map: &open.map };
+        work(&mut writer)?;
+        writer.txn.commit().map(|()| 0).map_err(Failure::engine)
+    }
+
+    fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
+        self.reader()?.range(&[], u64::MAX, visit)
+    }
+
+    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
+        Store::drain(self, deadline)
+    }
+}
+
+impl Transaction for FjallWriter<'_> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let value = self.txn.get(self.map, key).map_err(Failure::engine)?;
+        Ok(value.map(|value| visit(&value)).is_some())
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        Writer::put(self, key, value)
+    }
+}
+
+/// The optimistic kind.
+pub(super) struct FjallOptimistic {
+    db: OptimisticTxDatabase,
+    map: OptimisticTxKeyspace,
+    durability: Durability,
+}
+
+impl FjallOptimistic {
+    pub(super) fn open(dir: &Path, options: &OpenOptions) -> Result<Self, Failure> {
+        let builder = OptimisticTxDatabase::builder(dir).cache_size(options.cache_bytes);
+        let db = builder.open().map_err(Failure::engine)?;
+        let map = db.keyspace(KEYSPACE, || create_options(options)).map_err(Failure::engine)?;
+        Ok(Self { db, map, durability: options.durability })
+    }
+
+    /// One try; false after a conflict.
+    fn once(&self, work: TransactionWork<'_>) -> Result<bool, Failure> {
+        let txn = self.db.write_tx().map_err(Failure::engine)?.durability(persist_mode(self.durability));
+        let mut open = Open { txn, map: &self.map };
+        work(&mut open)?;
+        Ok(open.txn.commit().map_err(Failure::engine)?.is_ok())
+    }
+}
+
+impl Transactions for FjallOptimistic {
+    fn transact(&self, _keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64, Failure> {
+        let mut conflicts = 0;
+        while !self.once(work)? {
+            conflicts += 1;
+        }
+        Ok(conflicts)
+    }
+
+    fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
+        let mut seen = 0;
+        for item in self.db.read_tx().iter(&self.map) {
+            let (key, value) = item.into_inner().map_err(Failure::engine)?;
+            visit(&key, &value);
+            seen += 1;
+        }
+        Ok(seen)
+    }
+
+    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
+        if self.durability == Durability::NoSync {
+            self.db.persist(PersistMode::Buffer).map_err(Failure::engine)?;
+        }
+        wait_until_quiet(|| is_busy(self.db.inner(), std::iter::once(self.map.inner())), Some(deadline));
+        Ok(())
+    }
+}
+
+struct Open<'a> {
+    txn: OptimisticWriteTx,
+    map: &'a OptimisticTxKeyspace,
+}
+
+impl Transaction for Open<'_> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let value = self.txn.get(self.map, key).map_err(Failure::engine)?;
+        Ok(value.map(|value| visit(&value)).is_some())
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        self.txn.insert(self.map, key, value);
+        Ok(())
+    }
+}

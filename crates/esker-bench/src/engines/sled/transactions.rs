@@ -1,0 +1,64 @@
+//! sled's transactions that read what they write. Each holds a lock of the whole tree: one writer at a time.
+
+use std::cell::RefCell;
+use std::time::Instant;
+
+use sled::transaction::{
+    ConflictableTransactionError, TransactionError, TransactionalTree, UnabortableTransactionError,
+};
+
+use super::{SledReader, SledStore};
+use esker_bench_api::{Failure, Reader as _, Store, Transaction, TransactionWork, Transactions};
+
+impl Transactions for SledStore {
+    fn transact(&self, _keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64, Failure> {
+        let (work, tries) = (RefCell::new(work), RefCell::new(0));
+        let body = |tree: &TransactionalTree| {
+            *tries.borrow_mut() += 1;
+            let mut open = Open { tree, is_conflict: false };
+            let done = (*work.borrow_mut())(&mut open);
+            // sled runs it again then, whatever the work made of it.
+            if open.is_conflict {
+                return Err(ConflictableTransactionError::Conflict);
+            }
+            done.map_err(ConflictableTransactionError::Abort)
+        };
+        match self.db.transaction(body) {
+            Err(TransactionError::Abort(failure)) => return Err(failure),
+            done => done.map_err(Failure::engine)?,
+        }
+        self.end_write()?;
+        Ok(tries.into_inner() - 1)
+    }
+
+    fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
+        SledReader { tree: &self.db }.range(&[], u64::MAX, visit)
+    }
+
+    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
+        Store::drain(self, deadline)
+    }
+}
+
+struct Open<'a> {
+    tree: &'a TransactionalTree,
+    is_conflict: bool,
+}
+
+impl Open<'_> {
+    fn failed(&mut self, error: UnabortableTransactionError) -> Failure {
+        self.is_conflict |= matches!(error, UnabortableTransactionError::Conflict);
+        Failure::engine(error)
+    }
+}
+
+impl Transaction for Open<'_> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let value = self.tree.get(key).map_err(|error| self.failed(error))?;
+        Ok(value.map(|value| visit(&value)).is_some())
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        self.tree.insert(key, value).map(drop).map_err(|error| self.failed(error))
+    }
+}
