@@ -119,6 +119,8 @@ struct Generator<'a> {
     logs_all: bool,
     /// Whether values go to blob files.
     blobs: bool,
+    /// Whether there is a change feed.
+    feed: bool,
     /// Operations made.
     made: usize,
 }
@@ -145,6 +147,7 @@ impl<'a> Generator<'a> {
             large_transactions: setting::has_large_transactions(seed),
             pending: Vec::new(),
             blobs: setting::has_blobs(seed),
+            feed: setting::has_feed(seed),
             logs_all: setting::logs_all_commits(seed),
             made: 0,
             choices,
@@ -273,6 +276,7 @@ impl<'a> Generator<'a> {
             transaction_memory: self.large_transactions.then_some(memtable_bytes as u64 / 8),
             adoption_bytes: self.logs_all.then_some(u64::MAX),
             blobs_over: self.blobs_over(),
+            feed_bytes: self.feed_bytes(),
             block_bytes,
             table_bytes: table_bytes.max(block_bytes) as u64,
             compression: self.compression(),
@@ -283,6 +287,12 @@ impl<'a> Generator<'a> {
     /// What most values are below, or above; in one opening of four no more go to blob files, and those that are there are read.
     fn blobs_over(&self) -> usize {
         if self.blobs { [64, 200, 0, 12][self.stamp as usize % 4] } else { 0 }
+    }
+
+    /// Mostly all of it is kept, in one opening of four little, in one none.
+    fn feed_bytes(&self) -> Option<u64> {
+        let bytes = [Some(u64::MAX), Some(u64::MAX), Some(20_000), None][self.stamp as usize / 4 % 4];
+        bytes.filter(|_| self.feed)
     }
 
     fn compression(&mut self) -> TableCompression {

@@ -228,6 +228,8 @@ pub struct Opening {
     pub adoption_bytes: Option<u64>,
     /// The smallest value that goes to a blob file; 0: none does.
     pub blobs_over: usize,
+    /// How many bytes are kept for the change feed; none: there is no feed.
+    pub feed_bytes: Option<u64>,
     /// Size of a block.
     pub block_bytes: usize,
     /// Size of a table.

@@ -55,6 +55,7 @@
 //! # Features
 //! `zstd` (default): the codec of that name. Without it no C compiler is needed, and tables that are compressed with it cannot be read.
 //! `bytes`: `Bytes::from` a [`Value`] or a [`Key`].
+//! `tokio`: ranges and the change feed as streams, read on the runtime's threads for what blocks. Commits as futures need no feature, nor a certain runtime.
 //!
 //! # Limits
 //! Keys have up to [`KEY_BYTES_MAX`] bytes, values up to [`VALUE_BYTES_MAX`]. Values may come from readers and be read in parts. Write skew is possible. One process has a database open at a time.
@@ -68,6 +69,7 @@ mod compaction;
 mod db;
 mod encoding;
 mod engine;
+mod feed;
 mod manifest;
 mod memtable;
 mod read;
@@ -114,10 +116,12 @@ pub use sync::settle_garbage;
 pub use types::canary;
 
 pub use db::{
-    Builder, Change, CommitError, Committed, Cursor, Db, Ingest, Key, Keys, Keyspace, Listener, NamedLock,
-    Notice, Range, Reads, Savepoint, Sequence, Snapshot, Transaction, View, ViewMut, Watch, WriteBatch,
-    check_offline, repair,
+    Builder, Change, CommitError, Committed, Cursor, Db, Feed, FeedChange, FeedCommit, FeedValue, Ingest,
+    Key, Keys, Keyspace, Listener, NamedLock, Notice, Range, Reads, Savepoint, Sequence, Snapshot,
+    Transaction, View, ViewMut, Watch, WriteBatch, check_offline, repair,
 };
+#[cfg(feature = "tokio")]
+pub use db::{EntryStream, FeedStream};
 pub use encoding::Compression;
 pub use engine::background::BackgroundStep;
 pub use engine::committer::Committing;

@@ -104,6 +104,20 @@ impl History {
         (self.synced, self.buffered) = (self.entries.len(), self.entries.len());
     }
 
+    /// Whether all commits are durable for certain.
+    pub fn is_durable(&self) -> bool {
+        self.synced == self.entries.len()
+    }
+
+    /// Whether a reader that is shown durable commits alone, and all of them, may have made contents of this digest.
+    pub fn may_be_shown(&self, digest: u64) -> bool {
+        let digest_at = |at: usize| match at {
+            0 => self.base.digest(),
+            at => self.entries[at - 1].digest,
+        };
+        (self.synced..=self.entries.len()).any(|at| digest_at(at) == digest)
+    }
+
     /// Whether a commit after the first `since` touched the same keys.
     pub fn touched_since(&self, since: usize, footprint: &Footprint) -> bool {
         self.entries[since..].iter().any(|entry| entry.footprint.conflicts(footprint))

@@ -48,7 +48,8 @@ impl Map {
         self.digest = self.digest.wrapping_add(entry_digest(key, value));
     }
 
-    fn remove(&mut self, key: KeyNo) {
+    /// Removes a key, if it is there.
+    pub fn remove(&mut self, key: KeyNo) {
         if let Some(old) = self.entries.remove(&key) {
             self.digest = self.digest.wrapping_sub(entry_digest(key, old));
         }

@@ -14,10 +14,12 @@
 //! world.5. A disk that is full fails a commit for want of space and no more: the log does not fail, and commits succeed once
 //!     there is space. Exception: a large commit whose edit of the manifest fails, if there is no space for another manifest either.
 //! world.6. Reads go on: one fails only if a call of its own does.
-//! world.7. After a flush that nothing troubles the log has no segment but the one in use, whatever could not be removed before.
+//! world.7. After a flush that nothing troubles the log has no segment but the one in use, whatever could not be removed before. Exception: where it
+//!     is kept for the change feed.
 //! world.8. A call of the file system's that panics ends the operation, and no other one. Writes may be refused from then on, until the database is
 //!     opened again; where they are not, the operation has done nothing.
 
+mod feed;
 mod offline;
 mod outlook;
 mod restart;
@@ -83,6 +85,8 @@ figures! {
         blobs: "runs in which values went to blob files",
         collected: "runs in which a blob file was collected, or removed as garbage",
         scattered: "runs in which a commit wrote to more keyspaces than operations make",
+        followed: "commits that a reader of the change feed has applied to its copy",
+        truncated: "times that it was too far behind, and began anew",
         large: "runs in which a value of a million bytes or more was committed",
         fs_calls: "calls of the file system",
         fingerprint: "a number that two runs share if they did the same",
@@ -105,6 +109,8 @@ pub struct World {
     transactions: [Option<HeldTransaction>; SLOTS],
     iterators: [Option<HeldIterator>; SLOTS],
     cursors: [Option<HeldCursor>; SLOTS],
+    /// Of the change feed.
+    reader: feed::Reader,
     durability: Durability,
     /// How the present process has opened the database; none before the first.
     opening: Option<Opening>,
@@ -166,6 +172,7 @@ impl World {
             transactions: Default::default(),
             iterators: Default::default(),
             cursors: Default::default(),
+            reader: feed::Reader::default(),
             durability: Durability::Sync,
             opening: None,
             tier_runs: 0,
@@ -273,6 +280,10 @@ impl World {
         self.tally.ops += 1;
         self.begin_operation();
         self.dispatch(op);
+        // Not after each, so that there is something to read.
+        if self.tally.ops.is_multiple_of(3) {
+            self.follow();
+        }
         self.sight();
         // Seeds are many, and each meets its own when its processes end, but for those of large commits, which flushes remove before.
         let is_large = matches!(op, Op::Batch(writes, _) if writes.len() >= LARGE_COMMIT);
@@ -434,7 +445,8 @@ impl World {
 
     /// world.7, of a flush before which there had been so many.
     fn check_log_is_released(&self, before: u64) {
-        if self.in_trouble() || self.was_refused() || self.db().stats().flushes == before {
+        let is_kept = self.opening.is_some_and(|opening| opening.feed_bytes.is_some());
+        if is_kept || self.in_trouble() || self.was_refused() || self.db().stats().flushes == before {
             return;
         }
         let names = self.disk.list_dir(DIR.as_ref()).expect("a file system in memory does not fail");
@@ -464,6 +476,7 @@ impl World {
         if let Some(difference) = self.history.newest().difference(&found) {
             panic!("world.1: {difference}");
         }
+        self.follow();
         let checked = attempt(|| self.db().check());
         if let Some(report) = self.excused(checked) {
             assert!(self.are_explained(&report.problems), "check: {:#?}", report.problems);

@@ -10,6 +10,7 @@
 //!     allows (world.3). The tools that read files find the same (offline.rs).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use esker::{Builder, Db};
 use esker_env::{Env, FaultFs, MemFs, SeededRandom, SystemThreads};
@@ -59,6 +60,7 @@ impl World {
     /// Lets go of everything that reads.
     fn release_all(&mut self) {
         self.iterators = Default::default();
+        self.reader.let_go();
         self.cursors = Default::default();
         self.snapshots = Default::default();
         self.transactions = Default::default();
@@ -226,6 +228,8 @@ impl World {
         if let Some(report) = self.excused(report) {
             assert!(self.are_explained(&report.problems), "world.3: check: {:#?}", report.problems);
         }
+        self.note_opening_for_feed();
+        self.follow();
         let names = self.history.newest().names().clone();
         let handle = |name: &str| self.db().open_keyspace(name).expect("it is listed");
         self.keyspaces = names.iter().map(|(name, id)| (*id, handle(name))).collect();
@@ -266,6 +270,7 @@ impl World {
         fork.disk.set_capacity(None);
         fork.faults = FaultFs::new(Arc::new(fork.disk.clone()));
         fork.history = self.history.clone();
+        fork.reader = self.reader.passed_on();
         fork.open(restart, Some(reach));
         fork
     }
@@ -296,6 +301,7 @@ pub fn builder(env: Env, opening: Opening) -> Builder {
         .file_sizes(opening.file_sizes)
         .blobs_over(opening.blobs_over)
         .compression(opening.compression);
+    let builder = builder.feed_retention(opening.feed_bytes.unwrap_or(0), Duration::MAX);
     let builder = match opening.miniature {
         Some(cache_bytes) => builder.miniature(cache_bytes),
         None => builder,

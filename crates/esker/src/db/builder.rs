@@ -8,6 +8,7 @@ use esker_env::{Env, MemFs};
 
 use super::Db;
 use crate::engine::options::{Background, FileSizes, Modes, Settings};
+use crate::manifest::feed::FeedLimits;
 use crate::rescue::check::{self, CheckReport};
 use crate::rescue::repair::{self, RepairReport};
 use crate::sstable::TableCompression;
@@ -152,6 +153,14 @@ impl Builder {
     /// what is in more than 32 files of the log. Default 4 MiB.
     pub fn replay_bytes(mut self, bytes: u64) -> Self {
         self.settings.replay_bytes = bytes;
+        self
+    }
+    /// Keeps commits for [`Db::feed`](crate::Db::feed): the newest `bytes` of the log, together with what those commits have in blob files and in tables
+    /// of their own, and those for `age` after their memtable was flushed. What is older in one of the two goes. Commits that are not flushed yet stay in
+    /// any case. Give it some memtables' worth of bytes, so that readers do not fall behind with each flush. It is stored: a later opening that does not
+    /// say it goes on with what was said last, and one with 0 bytes gives up what was kept. Default: nothing is kept, and there is no feed.
+    pub fn feed_retention(mut self, bytes: u64, age: Duration) -> Self {
+        self.settings.feed_retention = Some(FeedLimits { bytes, age: age.as_secs() });
         self
     }
     /// Data of more bytes counts as beyond the cache, and the runs there have the ratios of a large database in small numbers:

@@ -16,7 +16,7 @@ use crate::read::point::{Presence, ValueOf};
 use crate::read::value_reader::{ReaderOf, ValueReader};
 use crate::txn::commit::Durability;
 use crate::types::bounds::Bounds;
-use crate::types::{Error, KeyBounds, Result, SeqNo, Value};
+use crate::types::{Error, KeyBounds, KeyspaceId, Result, SeqNo, Value};
 
 /// A named, ordered map of byte strings. A handle: cloning is cheap, and it keeps the database open.
 ///
@@ -55,6 +55,11 @@ impl Keyspace {
             "the handle of keyspace {:?} is of another database, or of this one before it was closed: get one from the `Db` in use",
             self.name()
         ))
+    }
+
+    /// Its number, which it keeps whatever its name: that by which the [change feed](crate::Db::feed) speaks of it.
+    pub fn id(&self) -> KeyspaceId {
+        self.state.id
     }
 
     /// The name it goes by now.

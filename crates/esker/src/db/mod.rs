@@ -10,6 +10,7 @@
 mod batch;
 mod builder;
 mod commit_error;
+mod feed;
 mod figures;
 mod ingest;
 mod key_handle;
@@ -20,6 +21,8 @@ mod reads;
 mod savepoint;
 mod sequence;
 mod snapshot;
+#[cfg(feature = "tokio")]
+mod stream;
 mod transact;
 mod transaction;
 mod updates;
@@ -32,6 +35,7 @@ use std::sync::Arc;
 pub use self::batch::WriteBatch;
 pub use self::builder::{Builder, check_offline, repair};
 pub use self::commit_error::CommitError;
+pub use self::feed::{Feed, FeedChange, FeedCommit, FeedValue};
 pub use self::ingest::Ingest;
 pub use self::key_handle::Key;
 pub use self::keyspace::Keyspace;
@@ -41,6 +45,8 @@ pub use self::reads::{Reads, View};
 pub use self::savepoint::Savepoint;
 pub use self::sequence::Sequence;
 pub use self::snapshot::Snapshot;
+#[cfg(feature = "tokio")]
+pub use self::stream::{EntryStream, FeedStream};
 pub use self::transact::Committed;
 pub use self::transaction::Transaction;
 pub use self::updates::ViewMut;

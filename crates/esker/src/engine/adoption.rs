@@ -21,6 +21,7 @@ use super::stats::add;
 use crate::compaction::output::Written;
 use crate::compaction::private::{PrivateBuilt, write_private};
 use crate::manifest::edit::{AddedTable, Adopted, VersionEdit};
+use crate::manifest::feed::KeptCommit;
 use crate::manifest::file_name::table_path;
 use crate::manifest::version::{Level, LiveTable, Run, RunId, Version};
 use crate::read::view::ReadView;
@@ -207,7 +208,9 @@ impl Core {
         let is_quiet = self.turns.compact.try_lock();
         let is_clear = |view: &ReadView| Ok(writes.find_conflict(pin.seq(), view)?.is_none());
         let name = |seq| self.name_adopted(layers, seq, &deltas, is_quiet.is_some());
-        self.pipeline.adopt(request, &deltas, is_clear, name)
+        let tables = layers.runs().flat_map(|private| private.run.tables());
+        let bytes = tables.map(|live| live.meta.file_bytes).sum();
+        self.pipeline.adopt(request, &deltas, bytes, is_clear, name)
     }
 
     /// Whether no memtable holds older versions of these writes.
@@ -257,7 +260,18 @@ impl Core {
         let kept: Vec<_> = opened.values().cloned().collect();
         let of_layers = || runs.iter().flat_map(|private| private.run.tables()).map(|live| &live.table);
         kept.iter().chain(of_layers()).for_each(|table| table.keep_file());
+        if let Some(keeper) = &self.feed {
+            // keeper.1 of feed/keeper.rs
+            let open: Vec<_> = opened.iter().map(|(file, table)| (*file, table.clone())).collect();
+            let tables = edit.added.iter().map(|added| (added.file, added.run)).collect();
+            let commit = KeptCommit { seq, tables };
+            keeper.keep(commit.clone(), &open);
+            edit.feed.kept.push(commit);
+        }
         let Err(error) = self.install_or(edit, opened, &[], |_| {}) else { return Ok(()) };
+        if let Some(keeper) = &self.feed {
+            keeper.unkeep(seq);
+        }
         match self.heal_manifest() {
             Ok(()) => {
                 let remover = self.lock.remover(self.env.fs.clone());

@@ -78,7 +78,7 @@ impl Core {
         match step {
             BackgroundStep::Flush => self.flush_step(),
             BackgroundStep::Compact { idle } => self.compaction_step(idle),
-            BackgroundStep::PrepareLog => self.wal_pool.prepare_step(),
+            BackgroundStep::PrepareLog => Ok(self.retain()? | self.wal_pool.prepare_step()?),
             BackgroundStep::SyncLog => self.pipeline.sync_unsynced().map(|()| true),
         }
     }
@@ -105,6 +105,7 @@ impl Core {
         while self.signal.wait_for_log_work(&mut seen, LOG_TICK) {
             // The writer makes a segment itself if none is ready.
             self.note_error(self.wal_pool.prepare_step());
+            self.note_error(self.retain());
         }
     }
 
@@ -199,7 +200,7 @@ impl Core {
         })
     }
 
-    fn note_error<T>(&self, outcome: Result<T>) {
+    pub(super) fn note_error<T>(&self, outcome: Result<T>) {
         if let Err(error) = outcome {
             self.counters.note_error(&error);
         }

@@ -130,7 +130,7 @@ impl Catalog {
                     .map_err(|e| corrupt(format!("{:?}: {}", shown(), e.detail)))?;
                 continue;
             }
-            let id = ByteReader::new(&value).varint().ok().and_then(|id| u32::try_from(id).ok());
+            let id = id_of(&value).map(KeyspaceId::get);
             let id = id.ok_or_else(|| corrupt(format!("no id under {:?}", shown())))?;
             match name_of(&key) {
                 Some(name) if !is_stored_name(name) => {
@@ -275,6 +275,12 @@ pub(crate) fn name_key(name: &str) -> Vec<u8> {
 /// The name whose entry has this user key; `None` if it is no name's.
 pub(crate) fn name_of(key: &[u8]) -> Option<&str> {
     std::str::from_utf8(key.strip_prefix(&[NAME_PREFIX])?).ok()
+}
+
+/// The id that stands under a name.
+pub(crate) fn id_of(value: &[u8]) -> Option<KeyspaceId> {
+    let id = ByteReader::new(value).varint().ok()?;
+    u32::try_from(id).ok().map(KeyspaceId::new)
 }
 
 /// An id as the catalog stores it.

@@ -10,6 +10,7 @@
 //!      tables may leave the version meanwhile, by turns of others only, or for tables that reference less.
 //! collect.3. No table is touched: the new file stands in for the old one (blob.1 in blob/mod.rs). The map and the values are durable before the
 //!      manifest names the file.
+//! collect.4. No file is collected that commits point into which the change feed still shows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,7 +58,9 @@ impl Core {
         if version.blobs().is_empty() {
             return Ok(false);
         }
-        match choose(&version, &quiet, flushed, (self.options.amplification_percent_max(), idle)) {
+        let kept_from = self.feed.as_ref().map(|keeper| keeper.shelf.oldest());
+        let settled = Settled { flushed, kept_from };
+        match choose(&version, &quiet, settled, (self.options.amplification_percent_max(), idle)) {
             Choice::Nothing => Ok(false),
             Choice::Settle => {
                 self.blobs.close_current();
@@ -148,11 +151,20 @@ impl Core {
     }
 }
 
-/// What is to be done about the blob files of a version, if all commits up to `flushed` are in its tables.
+/// Which commits have nothing more to find in a file that is collected.
+#[derive(Clone, Copy, Debug)]
+struct Settled {
+    /// All commits up to this one are in tables.
+    flushed: SeqNo,
+    /// Commits from this one on are kept for the change feed (feed.3 of feed/mod.rs).
+    kept_from: Option<SeqNo>,
+}
+
+/// What is to be done about the blob files of a version.
 fn choose(
     version: &Version,
     quiet: &BTreeMap<FileId, bool>,
-    flushed: SeqNo,
+    settled: Settled,
     (percent_max, idle): (u64, bool),
 ) -> Choice {
     let space = Space::of(version);
@@ -161,7 +173,10 @@ fn choose(
     for (named, source) in version.blobs().iter() {
         let bytes = source.value_bytes();
         let Some(&is_closed) = quiet.get(&named) else { continue };
-        let is_settled = is_closed && source.file.newest_commit() <= flushed;
+        if settled.kept_from.is_some_and(|from| source.file.newest_commit() >= from) {
+            continue;
+        }
+        let is_settled = is_closed && source.file.newest_commit() <= settled.flushed;
         if !is_settled && !canary::is_set(Canary::BlobDroppedEarly) {
             unsettled += bytes;
             continue;

@@ -40,6 +40,7 @@ use super::stats::Counters;
 use super::trouble::Trouble;
 use crate::blob::BlobStore;
 use crate::cache::Reservation;
+use crate::feed::Keeper;
 use crate::manifest::version::Version;
 use crate::read::cost::ReadCost;
 use crate::read::view_cell::ViewCell;
@@ -85,6 +86,8 @@ pub(crate) struct Core {
     pub(crate) right_of_way: RightOfWay,
     pub(crate) locks: Locks,
     pub(crate) committer: Committer,
+    /// What is kept for the change feed, if there is one.
+    pub(crate) feed: Option<Keeper>,
     /// Of the directory, for as long as the database is open.
     pub(crate) lock: Arc<DirLock>,
 }

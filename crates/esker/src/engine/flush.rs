@@ -74,7 +74,9 @@ impl Core {
         let built = execute::flush(&context, &memtables, horizons, &fences, bottommost, Level::L0, run);
         let Some(built) = built? else { return Ok(false) };
         self.pace.flushes.note(bytes, self.env.clock.monotonic().saturating_sub(begun));
+        let beside = sealed.iter().map(|sealed| sealed.beside_bytes).sum();
         let edit = VersionEdit {
+            feed: self.released_now(newest.wal_from, beside),
             wal_from: Some(newest.wal_from),
             flushed_seq: Some(newest.last_seq),
             counts: Some(newest.counts.clone()),
@@ -89,6 +91,8 @@ impl Core {
             self.install(edit, built.opened, &memtables)?;
             self.pipeline.release(sealed.len());
         }
+        // What cannot be given up now is tried again.
+        self.note_error(self.retain());
         add(&self.counters.flushes, 1);
         add(&self.counters.flush_bytes_written, built.stats.bytes_written);
         self.signal.wake();

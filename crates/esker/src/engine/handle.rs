@@ -69,6 +69,7 @@ impl Handle {
         let committer = ending.committer.take().map(esker_env::ThreadHandle::join);
         core.closed.store(true, Ordering::Release);
         core.pipeline.watchers.end();
+        core.feed.iter().for_each(|keeper| keeper.shelf.end());
         core.signal.stop();
         let mut failure = None;
         let threads = ending.threads.drain(..).map(esker_env::ThreadHandle::join);

@@ -24,7 +24,7 @@ use crate::compaction::picker;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::table_path;
 use crate::manifest::log::ManifestLog;
-use crate::manifest::version::RunId;
+use crate::manifest::version::{LiveTable, RunId};
 use crate::memtable::Memtable;
 use crate::read::view::ReadView;
 use crate::sstable::Table;
@@ -185,7 +185,9 @@ impl Core {
         });
         let removed = before.tables().filter(|(_, t)| edit.removed.contains(&t.file));
         let moved = |file: FileId| edit.added.iter().any(|a| a.file == file);
-        let gone: Vec<_> = removed.map(|(_, t)| t.clone()).filter(|t| !moved(t.file)).collect();
+        let is_kept = |file: FileId| self.feed.as_ref().is_some_and(|keeper| keeper.holds(file));
+        let is_gone = |t: &Arc<LiveTable>| !moved(t.file) && !is_kept(t.file);
+        let gone: Vec<_> = removed.map(|(_, t)| t.clone()).filter(is_gone).collect();
         drop(before);
         for table in gone {
             table.table.mark_obsolete(self.lock.remover(self.env.fs.clone()));

@@ -21,6 +21,7 @@ pub(crate) mod committer;
 mod compact;
 pub(crate) mod core;
 mod dir_lock;
+pub(crate) mod feed;
 mod flush;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -34,6 +34,7 @@ use super::blobs::{Tail, check_tail, new_blob_file, open_blobs};
 use super::catalog::Catalog;
 use super::core::Core;
 use super::dir_lock::DirLock;
+use super::feed;
 use super::handle::Handle;
 use super::install::Tables;
 use super::keyspace_options::{KeyspaceOptions, options_of};
@@ -123,7 +124,8 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
     let cache = BlockCache::new(MemoryBudget::new(options.memory()));
     let version = open_tables(&env, dir, &state, &cache)?;
     let replayed = replay(&env, dir, &options, &state, version.blobs())?;
-    refuse_needed(&env, dir, &state.added, replayed.last_seq)?;
+    refuse_needed(&env, dir, &state, replayed.last_seq)?;
+    let feed = feed::Found::look(&env, dir, options.feed_retention(), &state)?;
     let manifest_id = first_number(&env, dir, &state)?;
     let published = Published::new(replayed.last_seq, replayed.counts);
     let closed = Arc::<AtomicBool>::default();
@@ -151,14 +153,18 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         // What was replayed is durable.
         durable_seq: Some(replayed.last_seq),
         database_id: Some(database_id),
+        feed: feed::Found::edit(feed.as_ref()),
         ..state
     };
+    let kept_tables = state.feed.tables().collect();
     let manifest = ManifestLog::create(&env, dir, manifest_id, state)?;
     let manifest = manifest.replaced_from(options.manifest_bytes_min());
     let tables = Tables::new(manifest, manifest_id.next(), RunId(next_run));
     log.finish(&env, dir)?;
     // recovery.8: the writer removes, when it can, what cannot be removed now.
-    let mut of_earlier = wal::remove_obsolete(&env, dir, wal_from)?;
+    let kept = || feed.iter().flat_map(|found| found.segments.keys().copied());
+    let mut of_earlier = wal::remove_obsolete(&env, dir, kept().next().unwrap_or(wal_from))?;
+    of_earlier.extend(kept());
     of_earlier.extend(&log.segments);
     wal::remove_unused(&env, dir)?;
     let new_blob_file = new_blob_file(env.clone(), dir.to_path_buf(), &tables, view.clone());
@@ -166,18 +172,26 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
     for (_, source) in view.get().version.blobs().iter() {
         source.file.note_commit(replayed.last_seq);
     }
+    let found = (log, replayed.last_seq, database_id);
+    let feed = feed.map(|feed| feed.keeper(&env, dir, &cache, found));
+    let register = tables.register_segments().kept_on(feed.as_ref().map(|keeper| keeper.shelf.clone()));
     let wal_pool = WalPool::new(
         env.clone(),
         dir.to_path_buf(),
         options.wal_options(database_id),
-        tables.register_segments().syncing_beside(sync_beside(blobs.clone(), options.has_threads())),
+        register.syncing_beside(sync_beside(blobs.clone(), options.has_threads())),
     )?;
     let mut wal = WalWriter::create(wal_pool.clone(), log.next_segment, &of_earlier)?;
+    wal.note_obsolete(wal_from);
     for adopted in &replayed.unlogged {
         wal.append(adopted.seq, &[&payload::encode_header(&adopted.deltas)])?;
     }
+    if wal.is_kept() {
+        // adopt.5
+        wal.sync()?;
+    }
     let torn_bytes = log.trimmed_bytes;
-    remove_leftovers(&env, dir, &view.get().version, manifest_id)?;
+    remove_leftovers(&env, dir, &view.get().version, &kept_tables, manifest_id)?;
     options.save(&env, dir)?;
 
     let pipeline = Pipeline::new(
@@ -215,6 +229,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         right_of_way: Default::default(),
         locks: Default::default(),
         committer: Default::default(),
+        feed,
         lock,
         options,
     });
@@ -496,7 +511,13 @@ fn replay_with(
             let full = std::mem::replace(&mut out.active, memtable);
             out.applier = applier;
             let counts = out.counts.iter().map(|(&id, &n)| (id, n)).filter(|c| c.1 > 0).collect();
-            out.sealed.push(Sealed { memtable: full, last_seq: out.last_seq, counts, wal_from: extent.from });
+            out.sealed.push(Sealed {
+                memtable: full,
+                last_seq: out.last_seq,
+                counts,
+                beside_bytes: 0,
+                wal_from: extent.from,
+            });
         }
         for (id, delta) in deltas {
             let count = out.counts.entry(id).or_default();
@@ -556,11 +577,17 @@ pub(crate) fn first_number(env: &Env, dir: &Path, state: &VersionEdit) -> Result
 }
 
 /// Removes files of ours that nothing names any more (open.3), all that it can (open.6).
-fn remove_leftovers(env: &Env, dir: &Path, version: &Version, manifest: FileId) -> Result<()> {
+fn remove_leftovers(
+    env: &Env,
+    dir: &Path,
+    version: &Version,
+    kept: &BTreeSet<FileId>,
+    manifest: FileId,
+) -> Result<()> {
     for name in list(env, dir)? {
         let needed = match file_name::parse(&name) {
             FileKind::Manifest(id) => id == manifest && name == manifest_name(id),
-            FileKind::Table(id) => version.tables().any(|(_, t)| t.file == id),
+            FileKind::Table(id) => kept.contains(&id) || version.tables().any(|(_, t)| t.file == id),
             FileKind::Blob(id) => version.blobs().iter().any(|(_, source)| source.file.id() == id),
             FileKind::Temporary => false,
             FileKind::Other => true,

@@ -16,6 +16,7 @@ use super::pace::Allowances;
 use crate::blob::StoreOptions;
 use crate::compaction::picker::Limits;
 use crate::encoding::checksum::crc32c;
+use crate::manifest::feed::FeedLimits;
 use crate::manifest::file_name::{OPTIONS, OPTIONS_TMP};
 use crate::manifest::log::{REWRITE_BYTES_MIN, replace_file};
 use crate::sstable::{TableCompression, TableOptions};
@@ -109,6 +110,8 @@ pub(crate) struct Settings {
     pub(crate) allowances: Allowances,
     /// None: files have what their directory allows.
     pub(crate) modes: Option<Modes>,
+    /// How much of the log stays for the change feed; none: as the last opening has said.
+    pub(crate) feed_retention: Option<FeedLimits>,
 }
 
 impl Default for Settings {
@@ -136,6 +139,7 @@ impl Default for Settings {
             amplification_percent_max: 150,
             allowances: Allowances::default(),
             modes: None,
+            feed_retention: None,
         }
     }
 }
@@ -252,6 +256,10 @@ impl Options {
     }
     pub(crate) fn allowances(&self) -> Allowances {
         self.given.allowances
+    }
+    /// How much of the log stays for the change feed, if that is said.
+    pub(crate) fn feed_retention(&self) -> Option<FeedLimits> {
+        self.given.feed_retention
     }
     pub(crate) fn modes(&self) -> Option<Modes> {
         self.given.modes

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use esker_env::Env;
 
-use crate::manifest::edit::AddedTable;
+use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::{FileKind, parse, table_path};
 use crate::sstable::stated_newest_commit;
 use crate::types::{Error, FileId, Result, SeqNo};
@@ -20,11 +20,12 @@ use crate::types::{Error, FileId, Result, SeqNo};
 pub(crate) fn needed(
     env: &Env,
     dir: &Path,
-    named: &[AddedTable],
+    state: &VersionEdit,
     known: SeqNo,
 ) -> Result<Vec<(FileId, Error)>> {
     let names = env.fs.list_dir(dir).map_err(|e| Error::io("list", dir, e))?;
-    let named: BTreeSet<FileId> = named.iter().map(|table| table.file).collect();
+    let added = state.added.iter().map(|table| table.file);
+    let named: BTreeSet<FileId> = added.chain(state.feed.tables()).collect();
     let mut found = Vec::new();
     for name in names {
         let FileKind::Table(id) = parse(&name) else { continue };
@@ -44,8 +45,8 @@ pub(crate) fn needed(
 }
 
 /// Refuses a database whose manifest and log end before a table does (unnamed.1), or that has a table of which nothing is known (unnamed.2).
-pub(crate) fn refuse_needed(env: &Env, dir: &Path, named: &[AddedTable], known: SeqNo) -> Result<()> {
-    needed(env, dir, named, known)?.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
+pub(crate) fn refuse_needed(env: &Env, dir: &Path, state: &VersionEdit, known: SeqNo) -> Result<()> {
+    needed(env, dir, state, known)?.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
 }
 
 /// What a table proves that holds commits which nothing else knows.

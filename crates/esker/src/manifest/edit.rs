@@ -7,6 +7,7 @@
 //!      durably. The manifest says the same for as long as its counts are older.
 
 use super::debts::Debts;
+use super::feed::{self, FeedEdit};
 use crate::blob::BlobReferences;
 use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint, unzigzag, zigzag};
 use crate::manifest::version::{Level, RunId};
@@ -70,6 +71,8 @@ pub struct VersionEdit {
     pub blobs_removed: Vec<FileId>,
     /// What is to be taken from the counts (debts.rs).
     pub debts: Debts,
+    /// What is kept for the change feed (feed.rs).
+    pub feed: FeedEdit,
 }
 
 const TAG_NEXT_FILE: u64 = 1;
@@ -156,6 +159,7 @@ impl VersionEdit {
             put_varint(&mut out, TAG_DEBTS);
             self.debts.encode(&mut out);
         }
+        self.feed.encode(&mut out);
         out
     }
 
@@ -194,6 +198,9 @@ impl VersionEdit {
                     None => return Err(reader.error("unresolved versions of no table")),
                 },
                 TAG_DEBTS => edit.debts.decode_more(&mut reader)?,
+                tag @ feed::TAG_FROM..=feed::TAG_LIMITS => {
+                    edit.feed.decode_more(tag, &mut reader)?;
+                }
                 other => return Err(reader.error(format!("unknown field {other} of a version edit"))),
             }
         }
@@ -257,6 +264,7 @@ impl VersionEdit {
             blobs,
             blobs_removed,
             debts,
+            feed,
         } = later;
         self.next_file = next_file.or(self.next_file);
         self.next_run = next_run.or(self.next_run);
@@ -284,13 +292,14 @@ impl VersionEdit {
             self.blobs.push(blob);
         }
         self.debts.extend(&debts);
+        self.feed.merge(feed);
         self.adopted.extend(adopted);
         // edit.2
         self.adopted.retain(|adopted| Some(adopted.seq) > self.flushed_seq);
     }
 }
 
-fn seq(reader: &mut ByteReader<'_>) -> Decoded<SeqNo> {
+pub(super) fn seq(reader: &mut ByteReader<'_>) -> Decoded<SeqNo> {
     let n = reader.varint()?;
     SeqNo::try_new(n).ok_or_else(|| reader.error(format!("sequence number {n} has more than 56 bits")))
 }
@@ -362,6 +371,7 @@ fn decode_table(reader: &mut ByteReader<'_>, base_seq: SeqNo) -> Decoded<AddedTa
 
 #[cfg(test)]
 mod tests {
+    use super::feed::{FeedFrom, FeedLimits, KeptCommit, Released};
     use super::*;
     use crate::blob::BlobPointer;
 
@@ -443,6 +453,27 @@ mod tests {
             "0a 07 07 01 e807 0a08020164a0060309 020161 00 020171 05 16 01 04 01 03 14 04 05 15 03";
         assert_eq!(hex, expected.replace(' ', ""));
         assert_eq!(VersionEdit::decode(&bytes), Ok(edit));
+    }
+
+    #[test]
+    fn golden_bytes_of_the_feed() {
+        let feed = FeedEdit {
+            from: Some(FeedFrom { segment: 3, oldest: SeqNo::new(300) }),
+            limits: Some(FeedLimits { bytes: 1000, age: 60 }),
+            released: vec![Released { below: 5, at: 7, beside: 8 }],
+            kept: vec![KeptCommit { seq: SeqNo::new(301), tables: vec![(FileId::new(9), RunId(2))] }],
+        };
+        let edit = VersionEdit { feed, ..VersionEdit::default() };
+        let hex: String = edit.encode().iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(hex, "1e 03 ac02 21 e807 3c 1f 05 07 08 20 ad02 01 09 02".replace(' ', ""));
+        assert_eq!(VersionEdit::decode(&edit.encode()), Ok(edit.clone()));
+        let from = Some(FeedFrom { segment: 5, oldest: SeqNo::new(301) });
+        let mut all = edit.clone();
+        all.merge(VersionEdit { feed: FeedEdit { from, ..FeedEdit::default() }, ..VersionEdit::default() });
+        assert_eq!((all.feed.from, all.feed.released.len(), all.feed.kept.len()), (from, 0, 1));
+        let from = Some(FeedFrom { segment: 5, oldest: SeqNo::new(302) });
+        all.merge(VersionEdit { feed: FeedEdit { from, ..FeedEdit::default() }, ..VersionEdit::default() });
+        assert_eq!((all.feed.limits, all.feed.kept.len()), (edit.feed.limits, 0), "manifest_feed.1");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 pub(crate) mod debts;
 pub(crate) mod edit;
+pub(crate) mod feed;
 pub(crate) mod file_name;
 #[doc(hidden)]
 pub mod fuzzing;

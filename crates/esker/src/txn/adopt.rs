@@ -10,6 +10,7 @@
 //! adopt.3. The log gets a record of the commit without writes, so that its numbers have no gap. That is not durable yet: if it is lost, the
 //!      next opening knows of the commit by the manifest, and writes the record again.
 //! adopt.4. So a record without writes of a commit that the manifest does not know proves that the manifest has lost its end: opening refuses it.
+//! adopt.5. If the log is kept for others, the record is synced: they see the commit no later than its owner.
 
 use super::commit::{CommitRequest, Pipeline};
 use super::drop_mark::DropMark;
@@ -30,11 +31,12 @@ pub(crate) enum NotNamed {
 
 impl Pipeline {
     /// Commits a transaction whose tables are written. `is_clear` says, of the view under the commit lock, whether `deltas` still hold and nothing
-    /// lies above the tables; `None`: it said no. `name` makes the edit, in the manifest and in the view.
+    /// lies above the tables; `None`: it said no. `name` makes the edit, in the manifest and in the view. The tables have `table_bytes`.
     pub(crate) fn adopt(
         &self,
         request: &CommitRequest,
         deltas: &CountDeltas,
+        table_bytes: u64,
         is_clear: impl FnOnce(&ReadView) -> Result<bool>,
         name: impl FnOnce(SeqNo) -> std::result::Result<(), NotNamed>,
     ) -> Result<Option<SeqNo>> {
@@ -81,15 +83,25 @@ impl Pipeline {
                 return Err(state.poison.stop(error));
             }
         }
-        // adopt.3
-        if let Err(error) = state.wal().and_then(|wal| wal.append(seq, &[&header])) {
+        // adopt.3, adopt.5
+        let append = |wal: &mut WalWriter| {
+            wal.append(seq, &[&header])?;
+            if wal.is_kept() { wal.sync() } else { Ok(()) }
+        };
+        if let Err(error) = state.wal().and_then(append) {
             // Whether it is there shows the next opening, as after any failure of the log.
             state.poison.settle();
             return Err(state.poison.stop(error));
         }
         request.drops.iter().for_each(DropMark::set);
         state.last_seq = seq;
+        state.active.beside_bytes += table_bytes + request.blobs.bytes;
+        let wal = state.wal()?;
+        if wal.is_kept() {
+            request.blobs.leases.iter().for_each(|lease| lease.file().note_commit(seq));
+        }
         self.published.publish(seq, deltas);
+        wal.tell_visible();
         state.poison.settle();
         if self.watchers.are_any() {
             self.watchers.committed(request, seq);

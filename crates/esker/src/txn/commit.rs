@@ -183,7 +183,7 @@ impl Pipeline {
         if canary::is_set(Canary::SeqNoReused) {
             last_seq = SeqNo::new(last_seq.get().saturating_sub(1));
         }
-        let poison = Poison::default();
+        let poison = Poison::telling(wal.shelf());
         Pipeline {
             queue: GroupQueue::default(),
             stopped: poison.shared_cause(),
@@ -304,6 +304,9 @@ impl Pipeline {
         }
         self.published.publish(state.last_seq, &deltas);
         state.poison.settle();
+        if let Some(wal) = &state.wal {
+            wal.tell_visible();
+        }
         if self.watchers.are_any() {
             for (request, outcome) in group.iter().zip(&outcomes) {
                 if let Ok(seq) = outcome {
@@ -378,6 +381,7 @@ impl Pipeline {
         request.drops.iter().for_each(DropMark::set);
         // So that no more of them are to be looked at when the database opens.
         state.active.logged_bytes += bytes + blobs.bytes / BLOB_BYTES_PART;
+        state.active.beside_bytes += blobs.bytes;
         blobs.leases.iter().for_each(|lease| lease.file().note_commit(seq));
         state.last_seq = seq;
         deltas.extend(own);

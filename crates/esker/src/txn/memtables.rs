@@ -35,6 +35,8 @@ pub struct Sealed {
     pub last_seq: SeqNo,
     /// Live items per keyspace after that commit.
     pub counts: Vec<(KeyspaceId, u64)>,
+    /// Bytes of values in blob files and of tables that its commits have beside the log.
+    pub beside_bytes: u64,
     /// The first WAL segment that is needed once this memtable is in tables.
     pub wal_from: u64,
 }
@@ -45,12 +47,14 @@ pub(super) struct Active {
     pub(super) applier: Applier,
     /// Written to the log since it was begun (memtables.3).
     pub(super) logged_bytes: u64,
+    /// Written beside it (`Sealed::beside_bytes`).
+    pub(super) beside_bytes: u64,
 }
 
 impl Active {
     /// One that nothing was logged for.
     pub(super) fn new(memtable: Arc<Memtable>, applier: Applier) -> Self {
-        Active { memtable, applier, logged_bytes: 0 }
+        Active { memtable, applier, logged_bytes: 0, beside_bytes: 0 }
     }
 
     /// memtables.3. A memtable of a few bytes looks full when it is made.
@@ -106,7 +110,7 @@ impl Pipeline {
         };
         let memtable = Arc::new(Memtable::new(self.memtables.bytes_max()));
         let fresh = Active::new(memtable.clone(), memtable.applier());
-        let full = std::mem::replace(&mut state.active, fresh).memtable;
+        let Active { memtable: full, beside_bytes, .. } = std::mem::replace(&mut state.active, fresh);
         let (last_seq, counts) = (state.last_seq, self.published.counts());
         // memtables.2: whoever flushes finds it in the view, and takes it out.
         self.view.update(|old| {
@@ -120,7 +124,13 @@ impl Pipeline {
                 known: old.known.clone(),
             }
         });
-        self.memtables.sealed.lock().push_back(Sealed { memtable: full, last_seq, counts, wal_from });
+        self.memtables.sealed.lock().push_back(Sealed {
+            memtable: full,
+            last_seq,
+            counts,
+            beside_bytes,
+            wal_from,
+        });
         Ok(())
     }
 
@@ -171,5 +181,10 @@ impl Pipeline {
             // What cannot be removed now is tried again with the next flush.
             let _ = self.state.lock().wal().and_then(|wal| wal.release_below(last.wal_from));
         }
+    }
+
+    /// Gives up the part of the log that is not kept any more (shelf.2 of wal/shelf.rs).
+    pub fn release_kept(&self) -> Result<()> {
+        self.state.lock().wal()?.release_below(0)
     }
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use super::commit::Pipeline;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result};
+use crate::wal::Shelf;
 
 /// What stopped writes, for those who look without the commit lock.
 pub(super) type Cause = Arc<OnceLock<Arc<Error>>>;
@@ -18,11 +19,18 @@ pub(super) type Cause = Arc<OnceLock<Arc<Error>>>;
 #[derive(Default)]
 pub(super) struct Poison {
     cause: Cause,
+    /// Who reads the log is told.
+    shelf: Option<Arc<Shelf>>,
     /// A commit is in the log and not yet published, or a memtable is being sealed. Seen by others only if its thread has panicked.
     is_halfway: bool,
 }
 
 impl Poison {
+    /// One that tells who reads the log.
+    pub(super) fn telling(shelf: Option<Arc<Shelf>>) -> Poison {
+        Poison { shelf, ..Poison::default() }
+    }
+
     /// From here on to `settle` a panic leaves a state that nobody knows.
     pub(super) fn begin(&mut self) {
         self.is_halfway = true;
@@ -56,7 +64,9 @@ impl Poison {
         if canary::is_set(Canary::PoisonForgotten) {
             return Error::Poisoned(cause);
         }
-        Error::Poisoned(self.cause.get_or_init(|| cause).clone())
+        let error = Error::Poisoned(self.cause.get_or_init(|| cause).clone());
+        self.shelf.iter().for_each(|shelf| shelf.tell());
+        error
     }
 
     /// Where the cause will stand.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use esker_env::LockError;
 
+use super::SeqNo;
 use super::conflict::Contended;
 
 /// What can go wrong.
@@ -111,6 +112,14 @@ pub enum Error {
     ValueTooLong {
         /// Its length in bytes.
         len: usize,
+    },
+    /// Commits that were to be read from the [change feed](crate::Db::feed) are not kept any more, or never were. Read the state anew, and the feed from there on.
+    #[error(
+        "the change feed begins with commit {oldest}: older ones are not kept; read a snapshot, and the feed from there on"
+    )]
+    FeedTruncated {
+        /// The oldest commit that can be read, or the next one if there is none.
+        oldest: SeqNo,
     },
     /// There is no keyspace of this name, or it was dropped.
     #[error("no keyspace named {0:?}")]
@@ -240,6 +249,7 @@ impl Error {
             Error::Poisoned(first) => Error::Poisoned(first.clone()),
             Error::KeyTooLong { len } => Error::KeyTooLong { len: *len },
             Error::ValueTooLong { len } => Error::ValueTooLong { len: *len },
+            Error::FeedTruncated { oldest } => Error::FeedTruncated { oldest: *oldest },
             Error::KeyspaceNotFound(name) => Error::KeyspaceNotFound(name.clone()),
             Error::KeyspaceExists(name) => Error::KeyspaceExists(name.clone()),
             Error::Invalid(text) => Error::Invalid(text.clone()),

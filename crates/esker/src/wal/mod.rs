@@ -21,6 +21,7 @@
 
 mod direct;
 pub(crate) mod file_name;
+mod follow;
 mod format;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -29,16 +30,19 @@ mod pool;
 mod recovery;
 mod salvage;
 mod segment;
+mod shelf;
 mod sync;
 #[cfg(test)]
 mod tests;
 mod writer;
 
+pub(crate) use follow::{Followed, Follower, look_at};
 pub(crate) use format::SegmentHeader;
 pub(crate) use pool::{LogRoom, Register, WalOptions, WalPool};
 pub(crate) use recovery::{
     CUT, LogExtent, Recovered, first_torn, holds_records, recover, remove_obsolete, remove_unused, verify,
 };
 pub(crate) use salvage::{LogPiece, SegmentPiece, lacks_segments, salvage, segments, walk_segment_file};
+pub(crate) use shelf::{Shelf, Shelved};
 pub(crate) use sync::{SyncBeside, SyncHandle, SyncOutcome, SyncWork};
 pub(crate) use writer::WalWriter;

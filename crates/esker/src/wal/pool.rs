@@ -35,6 +35,7 @@ use super::file_name;
 use super::format::{SEGMENT_BYTES_LIMIT, SegmentHeader};
 use super::meter::Meter;
 use super::recovery::remove_if_there;
+use super::shelf::Shelf;
 use super::sync::SyncBeside;
 use crate::types::{Error, Result};
 
@@ -81,17 +82,22 @@ impl Default for WalOptions {
 
 /// Where the log says which segment is the newest that may be in use, durably: the manifest (pool.4). A smaller number than
 /// before takes back what was said of prepared files (pool.5).
-pub(crate) struct Register(Box<dyn Fn(u64) -> Result<()> + Send + Sync>, SyncBeside);
+pub(crate) struct Register(Box<dyn Fn(u64) -> Result<()> + Send + Sync>, SyncBeside, Option<Arc<Shelf>>);
 
 impl Register {
     /// Calls `name`, perhaps while the commit lock is held. If it fails, it is not known what the manifest says.
     pub(crate) fn new(name: impl Fn(u64) -> Result<()> + Send + Sync + 'static) -> Register {
-        Register(Box::new(name), SyncBeside::default())
+        Register(Box::new(name), SyncBeside::default(), None)
     }
 
     /// The same; each sync of the log syncs something else too (sync.3).
     pub(crate) fn syncing_beside(self, beside: SyncBeside) -> Register {
-        Register(self.0, beside)
+        Register(self.0, beside, self.2)
+    }
+
+    /// The same; the log is kept for others on this shelf.
+    pub(crate) fn kept_on(self, shelf: Option<Arc<Shelf>>) -> Register {
+        Register(self.0, self.1, shelf)
     }
 }
 
@@ -184,6 +190,11 @@ impl WalPool {
     /// What is to be synced before the log.
     pub(super) fn sync_beside(&self) -> SyncBeside {
         self.register.1.clone()
+    }
+
+    /// Where the log is kept for others, if it is.
+    pub(super) fn shelf(&self) -> Option<&Arc<Shelf>> {
+        self.register.2.as_ref()
     }
 
     /// A pool without files, for the log in `dir`, which exists.
@@ -551,6 +562,14 @@ impl WalPool {
         state.spares.push(Spare { path, ..spare.clone() });
         state.recycled += 1;
         Ok(())
+    }
+
+    /// The same of one whose file is closed.
+    pub(super) fn recycle_closed(&self, path: &Path, bytes: u64, is_reusable: bool) -> Result<()> {
+        if is_reusable && let Ok(file) = self.env.fs.open(path, OpenOptions::write()) {
+            return self.recycle(&Spare { path: path.to_owned(), file, bytes, is_written: true });
+        }
+        self.remove(path)
     }
 
     /// What the log costs.

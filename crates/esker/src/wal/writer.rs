@@ -20,12 +20,14 @@
 //!      that: the next opening removes them, and no message may make anybody doubt what is on the disk.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::direct::DirectTail;
 use super::file_name;
 use super::format::{self, ALIGN, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES};
 use super::pool::{LogRoom, Prepared, Spare, Use, WalPool};
+use super::shelf::Shelf;
 use super::sync::{SegmentFile, SyncHandle, SyncOutcome, panicked};
 use crate::encoding::checksum::crc32c_append;
 use crate::types::canary::{self, Canary};
@@ -61,7 +63,11 @@ pub(crate) struct WalWriter {
     finished: VecDeque<Finished>,
     /// Segments of earlier processes, oldest first: deleted when obsolete, never recycled. With the lengths of their files.
     of_earlier: VecDeque<(u64, u64)>,
-    /// Bytes of both.
+    /// Finished segments that recovery does not need, oldest first: they stay while they are on the shelf (shelf.rs).
+    kept: VecDeque<Kept>,
+    /// Recovery needs no segment below.
+    obsolete: u64,
+    /// Bytes of those that it needs.
     complete_bytes: u64,
     /// Of the next record, so many bytes find what they need (wal_writer.3).
     reserved: Option<u64>,
@@ -80,6 +86,8 @@ struct Active {
     appended: u64,
     written: u64,
     synced: u64,
+    /// A record begins in it.
+    has_first: bool,
     /// Syncs so far.
     syncs: u64,
     /// The pool was told that the next file will be needed.
@@ -105,6 +113,16 @@ struct Finished {
     spare: Spare,
     /// Bytes in use.
     used: u64,
+}
+
+/// A finished segment whose file is closed.
+#[derive(Debug)]
+struct Kept {
+    number: u64,
+    path: PathBuf,
+    bytes: u64,
+    /// All its blocks are written, and nobody has a sync of it to make.
+    is_reusable: bool,
 }
 
 impl Active {
@@ -150,6 +168,8 @@ impl WalWriter {
             next_segment: first_segment,
             finished: VecDeque::new(),
             of_earlier,
+            kept: VecDeque::new(),
+            obsolete: 0,
             complete_bytes: 0,
             reserved: None,
             last_seq: SeqNo::ZERO,
@@ -187,9 +207,10 @@ impl WalWriter {
 
     /// Counts the segments that are complete.
     fn count_complete(&mut self) {
-        let of_earlier = self.of_earlier.iter().map(|(_, bytes)| bytes);
-        let finished = self.finished.iter().map(|finished| &finished.used);
-        self.complete_bytes = of_earlier.chain(finished).sum();
+        let of_earlier = self.of_earlier.iter().copied();
+        let finished = self.finished.iter().map(|finished| (finished.number, finished.used));
+        let is_needed = |(number, _): &(u64, u64)| *number >= self.obsolete;
+        self.complete_bytes = of_earlier.chain(finished).filter(is_needed).map(|(_, bytes)| bytes).sum();
         self.tell_live();
     }
 
@@ -260,6 +281,30 @@ impl WalWriter {
         }
     }
 
+    /// Tells who reads the log how far it is durable (shelf.1).
+    fn tell_durable(&self) {
+        if let (Some(shelf), Some(active)) = (self.pool.shelf(), &self.active) {
+            shelf.note_durable(active.segment.number, active.synced);
+        }
+    }
+
+    /// Where the log is kept for others than recovery.
+    pub(crate) fn shelf(&self) -> Option<Arc<Shelf>> {
+        self.pool.shelf().cloned()
+    }
+
+    /// Whether the log is kept for others than recovery.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.pool.shelf().is_some()
+    }
+
+    /// Tells who reads the log that commits became visible.
+    pub(crate) fn tell_visible(&self) {
+        if let Some(shelf) = self.pool.shelf() {
+            shelf.tell();
+        }
+    }
+
     /// Makes all appended records durable.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.guard(Self::sync_active)
@@ -280,6 +325,7 @@ impl WalWriter {
                 active.synced = active.synced.max(outcome.written);
                 active.syncs += 1;
             }
+            writer.tell_durable();
             Ok(())
         })
     }
@@ -330,9 +376,17 @@ impl WalWriter {
         self.active.as_ref().map_or(0, |active| active.appended - active.synced)
     }
 
+    /// Recovery needs no segment below this number: those of an earlier process that are kept for others.
+    pub(crate) fn note_obsolete(&mut self, segment: u64) {
+        self.obsolete = self.obsolete.max(segment);
+        self.count_complete();
+    }
+
     /// Segments below this number are obsolete, durably: recovery would not read them any more. Recycles or deletes
-    /// their files, all that it can. After an error the next call tries those that are left again.
+    /// their files, all that it can, but for those on the shelf (shelf.2). After an error the next call tries those that are left again.
     pub(crate) fn release_below(&mut self, segment: u64) -> Result<()> {
+        self.obsolete = self.obsolete.max(segment);
+        let segment = self.pool.shelf().map_or(self.obsolete, |shelf| shelf.first().min(self.obsolete));
         let pool = &self.pool;
         let mut failure = None;
         // wal_writer.5
@@ -352,8 +406,27 @@ impl WalWriter {
             let release = || if is_free { pool.recycle(spare) } else { pool.remove(&spare.path) };
             *number >= segment || !is_released(release())
         });
+        self.kept.retain(|kept| {
+            kept.number >= segment
+                || !is_released(pool.recycle_closed(&kept.path, kept.bytes, kept.is_reusable))
+        });
+        self.shelve();
         self.count_complete();
         failure.map_or(Ok(()), Err)
+    }
+
+    /// Closes the files of finished segments that are obsolete and stay.
+    fn shelve(&mut self) {
+        if self.pool.shelf().is_none() {
+            return;
+        }
+        while let Some(Finished { number, spare, .. }) =
+            self.finished.pop_front_if(|finished| finished.number < self.obsolete)
+        {
+            // sync.1, as above.
+            let is_reusable = spare.is_written && Arc::strong_count(&spare.file) == 1;
+            self.kept.push_back(Kept { number, path: spare.path, bytes: spare.bytes, is_reusable });
+        }
     }
 
     /// Makes everything durable, cuts the last segment to what is used, and deletes the spares, as far as it can (wal_writer.6). After an
@@ -439,7 +512,13 @@ impl WalWriter {
     }
 
     fn put_record(&mut self, seq: SeqNo, kind: Kind, n: u64, parts: &mut Parts<'_>) -> Result<()> {
-        let active = self.active.as_ref().expect("a record has a segment");
+        let active = self.active.as_mut().expect("a record has a segment");
+        if let Some(shelf) = self.pool.shelf()
+            && matches!(kind, Kind::Full | Kind::First)
+            && !std::mem::replace(&mut active.has_first, true)
+        {
+            shelf.note_first(active.segment.number, seq);
+        }
         let n = n as usize;
         let mut payload_crc = 0;
         parts.clone().take(n, |piece| {
@@ -494,6 +573,7 @@ impl WalWriter {
             active.segment.sync()?;
             active.synced = active.written;
             active.syncs += 1;
+            self.tell_durable();
         }
         Ok(())
     }
@@ -520,6 +600,7 @@ impl WalWriter {
         (active.written, active.synced) = (active.appended, active.appended);
         active.syncs += 1;
         self.buffer.clear();
+        self.tell_durable();
         Ok(true)
     }
 
@@ -538,6 +619,9 @@ impl WalWriter {
         let SegmentFile { number, path, file, .. } = &*active.segment;
         let is_written = active.was_written || active.bytes - active.appended < BLOCK_BYTES;
         let spare = Spare { path: path.clone(), file: file.clone(), bytes: active.bytes, is_written };
+        if let Some(shelf) = self.pool.shelf() {
+            shelf.finish(*number, active.appended, self.last_seq);
+        }
         self.finished.push_back(Finished { number: *number, spare, used: active.appended });
         self.count_complete();
         Ok(active.appended)
@@ -558,6 +642,9 @@ impl WalWriter {
         let segment = SegmentFile::new(header, path, spare.file, self.pool.meter.clone());
         let segment = segment.together_with(self.pool.sync_beside());
         self.next_segment = number + 1;
+        if let Some(shelf) = self.pool.shelf() {
+            shelf.begin(number);
+        }
         self.active = Some(Active {
             segment: Arc::new(segment),
             bytes: spare.bytes,
@@ -565,6 +652,7 @@ impl WalWriter {
             appended: used,
             written: used,
             synced: used,
+            has_first: false,
             syncs: 0,
             spare_wanted: false,
             way: Way::Unknown,

@@ -18,6 +18,7 @@ mod corruption;
 mod counting;
 mod damaged_blocks;
 mod dump;
+mod feed;
 mod foreign_garbage;
 mod fork;
 mod group_commit;

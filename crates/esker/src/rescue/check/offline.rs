@@ -64,8 +64,9 @@ fn check(env: &Env, dir: &Path, options: &Options, report: &mut CheckReport) -> 
     if let Err(error) = first_number(env, dir, &state) {
         report.problem(error);
     }
-    let mut kept: BTreeSet<FileId> = state.added.iter().map(|added| added.file).collect();
-    for (file, error) in unnamed::needed(env, dir, &state.added, known)? {
+    let added = state.added.iter().map(|added| added.file);
+    let mut kept: BTreeSet<FileId> = added.chain(state.feed.tables()).collect();
+    for (file, error) in unnamed::needed(env, dir, &state, known)? {
         kept.insert(file);
         report.problem(error);
     }
@@ -162,6 +163,8 @@ fn note_leftovers(
     report: &mut CheckReport,
 ) {
     let from = state.wal_from.unwrap_or(1);
+    // Older segments are kept for the change feed.
+    let from = state.feed.from.map_or(from, |feed| feed.segment.min(from));
     let next = state.next_file.unwrap_or(FileId::new(1));
     for name in names {
         let left_over = match parse(name) {

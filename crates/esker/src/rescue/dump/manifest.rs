@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::{DumpValue, Output, text};
 use crate::manifest::edit::{AddedTable, Adopted, VersionEdit};
+use crate::manifest::feed::{FeedFrom, FeedLimits, Released};
 use crate::manifest::salvage::{self, ManifestPiece};
 use crate::types::key_range::End;
 use crate::types::{FileId, Result, SeqNo};
@@ -35,6 +36,7 @@ fn dump_edit(out: &mut Output<'_>, offset: u64, edit: &VersionEdit) {
         blobs,
         blobs_removed,
         debts,
+        feed,
     } = edit;
     let mut fields: Vec<(&'static str, DumpValue)> = Vec::new();
     let numbers = [
@@ -70,6 +72,21 @@ fn dump_edit(out: &mut Output<'_>, offset: u64, edit: &VersionEdit) {
             ("keys", keys.into()),
         ];
         out.item(offset, "debt", fields);
+    }
+    if let Some(FeedFrom { segment, oldest }) = feed.from {
+        let fields = vec![("segment", segment.into()), ("oldest", oldest.get().into())];
+        out.item(offset, "feed_from", fields);
+    }
+    if let Some(FeedLimits { bytes, age }) = feed.limits {
+        out.item(offset, "feed_limits", vec![("bytes", bytes.into()), ("age", age.into())]);
+    }
+    for Released { below, at, beside } in &feed.released {
+        let fields = vec![("below", (*below).into()), ("at", (*at).into()), ("beside", (*beside).into())];
+        out.item(offset, "released", fields);
+    }
+    for (commit, (file, run)) in feed.kept.iter().flat_map(|kept| kept.tables.iter().map(|t| (kept.seq, t))) {
+        let fields = vec![("seq", commit.get().into()), ("file", file.get().into()), ("run", run.0.into())];
+        out.item(offset, "kept", fields);
     }
     for Adopted { seq, deltas } in adopted {
         let keys = deltas.iter().map(|delta| delta.1).sum::<i64>();

@@ -1,0 +1,295 @@
+//! The change feed: every commit, in order, for readers that come back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Db;
+use crate::blob::BlobSet;
+use crate::engine::catalog::{id_of, name_of};
+use crate::engine::handle::Handle;
+use crate::feed::{Change, Changes};
+use crate::read::fetch;
+use crate::types::key::decode_key;
+use crate::types::op::Kind;
+use crate::types::stored::Stored;
+use crate::types::{Error, KeyspaceId, Result, SeqNo, Value};
+use crate::wal::Follower;
+
+/// So long the iterator waits before it looks again.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// Commits in their order, from one on: made by [`Db::feed`]. As an iterator it waits for the next commit, and ends when the database is closed, or after an
+/// error. It holds up nobody, and keeps nothing from going: one that falls behind what is kept fails with
+/// [`FeedTruncated`](crate::Error::FeedTruncated).
+pub struct Feed {
+    handle: Arc<Handle>,
+    follower: Follower,
+    has_failed: bool,
+}
+
+/// A commit of the [feed](Feed). It keeps the blob files that it points to, and its tables if it was large: do not hold it for long.
+pub struct FeedCommit {
+    seqno: SeqNo,
+    changes: Changes,
+    blobs: BlobSet,
+}
+
+/// A change that a commit makes. Keys and values are borrowed from the commit.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum FeedChange<'a> {
+    /// A key gets a value.
+    Put {
+        /// The keyspace's number, see [`Keyspace::id`](crate::Keyspace::id).
+        keyspace: KeyspaceId,
+        /// The key.
+        key: &'a [u8],
+        /// The value.
+        value: FeedValue<'a>,
+    },
+    /// A key is removed. It need not have been there.
+    Remove {
+        /// The keyspace's number.
+        keyspace: KeyspaceId,
+        /// The key.
+        key: &'a [u8],
+    },
+    /// All keys of a range are removed.
+    RemoveRange {
+        /// The keyspace's number.
+        keyspace: KeyspaceId,
+        /// The first key of the range.
+        start: &'a [u8],
+        /// The first key behind it; none if it reaches to the end of the keyspace.
+        end: Option<&'a [u8]>,
+    },
+    /// A keyspace gets a name: it is new, or renamed.
+    Named {
+        /// The keyspace's number.
+        keyspace: KeyspaceId,
+        /// The name.
+        name: &'a str,
+    },
+    /// No keyspace has this name any more: the one that had it is dropped, or renamed. One that is dropped has its keys removed by the same commit.
+    Unnamed {
+        /// The name.
+        name: &'a str,
+    },
+    /// Something else that the engine notes about keyspaces: their options, and which number is the next.
+    Internal {
+        /// Where it notes it.
+        key: &'a [u8],
+        /// What; none: nothing any more.
+        value: Option<&'a [u8]>,
+    },
+}
+
+/// A value of the feed, read when it is asked for.
+pub struct FeedValue<'a> {
+    kind: Kind,
+    stored: &'a [u8],
+    blobs: &'a BlobSet,
+}
+
+impl Db {
+    /// The commits from this one on, in order, each once it is durable. A database has a feed if it is opened with
+    /// [`feed_retention`](crate::Builder::feed_retention), and commits are kept as long as that says.
+    ///
+    /// A reader notes the number of the last commit that it has dealt with, and comes back with the one after. One that begins takes a snapshot, reads it,
+    /// and goes on with the commit after [the snapshot's](crate::Snapshot::seqno): it misses nothing and sees nothing twice.
+    ///
+    /// Commits with less than [`Sync`](crate::Durability::Sync) come when they have reached the disk. A snapshot sees them before: [`Db::sync`] before it is
+    /// taken keeps a power loss from taking back what a reader has read of it.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// use esker::FeedChange;
+    /// use std::time::Duration;
+    ///
+    /// let db = esker::Db::builder().feed_retention(64 << 20, Duration::from_secs(3600)).open_in_memory()?;
+    /// let users = db.keyspace("users")?;
+    /// users.put("ann", "1")?;
+    /// let snapshot = db.snapshot();
+    /// // Read it, then:
+    /// let mut feed = db.feed(snapshot.seqno().next())?;
+    /// users.put("bob", "2")?;
+    /// users.remove("ann")?;
+    /// while let Some(mut commit) = feed.next_within(Duration::ZERO)? {
+    ///     while let Some(change) = commit.next_change()? {
+    ///         match change {
+    ///             FeedChange::Put { key, value, .. } => println!("{key:?} = {:?}", value.read()?),
+    ///             FeedChange::Remove { key, .. } => println!("{key:?} is gone"),
+    ///             other => println!("{other:?}"),
+    ///         }
+    ///     }
+    /// }
+    /// # assert_eq!(feed.position(), snapshot.seqno().next().next().next());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`FeedTruncated`](crate::Error::FeedTruncated) if the commit is not kept any more; [`Invalid`](crate::Error::Invalid) if there is no feed, or the commit is
+    /// none of this database: beyond its next one. [`Closed`](crate::Error::Closed).
+    pub fn feed(&self, from: SeqNo) -> Result<Feed> {
+        let follower = self.handle.core.follow(from)?;
+        Ok(Feed { handle: self.handle.clone(), follower, has_failed: false })
+    }
+}
+
+impl Feed {
+    /// The number of the commit that comes next.
+    pub fn position(&self) -> SeqNo {
+        self.follower.position()
+    }
+
+    /// The next commit, if there is one already.
+    ///
+    /// # Errors
+    /// Those of [`next_within`](Self::next_within).
+    pub fn try_next(&mut self) -> Result<Option<FeedCommit>> {
+        self.next_within(Duration::ZERO)
+    }
+
+    /// The next commit, if there is one within this time.
+    ///
+    /// # Errors
+    /// [`FeedTruncated`](crate::Error::FeedTruncated) if it is not kept any more; [`Poisoned`](crate::Error::Poisoned) if nothing is left and writes have been stopped;
+    /// [`Closed`](crate::Error::Closed); [`Io`](crate::Error::Io) and [`Corrupt`](crate::Error::Corrupt) if it cannot be read: it can be tried again.
+    pub fn next_within(&mut self, patience: Duration) -> Result<Option<FeedCommit>> {
+        let next = self.handle.core.next_of(&mut self.follower, patience)?;
+        Ok(next.map(|(seqno, changes, blobs)| FeedCommit { seqno, changes, blobs }))
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl Feed {
+    /// Counts changes of what can be read.
+    pub(super) fn moves(&self) -> u64 {
+        self.shelf().moves()
+    }
+
+    /// Has a task woken when there have been more changes than these; false if there have been.
+    pub(super) fn wake_after(&self, seen: u64, waker: &std::task::Waker) -> bool {
+        self.shelf().wake_after(seen, waker)
+    }
+
+    fn shelf(&self) -> &crate::wal::Shelf {
+        self.follower.shelf()
+    }
+}
+
+impl std::fmt::Debug for Feed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Feed({})", self.position())
+    }
+}
+
+impl Iterator for Feed {
+    type Item = Result<FeedCommit>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.has_failed {
+            match self.next_within(PATIENCE) {
+                Ok(None) => {}
+                Ok(Some(commit)) => return Some(Ok(commit)),
+                Err(Error::Closed) => self.has_failed = true,
+                Err(error) => {
+                    self.has_failed = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+        None
+    }
+}
+
+impl FeedCommit {
+    /// Its number.
+    pub fn seqno(&self) -> SeqNo {
+        self.seqno
+    }
+
+    /// The next change; none after the last. Who applies them in this order has what the commit has made: a later one may be of the same key. Not an
+    /// iterator, since a change borrows the commit.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::Error::Corrupt), and [`Io`](crate::Error::Io) if the commit is so large that it is read from tables.
+    pub fn next_change(&mut self) -> Result<Option<FeedChange<'_>>> {
+        let change = self.changes.next(self.seqno)?;
+        Ok(change.map(|change| shown(change, &self.blobs)))
+    }
+}
+
+/// Keys are encoded: the log and tables hold no others.
+fn shown<'a>(change: Change<'a>, blobs: &'a BlobSet) -> FeedChange<'a> {
+    let split = |key: &'a [u8]| decode_key(key).unwrap_or((KeyspaceId::CATALOG, key));
+    match change {
+        Change::Range(start, end) => {
+            let (keyspace, start) = split(start);
+            let end = decode_key(end).filter(|(id, _)| *id == keyspace).map(|(_, end)| end);
+            FeedChange::RemoveRange { keyspace, start, end }
+        }
+        Change::Key(kind, key, stored) => match split(key) {
+            (KeyspaceId::CATALOG, key) => of_catalog(key, kind.is_live().then_some(stored)),
+            (keyspace, key) if kind.is_live() => {
+                FeedChange::Put { keyspace, key, value: FeedValue { kind, stored, blobs } }
+            }
+            (keyspace, key) => FeedChange::Remove { keyspace, key },
+        },
+    }
+}
+
+fn of_catalog<'a>(key: &'a [u8], value: Option<&'a [u8]>) -> FeedChange<'a> {
+    let Some(name) = name_of(key) else { return FeedChange::Internal { key, value } };
+    match value.map(id_of) {
+        Some(Some(keyspace)) => FeedChange::Named { keyspace, name },
+        Some(None) => FeedChange::Internal { key, value },
+        None => FeedChange::Unnamed { name },
+    }
+}
+
+impl std::fmt::Debug for FeedCommit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FeedCommit({})", self.seqno)
+    }
+}
+
+impl FeedValue<'_> {
+    /// Bytes of the value.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::Error::Corrupt) if the pointer to it is damaged.
+    pub fn len(&self) -> Result<u64> {
+        match self.stored() {
+            Stored::Inline(bytes) => Ok(bytes.len() as u64),
+            Stored::Blob(pointer) => self.blobs.open(pointer).map(|value| value.len()),
+        }
+    }
+
+    /// Its bytes, if they are in memory: not in a blob file.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        fetch::bytes(self.stored())
+    }
+
+    /// The value.
+    ///
+    /// # Errors
+    /// [`Io`](crate::Error::Io) and [`Corrupt`](crate::Error::Corrupt) of its blob file.
+    pub fn read(&self) -> Result<Value> {
+        fetch::copy(self.stored(), self.blobs)
+    }
+
+    fn stored(&self) -> Stored<&[u8]> {
+        Stored::new(self.kind, self.stored)
+    }
+}
+
+impl std::fmt::Debug for FeedValue<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.bytes() {
+            Some(bytes) => write!(f, "{}", bytes.escape_ascii()),
+            None => f.write_str("(in a blob file)"),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Walks and the change feed as streams, for async code (feature `tokio`).
+//!
+//! ```text
+//!   Range, Keys, Feed --a batch at a time, on the runtime's threads for what blocks--> EntryStream, FeedStream
+//!                                                   nothing new: the feed's shelf wakes the task
+//! ```
+//!
+//! stream.1. The task that polls never waits for a disk or a lock that is held over I/O: `spawn_blocking` does.
+//! stream.2. Cancel-safe: an item leaves the stream only when the poll that gives it is ready. What a dropped stream was reading ends by itself.
+//! stream.3. A batch is small at first, and has so many bytes at the most, or one item.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures_core::Stream;
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use super::feed::{Feed, FeedCommit};
+use super::key_handle::Key;
+use super::range::{Keys, Range};
+use crate::types::{Error, Result, Value};
+
+/// stream.3
+const BATCH_LEN_MIN: usize = 8;
+const BATCH_LEN_MAX: usize = 1024;
+const BATCH_BYTES: usize = 256 << 10;
+/// Commits of a batch of the feed: each has a record of the log in memory.
+const COMMITS_MAX: usize = 16;
+
+/// The entries of a [`Range`], or the keys of [`Keys`], as a stream: made by their `into_stream`. Polled in a tokio runtime, whose threads for what
+/// blocks read ahead, a batch at a time. Dropping it, or a future of [`next`](Self::next), is safe at any time, and loses no item that the stream
+/// has yet to give.
+///
+/// ```
+/// # fn main() -> esker::Result<()> {
+/// # let db = esker::Db::in_memory()?;
+/// # let users = db.keyspace("users")?;
+/// # users.put("ann", "1")?;
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+/// # runtime.block_on(async {
+/// let mut entries = users.range("a".."c").into_stream();
+/// while let Some(entry) = entries.next().await {
+///     let (key, value) = entry?;
+///     println!("{key:?} = {value:?}");
+/// }
+/// # Ok(())
+/// # })
+/// # }
+/// ```
+pub struct EntryStream<I: Iterator> {
+    /// None while a batch is read, and at the end.
+    walk: Option<I>,
+    ready: std::vec::IntoIter<I::Item>,
+    job: Option<JoinHandle<Batch<I, I::Item>>>,
+    batch_len: usize,
+    bytes_of: fn(&I::Item) -> usize,
+}
+
+/// What is read, and from what to go on.
+type Batch<S, T> = (Option<S>, Vec<T>);
+
+impl Range {
+    /// The entries that are left, from the front, as a stream.
+    pub fn into_stream(self) -> EntryStream<Range> {
+        EntryStream::new(self, |entry: &Result<(Key, Value)>| {
+            entry.as_ref().map_or(0, |(key, value)| key.len() + value.len())
+        })
+    }
+}
+
+impl Keys {
+    /// The keys that are left, from the front, as a stream.
+    pub fn into_stream(self) -> EntryStream<Keys> {
+        EntryStream::new(self, |key: &Result<Key>| key.as_ref().map_or(0, |key| key.len()))
+    }
+}
+
+impl<I: Iterator> EntryStream<I> {
+    fn new(walk: I, bytes_of: fn(&I::Item) -> usize) -> Self {
+        let ready = Vec::new().into_iter();
+        EntryStream { walk: Some(walk), ready, job: None, batch_len: BATCH_LEN_MIN, bytes_of }
+    }
+}
+
+impl<I> EntryStream<I>
+where
+    I: Iterator + Unpin + Send + 'static,
+    I::Item: Send + Unpin,
+{
+    /// The next one; none after the last.
+    pub async fn next(&mut self) -> Option<I::Item> {
+        poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+}
+
+impl<I> Stream for EntryStream<I>
+where
+    I: Iterator + Unpin + Send + 'static,
+    I::Item: Send + Unpin,
+{
+    type Item = I::Item;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<I::Item>> {
+        let stream = self.get_mut();
+        loop {
+            if let Some(item) = stream.ready.next() {
+                return Poll::Ready(Some(item));
+            }
+            if let Some(job) = &mut stream.job {
+                let (walk, items) = finished(ready!(Pin::new(job).poll(context)));
+                (stream.job, stream.walk, stream.ready) = (None, walk, items.into_iter());
+                continue;
+            }
+            let Some(walk) = stream.walk.take() else { return Poll::Ready(None) };
+            let (len, bytes_of) = (stream.batch_len, stream.bytes_of);
+            stream.batch_len = (len * 4).min(BATCH_LEN_MAX);
+            stream.job = Some(spawn_blocking(move || read_batch(walk, len, bytes_of)));
+        }
+    }
+}
+
+fn read_batch<I: Iterator>(mut walk: I, len: usize, bytes_of: fn(&I::Item) -> usize) -> Batch<I, I::Item> {
+    let (mut items, mut bytes) = (Vec::with_capacity(len), 0);
+    while items.len() < len && bytes < BATCH_BYTES {
+        let Some(item) = walk.next() else { return (None, items) };
+        bytes += bytes_of(&item);
+        items.push(item);
+    }
+    (Some(walk), items)
+}
+
+/// What a job has read. One that was cancelled, as the runtime ends, has read nothing, and nothing more comes.
+fn finished<S, T>(job: Result<Batch<S, T>, tokio::task::JoinError>) -> Batch<S, T> {
+    job.unwrap_or_else(|error| match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(_) => (None, Vec::new()),
+    })
+}
+
+/// The [change feed](Feed) as a stream: made by [`Feed::into_stream`]. It ends when the database is closed, or after an error. Safe to drop at any time, as
+/// [`EntryStream`] is.
+pub struct FeedStream {
+    feed: Option<Feed>,
+    ready: std::vec::IntoIter<Result<FeedCommit>>,
+    job: Option<JoinHandle<Batch<Feed, Result<FeedCommit>>>>,
+    /// Changes of the shelf before the last batch was read.
+    seen: u64,
+    /// There was nothing in it.
+    has_read_all: bool,
+}
+
+impl Feed {
+    /// The commits that are to come, as a stream. A task that waits for the next one takes no thread.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let hour = std::time::Duration::from_secs(3600);
+    /// # let db = esker::Db::builder().feed_retention(64 << 20, hour).open_in_memory()?;
+    /// # db.default_keyspace().put("ann", "1")?;
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let mut commits = db.feed(esker::SeqNo::ZERO)?.into_stream();
+    /// if let Some(commit) = commits.next().await {
+    ///     println!("commit {}", commit?.seqno());
+    /// }
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    pub fn into_stream(self) -> FeedStream {
+        FeedStream {
+            feed: Some(self),
+            ready: Vec::new().into_iter(),
+            job: None,
+            seen: 0,
+            has_read_all: false,
+        }
+    }
+
+    /// What is there already.
+    fn read_batch(mut self) -> Batch<Feed, Result<FeedCommit>> {
+        let mut commits = Vec::new();
+        while commits.len() < COMMITS_MAX {
+            match self.try_next() {
+                Ok(Some(commit)) => commits.push(Ok(commit)),
+                Ok(None) => break,
+                Err(Error::Closed) => return (None, commits),
+                Err(error) => {
+                    commits.push(Err(error));
+                    return (None, commits);
+                }
+            }
+        }
+        (Some(self), commits)
+    }
+}
+
+impl FeedStream {
+    /// The next commit; none when the database is closed, or after an error.
+    pub async fn next(&mut self) -> Option<Result<FeedCommit>> {
+        poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+}
+
+impl Stream for FeedStream {
+    type Item = Result<FeedCommit>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<FeedCommit>>> {
+        let stream = self.get_mut();
+        loop {
+            if let Some(commit) = stream.ready.next() {
+                return Poll::Ready(Some(commit));
+            }
+            if let Some(job) = &mut stream.job {
+                let (feed, commits) = finished(ready!(Pin::new(job).poll(context)));
+                (stream.job, stream.feed, stream.ready) = (None, feed, commits.into_iter());
+                stream.has_read_all = stream.ready.len() == 0;
+                continue;
+            }
+            let Some(feed) = &stream.feed else { return Poll::Ready(None) };
+            if stream.has_read_all && feed.wake_after(stream.seen, context.waker()) {
+                return Poll::Pending;
+            }
+            let Some(feed) = stream.feed.take() else { return Poll::Ready(None) };
+            stream.seen = feed.moves();
+            stream.job = Some(spawn_blocking(move || feed.read_batch()));
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What is kept for the feed: the shelf with the log's segments, and the tables of adopted commits.
+//!
+//! ```text
+//!   adoption --keep--> KeptTables <--scan-- a reader of the commit
+//!   compaction: is the table kept? then its file stays        retention --forget_below--> files of tables that no version has go with the
+//!                                                                                        last reader
+//! ```
+//!
+//! keeper.1. A table is kept before the version has it, so that whoever takes it out of the version knows. Both happen under the manifest's lock,
+//!      and so does forgetting.
+//! keeper.2. The files of a commit that is forgotten while somebody reads it stay until he is done.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+
+use esker_env::Env;
+use parking_lot::Mutex;
+
+use crate::compaction::merge::Source;
+use crate::manifest::feed::{FeedLimits, KeptCommit};
+use crate::manifest::file_name::table_path;
+use crate::manifest::version::RunId;
+use crate::sstable::{BlockCache, Remover, Table};
+use crate::types::{FileId, Result, SeqNo};
+use crate::wal::Shelf;
+
+/// See the module's text.
+pub(crate) struct Keeper {
+    /// The log's segments.
+    pub(crate) shelf: Arc<Shelf>,
+    /// How much stays.
+    pub(crate) limits: FeedLimits,
+    place: Place,
+    kept: Mutex<BTreeMap<SeqNo, Arc<KeptTables>>>,
+}
+
+/// Where tables are.
+#[derive(Clone)]
+struct Place {
+    env: Env,
+    dir: PathBuf,
+    cache: Arc<BlockCache>,
+}
+
+/// The tables of an adopted commit.
+pub(crate) struct KeptTables {
+    place: Place,
+    commit: KeptCommit,
+    /// Those that somebody has open.
+    open: Mutex<BTreeMap<FileId, Weak<Table>>>,
+    /// What is to be removed with the last user (keeper.2), and how.
+    obsolete: Mutex<Option<(Remover, Vec<FileId>)>>,
+}
+
+impl Keeper {
+    /// What an opening finds.
+    pub(crate) fn new(
+        shelf: Arc<Shelf>,
+        limits: FeedLimits,
+        (env, dir, cache): (Env, PathBuf, Arc<BlockCache>),
+        kept: &[KeptCommit],
+    ) -> Keeper {
+        let place = Place { env, dir, cache };
+        let tables = |commit: &KeptCommit| {
+            let tables = KeptTables::new(place.clone(), commit.clone());
+            (commit.seq, Arc::new(tables))
+        };
+        let kept = Mutex::new(kept.iter().map(tables).collect());
+        Keeper { shelf, limits, place, kept }
+    }
+
+    /// Keeps the tables of a commit (keeper.1).
+    pub(crate) fn keep(&self, commit: KeptCommit, open: &[(FileId, Arc<Table>)]) {
+        let tables = KeptTables::new(self.place.clone(), commit);
+        tables.open.lock().extend(open.iter().map(|(file, table)| (*file, Arc::downgrade(table))));
+        self.kept.lock().insert(tables.commit.seq, Arc::new(tables));
+    }
+
+    /// The commit was not made after all.
+    pub(crate) fn unkeep(&self, seq: SeqNo) {
+        self.kept.lock().remove(&seq);
+    }
+
+    /// Whether a table is kept.
+    pub(crate) fn holds(&self, file: FileId) -> bool {
+        let kept = self.kept.lock();
+        kept.values().any(|tables| tables.commit.tables.iter().any(|(kept, _)| *kept == file))
+    }
+
+    /// The tables of a commit.
+    pub(crate) fn tables_of(&self, seq: SeqNo) -> Option<Arc<KeptTables>> {
+        self.kept.lock().get(&seq).cloned()
+    }
+
+    /// Forgets commits below this one. The files of their tables go with their last user, if `is_garbage`.
+    pub(crate) fn forget_below(&self, oldest: SeqNo, is_garbage: impl Fn(FileId) -> bool, remover: &Remover) {
+        let mut kept = self.kept.lock();
+        let stays = kept.split_off(&oldest);
+        let gone = std::mem::replace(&mut *kept, stays);
+        drop(kept);
+        for tables in gone.into_values() {
+            let files = tables.commit.tables.iter().map(|(file, _)| *file).filter(|file| is_garbage(*file));
+            *tables.obsolete.lock() = Some((remover.clone(), files.collect()));
+        }
+    }
+}
+
+impl KeptTables {
+    fn new(place: Place, commit: KeptCommit) -> KeptTables {
+        KeptTables { place, commit, open: Mutex::default(), obsolete: Mutex::default() }
+    }
+
+    /// Its runs, newest first, and all of its tables.
+    pub(super) fn runs(&self) -> Result<(Vec<Source>, Vec<Arc<Table>>)> {
+        let mut runs: BTreeMap<RunId, Vec<Arc<Table>>> = BTreeMap::new();
+        for (file, run) in &self.commit.tables {
+            runs.entry(*run).or_default().push(self.open(*file)?);
+        }
+        let all = runs.values().flatten().cloned().collect();
+        let sources = runs.into_values().rev().map(|mut tables| {
+            tables.sort_by(|a, b| a.properties().range.start.cmp(&b.properties().range.start));
+            Source::run(tables)
+        });
+        Ok((sources.collect(), all))
+    }
+
+    fn open(&self, file: FileId) -> Result<Arc<Table>> {
+        let mut open = self.open.lock();
+        if let Some(table) = open.get(&file).and_then(Weak::upgrade) {
+            return Ok(table);
+        }
+        let Place { env, dir, cache } = &self.place;
+        let table = Table::open_at(env, &table_path(dir, file), cache, self.commit.seq)?;
+        open.insert(file, Arc::downgrade(&table));
+        Ok(table)
+    }
+}
+
+impl Drop for KeptTables {
+    fn drop(&mut self) {
+        let Some((remover, files)) = self.obsolete.get_mut().take() else { return };
+        let open = self.open.get_mut();
+        for file in files {
+            match open.get(&file).and_then(Weak::upgrade) {
+                Some(table) => table.mark_obsolete(remover.clone()),
+                None => remover(&table_path(&self.place.dir, file)),
+            }
+        }
+    }
+}

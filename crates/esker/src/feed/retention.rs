@@ -1,0 +1,62 @@
+//! Which part of the log stays for the feed: the newest, up to so many bytes, and no older than so long.
+//!
+//! Segments that recovery needs stay in any case, and count. Policy alone: engine/feed.rs does it.
+
+use crate::manifest::feed::{FeedLimits, Released};
+use crate::wal::Shelved;
+
+/// The first segment to stay, if one has to go. `needed_from` is the first that recovery needs; `now` is in seconds.
+pub(crate) fn first_kept(
+    segments: &[(u64, Shelved)],
+    released: &[Released],
+    needed_from: u64,
+    limits: FeedLimits,
+    now: u64,
+) -> Option<u64> {
+    let beside = released.iter().map(|part| part.beside);
+    let mut bytes: u64 = segments.iter().map(|(_, shelved)| shelved.bytes).chain(beside).sum();
+    let mut first = None;
+    for (number, shelved) in segments.iter().take_while(|(number, _)| *number < needed_from) {
+        let part = released.iter().find(|part| part.below > *number);
+        let is_old = part.is_some_and(|part| part.at.saturating_add(limits.age) <= now);
+        if bytes <= limits.bytes && !is_old {
+            break;
+        }
+        let beside = part.filter(|part| part.below == number + 1).map_or(0, |part| part.beside);
+        bytes -= shelved.bytes + beside;
+        first = Some(number + 1);
+    }
+    first
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Segments 1 to 6 of 10 bytes; 1 and 2 were released at second 100, 3 and 4 at second 200 with 50 bytes beside; 5 and 6 are needed.
+    #[test]
+    fn the_oldest_goes_by_bytes_and_by_age() {
+        let segments: Vec<_> = (1..7).map(|n| (n, Shelved { first: None, bytes: 10 })).collect();
+        let released =
+            [Released { below: 3, at: 100, beside: 0 }, Released { below: 5, at: 200, beside: 50 }];
+        let first = |bytes, age, now| first_kept(&segments, &released, 5, FeedLimits { bytes, age }, now);
+        // bytes, age, now -> first
+        let table = [
+            ((110, 100, 199), None),
+            ((109, 100, 199), Some(2)),
+            ((100, 100, 199), Some(2)),
+            ((90, 100, 199), Some(3)),
+            ((80, 100, 199), Some(4)),
+            ((79, 100, 199), Some(5)),
+            ((0, 100, 199), Some(5)),
+            ((110, 100, 200), Some(3)),
+            ((110, 100, 299), Some(3)),
+            ((110, 100, 300), Some(5)),
+            ((110, u64::MAX, 300), None),
+            ((110, 100, 0), None),
+        ];
+        for ((bytes, age, now), expected) in table {
+            assert_eq!(first(bytes, age, now), expected, "{bytes} bytes, {age} s, at {now}");
+        }
+    }
+}
