@@ -1,12 +1,13 @@
 //! Opening: from a directory to a running database.
 //!
 //! ```text
-//!   LOCK --> CURRENT, MANIFEST --> tables opened --> WAL replayed into memtables --> catalog --> new MANIFEST --> WAL's torn tail
-//!        cut, leftovers removed --> threads
+//!   LOCK --> CURRENT, MANIFEST --> tables described --> WAL replayed into memtables --> catalog --> MANIFEST gone on with, or a new one
+//!        --> WAL's torn tail cut, leftovers removed --> threads
 //! ```
 //!
-//! open.1. Nothing on disk is changed before the manifest, the tables, the log and the catalog have been read and found sound; but the end of
-//!      the log is written once more, as it is, to make it durable (recovery.4 of wal/recovery.rs).
+//! open.1. Nothing on disk is changed before the manifest, the log and the catalog have been read and found sound; but the end of
+//!      the log is written once more, as it is, to make it durable (recovery.4 of wal/recovery.rs). Tables are there; they are read when they are
+//!      needed, and then compared with the manifest (table.6).
 //! open.2. Replaying puts each commit after `flushed_seq` into memtables as it was: same sequence number, all or nothing.
 //! open.3. Only files that the engine itself names, and that the manifest does not need, are removed; and no table that holds commits
 //!      that neither manifest nor log knows, or is of a newer format (unnamed.1, unnamed.2 of unnamed.rs).
@@ -19,9 +20,10 @@
 //! open.8. The directory stays the same when the process changes its working directory, or a link on the way to it is turned elsewhere: its
 //!      path is made absolute before it is used. And it is opened once (fs.5 of esker-env's fs.rs): if it is moved or replaced, the database
 //!      goes on in the one that it has opened. No file in it is reached through a link.
+//! open.9. Behind a clean close an opening writes nothing, and syncs nothing: the manifest is settled (manifest_log.7), and has nothing to learn.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,8 +47,8 @@ use super::unnamed::refuse_needed;
 use crate::blob::{BlobCache, BlobSet, BlobStore};
 use crate::cache::{BudgetKind, MemoryBudget};
 use crate::manifest::edit::{Adopted, VersionEdit};
-use crate::manifest::file_name::{self, CURRENT, FileKind, LOCK, REPAIRING, manifest_name, table_path};
-use crate::manifest::log::ManifestLog;
+use crate::manifest::file_name::{self, CURRENT, FileKind, LOCK, REPAIRING, table_path};
+use crate::manifest::log::{FoundManifest, ManifestLog};
 use crate::manifest::version::{Level, RunId, Version};
 use crate::memtable::{Applier, Memtable};
 use crate::read::view::ReadView;
@@ -116,13 +118,16 @@ fn with_remedy(error: Error) -> Error {
 }
 
 fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Result<Arc<Handle>> {
-    let mut state = read_manifest(&env, &options, dir)?;
-    pay_debts(&mut state, dir)?;
+    let (mut state, mut found) = read_manifest(&env, &options, dir)?;
+    if pay_debts(&mut state, dir)? {
+        found = None;
+    }
     let cache = BlockCache::new(MemoryBudget::new(options.memory()));
-    let version = open_tables(&env, dir, &state, &cache)?;
+    let names = list(&env, dir)?;
+    let version = open_tables(&env, dir, &names, &state, &cache)?;
     let replayed = replay(&env, dir, &options, &state, version.blobs())?;
-    refuse_needed(&env, dir, &state.added, replayed.last_seq)?;
-    let manifest_id = first_number(&env, dir, &state)?;
+    refuse_needed(&env, dir, &names, &state.added, replayed.last_seq)?;
+    let next_file = first_number(dir, &names, &state)?;
     let published = Published::new(replayed.last_seq, replayed.counts);
     let closed = Arc::<AtomicBool>::default();
     let view = ReadView {
@@ -139,26 +144,17 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
     let (catalog, keyspace_options) = load_catalog(&view.get(), &published, dir)?;
 
     // From here on the directory is changed (open.1).
-    let state = VersionEdit { next_file: Some(manifest_id.next()), ..state };
-    let next_run = state.next_run.map_or(1, |run| run.0);
     let wal_from = state.log_extent().from;
     let log = &replayed.log;
     let database_id = state.database_id.unwrap_or_else(|| draw_database_id(&env));
-    let state = VersionEdit {
-        wal_named: log.named_to(),
-        // What was replayed is durable.
-        durable_seq: Some(replayed.last_seq),
-        database_id: Some(database_id),
-        ..state
-    };
-    let manifest = ManifestLog::create(&env, dir, manifest_id, state)?;
-    let manifest = manifest.replaced_from(options.manifest_bytes_min());
-    let tables = Tables::new(manifest, manifest_id.next(), RunId(next_run));
+    let next_run = state.next_run.map_or(1, |run| run.0);
+    let news = news(&state, log, replayed.last_seq, database_id);
+    let tables = put_in_force(&env, dir, &options, found, state, news, (next_file, RunId(next_run)))?;
     log.finish(&env, dir)?;
     // recovery.8: the writer removes, when it can, what cannot be removed now.
-    let mut of_earlier = wal::remove_obsolete(&env, dir, wal_from)?;
+    let mut of_earlier = wal::remove_obsolete(&env, dir, &names, wal_from)?;
     of_earlier.extend(&log.segments);
-    wal::remove_unused(&env, dir)?;
+    wal::remove_unused(&env, dir, &names)?;
     let new_blob_file = new_blob_file(env.clone(), dir.to_path_buf(), &tables, view.clone());
     let blobs = BlobStore::new(env.clone(), options.blob_store(), cache.budget().clone(), new_blob_file);
     for (_, source) in view.get().version.blobs().iter() {
@@ -170,12 +166,12 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         options.wal_options(database_id),
         tables.register_segments().syncing_beside(sync_beside(blobs.clone(), options.has_threads())),
     )?;
-    let mut wal = WalWriter::create(wal_pool.clone(), log.next_segment, &of_earlier)?;
+    let mut wal = WalWriter::create(wal_pool.clone(), log.next_segment, &of_earlier)?.behind(log);
     for adopted in &replayed.unlogged {
         wal.append(adopted.seq, &[&payload::encode_header(&adopted.deltas)])?;
     }
     let torn_bytes = log.trimmed_bytes;
-    remove_leftovers(&env, dir, &view.get().version, manifest_id)?;
+    remove_leftovers(&env, dir, &names, &view.get().version, &tables.manifest().path());
     options.save(&env, dir)?;
 
     let pipeline = Pipeline::new(
@@ -226,9 +222,58 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
     Ok(Handle::new(core, threads))
 }
 
-/// Nobody reads yet: what is owed is taken from the counts.
-fn pay_debts(state: &mut VersionEdit, dir: &Path) -> Result<()> {
-    state.pay_debts().map_err(|detail| Error::corrupt("manifest", dir.join(CURRENT), 0, detail))
+/// Nobody reads yet: what is owed is taken from the counts. Whether there was anything.
+fn pay_debts(state: &mut VersionEdit, dir: &Path) -> Result<bool> {
+    let is_owing = !state.debts.is_empty();
+    state.pay_debts().map_err(|detail| Error::corrupt("manifest", dir.join(CURRENT), 0, detail))?;
+    Ok(is_owing)
+}
+
+/// What this opening has to say that the manifest does not: nothing, after a clean close.
+fn news(state: &VersionEdit, log: &Recovered, last_seq: SeqNo, database_id: u32) -> VersionEdit {
+    let from = state.log_extent().from;
+    let named_to = log.named_to().unwrap_or(from.saturating_sub(1));
+    // Files that are prepared go (recovery.6).
+    let is_wrong = state.wal_named.is_some_and(|named| named > named_to) || log.named_to() > state.wal_named;
+    // What was replayed is durable; a torn end is not finished yet.
+    let is_known = log.is_torn() || Some(last_seq) <= state.durable_seq.max(state.flushed_seq);
+    VersionEdit {
+        wal_named: is_wrong.then_some(named_to),
+        durable_seq: (!is_known).then_some(last_seq),
+        database_id: state.database_id.is_none().then_some(database_id),
+        ..VersionEdit::default()
+    }
+}
+
+/// Has a manifest in force that says all of `state`, durably, and the news: the one that was found, or a new one. Files and runs get numbers
+/// from `next` on.
+fn put_in_force(
+    env: &Env,
+    dir: &Path,
+    options: &Options,
+    found: Option<FoundManifest>,
+    mut state: VersionEdit,
+    news: VersionEdit,
+    (next_file, next_run): (FileId, RunId),
+) -> Result<Tables> {
+    let found = found.map_or(Ok(None), |found| found.go_on(env, dir))?;
+    let (manifest, next_file) = match found {
+        Some(mut manifest) => {
+            if news != VersionEdit::default() {
+                manifest.append(news, || next_file)?;
+            }
+            // Its number, if a new one was started for that.
+            let next_file = manifest.state().next_file.max(Some(next_file)).unwrap_or(next_file);
+            (manifest, next_file)
+        }
+        None => {
+            let id = next_file;
+            state.next_file = Some(id.next());
+            state.merge(news);
+            (ManifestLog::create(env, dir, id, state)?, id.next())
+        }
+    };
+    Ok(Tables::new(manifest.replaced_from(options.manifest_bytes_min()), next_file, next_run))
 }
 
 /// A number by which the files of this database are told from those of others; not 0.
@@ -280,13 +325,17 @@ fn cannot_open(env: &Env, dir: &Path, error: std::io::Error) -> Error {
     Error::Invalid(format!("{} {is}", dir.display()))
 }
 
-/// What the manifest says; a new database's is empty.
-fn read_manifest(env: &Env, options: &Options, dir: &Path) -> Result<VersionEdit> {
-    match ManifestLog::recover(env, dir)? {
+/// What the manifest says, and the manifest; a new database has none, and holds nothing.
+fn read_manifest(
+    env: &Env,
+    options: &Options,
+    dir: &Path,
+) -> Result<(VersionEdit, Option<FoundManifest>)> {
+    match ManifestLog::find(env, dir)? {
         Some(_) if options.error_if_exists() => {
             Err(Error::Invalid(format!("there is a database in {} already", dir.display())))
         }
-        Some((_, state)) => Ok(state),
+        Some(found) => Ok((found.state.clone(), Some(found))),
         None => {
             let names = list(env, dir)?;
             if let Some(name) = names.iter().find(|name| is_data(name)) {
@@ -296,7 +345,7 @@ fn read_manifest(env: &Env, options: &Options, dir: &Path) -> Result<VersionEdit
                 return Err(Error::corrupt("CURRENT", dir.join(CURRENT), 0, detail));
             }
             sync_parent(env, dir)?;
-            Ok(new_state(options.first_number()))
+            Ok((new_state(options.first_number()), None))
         }
     }
 }
@@ -328,28 +377,36 @@ fn list(env: &Env, dir: &Path) -> Result<Vec<String>> {
     env.fs.list_dir(dir).map_err(|e| Error::io("list", dir, e))
 }
 
-fn open_tables(env: &Env, dir: &Path, state: &VersionEdit, cache: &Arc<BlockCache>) -> Result<Version> {
+/// The version that the manifest describes. `names`: all that is in the directory.
+fn open_tables(
+    env: &Env,
+    dir: &Path,
+    names: &[String],
+    state: &VersionEdit,
+    cache: &Arc<BlockCache>,
+) -> Result<Version> {
     check_runs(state, dir)?;
-    let mut opened = HashMap::new();
+    let there: HashSet<FileId> = names.iter().filter_map(|name| table_of(name)).collect();
+    let mut described = HashMap::new();
     for added in &state.added {
         let path = table_path(dir, added.file);
-        if !env.fs.exists(&path).map_err(|e| Error::io("look for", &path, e))? {
+        if !there.contains(&added.file) {
             let detail = "the manifest names it, but it is missing: restore a backup or run `esker repair`";
             return Err(Error::corrupt("table", &path, 0, detail));
         }
-        let table = Table::open_at(env, &path, cache, added.meta.base_seq)?;
-        // Sequence numbers are given out once: of two tables that hold the same keys, only one is the right one.
-        if table.meta() != added.meta {
-            let detail = "it is not the table that the manifest describes, but perhaps another one's copy: restore a \
-                          backup or run `esker repair`";
-            return Err(Error::corrupt("table", &path, 0, detail));
-        }
-        opened.insert(added.file, table);
+        described.insert(added.file, Table::described(env, &path, cache, &added.meta)?);
     }
     let blobs = open_blobs(env, dir, state)?.cached_in(BlobCache::new(cache.budget()));
     let version = Version::empty().with_blobs(blobs);
     let added = VersionEdit { added: state.added.clone(), ..VersionEdit::default() };
-    Ok(version.apply(&added, opened))
+    Ok(version.apply(&added, described))
+}
+
+fn table_of(name: &str) -> Option<FileId> {
+    match file_name::parse(name) {
+        FileKind::Table(id) => Some(id),
+        _ => None,
+    }
 }
 
 /// What a version asserts, as a typed error: the manifest may be damaged in a way that its checksums missed.
@@ -412,7 +469,7 @@ pub(crate) fn look_into(env: &Env, dir: &Path, options: &Options, state: &Versio
     let mut state = state.clone();
     pay_debts(&mut state, dir)?;
     let state = &state;
-    let version = open_tables(env, dir, state, &cache)?;
+    let version = open_tables(env, dir, &list(env, dir)?, state, &cache)?;
     let extent = state.log_extent();
     let flushed = state.flushed_seq.unwrap_or_default();
     let extent = sound_extent(env, dir, extent, flushed, version.blobs())?;
@@ -527,13 +584,14 @@ fn replay_with(
 
 /// The number of the first new file: behind those of all files, and behind all that the manifest says were given out. Refuses one that
 /// leaves too few.
-pub(crate) fn first_number(env: &Env, dir: &Path, state: &VersionEdit) -> Result<FileId> {
+/// `names`: all that is in the directory.
+pub(crate) fn first_number(dir: &Path, names: &[String], state: &VersionEdit) -> Result<FileId> {
     let given = state.next_file.unwrap_or(FileId::new(1));
     if file_name::is_spent(given) {
         let detail = format!("the next file is to get number {given}, which no database comes to");
         return Err(Error::corrupt("manifest", dir.join(CURRENT), 0, detail));
     }
-    let files = list(env, dir)?.into_iter().filter_map(|name| match file_name::parse(&name) {
+    let files = names.iter().filter_map(|name| match file_name::parse(name) {
         FileKind::Manifest(id) | FileKind::Table(id) | FileKind::Blob(id) => Some((id, name)),
         FileKind::Temporary | FileKind::Other => None,
     });
@@ -551,20 +609,20 @@ pub(crate) fn first_number(env: &Env, dir: &Path, state: &VersionEdit) -> Result
 }
 
 /// Removes files of ours that nothing names any more (open.3), all that it can (open.6).
-fn remove_leftovers(env: &Env, dir: &Path, version: &Version, manifest: FileId) -> Result<()> {
-    for name in list(env, dir)? {
-        let needed = match file_name::parse(&name) {
-            FileKind::Manifest(id) => id == manifest && name == manifest_name(id),
-            FileKind::Table(id) => version.tables().any(|(_, t)| t.file == id),
+fn remove_leftovers(env: &Env, dir: &Path, names: &[String], version: &Version, manifest: &Path) {
+    let tables: HashSet<FileId> = version.tables().map(|(_, table)| table.file).collect();
+    for name in names {
+        let needed = match file_name::parse(name) {
+            FileKind::Manifest(_) => manifest.file_name().is_some_and(|kept| *kept == **name),
+            FileKind::Table(id) => tables.contains(&id),
             FileKind::Blob(id) => version.blobs().iter().any(|(_, source)| source.file.id() == id),
             FileKind::Temporary => false,
             FileKind::Other => true,
         };
         if !needed {
-            let _ = env.fs.remove_file(&dir.join(&name));
+            let _ = env.fs.remove_file(&dir.join(name));
         }
     }
-    Ok(())
 }
 
 fn load_catalog(

@@ -16,18 +16,18 @@ use crate::sstable::stated_newest_commit;
 use crate::types::{Error, FileId, Result, SeqNo};
 
 /// The unnamed tables that are no leftovers, each with what is wrong: it holds commits newer than `known` (unnamed.1), or nothing is known
-/// of it (unnamed.2). A table that does not say what it holds is not among them: it was never finished.
+/// of it (unnamed.2). A table that does not say what it holds is not among them: it was never finished. `names`: all that is in the directory.
 pub(crate) fn needed(
     env: &Env,
     dir: &Path,
+    names: &[String],
     named: &[AddedTable],
     known: SeqNo,
 ) -> Result<Vec<(FileId, Error)>> {
-    let names = env.fs.list_dir(dir).map_err(|e| Error::io("list", dir, e))?;
     let named: BTreeSet<FileId> = named.iter().map(|table| table.file).collect();
     let mut found = Vec::new();
     for name in names {
-        let FileKind::Table(id) = parse(&name) else { continue };
+        let FileKind::Table(id) = parse(name) else { continue };
         if named.contains(&id) {
             continue;
         }
@@ -44,8 +44,14 @@ pub(crate) fn needed(
 }
 
 /// Refuses a database whose manifest and log end before a table does (unnamed.1), or that has a table of which nothing is known (unnamed.2).
-pub(crate) fn refuse_needed(env: &Env, dir: &Path, named: &[AddedTable], known: SeqNo) -> Result<()> {
-    needed(env, dir, named, known)?.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
+pub(crate) fn refuse_needed(
+    env: &Env,
+    dir: &Path,
+    names: &[String],
+    named: &[AddedTable],
+    known: SeqNo,
+) -> Result<()> {
+    needed(env, dir, names, named, known)?.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
 }
 
 /// What a table proves that holds commits which nothing else knows.

@@ -61,11 +61,11 @@ fn check(env: &Env, dir: &Path, options: &Options, report: &mut CheckReport) -> 
     }
     let in_log = log::check_all(env, dir, state.log_extent(), flushed, report)?;
     let known = in_log.max(state.newest_in_tables());
-    if let Err(error) = first_number(env, dir, &state) {
+    if let Err(error) = first_number(dir, &names, &state) {
         report.problem(error);
     }
     let mut kept: BTreeSet<FileId> = state.added.iter().map(|added| added.file).collect();
-    for (file, error) in unnamed::needed(env, dir, &state.added, known)? {
+    for (file, error) in unnamed::needed(env, dir, &names, &state.added, known)? {
         kept.insert(file);
         report.problem(error);
     }
