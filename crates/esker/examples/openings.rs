@@ -100,12 +100,18 @@ fn key(i: u64) -> [u8; 24] {
     key
 }
 
+fn value(i: u64) -> [u8; 150] {
+    let mut value = [0; 150];
+    fastrand::Rng::with_seed(!i).fill(&mut value);
+    value
+}
+
 fn put(db: &Db, from: u64, to: u64, durability: Durability) -> Result<()> {
     let map = db.default_keyspace();
     for first in (from..to).step_by(BATCH as usize) {
         let mut batch = db.batch();
         for i in first..(first + BATCH).min(to) {
-            batch.put(&map, key(i), [i as u8; 150])?;
+            batch.put(&map, key(i), value(i))?;
         }
         batch.commit_with(durability)?;
     }
@@ -131,7 +137,7 @@ fn open(dir: &Path, count: u64) -> Result<()> {
     let db = builder().open(dir)?;
     let found = db.default_keyspace().get(key(count / 2))?;
     let time = start.elapsed();
-    assert_eq!(found.as_deref(), Some(&[(count / 2) as u8; 150][..]));
+    assert_eq!(found.as_deref(), Some(&value(count / 2)[..]));
     // Nothing of this opening is left to the next one.
     std::thread::sleep(Duration::from_millis(300));
     db.close()?;
@@ -141,6 +147,8 @@ fn open(dir: &Path, count: u64) -> Result<()> {
 
 fn keyspaces(dir: &Path, count: u64) -> Result<()> {
     let db = builder().open(dir)?;
+    // The first commit of all makes a file.
+    db.default_keyspace().put("key", "value")?;
     let start = Instant::now();
     let mut batch = db.batch();
     for i in 0..count {

@@ -8,6 +8,7 @@
 //! flush.2. However little processes write before they are closed or killed, the log does not come to have ever more segments, all of which
 //!      each opening reads: closing flushes if there are many, and so does, soon after opening, who finds many.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
 use parking_lot::MutexGuard;
@@ -75,10 +76,13 @@ impl Core {
         let run = self.tables.new_run();
         let built = execute::flush(&context, &memtables, horizons, &fences, bottommost, Level::L0, run);
         let Some(built) = built? else { return Ok(false) };
+        // Of each keyspace what the newest of them says.
+        let counts: BTreeMap<_, _> = sealed.iter().flat_map(|s| s.counts.iter().copied()).collect();
+        let counts = counts.into_iter().collect();
         let edit = VersionEdit {
             wal_from: Some(newest.wal_from),
             flushed_seq: Some(newest.last_seq),
-            counts: Some(newest.counts.clone()),
+            counts: Some(counts),
             added: built.added,
             debts: built.debts,
             ..VersionEdit::default()

@@ -38,7 +38,6 @@ use super::core::Core;
 use super::dir_lock::DirLock;
 use super::handle::Handle;
 use super::install::Tables;
-use super::keyspace_options::{KeyspaceOptions, options_of};
 use super::options::{Background, Modes, Options};
 use super::room::Room;
 use super::stats::{Counters, add};
@@ -128,7 +127,8 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
     let replayed = replay(&env, dir, &options, &state, version.blobs())?;
     refuse_needed(&env, dir, &names, &state.added, replayed.last_seq)?;
     let next_file = first_number(dir, &names, &state)?;
-    let published = Published::new(replayed.last_seq, replayed.counts);
+    let published = Published::new(replayed.last_seq, replayed.counts.now(&state));
+    published.note_changed(replayed.counts.unsealed);
     let closed = Arc::<AtomicBool>::default();
     let view = ReadView {
         active: replayed.active,
@@ -141,7 +141,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         published.note_owing();
     }
     let view = Arc::new(ViewCell::new(view, env.clock.clone()));
-    let (catalog, keyspace_options) = load_catalog(&view.get(), &published, dir)?;
+    let catalog = load_catalog(&view.get(), &published, dir)?;
 
     // From here on the directory is changed (open.1).
     let wal_from = state.log_extent().from;
@@ -210,7 +210,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         lock,
         options,
     });
-    keyspace_options.into_iter().for_each(|(id, options)| core.take_options(id, options));
+    core.catalog.all_options().into_iter().for_each(|(id, options)| core.take_options(id, options));
     add(&core.counters.recovered_commits, replayed.commits);
     core.counters.recovered_torn_bytes.store(torn_bytes, Ordering::Relaxed);
     core.account_room();
@@ -326,11 +326,7 @@ fn cannot_open(env: &Env, dir: &Path, error: std::io::Error) -> Error {
 }
 
 /// What the manifest says, and the manifest; a new database has none, and holds nothing.
-fn read_manifest(
-    env: &Env,
-    options: &Options,
-    dir: &Path,
-) -> Result<(VersionEdit, Option<FoundManifest>)> {
+fn read_manifest(env: &Env, options: &Options, dir: &Path) -> Result<(VersionEdit, Option<FoundManifest>)> {
     match ManifestLog::find(env, dir)? {
         Some(_) if options.error_if_exists() => {
             Err(Error::Invalid(format!("there is a database in {} already", dir.display())))
@@ -441,7 +437,7 @@ struct Replayed {
     active: Arc<Memtable>,
     applier: Applier,
     sealed: Vec<Sealed>,
-    counts: BTreeMap<KeyspaceId, u64>,
+    counts: ReplayedCounts,
     last_seq: SeqNo,
     commits: u64,
     log: Recovered,
@@ -482,7 +478,8 @@ pub(crate) fn look_into(env: &Env, dir: &Path, options: &Options, state: &Versio
         closed: Arc::default(),
         known: Arc::default(),
     };
-    Ok(Look { view, counts: replayed.counts, last_seq: replayed.last_seq })
+    let counts = replayed.counts.now(state).collect();
+    Ok(Look { view, counts, last_seq: replayed.last_seq })
 }
 
 /// The log as an opening takes it: it ends before the first commit with a value that is torn (recovery.9).
@@ -503,6 +500,40 @@ pub(crate) struct Look {
     pub(crate) last_seq: SeqNo,
 }
 
+/// The counts that the log changes.
+#[derive(Default)]
+struct ReplayedCounts {
+    changed: BTreeMap<KeyspaceId, u64>,
+    /// Since the last memtable was sealed.
+    unsealed: BTreeSet<KeyspaceId>,
+}
+
+impl ReplayedCounts {
+    /// None: a keyspace would count less than nothing.
+    fn add(&mut self, state: &VersionEdit, id: KeyspaceId, delta: i64) -> Option<()> {
+        let flushed = || {
+            let counts = state.counts.as_deref().unwrap_or_default();
+            counts.binary_search_by_key(&id, |counted| counted.0).map_or(0, |at| counts[at].1)
+        };
+        let count = self.changed.entry(id).or_insert_with(flushed);
+        *count = count.checked_add_signed(delta)?;
+        self.unsealed.insert(id);
+        Some(())
+    }
+
+    /// What a memtable that is sealed now says.
+    fn seal(&mut self) -> Vec<(KeyspaceId, u64)> {
+        std::mem::take(&mut self.unsealed).into_iter().map(|id| (id, self.changed[&id])).collect()
+    }
+
+    /// All counts.
+    fn now<'a>(&'a self, state: &'a VersionEdit) -> impl Iterator<Item = (KeyspaceId, u64)> + 'a {
+        let flushed = state.counts.iter().flatten().copied();
+        let others = flushed.filter(|counted| !self.changed.contains_key(&counted.0));
+        others.chain(self.changed.iter().map(|(&id, &count)| (id, count)))
+    }
+}
+
 /// Takes a commit of the log.
 type OnRecord<'a> = &'a mut dyn FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>;
 
@@ -520,7 +551,7 @@ fn replay_with(
         applier: active.applier(),
         active,
         sealed: Vec::new(),
-        counts: state.counts.iter().flatten().copied().collect(),
+        counts: ReplayedCounts::default(),
         last_seq: flushed,
         commits: 0,
         log: Recovered::default(),
@@ -547,13 +578,12 @@ fn replay_with(
             let applier = memtable.applier();
             let full = std::mem::replace(&mut out.active, memtable);
             out.applier = applier;
-            let counts = out.counts.iter().map(|(&id, &n)| (id, n)).filter(|c| c.1 > 0).collect();
+            let counts = out.counts.seal();
             out.sealed.push(Sealed { memtable: full, last_seq: out.last_seq, counts, wal_from: extent.from });
         }
         for (id, delta) in deltas {
-            let count = out.counts.entry(id).or_default();
-            let changed = count.checked_add_signed(delta);
-            *count = changed.ok_or_else(|| format!("commit {seq}: keyspace {id} would count below zero"))?;
+            let changed = out.counts.add(state, id, delta);
+            changed.ok_or_else(|| format!("commit {seq}: keyspace {id} would count below zero"))?;
         }
         apply::apply(&set, &[], seq, &out.active, &mut out.applier);
         out.last_seq = seq;
@@ -564,9 +594,8 @@ fn replay_with(
     let is_next = |last: SeqNo, adopted: &&Adopted| adopted.seq == last.next();
     while let Some(adopted) = state.adopted.iter().find(|adopted| is_next(out.last_seq, adopted)) {
         for &(id, delta) in &adopted.deltas {
-            let count = out.counts.entry(id).or_default();
-            let changed = count.checked_add_signed(delta);
-            *count = changed.ok_or_else(|| {
+            let changed = out.counts.add(state, id, delta);
+            changed.ok_or_else(|| {
                 let detail = format!("commit {}: keyspace {id} would count below zero", adopted.seq);
                 Error::corrupt("manifest", dir.join(CURRENT), 0, detail)
             })?;
@@ -625,30 +654,23 @@ fn remove_leftovers(env: &Env, dir: &Path, names: &[String], version: &Version, 
     }
 }
 
-fn load_catalog(
-    view: &ReadView,
-    published: &Arc<Published>,
-    dir: &Path,
-) -> Result<(Catalog, Vec<(KeyspaceId, KeyspaceOptions)>)> {
+fn load_catalog(view: &ReadView, published: &Arc<Published>, dir: &Path) -> Result<Catalog> {
     let bounds = Bounds {
         lower: std::ops::Bound::Included(encode_key(KeyspaceId::CATALOG, &[])),
         upper: std::ops::Bound::Excluded(keyspace_end(KeyspaceId::CATALOG)),
     };
-    let at = published.visible();
-    let mut cursor = view.live(at, bounds);
-    cursor.seek_first()?;
-    let mut entries = Vec::new();
-    while cursor.valid() {
-        let (_, user_key) = decode_key(cursor.key()).expect("keyspace 0 holds encoded keys");
-        entries.push(Ok((user_key.to_vec(), cursor.value()?.to_vec())));
-        cursor.next()?;
-    }
-    let options = entries.iter().flatten().filter_map(|(key, value): &(Vec<u8>, Vec<u8>)| {
-        Some((options_of(key)?, KeyspaceOptions::decode(value).ok()?))
-    });
-    let options = options.collect();
+    let mut cursor = view.live(published.visible(), bounds);
     let corrupt = |detail| Error::corrupt("keyspace catalog", dir, 0, detail);
-    Ok((Catalog::load(published, entries.into_iter(), corrupt)?, options))
+    let each = |take: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>| {
+        cursor.seek_first()?;
+        while cursor.valid() {
+            let (_, user_key) = decode_key(cursor.key()).expect("keyspace 0 holds encoded keys");
+            take(user_key, &cursor.value()?)?;
+            cursor.next()?;
+        }
+        Ok(())
+    };
+    Catalog::load(published, each, corrupt)
 }
 
 #[cfg(test)]
@@ -707,6 +729,66 @@ mod tests {
             let Err(Error::Io { path: synced, .. }) = &opened else { panic!("open.7: {opened:?}") };
             assert_eq!(synced.canonicalize().unwrap(), above, "open.7: {}", path.display());
         }
+    }
+
+    #[test]
+    fn open_9_behind_a_clean_close_an_opening_writes_nothing_and_reads_no_table() {
+        let faults = FaultFs::new(Arc::new(MemFs::new()));
+        let env = Env::simulated(Arc::new(faults.clone()), 1);
+        let open = || Db::builder().stepped().env(env.clone()).open(Path::new("db")).unwrap();
+        for round in 0..3 {
+            let db = open();
+            let map = db.default_keyspace();
+            map.put([round], "flushed").unwrap();
+            db.flush().unwrap();
+            if round == 1 {
+                map.put("log", "not flushed").unwrap();
+            }
+            db.close().unwrap();
+            let failure = FaultAction::Fail(std::io::ErrorKind::Other);
+            faults.add(FaultRule::new(&OpKind::CHANGES, failure).forever());
+            let again = open();
+            assert_eq!(faults.fired(), 0, "open.9: round {round}");
+            faults.clear();
+            let tables: Vec<_> = again.handle.core.version().tables().map(|(_, t)| t.table.clone()).collect();
+            assert!(
+                tables.iter().all(|table| format!("{table:?}").contains("not loaded")),
+                "table.6: {tables:?}"
+            );
+            assert_eq!(again.default_keyspace().get([round]).unwrap().as_deref(), Some(&b"flushed"[..]));
+            assert!(again.check().unwrap().problems.is_empty());
+            again.close().unwrap();
+        }
+    }
+
+    #[test]
+    fn table_6_damage_of_a_table_is_told_by_who_reads_it_first_and_by_a_check() {
+        let fs = MemFs::new();
+        let env = Env::simulated(Arc::new(fs.clone()), 1);
+        let open = || Db::builder().stepped().env(env.clone()).open(Path::new("db")).unwrap();
+        let db = open();
+        db.default_keyspace().put("a", "1").unwrap();
+        db.flush().unwrap();
+        let path = table_path(Path::new("db"), db.handle.core.version().tables().next().unwrap().1.file);
+        db.default_keyspace().put("b", "2").unwrap();
+        db.close().unwrap();
+        let file = env.fs.open(&path, esker_env::OpenOptions::write()).unwrap();
+        let last = file.len().unwrap() - 1;
+        file.write_all_at(b"!", last).unwrap();
+        let db = open();
+        let map = db.default_keyspace();
+        assert_eq!(map.get("b").unwrap().as_deref(), Some(&b"2"[..]), "it is in the log");
+        for wrong in
+            [map.get("a").map(drop), map.iter().and_then(|mut all| all.try_for_each(|item| item.map(drop)))]
+        {
+            let error = wrong.unwrap_err();
+            assert!(
+                error.is_corrupt() && error.to_string().contains(path.to_str().unwrap()),
+                "table.6: {error}"
+            );
+        }
+        assert_eq!(db.check().unwrap().problems.len(), 1);
+        assert!(db.compact().is_err());
     }
 
     #[test]

@@ -31,6 +31,7 @@ use parking_lot::Mutex;
 
 use super::block::Block;
 use super::cursor::TableCursor;
+use super::descriptors::{Descriptors, TableFile};
 use super::footer::{FOOTER_BYTES, FORMAT_VERSION, Footer};
 use super::index::Index;
 use super::properties::{Properties, decode_tombstones};
@@ -84,7 +85,7 @@ struct Source {
 
 /// What a table has in memory besides its blocks.
 struct Loaded {
-    file: Arc<dyn File>,
+    file: Arc<TableFile>,
     index: Index,
     /// Once it has been loaded (table.7).
     filter: OnceLock<Filter>,
@@ -327,7 +328,7 @@ impl Table {
         if loaded.filter.get().is_some() || loaded.filter_extent.is_empty() {
             return Ok(());
         }
-        let part = Parts { file: &*loaded.file, path: &self.path, salt: loaded.salt };
+        let part = Parts { file: &*loaded.file.get()?, path: &self.path, salt: loaded.salt };
         let bloom = part.read("filter", &loaded.filter_extent, BlockedBloom::decode)?;
         let memory = source.cache.budget().reserve(BudgetKind::Table, bloom.size_bytes() as u64);
         let is_first = loaded.filter.set(Filter { bloom, _memory: memory }).is_ok();
@@ -338,7 +339,8 @@ impl Table {
     /// Whether the table may hold the key of this hash, by a filter that is not in memory (table.7).
     #[cold]
     fn ask_filter(&self, loaded: &Loaded, hash: u64) -> Result<bool> {
-        if loaded.filter_extent.is_empty() || loaded.filter_asks.fetch_add(1, Ordering::Relaxed) < FILTER_ASKS {
+        if loaded.filter_extent.is_empty() || loaded.filter_asks.fetch_add(1, Ordering::Relaxed) < FILTER_ASKS
+        {
             return Ok(true);
         }
         self.load_filter(loaded)?;
@@ -602,7 +604,7 @@ impl Table {
         let Loaded { file, index, blocks, salt, .. } = self.loaded();
         blocks.note_miss();
         let extent = index.extent(number);
-        let stored = read_stored(&**file, &self.path, extent.clone())?;
+        let stored = read_stored(&*file.get()?, &self.path, extent.clone())?;
         let packed = stored::is_packed(&stored);
         let block = parse_block(stored::open_owned(stored, *salt, extent.start), packed);
         let block = Arc::new(block.map_err(|e| e.in_file("block", &self.path, extent.start))?);
@@ -616,7 +618,7 @@ impl Table {
 
     /// Where its parts are, read anew.
     pub(super) fn read_footer(&self) -> Result<Footer> {
-        read_footer(&*self.loaded().file, &self.path, self.file_bytes())
+        read_footer(&*self.loaded().file.get()?, &self.path, self.file_bytes())
     }
 
     /// Checks the stored form of the block at `offset`.
@@ -627,7 +629,7 @@ impl Table {
 
     /// Reads a stretch of the file; `extent` comes from the verified index, so it lies inside the file.
     pub(super) fn read_extent(&self, extent: Range<u64>) -> Result<PageBuf> {
-        read_stored(&*self.loaded().file, &self.path, extent)
+        read_stored(&*self.loaded().file.get()?, &self.path, extent)
     }
 
     /// Puts blocks that the writer kept, from the first on, into the cache.
@@ -675,6 +677,9 @@ impl Loaded {
         let blocks = cache.register(index.len());
         let resident = index.size_bytes() + index.len() * 2 * size_of::<usize>();
         let memory = cache.budget().reserve(BudgetKind::Table, resident as u64);
+        let end = read_stored(&*file, path, footer.properties.start..file_bytes)?;
+        let end = (footer.properties.start, end.to_vec());
+        let file = TableFile::new(fs, path, file, end, Descriptors::of_process());
         Ok(Loaded {
             newest_commit: footer.newest_commit.max(properties.counts.max_seq),
             file,

@@ -33,7 +33,7 @@ pub struct Sealed {
     pub memtable: Arc<Memtable>,
     /// Its last commit.
     pub last_seq: SeqNo,
-    /// Live items per keyspace after that commit.
+    /// Live items after that commit, of the keyspaces where that has changed since the memtable before was sealed.
     pub counts: Vec<(KeyspaceId, u64)>,
     /// The first WAL segment that is needed once this memtable is in tables.
     pub wal_from: u64,
@@ -107,7 +107,7 @@ impl Pipeline {
         let memtable = Arc::new(Memtable::new(self.memtables.bytes_max()));
         let fresh = Active::new(memtable.clone(), memtable.applier());
         let full = std::mem::replace(&mut state.active, fresh).memtable;
-        let (last_seq, counts) = (state.last_seq, self.published.counts());
+        let (last_seq, counts) = (state.last_seq, self.published.take_changed());
         // memtables.2: whoever flushes finds it in the view, and takes it out.
         self.view.update(|old| {
             let mut immutables = old.immutables.clone();

@@ -234,7 +234,12 @@ impl Recovered {
 
 /// Deletes those of the names that are segments before `from_segment`, which must be obsolete, durably (recovery.5). Returns those that it cannot
 /// remove, oldest first (recovery.8).
-pub(crate) fn remove_obsolete(env: &Env, dir: &Path, names: &[String], from_segment: u64) -> Result<Vec<u64>> {
+pub(crate) fn remove_obsolete(
+    env: &Env,
+    dir: &Path,
+    names: &[String],
+    from_segment: u64,
+) -> Result<Vec<u64>> {
     let numbers = names.iter().filter_map(|name| file_name::parse_segment(name));
     let mut left: Vec<u64> = numbers.filter(|number| *number < from_segment).collect();
     left.sort_unstable();
