@@ -26,6 +26,9 @@ use crate::types::{Error, Result};
 /// A log of more segments than these, beside the one in use, is flushed, however little is in it (flush.2).
 const SEGMENTS_MAX: u64 = 32;
 
+/// A close leaves no more than this, whatever a kill at rest may leave: there is time for a flush.
+const CLOSED_BYTES: u64 = 128 << 10;
+
 impl Core {
     /// Flushes all sealed memtables, and the one in use if it is full, into one run; false if there are none.
     pub(crate) fn flush_step(&self) -> Result<bool> {
@@ -119,7 +122,7 @@ impl Core {
     pub(crate) fn shorten_replay(&self, turn: &MutexGuard<'_, ()>) -> Result<()> {
         self.signal.check_alive()?;
         let bytes: usize = self.view.get().memtables().map(|m| m.bytes_used()).sum();
-        if bytes as u64 > self.options.replay_bytes() || self.has_many_segments()? {
+        if bytes as u64 > self.options.replay_bytes().min(CLOSED_BYTES) || self.has_many_segments()? {
             self.pipeline.seal()?;
             while self.flush_in_turn(turn)? {}
         }
