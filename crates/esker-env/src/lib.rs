@@ -45,6 +45,11 @@ pub use writer::AppendWriter;
 
 use std::sync::Arc;
 
+/// How many descriptors this process may have, if the system limits them.
+pub fn descriptors_max() -> Option<u64> {
+    process::descriptors_max()
+}
+
 /// Everything the engine may ask of the world. Cloning shares the parts.
 #[derive(Clone, Debug)]
 pub struct Env {

@@ -1,4 +1,4 @@
-//! The number of this process, at the cost of a load.
+//! The number of this process, at the cost of a load; and how many descriptors it may have.
 //!
 //! process.1. In a child of a fork the number is the child's: the number is forgotten there before `fork` returns. Where nobody can be told of
 //!      forks it is asked for each time, which is a system call.
@@ -47,6 +47,18 @@ fn ask() -> u32 {
 #[cfg(not(unix))]
 pub(crate) fn process_id() -> u32 {
     if cfg!(target_family = "wasm") { 0 } else { std::process::id() }
+}
+
+/// How many descriptors this process may have, if the system limits them.
+#[cfg(unix)]
+pub(crate) fn descriptors_max() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+}
+
+/// How many descriptors this process may have, if the system limits them.
+#[cfg(not(unix))]
+pub(crate) fn descriptors_max() -> Option<u64> {
+    None
 }
 
 #[cfg(all(test, target_os = "linux"))]

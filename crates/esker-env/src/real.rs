@@ -258,9 +258,12 @@ fn lock_with(at: At<'_>, mut when: impl FnMut(Moment)) -> Result<Box<dyn FileLoc
             continue;
         }
         let dir = lock_held_dir(at, fs::File::try_lock)?;
-        let pid = format!("{}\n", std::process::id());
+        // Of one length whatever the number, so that the file mostly need not be cut: that takes longer than all else here.
+        let pid = format!("{:<10}\n", std::process::id());
+        let is_longer = file.metadata().is_ok_and(|meta| meta.len() > pid.len() as u64);
         // real.2: a full disk is no reason to refuse the lock; at worst a loser's message lacks the id.
-        let _ = file.set_len(0).and_then(|()| sys::write_at(&file, pid.as_bytes(), 0));
+        let cut = if is_longer { file.set_len(0) } else { Ok(()) };
+        let _ = cut.and_then(|()| sys::write_at(&file, pid.as_bytes(), 0));
         return Ok(Box::new(RealLock { file, dir }));
     }
     Err(never_the_same())

@@ -85,6 +85,19 @@ impl AppendWriter {
         Self::at_front(fs, path, options, buffer_bytes)
     }
 
+    /// Opens the file at `path` to go on at `position`: what stands before it stays, and the caller gives what is to stand from there on.
+    /// `options` must keep its content, and may not ask for direct I/O.
+    pub fn go_on(
+        fs: &dyn Fs,
+        path: &Path,
+        options: OpenOptions,
+        buffer_bytes: usize,
+        position: u64,
+    ) -> io::Result<AppendWriter> {
+        assert!(options.write && !options.truncate && !options.direct, "what is there must stay");
+        Ok(AppendWriter { base: position, ..Self::at_front(fs, path, options, buffer_bytes)? })
+    }
+
     fn at_front(
         fs: &dyn Fs,
         path: &Path,

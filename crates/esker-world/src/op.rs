@@ -328,6 +328,7 @@ impl Op {
         match self {
             Op::Write(..) => default,
             Op::Batch(_, durability) | Op::Commit(_, durability) | Op::Replace(.., durability) => *durability,
+            Op::Create(_) | Op::Drop(_) | Op::Rename(..) => Durability::Buffered,
             _ => Durability::Sync,
         }
     }

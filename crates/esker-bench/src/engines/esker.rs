@@ -83,9 +83,9 @@ impl Engine for Esker {
             },
             EngineOption {
                 option: "keyspaces",
-                value: "keyspaces, each created and dropped by a call of its own",
-                reason: "they are meant to be many; each of those calls is a synced commit, and there is none for several",
-                pointer: "docs of Db::create_keyspace and Db::drop_keyspace",
+                value: "keyspaces, all created by one batch and dropped by another, synced",
+                reason: "they are meant to be many",
+                pointer: "docs of Db::create_keyspace and WriteBatch::drop_keyspace",
             },
             EngineOption {
                 option: "transactions that read what they write",
@@ -128,8 +128,10 @@ impl Engine for Esker {
         };
         let mut maps = Handles::open(count, there)?;
         if maps.are_none() {
-            let created = Handles::open(count, |name| db.create_keyspace(name).map(Some));
+            let mut batch = db.batch();
+            let created = Handles::open(count, |name| batch.create_keyspace(name).map(Some));
             maps = created.map_err(Failure::engine)?;
+            batch.commit_with(EskerDurability::Sync).map_err(Failure::engine)?;
         }
         let durability = durability(options.durability);
         Ok(Some(Box::new(EskerKeyspaces { db, maps, durability })))
@@ -324,10 +326,10 @@ impl Keyspaces for EskerKeyspaces {
     }
 
     fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<(), Failure> {
-        self.maps
-            .take(keyspaces)
-            .try_for_each(|map| self.db.drop_keyspace(&map.name()))
-            .map_err(Failure::engine)
+        let mut batch = self.db.batch();
+        let dropped = self.maps.take(keyspaces).try_for_each(|map| batch.drop_keyspace(&map.name()));
+        dropped.map_err(Failure::engine)?;
+        batch.commit_with(EskerDurability::Sync).map(drop).map_err(Failure::engine)
     }
 }
 

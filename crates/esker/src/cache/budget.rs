@@ -54,7 +54,6 @@ impl MemoryBudget {
     }
 
     /// Bytes reserved for one kind.
-    #[cfg(test)]
     pub(crate) fn reserved_bytes(&self, kind: BudgetKind) -> u64 {
         self.reserved[kind as usize].load(Ordering::Relaxed)
     }

@@ -186,12 +186,13 @@ pub(crate) fn compact(
     let bytes = inputs.iter().flatten().map(|t| t.meta.file_bytes).sum();
     let tombstones = inputs.iter().flatten().map(|t| t.table.range_tombstones());
     let judge = Judge::new(Horizons::new(snapshots), RangeTombstones::union(tombstones), plan.bottommost);
+    let newest_commits: Result<Vec<_>> = inputs.iter().flatten().map(|t| t.table.newest_commit()).collect();
     let shape = Shape {
         level: plan.output_level,
         run,
         table_bytes: even_share(bytes, context.table_bytes),
         fences: plan.fences.clone(),
-        newest_commit: inputs.iter().flatten().map(|t| t.table.newest_commit()).max().unwrap_or_default(),
+        newest_commit: newest_commits?.into_iter().max().unwrap_or_default(),
     };
     let sources = inputs.iter().map(|run| Source::run(run.iter().map(|t| t.table.clone()).collect()));
     let built = write(context, sources, judge, shape)?;

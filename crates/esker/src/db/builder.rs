@@ -149,8 +149,9 @@ impl Builder {
         self.settings.allowances.merge_percent = Some(percent);
         self
     }
-    /// How much in memtables `close` leaves in the log for the next opening to replay, in bytes; what is more is flushed, and so is
-    /// what is in more than 32 files of the log. Default 4 MiB.
+    /// How much in memtables a database that rests leaves in the log for an opening to replay, in bytes, should its process be killed; what is more is
+    /// flushed after a second without commits, or later where that has much merged. Default 4 MiB. A close leaves no more than
+    /// that, than 256 KiB, and than 32 files of the log.
     pub fn replay_bytes(mut self, bytes: u64) -> Self {
         self.settings.replay_bytes = bytes;
         self

@@ -157,13 +157,25 @@ impl Db {
 
     /// A new keyspace. Costs bytes, not megabytes: have as many as you like.
     ///
+    /// It survives this process at once, and a power loss as soon as anything is synced that comes after it, a commit into it say. To wait for
+    /// that, or to make many at once, create keyspaces by a [`batch`](Self::batch):
+    ///
+    /// ```
+    /// # let db = esker::Db::in_memory()?;
+    /// let mut batch = db.batch();
+    /// let users: Result<Vec<_>, _> = (0..1_000).map(|n| batch.create_keyspace(&format!("user {n}"))).collect();
+    /// batch.commit()?;
+    /// users?[7].put("name", "Ann")?;
+    /// # Ok::<(), esker::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::KeyspaceExists`]; [`Error::Invalid`] for an empty name or one of more than 1024 bytes; those of a commit, see
     /// [`WriteBatch::commit`].
     pub fn create_keyspace(&self, name: &str) -> Result<Keyspace> {
         let mut batch = self.batch();
         let created = batch.create_keyspace(name)?;
-        batch.commit_with(Durability::Sync)?;
+        batch.commit_with(Durability::Buffered)?;
         Ok(created)
     }
 
@@ -186,7 +198,8 @@ impl Db {
         Ok(core.catalog.names(is_gone))
     }
 
-    /// Drops a keyspace with all it holds. Its handles fail from then on, those of snapshots too.
+    /// Drops a keyspace with all it holds. Its handles fail from then on, those of snapshots too. Durable like
+    /// [`create_keyspace`](Self::create_keyspace).
     ///
     /// # Errors
     /// [`Error::KeyspaceNotFound`]; [`Error::Invalid`] for `default`, which can only be cleared; those of a commit, see
@@ -194,11 +207,11 @@ impl Db {
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
         let mut batch = self.batch();
         batch.drop_keyspace(name)?;
-        batch.commit_with(Durability::Sync)?;
+        batch.commit_with(Durability::Buffered)?;
         Ok(())
     }
 
-    /// Gives a keyspace another name. Its handles stay good.
+    /// Gives a keyspace another name. Its handles stay good. Durable like [`create_keyspace`](Self::create_keyspace).
     ///
     /// # Errors
     /// [`Error::KeyspaceNotFound`]; [`Error::KeyspaceExists`] if a keyspace, this one included, has the new name; [`Error::Invalid`] for `default`, and for a
@@ -206,7 +219,7 @@ impl Db {
     pub fn rename_keyspace(&self, from: &str, to: &str) -> Result<()> {
         let mut batch = self.batch();
         batch.rename_keyspace(from, to)?;
-        batch.commit_with(Durability::Sync)?;
+        batch.commit_with(Durability::Buffered)?;
         Ok(())
     }
 

@@ -36,6 +36,7 @@ use super::compact::CompactionStep;
 use super::core::Core;
 use super::signal::TICK;
 use super::stats::add;
+use crate::cache::BudgetKind;
 use crate::compaction::picker::Plan;
 use crate::manifest::file_name::table_path;
 use crate::types::{Error, FileId, Result, SeqNo};
@@ -46,6 +47,10 @@ const SYNC_EVERY: Duration = Duration::from_millis(100);
 const LOG_TICK: Duration = Duration::from_secs(1);
 /// Without commits for so long the database is idle (engine_background.9).
 const IDLE_AFTER: Duration = Duration::from_millis(100);
+/// So long after the opening tables are loaded that nobody has read.
+const LOAD_AFTER: Duration = Duration::from_millis(20);
+/// Their indexes and filters get this part of the memory.
+const LOADED_PART: u64 = 4;
 /// The longest pause after repeated failures.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// The longest pause while a compaction waits for room (engine_background.8).
@@ -117,6 +122,10 @@ impl Core {
     }
 
     pub(super) fn compaction_loop(&self) {
+        // Who opens a database and asks for one key is not to wait for this.
+        if self.signal.pause(LOAD_AFTER) {
+            self.load_tables();
+        }
         let mut seen = 0;
         let mut pause = TICK;
         let (mut last_seq, mut quiet_since) = (SeqNo::ZERO, self.env.clock.monotonic());
@@ -126,7 +135,9 @@ impl Core {
                 quiet_since = now;
             }
             last_seq = seq;
-            let idle = now.saturating_sub(quiet_since) >= IDLE_AFTER;
+            let idle_for = now.saturating_sub(quiet_since);
+            self.rest.note_idle(idle_for);
+            let idle = idle_for >= IDLE_AFTER;
             let ended = loop {
                 // Whoever writes again does not wait until all that was due to nobody's writing has been done.
                 match self.try_compact(idle && self.published.visible() == last_seq && !self.is_writing()) {
@@ -147,6 +158,21 @@ impl Core {
                 return;
             }
         }
+    }
+
+    /// Loads the indexes and filters of tables that nobody has read yet (table.6), as far as a part of the memory goes: with filters commits know of
+    /// most keys that they are new.
+    fn load_tables(&self) {
+        let bytes_max = self.options.memory() / LOADED_PART;
+        for (_, live) in self.version().tables() {
+            let budget = self.cache.budget();
+            if self.signal.stopping() || budget.reserved_bytes(BudgetKind::Table) >= bytes_max {
+                return;
+            }
+            // Who reads the table learns what is wrong with it.
+            let _ = live.table.load_all();
+        }
+        self.account_memtables();
     }
 
     /// Whether somebody waits for a commit (engine_background.9).

@@ -12,8 +12,9 @@
 //!      the drop. One that is refused leaves no mark (drop_mark.2).
 //! catalog.4. To readers a keyspace is there, whole, until its drop is committed, and gone from then on. Who finds it marked, having
 //!      chosen the state to read, asks whether the newest state still has its name: what was chosen is no newer.
+//! catalog.5. Names that were found at the opening are kept as text, and become keyspaces when somebody asks for them: most of many are never used.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -80,9 +81,50 @@ impl KeyspaceState {
     }
 }
 
+/// The names that were found at the opening, in their order (catalog.5).
+#[derive(Default)]
+struct StoredNames {
+    text: String,
+    /// Where each name ends in the text, and whose it is.
+    ends: Vec<(usize, KeyspaceId)>,
+}
+
+impl StoredNames {
+    fn name(&self, at: usize) -> &str {
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before].0);
+        &self.text[start..self.ends[at].0]
+    }
+
+    fn push(&mut self, name: &str, id: KeyspaceId) {
+        self.text.push_str(name);
+        self.ends.push((self.text.len(), id));
+    }
+
+    fn find(&self, name: &str) -> Option<KeyspaceId> {
+        let (mut low, mut high) = (0, self.ends.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.name(middle).cmp(name) {
+                std::cmp::Ordering::Equal => return Some(self.ends[middle].1),
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        None
+    }
+}
+
+/// Whose names are whose.
+#[derive(Default)]
+struct Names {
+    /// Of all that somebody has asked for, and of what commits have changed since the opening; none: nobody's any more.
+    made: BTreeMap<Arc<str>, Option<Arc<KeyspaceState>>>,
+    stored: StoredNames,
+}
+
 /// All keyspaces.
 pub(crate) struct Catalog {
-    names: RwLock<BTreeMap<Arc<str>, Arc<KeyspaceState>>>,
+    names: RwLock<Names>,
     /// The id of the keyspace that is created next. Relaxed: it orders nothing.
     next_id: AtomicU32,
     /// Held by whoever creates, drops or renames.
@@ -106,10 +148,10 @@ impl StoredId {
 }
 
 impl Catalog {
-    /// Rebuilds the catalog from its stored entries (user keys and values of keyspace 0).
+    /// Rebuilds the catalog from its stored entries: user keys and values of keyspace 0, which `each` gives in their order.
     pub(crate) fn load(
         published: &Arc<Published>,
-        entries: impl Iterator<Item = Result<(Vec<u8>, Vec<u8>)>>,
+        each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()>,
         corrupt: impl Fn(String) -> Error,
     ) -> Result<Self> {
         let catalog = Catalog {
@@ -119,31 +161,41 @@ impl Catalog {
             with_options: Mutex::default(),
             published: published.clone(),
         };
-        catalog.insert(DEFAULT_NAME, KeyspaceId::DEFAULT);
-        let mut ids = BTreeSet::from([KeyspaceId::CATALOG.get(), KeyspaceId::DEFAULT.get()]);
+        catalog.take_over(DEFAULT_NAME, KeyspaceId::DEFAULT);
+        let mut stored = StoredNames::default();
+        let mut ids = vec![KeyspaceId::CATALOG.get(), KeyspaceId::DEFAULT.get()];
         let mut next = FIRST_ID;
-        for entry in entries {
-            let (key, value) = entry?;
+        each(&mut |key, value| {
             let shown = || key.escape_ascii().to_string();
-            if options_of(&key).is_some() {
-                KeyspaceOptions::decode(&value)
+            if let Some(id) = options_of(key) {
+                let options = KeyspaceOptions::decode(value)
                     .map_err(|e| corrupt(format!("{:?}: {}", shown(), e.detail)))?;
-                continue;
+                catalog.with_options.lock().insert(id, options);
+                return Ok(());
             }
-            let id = id_of(&value).map(KeyspaceId::get);
+            let id = id_of(value).map(KeyspaceId::get);
             let id = id.ok_or_else(|| corrupt(format!("no id under {:?}", shown())))?;
-            match name_of(&key) {
+            match name_of(key) {
                 Some(name) if !is_stored_name(name) => {
                     return Err(corrupt(format!("{:?} is the name of no keyspace", shown())));
                 }
-                Some(_) if !ids.insert(id) => {
-                    return Err(corrupt(format!("{:?} has id {id}, which is another's", shown())));
+                Some(name) => {
+                    ids.push(id);
+                    stored.push(name, KeyspaceId::new(id));
                 }
-                Some(name) => catalog.insert(name, KeyspaceId::new(id)),
                 None if key == NEXT_ID_KEY => next = id,
                 None => return Err(corrupt(format!("unknown key {:?}", shown()))),
             }
+            Ok(())
+        })?;
+        ids.sort_unstable();
+        if let Some(twice) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
+            let id = KeyspaceId::new(twice[0]);
+            let last = (0..stored.ends.len()).rev().find(|at| stored.ends[*at].1 == id);
+            let name = last.map_or("", |at| stored.name(at));
+            return Err(corrupt(format!("{name:?} has id {id}, which is another's")));
         }
+        catalog.names.write().stored = stored;
         // catalog.2: what is created next must not find the keys of another.
         match ids.last() {
             Some(last) if *last >= next => Err(corrupt(format!("id {last} has not been given out yet"))),
@@ -155,9 +207,31 @@ impl Catalog {
         }
     }
 
-    fn insert(&self, name: &str, id: KeyspaceId) {
-        let state = Self::state(name.into(), id, DropMark::default(), self.published.counter(id));
-        self.names.write().insert(name.into(), state);
+    /// The keyspace of a name that was found at the opening; somebody may have been faster.
+    fn take_over(&self, name: &str, id: KeyspaceId) -> Option<Arc<KeyspaceState>> {
+        let made = || {
+            let state = Self::state(name.into(), id, DropMark::default(), self.published.counter(id));
+            state.is_lazy.store(self.options_of(id).is_lazy, Ordering::Relaxed);
+            Some(state)
+        };
+        self.names.write().made.entry(name.into()).or_insert_with(made).clone()
+    }
+
+    /// Makes keyspaces of all names (catalog.5).
+    fn take_over_all(&self) {
+        loop {
+            let (name, id) = {
+                let mut names = self.names.write();
+                let Some((_, id)) = names.stored.ends.last().copied() else { return };
+                let name = names.stored.name(names.stored.ends.len() - 1).to_owned();
+                if names.made.contains_key(&*name) {
+                    names.stored.ends.pop();
+                    continue;
+                }
+                (name, id)
+            };
+            self.take_over(&name, id);
+        }
     }
 
     fn state(
@@ -170,11 +244,16 @@ impl Catalog {
         Arc::new(KeyspaceState { id, name, dropping, dropped, counter, is_lazy })
     }
 
+    /// All options that keyspaces have of their own.
+    pub(super) fn all_options(&self) -> Vec<(KeyspaceId, KeyspaceOptions)> {
+        self.with_options.lock().iter().map(|(&id, &options)| (id, options)).collect()
+    }
+
     /// A keyspace has these options of its own stored.
     pub(super) fn note_options(&self, id: KeyspaceId, options: KeyspaceOptions) {
         self.with_options.lock().insert(id, options);
         let names = self.names.read();
-        if let Some(state) = names.values().find(|state| state.id == id) {
+        if let Some(state) = names.made.values().flatten().find(|state| state.id == id) {
             state.is_lazy.store(options.is_lazy, Ordering::Relaxed);
         }
     }
@@ -196,21 +275,33 @@ impl Catalog {
 
     /// The keyspace of this name.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<KeyspaceState>> {
-        self.names.read().get(name).cloned()
+        let id = {
+            let names = self.names.read();
+            match names.made.get(name) {
+                Some(made) => return made.clone(),
+                None => names.stored.find(name)?,
+            }
+        };
+        self.take_over(name, id)
     }
 
     /// All keyspaces with their names of one moment, sorted by name.
     pub(crate) fn all(&self) -> Vec<(String, Arc<KeyspaceState>)> {
-        self.names.read().iter().map(|(name, state)| (name.to_string(), state.clone())).collect()
+        self.take_over_all();
+        let names = self.names.read();
+        let there = names.made.iter().filter_map(|(name, state)| Some((name.to_string(), state.clone()?)));
+        there.collect()
     }
 
     /// The names of all keyspaces at one moment, sorted, but for those that were being dropped then and by now are gone, which `is_gone`
     /// tells. A drop that begins later is none of the list's concern: it may have in it no keyspace that was created before that.
     pub(crate) fn names(&self, is_gone: impl Fn(&KeyspaceState) -> bool) -> Vec<String> {
-        let listed = |(name, state): (&Arc<str>, &Arc<KeyspaceState>)| {
-            (name.to_string(), state.is_dropping().then(|| state.clone()))
+        self.take_over_all();
+        let listed = |(name, state): (&Arc<str>, &Option<Arc<KeyspaceState>>)| {
+            let state = state.as_ref()?;
+            Some((name.to_string(), state.is_dropping().then(|| state.clone())))
         };
-        let all: Vec<_> = self.names.read().iter().map(listed).collect();
+        let all: Vec<_> = self.names.read().made.iter().filter_map(listed).collect();
         let there = |(name, dropping): (String, Option<Arc<KeyspaceState>>)| match dropping {
             Some(state) if is_gone(&state) => None,
             _ => Some(name),
@@ -220,7 +311,7 @@ impl Catalog {
 
     /// The ids of all keyspaces.
     pub(crate) fn ids(&self) -> Vec<KeyspaceId> {
-        self.names.read().values().map(|state| state.id).collect()
+        self.all().into_iter().map(|(_, state)| state.id).collect()
     }
 
     /// Keeps others from changing the catalog.
@@ -242,13 +333,15 @@ impl Catalog {
     pub(super) fn take(&self, changed: &BTreeMap<Arc<str>, Option<Arc<KeyspaceState>>>) {
         let mut names = self.names.write();
         for (name, state) in changed {
-            match state {
-                Some(state) => {
-                    *state.name.write() = name.clone();
-                    names.insert(name.clone(), state.clone())
-                }
-                None => names.remove(name),
-            };
+            if let Some(state) = state {
+                *state.name.write() = name.clone();
+            }
+            // Of a name that was found at the opening it stays known that it is nobody's.
+            if state.is_some() || names.stored.find(name).is_some() {
+                names.made.insert(name.clone(), state.clone());
+            } else {
+                names.made.remove(name);
+            }
         }
     }
 }

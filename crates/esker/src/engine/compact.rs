@@ -91,7 +91,7 @@ impl Core {
             self.pipeline.seal()?;
             return self.flush_step().map(CompactionStep::done);
         }
-        if idle && self.rest_frees_space() {
+        if idle && (self.rest_frees_space() || self.rest_shortens_replay(self.rest.idle_for())) {
             self.pipeline.seal()?;
             return self.flush_step().map(CompactionStep::done);
         }

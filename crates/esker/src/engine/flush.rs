@@ -8,6 +8,8 @@
 //! flush.2. However little processes write before they are closed or killed, the log does not come to have ever more segments, all of which
 //!      each opening reads: closing flushes if there are many, and so does, soon after opening, who finds many.
 
+use std::collections::BTreeMap;
+
 use parking_lot::MutexGuard;
 
 use super::core::Core;
@@ -22,6 +24,9 @@ use crate::types::{Error, Result};
 
 /// A log of more segments than these, beside the one in use, is flushed, however little is in it (flush.2).
 const SEGMENTS_MAX: u64 = 32;
+
+/// A close leaves no more than this, whatever a kill at rest may leave: there is time for a flush.
+const CLOSED_BYTES: u64 = 256 << 10;
 
 impl Core {
     /// Flushes all sealed memtables, and the one in use if it is full, into one run; false if there are none.
@@ -75,11 +80,14 @@ impl Core {
         let Some(built) = built? else { return Ok(false) };
         self.pace.flushes.note(bytes, self.env.clock.monotonic().saturating_sub(begun));
         let beside = sealed.iter().map(|sealed| sealed.beside_bytes).sum();
+        // Of each keyspace what the newest of them says.
+        let counts: BTreeMap<_, _> = sealed.iter().flat_map(|s| s.counts.iter().copied()).collect();
+        let counts = counts.into_iter().collect();
         let edit = VersionEdit {
             feed: self.released_now(newest.wal_from, beside),
             wal_from: Some(newest.wal_from),
             flushed_seq: Some(newest.last_seq),
-            counts: Some(newest.counts.clone()),
+            counts: Some(counts),
             added: built.added,
             debts: built.debts,
             ..VersionEdit::default()
@@ -118,7 +126,7 @@ impl Core {
     pub(crate) fn shorten_replay(&self, turn: &MutexGuard<'_, ()>) -> Result<()> {
         self.signal.check_alive()?;
         let bytes: usize = self.view.get().memtables().map(|m| m.bytes_used()).sum();
-        if bytes as u64 > self.options.replay_bytes() || self.has_many_segments()? {
+        if bytes as u64 > self.options.replay_bytes().min(CLOSED_BYTES) || self.has_many_segments()? {
             self.pipeline.seal()?;
             while self.flush_in_turn(turn)? {}
         }

@@ -24,7 +24,13 @@ pub fn catalog(bytes: &[u8]) {
     let published = Published::new(SeqNo::ZERO, []);
     let corrupt = |detail| Error::corrupt("keyspace catalog", Path::new("db"), 0, detail);
     let names = entries.len();
-    let Ok(catalog) = Catalog::load(&published, entries.into_iter().map(Ok), corrupt) else { return };
+    let Ok(catalog) = Catalog::load(
+        &published,
+        |take| entries.iter().try_for_each(|(key, value)| take(key, value)),
+        corrupt,
+    ) else {
+        return;
+    };
     assert_eq!(catalog.get(DEFAULT_NAME).map(|state| state.id), Some(KeyspaceId::DEFAULT));
     let all = catalog.all();
     assert!(all.len() <= names + 1 && all.iter().all(|(name, _)| check_name(name).is_ok()));

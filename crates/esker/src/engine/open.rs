@@ -1,12 +1,13 @@
 //! Opening: from a directory to a running database.
 //!
 //! ```text
-//!   LOCK --> CURRENT, MANIFEST --> tables opened --> WAL replayed into memtables --> catalog --> new MANIFEST --> WAL's torn tail
-//!        cut, leftovers removed --> threads
+//!   LOCK --> CURRENT, MANIFEST --> tables described --> WAL replayed into memtables --> catalog --> MANIFEST gone on with, or a new one
+//!        --> WAL's torn tail cut, leftovers removed --> threads
 //! ```
 //!
-//! open.1. Nothing on disk is changed before the manifest, the tables, the log and the catalog have been read and found sound; but the end of
-//!      the log is written once more, as it is, to make it durable (recovery.4 of wal/recovery.rs).
+//! open.1. Nothing on disk is changed before the manifest, the log and the catalog have been read and found sound; but the end of
+//!      the log is written once more, as it is, to make it durable (recovery.4 of wal/recovery.rs). Tables are there; they are read when they are
+//!      needed, and then compared with the manifest (table.6).
 //! open.2. Replaying puts each commit after `flushed_seq` into memtables as it was: same sequence number, all or nothing.
 //! open.3. Only files that the engine itself names, and that the manifest does not need, are removed; and no table that holds commits
 //!      that neither manifest nor log knows, or is of a newer format (unnamed.1, unnamed.2 of unnamed.rs).
@@ -19,9 +20,10 @@
 //! open.8. The directory stays the same when the process changes its working directory, or a link on the way to it is turned elsewhere: its
 //!      path is made absolute before it is used. And it is opened once (fs.5 of esker-env's fs.rs): if it is moved or replaced, the database
 //!      goes on in the one that it has opened. No file in it is reached through a link.
+//! open.9. Behind a clean close an opening writes nothing, and syncs nothing: the manifest is settled (manifest_log.7), and has nothing to learn.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +39,6 @@ use super::dir_lock::DirLock;
 use super::feed;
 use super::handle::Handle;
 use super::install::Tables;
-use super::keyspace_options::{KeyspaceOptions, options_of};
 use super::options::{Background, Modes, Options};
 use super::pace::Pace;
 use super::page_cache::PageCache;
@@ -48,8 +49,8 @@ use super::unnamed::refuse_needed;
 use crate::blob::{BlobCache, BlobSet, BlobStore};
 use crate::cache::{BudgetKind, MemoryBudget};
 use crate::manifest::edit::{Adopted, VersionEdit};
-use crate::manifest::file_name::{self, CURRENT, FileKind, LOCK, REPAIRING, manifest_name, table_path};
-use crate::manifest::log::ManifestLog;
+use crate::manifest::file_name::{self, CURRENT, FileKind, LOCK, REPAIRING, table_path};
+use crate::manifest::log::{FoundManifest, ManifestLog};
 use crate::manifest::version::{Level, RunId, Version};
 use crate::memtable::{Applier, Memtable};
 use crate::read::view::ReadView;
@@ -119,15 +120,25 @@ fn with_remedy(error: Error) -> Error {
 }
 
 fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Result<Arc<Handle>> {
-    let mut state = read_manifest(&env, &options, dir)?;
-    pay_debts(&mut state, dir)?;
+    let (mut state, mut found) = read_manifest(&env, &options, dir)?;
+    if pay_debts(&mut state, dir)? {
+        found = None;
+    }
     let cache = BlockCache::new(MemoryBudget::new(options.memory()));
-    let version = open_tables(&env, dir, &state, &cache)?;
+    let names = list(&env, dir)?;
+    let version = open_tables(&env, dir, &names, &state, &cache)?;
     let replayed = replay(&env, dir, &options, &state, version.blobs())?;
-    refuse_needed(&env, dir, &state, replayed.last_seq)?;
+    refuse_needed(&env, dir, &names, &state, replayed.last_seq)?;
     let feed = feed::Found::look(&env, dir, options.feed_retention(), &state)?;
-    let manifest_id = first_number(&env, dir, &state)?;
-    let published = Published::new(replayed.last_seq, replayed.counts);
+    let kept = feed::Found::edit(feed.as_ref());
+    if kept != state.feed {
+        // What is not kept any more can only be left out.
+        (state.feed, found) = (kept, None);
+    }
+    let kept_tables = state.feed.tables().collect();
+    let next_file = first_number(dir, &names, &state)?;
+    let published = Published::new(replayed.last_seq, replayed.counts.now(&state));
+    published.note_changed(replayed.counts.unsealed);
     let closed = Arc::<AtomicBool>::default();
     let view = ReadView {
         active: replayed.active,
@@ -140,33 +151,22 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         published.note_owing();
     }
     let view = Arc::new(ViewCell::new(view, env.clock.clone()));
-    let (catalog, keyspace_options) = load_catalog(&view.get(), &published, dir)?;
+    let catalog = load_catalog(&view.get(), &published, dir)?;
 
     // From here on the directory is changed (open.1).
-    let state = VersionEdit { next_file: Some(manifest_id.next()), ..state };
-    let next_run = state.next_run.map_or(1, |run| run.0);
     let wal_from = state.log_extent().from;
     let log = &replayed.log;
     let database_id = state.database_id.unwrap_or_else(|| draw_database_id(&env));
-    let state = VersionEdit {
-        wal_named: log.named_to(),
-        // What was replayed is durable.
-        durable_seq: Some(replayed.last_seq),
-        database_id: Some(database_id),
-        feed: feed::Found::edit(feed.as_ref()),
-        ..state
-    };
-    let kept_tables = state.feed.tables().collect();
-    let manifest = ManifestLog::create(&env, dir, manifest_id, state)?;
-    let manifest = manifest.replaced_from(options.manifest_bytes_min());
-    let tables = Tables::new(manifest, manifest_id.next(), RunId(next_run));
+    let next_run = state.next_run.map_or(1, |run| run.0);
+    let news = news(&state, log, replayed.last_seq, database_id);
+    let tables = put_in_force(&env, dir, &options, found, state, news, (next_file, RunId(next_run)))?;
     log.finish(&env, dir)?;
     // recovery.8: the writer removes, when it can, what cannot be removed now.
     let kept = || feed.iter().flat_map(|found| found.segments.keys().copied());
-    let mut of_earlier = wal::remove_obsolete(&env, dir, kept().next().unwrap_or(wal_from))?;
+    let mut of_earlier = wal::remove_obsolete(&env, dir, &names, kept().next().unwrap_or(wal_from))?;
     of_earlier.extend(kept());
     of_earlier.extend(&log.segments);
-    wal::remove_unused(&env, dir)?;
+    wal::remove_unused(&env, dir, &names)?;
     let new_blob_file = new_blob_file(env.clone(), dir.to_path_buf(), &tables, view.clone());
     let blobs = BlobStore::new(env.clone(), options.blob_store(), cache.budget().clone(), new_blob_file);
     for (_, source) in view.get().version.blobs().iter() {
@@ -181,7 +181,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         options.wal_options(database_id),
         register.syncing_beside(sync_beside(blobs.clone(), options.has_threads())),
     )?;
-    let mut wal = WalWriter::create(wal_pool.clone(), log.next_segment, &of_earlier)?;
+    let mut wal = WalWriter::create(wal_pool.clone(), log.next_segment, &of_earlier)?.behind(log);
     wal.note_obsolete(wal_from);
     for adopted in &replayed.unlogged {
         wal.append(adopted.seq, &[&payload::encode_header(&adopted.deltas)])?;
@@ -191,7 +191,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         wal.sync()?;
     }
     let torn_bytes = log.trimmed_bytes;
-    remove_leftovers(&env, dir, &view.get().version, &kept_tables, manifest_id)?;
+    remove_leftovers(&env, dir, &names, &view.get().version, &kept_tables, &tables.manifest().path());
     options.save(&env, dir)?;
 
     let pipeline = Pipeline::new(
@@ -233,7 +233,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         lock,
         options,
     });
-    keyspace_options.into_iter().for_each(|(id, options)| core.take_options(id, options));
+    core.catalog.all_options().into_iter().for_each(|(id, options)| core.take_options(id, options));
     add(&core.counters.recovered_commits, replayed.commits);
     core.counters.recovered_torn_bytes.store(torn_bytes, Ordering::Relaxed);
     core.account_room();
@@ -246,9 +246,58 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
     Ok(Handle::new(core, threads))
 }
 
-/// Nobody reads yet: what is owed is taken from the counts.
-fn pay_debts(state: &mut VersionEdit, dir: &Path) -> Result<()> {
-    state.pay_debts().map_err(|detail| Error::corrupt("manifest", dir.join(CURRENT), 0, detail))
+/// Nobody reads yet: what is owed is taken from the counts. Whether there was anything.
+fn pay_debts(state: &mut VersionEdit, dir: &Path) -> Result<bool> {
+    let is_owing = !state.debts.is_empty();
+    state.pay_debts().map_err(|detail| Error::corrupt("manifest", dir.join(CURRENT), 0, detail))?;
+    Ok(is_owing)
+}
+
+/// What this opening has to say that the manifest does not: nothing, after a clean close.
+fn news(state: &VersionEdit, log: &Recovered, last_seq: SeqNo, database_id: u32) -> VersionEdit {
+    let from = state.log_extent().from;
+    let named_to = log.named_to().unwrap_or(from.saturating_sub(1));
+    // Files that are prepared go (recovery.6).
+    let is_wrong = state.wal_named.is_some_and(|named| named > named_to) || log.named_to() > state.wal_named;
+    // What was replayed is durable; a torn end is not finished yet.
+    let is_known = log.is_torn() || Some(last_seq) <= state.durable_seq.max(state.flushed_seq);
+    VersionEdit {
+        wal_named: is_wrong.then_some(named_to),
+        durable_seq: (!is_known).then_some(last_seq),
+        database_id: state.database_id.is_none().then_some(database_id),
+        ..VersionEdit::default()
+    }
+}
+
+/// Has a manifest in force that says all of `state`, durably, and the news: the one that was found, or a new one. Files and runs get numbers
+/// from `next` on.
+fn put_in_force(
+    env: &Env,
+    dir: &Path,
+    options: &Options,
+    found: Option<FoundManifest>,
+    mut state: VersionEdit,
+    news: VersionEdit,
+    (next_file, next_run): (FileId, RunId),
+) -> Result<Tables> {
+    let found = found.map_or(Ok(None), |found| found.go_on(env, dir))?;
+    let (manifest, next_file) = match found {
+        Some(mut manifest) => {
+            if news != VersionEdit::default() {
+                manifest.append(news, || next_file)?;
+            }
+            // Its number, if a new one was started for that.
+            let next_file = manifest.state().next_file.max(Some(next_file)).unwrap_or(next_file);
+            (manifest, next_file)
+        }
+        None => {
+            let id = next_file;
+            state.next_file = Some(id.next());
+            state.merge(news);
+            (ManifestLog::create(env, dir, id, state)?, id.next())
+        }
+    };
+    Ok(Tables::new(manifest.replaced_from(options.manifest_bytes_min()), next_file, next_run))
 }
 
 /// A number by which the files of this database are told from those of others; not 0.
@@ -300,13 +349,13 @@ fn cannot_open(env: &Env, dir: &Path, error: std::io::Error) -> Error {
     Error::Invalid(format!("{} {is}", dir.display()))
 }
 
-/// What the manifest says; a new database's is empty.
-fn read_manifest(env: &Env, options: &Options, dir: &Path) -> Result<VersionEdit> {
-    match ManifestLog::recover(env, dir)? {
+/// What the manifest says, and the manifest; a new database has none, and holds nothing.
+fn read_manifest(env: &Env, options: &Options, dir: &Path) -> Result<(VersionEdit, Option<FoundManifest>)> {
+    match ManifestLog::find(env, dir)? {
         Some(_) if options.error_if_exists() => {
             Err(Error::Invalid(format!("there is a database in {} already", dir.display())))
         }
-        Some((_, state)) => Ok(state),
+        Some(found) => Ok((found.state.clone(), Some(found))),
         None => {
             let names = list(env, dir)?;
             if let Some(name) = names.iter().find(|name| is_data(name)) {
@@ -316,7 +365,7 @@ fn read_manifest(env: &Env, options: &Options, dir: &Path) -> Result<VersionEdit
                 return Err(Error::corrupt("CURRENT", dir.join(CURRENT), 0, detail));
             }
             sync_parent(env, dir)?;
-            Ok(new_state(options.first_number()))
+            Ok((new_state(options.first_number()), None))
         }
     }
 }
@@ -348,28 +397,36 @@ fn list(env: &Env, dir: &Path) -> Result<Vec<String>> {
     env.fs.list_dir(dir).map_err(|e| Error::io("list", dir, e))
 }
 
-fn open_tables(env: &Env, dir: &Path, state: &VersionEdit, cache: &Arc<BlockCache>) -> Result<Version> {
+/// The version that the manifest describes. `names`: all that is in the directory.
+fn open_tables(
+    env: &Env,
+    dir: &Path,
+    names: &[String],
+    state: &VersionEdit,
+    cache: &Arc<BlockCache>,
+) -> Result<Version> {
     check_runs(state, dir)?;
-    let mut opened = HashMap::new();
+    let there: HashSet<FileId> = names.iter().filter_map(|name| table_of(name)).collect();
+    let mut described = HashMap::new();
     for added in &state.added {
         let path = table_path(dir, added.file);
-        if !env.fs.exists(&path).map_err(|e| Error::io("look for", &path, e))? {
+        if !there.contains(&added.file) {
             let detail = "the manifest names it, but it is missing: restore a backup or run `esker repair`";
             return Err(Error::corrupt("table", &path, 0, detail));
         }
-        let table = Table::open_at(env, &path, cache, added.meta.base_seq)?;
-        // Sequence numbers are given out once: of two tables that hold the same keys, only one is the right one.
-        if table.meta() != added.meta {
-            let detail = "it is not the table that the manifest describes, but perhaps another one's copy: restore a \
-                          backup or run `esker repair`";
-            return Err(Error::corrupt("table", &path, 0, detail));
-        }
-        opened.insert(added.file, table);
+        described.insert(added.file, Table::described(env, &path, cache, &added.meta)?);
     }
     let blobs = open_blobs(env, dir, state)?.cached_in(BlobCache::new(cache.budget()));
     let version = Version::empty().with_blobs(blobs);
     let added = VersionEdit { added: state.added.clone(), ..VersionEdit::default() };
-    Ok(version.apply(&added, opened))
+    Ok(version.apply(&added, described))
+}
+
+fn table_of(name: &str) -> Option<FileId> {
+    match file_name::parse(name) {
+        FileKind::Table(id) => Some(id),
+        _ => None,
+    }
 }
 
 /// What a version asserts, as a typed error: the manifest may be damaged in a way that its checksums missed.
@@ -404,7 +461,7 @@ struct Replayed {
     active: Arc<Memtable>,
     applier: Applier,
     sealed: Vec<Sealed>,
-    counts: BTreeMap<KeyspaceId, u64>,
+    counts: ReplayedCounts,
     last_seq: SeqNo,
     commits: u64,
     log: Recovered,
@@ -432,7 +489,7 @@ pub(crate) fn look_into(env: &Env, dir: &Path, options: &Options, state: &Versio
     let mut state = state.clone();
     pay_debts(&mut state, dir)?;
     let state = &state;
-    let version = open_tables(env, dir, state, &cache)?;
+    let version = open_tables(env, dir, &list(env, dir)?, state, &cache)?;
     let extent = state.log_extent();
     let flushed = state.flushed_seq.unwrap_or_default();
     let extent = sound_extent(env, dir, extent, flushed, version.blobs())?;
@@ -445,7 +502,8 @@ pub(crate) fn look_into(env: &Env, dir: &Path, options: &Options, state: &Versio
         closed: Arc::default(),
         known: Arc::default(),
     };
-    Ok(Look { view, counts: replayed.counts, last_seq: replayed.last_seq })
+    let counts = replayed.counts.now(state).collect();
+    Ok(Look { view, counts, last_seq: replayed.last_seq })
 }
 
 /// The log as an opening takes it: it ends before the first commit with a value that is torn (recovery.9).
@@ -466,6 +524,40 @@ pub(crate) struct Look {
     pub(crate) last_seq: SeqNo,
 }
 
+/// The counts that the log changes.
+#[derive(Default)]
+struct ReplayedCounts {
+    changed: BTreeMap<KeyspaceId, u64>,
+    /// Since the last memtable was sealed.
+    unsealed: BTreeSet<KeyspaceId>,
+}
+
+impl ReplayedCounts {
+    /// None: a keyspace would count less than nothing.
+    fn add(&mut self, state: &VersionEdit, id: KeyspaceId, delta: i64) -> Option<()> {
+        let flushed = || {
+            let counts = state.counts.as_deref().unwrap_or_default();
+            counts.binary_search_by_key(&id, |counted| counted.0).map_or(0, |at| counts[at].1)
+        };
+        let count = self.changed.entry(id).or_insert_with(flushed);
+        *count = count.checked_add_signed(delta)?;
+        self.unsealed.insert(id);
+        Some(())
+    }
+
+    /// What a memtable that is sealed now says.
+    fn seal(&mut self) -> Vec<(KeyspaceId, u64)> {
+        std::mem::take(&mut self.unsealed).into_iter().map(|id| (id, self.changed[&id])).collect()
+    }
+
+    /// All counts.
+    fn now<'a>(&'a self, state: &'a VersionEdit) -> impl Iterator<Item = (KeyspaceId, u64)> + 'a {
+        let flushed = state.counts.iter().flatten().copied();
+        let others = flushed.filter(|counted| !self.changed.contains_key(&counted.0));
+        others.chain(self.changed.iter().map(|(&id, &count)| (id, count)))
+    }
+}
+
 /// Takes a commit of the log.
 type OnRecord<'a> = &'a mut dyn FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>;
 
@@ -483,7 +575,7 @@ fn replay_with(
         applier: active.applier(),
         active,
         sealed: Vec::new(),
-        counts: state.counts.iter().flatten().copied().collect(),
+        counts: ReplayedCounts::default(),
         last_seq: flushed,
         commits: 0,
         log: Recovered::default(),
@@ -510,7 +602,7 @@ fn replay_with(
             let applier = memtable.applier();
             let full = std::mem::replace(&mut out.active, memtable);
             out.applier = applier;
-            let counts = out.counts.iter().map(|(&id, &n)| (id, n)).filter(|c| c.1 > 0).collect();
+            let counts = out.counts.seal();
             out.sealed.push(Sealed {
                 memtable: full,
                 last_seq: out.last_seq,
@@ -520,9 +612,8 @@ fn replay_with(
             });
         }
         for (id, delta) in deltas {
-            let count = out.counts.entry(id).or_default();
-            let changed = count.checked_add_signed(delta);
-            *count = changed.ok_or_else(|| format!("commit {seq}: keyspace {id} would count below zero"))?;
+            let changed = out.counts.add(state, id, delta);
+            changed.ok_or_else(|| format!("commit {seq}: keyspace {id} would count below zero"))?;
         }
         apply::apply(&set, &[], seq, &out.active, &mut out.applier);
         out.last_seq = seq;
@@ -533,9 +624,8 @@ fn replay_with(
     let is_next = |last: SeqNo, adopted: &&Adopted| adopted.seq == last.next();
     while let Some(adopted) = state.adopted.iter().find(|adopted| is_next(out.last_seq, adopted)) {
         for &(id, delta) in &adopted.deltas {
-            let count = out.counts.entry(id).or_default();
-            let changed = count.checked_add_signed(delta);
-            *count = changed.ok_or_else(|| {
+            let changed = out.counts.add(state, id, delta);
+            changed.ok_or_else(|| {
                 let detail = format!("commit {}: keyspace {id} would count below zero", adopted.seq);
                 Error::corrupt("manifest", dir.join(CURRENT), 0, detail)
             })?;
@@ -553,13 +643,14 @@ fn replay_with(
 
 /// The number of the first new file: behind those of all files, and behind all that the manifest says were given out. Refuses one that
 /// leaves too few.
-pub(crate) fn first_number(env: &Env, dir: &Path, state: &VersionEdit) -> Result<FileId> {
+/// `names`: all that is in the directory.
+pub(crate) fn first_number(dir: &Path, names: &[String], state: &VersionEdit) -> Result<FileId> {
     let given = state.next_file.unwrap_or(FileId::new(1));
     if file_name::is_spent(given) {
         let detail = format!("the next file is to get number {given}, which no database comes to");
         return Err(Error::corrupt("manifest", dir.join(CURRENT), 0, detail));
     }
-    let files = list(env, dir)?.into_iter().filter_map(|name| match file_name::parse(&name) {
+    let files = names.iter().filter_map(|name| match file_name::parse(name) {
         FileKind::Manifest(id) | FileKind::Table(id) | FileKind::Blob(id) => Some((id, name)),
         FileKind::Temporary | FileKind::Other => None,
     });
@@ -580,49 +671,43 @@ pub(crate) fn first_number(env: &Env, dir: &Path, state: &VersionEdit) -> Result
 fn remove_leftovers(
     env: &Env,
     dir: &Path,
+    names: &[String],
     version: &Version,
     kept: &BTreeSet<FileId>,
-    manifest: FileId,
-) -> Result<()> {
-    for name in list(env, dir)? {
-        let needed = match file_name::parse(&name) {
-            FileKind::Manifest(id) => id == manifest && name == manifest_name(id),
-            FileKind::Table(id) => kept.contains(&id) || version.tables().any(|(_, t)| t.file == id),
+    manifest: &Path,
+) {
+    let tables: HashSet<FileId> = version.tables().map(|(_, table)| table.file).collect();
+    for name in names {
+        let needed = match file_name::parse(name) {
+            FileKind::Manifest(_) => manifest.file_name().is_some_and(|kept| *kept == **name),
+            FileKind::Table(id) => kept.contains(&id) || tables.contains(&id),
             FileKind::Blob(id) => version.blobs().iter().any(|(_, source)| source.file.id() == id),
             FileKind::Temporary => false,
             FileKind::Other => true,
         };
         if !needed {
-            let _ = env.fs.remove_file(&dir.join(&name));
+            let _ = env.fs.remove_file(&dir.join(name));
         }
     }
-    Ok(())
 }
 
-fn load_catalog(
-    view: &ReadView,
-    published: &Arc<Published>,
-    dir: &Path,
-) -> Result<(Catalog, Vec<(KeyspaceId, KeyspaceOptions)>)> {
+fn load_catalog(view: &ReadView, published: &Arc<Published>, dir: &Path) -> Result<Catalog> {
     let bounds = Bounds {
         lower: std::ops::Bound::Included(encode_key(KeyspaceId::CATALOG, &[])),
         upper: std::ops::Bound::Excluded(keyspace_end(KeyspaceId::CATALOG)),
     };
-    let at = published.visible();
-    let mut cursor = view.live(at, bounds);
-    cursor.seek_first()?;
-    let mut entries = Vec::new();
-    while cursor.valid() {
-        let (_, user_key) = decode_key(cursor.key()).expect("keyspace 0 holds encoded keys");
-        entries.push(Ok((user_key.to_vec(), cursor.value()?.to_vec())));
-        cursor.next()?;
-    }
-    let options = entries.iter().flatten().filter_map(|(key, value): &(Vec<u8>, Vec<u8>)| {
-        Some((options_of(key)?, KeyspaceOptions::decode(value).ok()?))
-    });
-    let options = options.collect();
+    let mut cursor = view.live(published.visible(), bounds);
     let corrupt = |detail| Error::corrupt("keyspace catalog", dir, 0, detail);
-    Ok((Catalog::load(published, entries.into_iter(), corrupt)?, options))
+    let each = |take: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>| {
+        cursor.seek_first()?;
+        while cursor.valid() {
+            let (_, user_key) = decode_key(cursor.key()).expect("keyspace 0 holds encoded keys");
+            take(user_key, &cursor.value()?)?;
+            cursor.next()?;
+        }
+        Ok(())
+    };
+    Catalog::load(published, each, corrupt)
 }
 
 #[cfg(test)]
@@ -681,6 +766,67 @@ mod tests {
             let Err(Error::Io { path: synced, .. }) = &opened else { panic!("open.7: {opened:?}") };
             assert_eq!(synced.canonicalize().unwrap(), above, "open.7: {}", path.display());
         }
+    }
+
+    #[test]
+    fn open_9_behind_a_clean_close_an_opening_writes_nothing_and_reads_no_table() {
+        let faults = FaultFs::new(Arc::new(MemFs::new()));
+        let env = Env::simulated(Arc::new(faults.clone()), 1);
+        let open = || Db::builder().stepped().env(env.clone()).open(Path::new("db")).unwrap();
+        for round in 0..3 {
+            let db = open();
+            let map = db.default_keyspace();
+            map.put([round], "flushed").unwrap();
+            db.flush().unwrap();
+            if round == 1 {
+                map.put("log", "not flushed").unwrap();
+            }
+            db.close().unwrap();
+            let failure = FaultAction::Fail(std::io::ErrorKind::Other);
+            // The directory is there.
+            let changes: Vec<_> =
+                OpKind::CHANGES.into_iter().filter(|kind| *kind != OpKind::CreateDir).collect();
+            faults.add(FaultRule::new(&changes, failure).forever());
+            let again = open();
+            assert_eq!(faults.fired(), 0, "open.9: round {round}");
+            faults.clear();
+            let tables: Vec<_> = again.handle.core.version().tables().map(|(_, t)| t.table.clone()).collect();
+            assert!(
+                tables.iter().all(|table| format!("{table:?}").contains("not loaded")),
+                "table.6: {tables:?}"
+            );
+            assert_eq!(again.default_keyspace().get([round]).unwrap().as_deref(), Some(&b"flushed"[..]));
+            assert!(again.check().unwrap().problems.is_empty());
+            again.close().unwrap();
+        }
+    }
+
+    #[test]
+    fn table_6_damage_of_a_table_is_told_by_who_reads_it_first_and_by_a_check() {
+        let fs = MemFs::new();
+        let env = Env::simulated(Arc::new(fs.clone()), 1);
+        let open = || Db::builder().stepped().env(env.clone()).open(Path::new("db")).unwrap();
+        let db = open();
+        db.default_keyspace().put("a", "1").unwrap();
+        db.flush().unwrap();
+        let path = table_path(Path::new("db"), db.handle.core.version().tables().next().unwrap().1.file);
+        db.default_keyspace().put("b", "2").unwrap();
+        db.close().unwrap();
+        let file = env.fs.open(&path, esker_env::OpenOptions::write()).unwrap();
+        let last = file.len().unwrap() - 1;
+        file.write_all_at(b"!", last).unwrap();
+        let db = open();
+        let map = db.default_keyspace();
+        assert_eq!(map.get("b").unwrap().as_deref(), Some(&b"2"[..]), "it is in the log");
+        for wrong in [map.get("a").map(drop), map.iter().try_for_each(|item| item.map(drop))] {
+            let error = wrong.unwrap_err();
+            assert!(
+                error.is_corrupt() && error.to_string().contains(path.to_str().unwrap()),
+                "table.6: {error}"
+            );
+        }
+        assert!(!db.check().unwrap().problems.is_empty());
+        assert!(db.compact().is_err());
     }
 
     #[test]

@@ -10,7 +10,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use esker_env::Env;
+use esker_env::{Env, OpenOptions, read_range};
 
 use super::pace::Allowances;
 use crate::blob::StoreOptions;
@@ -362,8 +362,21 @@ impl Options {
             text.push_str(&format!("{name} = {value}\n"));
         }
         text.push_str(&last_line(text.as_bytes()));
+        if is_there(env, &dir.join(OPTIONS), text.as_bytes()) {
+            return Ok(());
+        }
         replace_file(env, dir, OPTIONS_TMP, OPTIONS, text.as_bytes())
     }
+}
+
+/// Whether a file has this content, as far as can be read.
+fn is_there(env: &Env, path: &Path, content: &[u8]) -> bool {
+    let read = || {
+        let file = env.fs.open(path, OpenOptions::read())?;
+        let is_as_long = file.len()? == content.len() as u64;
+        read_range(&*file, 0, if is_as_long { content.len() } else { 0 })
+    };
+    read().is_ok_and(|found| found == content)
 }
 
 /// The last line of an OPTIONS file, behind this text.

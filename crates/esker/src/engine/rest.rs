@@ -9,9 +9,13 @@
 //!      without (compaction/covered.rs).
 //! rest.2. It is looked at once after each commit, and a flush leaves an empty memtable: an idle database comes to rest.
 //! rest.3. Databases smaller than [`FREED_MIN`] never flush for it, nor do such whose commits remove what is in the memtable still.
+//! rest.4. An idle database flushes, too, what a killed process would have replayed at the next opening, if that is more than the options allow: after
+//!      [`REPLAY_REST`], or as long as it takes to write all tables at [`REST_BYTES_PER_SECOND`] where the flush has them merged. So short rests cost no
+//!      merges of the whole.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::core::Core;
 use crate::compaction::covered::is_hidden;
@@ -21,6 +25,10 @@ use crate::types::{FileId, SeqNo};
 
 /// What a flush has to free, in bytes; smaller memtables ask for less.
 const FREED_MIN: u64 = 1 << 20;
+/// So long a rest comes before a flush for a shorter replay, at the least.
+const REPLAY_REST: Duration = Duration::from_secs(1);
+/// What such flushes may have merges write, on average.
+const REST_BYTES_PER_SECOND: u64 = 16 << 20;
 /// Of a table such a part has to be hidden, or it costs more to write it anew than it frees.
 const PART_MIN: u64 = 8;
 
@@ -29,6 +37,20 @@ const PART_MIN: u64 = 8;
 pub(crate) struct Rest {
     /// Relaxed: only the holder of the compaction's turn uses it.
     looked_at: AtomicU64,
+    /// For how long nothing has been committed, in milliseconds, as far as the compaction's thread knows.
+    idle_ms: AtomicU64,
+}
+
+impl Rest {
+    /// Notes for how long nothing has been committed.
+    pub(super) fn note_idle(&self, idle_for: Duration) {
+        self.idle_ms.store(idle_for.as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// For how long nothing has been committed.
+    pub(super) fn idle_for(&self) -> Duration {
+        Duration::from_millis(self.idle_ms.load(Ordering::Relaxed))
+    }
 }
 
 /// A table, and what the memtable hides of it.
@@ -77,7 +99,23 @@ fn hidden(version: &Version, memtable: &Memtable, visible: SeqNo) -> Vec<Hidden>
     version.tables().map(|(_, t)| Hidden { bytes: t.meta.file_bytes, hidden: of(t.file) }).collect()
 }
 
+/// How long a rest a flush for a shorter replay waits for (rest.4); `merged`: bytes that it will have merged with it.
+fn replay_rest(merged: u64) -> Duration {
+    REPLAY_REST.max(Duration::from_millis(merged.saturating_mul(1000) / REST_BYTES_PER_SECOND))
+}
+
 impl Core {
+    /// Whether the active memtable is to be flushed so that the next opening has less to replay, of a database that has been idle for so long.
+    pub(super) fn rest_shortens_replay(&self, idle_for: Duration) -> bool {
+        let view = self.view.get();
+        if !view.immutables.is_empty() || view.active.bytes_used() as u64 <= self.options.replay_bytes() {
+            return false;
+        }
+        drop(view);
+        let merged = if self.limits().fits_cache { self.table_bytes() } else { 0 };
+        idle_for >= replay_rest(merged)
+    }
+
     /// Whether the active memtable is to be flushed for what it removes, of an idle database; looked at once after each commit. For the
     /// holder of the compaction's turn.
     pub(super) fn rest_frees_space(&self) -> bool {
@@ -111,6 +149,13 @@ mod tests {
             Hidden { bytes, hidden }
         };
         frees_much(tables.split_whitespace().map(parse), memtable_kib << 10, FREED_MIN)
+    }
+
+    #[test]
+    fn rest_4_a_rest_is_as_long_as_what_it_has_written() {
+        for (merged_mib, ms) in [(0, 1000), (16, 1000), (17, 1062), (160, 10_000)] {
+            assert_eq!(replay_rest(merged_mib << 20), Duration::from_millis(ms), "rest.4: {merged_mib} MiB");
+        }
     }
 
     #[test]

@@ -16,19 +16,19 @@ use crate::sstable::stated_newest_commit;
 use crate::types::{Error, FileId, Result, SeqNo};
 
 /// The unnamed tables that are no leftovers, each with what is wrong: it holds commits newer than `known` (unnamed.1), or nothing is known
-/// of it (unnamed.2). A table that does not say what it holds is not among them: it was never finished.
+/// of it (unnamed.2). A table that does not say what it holds is not among them: it was never finished. `names`: all that is in the directory.
 pub(crate) fn needed(
     env: &Env,
     dir: &Path,
+    names: &[String],
     state: &VersionEdit,
     known: SeqNo,
 ) -> Result<Vec<(FileId, Error)>> {
-    let names = env.fs.list_dir(dir).map_err(|e| Error::io("list", dir, e))?;
     let added = state.added.iter().map(|table| table.file);
     let named: BTreeSet<FileId> = added.chain(state.feed.tables()).collect();
     let mut found = Vec::new();
     for name in names {
-        let FileKind::Table(id) = parse(&name) else { continue };
+        let FileKind::Table(id) = parse(name) else { continue };
         if named.contains(&id) {
             continue;
         }
@@ -45,8 +45,14 @@ pub(crate) fn needed(
 }
 
 /// Refuses a database whose manifest and log end before a table does (unnamed.1), or that has a table of which nothing is known (unnamed.2).
-pub(crate) fn refuse_needed(env: &Env, dir: &Path, state: &VersionEdit, known: SeqNo) -> Result<()> {
-    needed(env, dir, state, known)?.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
+pub(crate) fn refuse_needed(
+    env: &Env,
+    dir: &Path,
+    names: &[String],
+    state: &VersionEdit,
+    known: SeqNo,
+) -> Result<()> {
+    needed(env, dir, names, state, known)?.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
 }
 
 /// What a table proves that holds commits which nothing else knows.

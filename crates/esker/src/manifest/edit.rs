@@ -56,7 +56,7 @@ pub struct VersionEdit {
     pub durable_seq: Option<SeqNo>,
     /// The database's number for itself, drawn once; its log segments carry it.
     pub database_id: Option<u32>,
-    /// Live items per keyspace as of `flushed_seq`. Absent keeps the earlier ones; present replaces them all.
+    /// Live items per keyspace as of `flushed_seq`, by id: of those where that has changed since the edits before.
     pub counts: Option<Vec<(KeyspaceId, u64)>>,
     /// Tables that leave the version.
     pub removed: Vec<FileId>,
@@ -273,7 +273,9 @@ impl VersionEdit {
         self.flushed_seq = flushed_seq.or(self.flushed_seq);
         self.durable_seq = durable_seq.or(self.durable_seq);
         self.database_id = database_id.or(self.database_id);
-        self.counts = counts.or(self.counts.take());
+        if let Some(counts) = counts {
+            merge_counts(self.counts.get_or_insert_default(), counts);
+        }
         for file in removed {
             match self.added.iter().position(|t| t.file == file) {
                 Some(at) => drop(self.added.remove(at)),
@@ -299,6 +301,22 @@ impl VersionEdit {
     }
 }
 
+/// Takes over what has changed: both are in the order of ids, each once. What counts nothing is left out.
+fn merge_counts(counts: &mut Vec<(KeyspaceId, u64)>, changed: Vec<(KeyspaceId, u64)>) {
+    let known = counts.len();
+    for (id, count) in changed {
+        match counts[..known].binary_search_by_key(&id, |counted| counted.0) {
+            Ok(at) => counts[at].1 = count,
+            Err(_) => counts.push((id, count)),
+        }
+    }
+    if counts.len() > known {
+        // Two sorted stretches.
+        counts.sort();
+    }
+    counts.retain(|counted| counted.1 > 0);
+}
+
 pub(super) fn seq(reader: &mut ByteReader<'_>) -> Decoded<SeqNo> {
     let n = reader.varint()?;
     SeqNo::try_new(n).ok_or_else(|| reader.error(format!("sequence number {n} has more than 56 bits")))
@@ -316,7 +334,11 @@ fn decode_counts(reader: &mut ByteReader<'_>) -> Decoded<Vec<(KeyspaceId, u64)>>
         let keyspace = reader.varint()?;
         let keyspace =
             u32::try_from(keyspace).map_err(|_| reader.error("keyspace id has more than 32 bits"))?;
-        counts.push((KeyspaceId::new(keyspace), reader.varint()?));
+        let keyspace = KeyspaceId::new(keyspace);
+        if counts.last().is_some_and(|last: &(KeyspaceId, u64)| last.0 >= keyspace) {
+            return Err(reader.error("counts that are not in the order of keyspaces"));
+        }
+        counts.push((keyspace, reader.varint()?));
     }
     Ok(counts)
 }
@@ -416,6 +438,24 @@ mod tests {
             adopted: vec![Adopted { seq: SeqNo::new(303), deltas: vec![(KeyspaceId::DEFAULT, -2)] }],
             ..VersionEdit::default()
         }
+    }
+
+    #[test]
+    fn edit_1_counts_of_other_keyspaces_stay() {
+        let counts = |counts: &[(u32, u64)]| VersionEdit {
+            counts: Some(counts.iter().map(|&(id, n)| (KeyspaceId::new(id), n)).collect()),
+            ..VersionEdit::default()
+        };
+        let mut state = counts(&[(1, 10), (5, 50), (9, 90)]);
+        state.merge(counts(&[(0, 1), (5, 51), (7, 70), (9, 0)]));
+        assert_eq!(state, counts(&[(0, 1), (1, 10), (5, 51), (7, 70)]), "edit.1");
+        state.merge(VersionEdit::default());
+        state.merge(counts(&[]));
+        assert_eq!(state, counts(&[(0, 1), (1, 10), (5, 51), (7, 70)]), "edit.1");
+        let disordered = counts(&[(5, 1), (1, 1)]).encode();
+        assert!(
+            VersionEdit::decode(&disordered).is_err() && VersionEdit::decode(&state.encode()) == Ok(state)
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! ```text
 //!   create:  state --> MANIFEST-n (synced) --> CURRENT.tmp (synced) --rename--> CURRENT --> directory synced
 //!   append:  edit  --> MANIFEST-n (synced)
-//!   recover: CURRENT --> MANIFEST-n --> all edits merged into one
+//!   find:    CURRENT --> MANIFEST-n --> all edits merged into one --go_on--> append
 //! ```
 //!
 //! Bytes: docs/formats/manifest.md
@@ -17,6 +17,8 @@
 //!      edit is written. So damage in an edit that counted has a valid record behind it and is told apart from a torn
 //!      tail.
 //! manifest_log.6. Records are not compressed: reading a manifest takes no more memory than its bytes account for.
+//! manifest_log.7. A manifest that was found is gone on with if it ends in a marker: then all edits in it are durable. The marker itself, which may not
+//!      be, is written anew with the first edit. Of one that does not end so nobody knows what is durable: the next one takes its place.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +28,7 @@ use super::edit::VersionEdit;
 use super::file_name::{CURRENT, CURRENT_TMP, manifest_name};
 use crate::encoding::bytes::{ByteReader, put_varint};
 use crate::encoding::checksum::crc32c;
-use crate::recordio;
+use crate::recordio::{self, LastRecord};
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, FileId, Result};
 
@@ -38,6 +40,8 @@ const MAGIC: &[u8] = b"esker manifest";
 const REWRITE_FACTOR: u64 = 4;
 /// Below this many bytes a manifest is never replaced, unless told otherwise.
 pub(crate) const REWRITE_BYTES_MIN: u64 = 64 << 10;
+/// So much of an edit is collected before it is written.
+const BUFFER_BYTES: usize = 64 << 10;
 /// `CURRENT` is tiny; anything longer is not ours.
 const CURRENT_BYTES_MAX: u64 = 256;
 
@@ -53,6 +57,43 @@ pub struct ManifestLog {
     state_bytes: u64,
     /// Below this many bytes it is not replaced.
     rewrite_bytes_min: u64,
+}
+
+/// A manifest that was read.
+#[derive(Debug)]
+pub struct FoundManifest {
+    /// Its number.
+    pub id: FileId,
+    /// All its edits, merged.
+    pub state: VersionEdit,
+    /// Its length when it held only a state.
+    state_bytes: u64,
+    bytes: u64,
+    /// Its last record, if that is a marker and nothing is behind it.
+    last: Option<LastRecord>,
+}
+
+impl FoundManifest {
+    /// Goes on with it; none if it is not settled. Writes nothing.
+    pub fn go_on(&self, env: &Env, dir: &Path) -> Result<Option<ManifestLog>> {
+        let Some(last) = self.last else { return Ok(None) };
+        let path = dir.join(manifest_name(self.id));
+        let options = recordio::Writer::options().env(env).buffer_bytes(BUFFER_BYTES);
+        let mut writer = options.go_on_at(&path, last)?;
+        writer.append(&VersionEdit::default().encode())?;
+        // What it holds now is mostly larger than what it held at first.
+        let is_long = self.bytes > REWRITE_BYTES_MIN;
+        let now = if is_long { self.state.encode().len() as u64 } else { 0 };
+        Ok(Some(ManifestLog {
+            env: env.clone(),
+            dir: dir.to_path_buf(),
+            id: self.id,
+            writer: Some(writer),
+            state: self.state.clone(),
+            state_bytes: self.state_bytes.max(now),
+            rewrite_bytes_min: REWRITE_BYTES_MIN,
+        }))
+    }
 }
 
 impl ManifestLog {
@@ -86,6 +127,11 @@ impl ManifestLog {
     /// Reads the manifest that `CURRENT` names; `None` if there is no `CURRENT`. The result is its number and all
     /// its edits merged.
     pub fn recover(env: &Env, dir: &Path) -> Result<Option<(FileId, VersionEdit)>> {
+        Ok(Self::find(env, dir)?.map(|found| (found.id, found.state)))
+    }
+
+    /// The same, to go on with.
+    pub fn find(env: &Env, dir: &Path) -> Result<Option<FoundManifest>> {
         let Some(id) = read_current(env, dir)? else { return Ok(None) };
         let path = dir.join(manifest_name(id));
         if !env.fs.exists(&path).map_err(|e| Error::io("look for", &path, e))? {
@@ -98,23 +144,30 @@ impl ManifestLog {
         };
         check_header(&header, &path, reader.content_offset())?;
         let mut state: Option<VersionEdit> = None;
+        let (mut state_bytes, mut is_marker) = (0, false);
         while let Some(record) = reader.next()? {
             // A marker (manifest_log.5) says nothing, and does not stand for the state that must come first.
-            if record.is_empty() {
+            is_marker = record.is_empty();
+            if is_marker {
                 continue;
             }
             let decoded = VersionEdit::decode(record);
             let edit = decoded.map_err(|e| e.in_file("version edit", &path, reader.content_offset()))?;
             match &mut state {
                 Some(state) => state.merge(edit),
-                None => state = Some(edit),
+                None => {
+                    state = Some(edit);
+                    state_bytes = reader.position();
+                }
             }
         }
-        match state {
-            Some(state) => Ok(Some((id, state))),
+        let Some(state) = state else {
             // manifest_log.2: the state was synced before CURRENT named the file.
-            None => Err(Error::corrupt("manifest", &path, reader.position(), "its first edit is missing")),
-        }
+            return Err(Error::corrupt("manifest", &path, reader.position(), "its first edit is missing"));
+        };
+        let bytes = reader.position();
+        let last = reader.last_record().filter(|_| is_marker);
+        Ok(Some(FoundManifest { id, state, state_bytes, bytes, last }))
     }
 
     /// Makes an edit durable. `fresh` gives the number of a new manifest file, should one be started.

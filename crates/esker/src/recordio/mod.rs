@@ -68,6 +68,7 @@ mod window;
 mod writer;
 
 pub use mmap::MmapReader;
+pub(crate) use reader::LastRecord;
 pub use reader::{ReadOptions, Reader, Records};
 pub use scan::Tail;
 pub use seekable::SeekableReader;

@@ -164,6 +164,14 @@ pub struct Reader {
     skipped_bytes: u64,
 }
 
+/// The last record of a file that ends in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LastRecord {
+    pub(super) header: FileHeader,
+    /// Where it begins.
+    pub(super) offset: u64,
+}
+
 impl Reader {
     /// Opens a file with the default options.
     pub fn open(path: impl AsRef<Path>) -> Result<Reader> {
@@ -263,6 +271,12 @@ impl Reader {
     /// The size that the file had when it was opened.
     pub(super) fn file_size(&self) -> u64 {
         self.window.size()
+    }
+
+    /// Where the last record stands, once all were read and nothing is behind them: a writer that gives it again can go on there.
+    pub(crate) fn last_record(&self) -> Option<LastRecord> {
+        let is_clean = self.tail == Some(Tail::Clean) && self.skipped_bytes == 0 && self.record_offset > 0;
+        is_clean.then_some(LastRecord { header: self.header, offset: self.record_offset })
     }
 
     /// Moves to the next valid record and checks it; `None` at the end.

@@ -22,7 +22,7 @@ use crate::types::{Error, Result};
 
 use super::frame;
 use super::header::FileHeader;
-use super::reader::Reader;
+use super::reader::{LastRecord, Reader};
 use super::scan::Tail;
 
 /// The longest record, in bytes.
@@ -111,6 +111,15 @@ impl WriteOptions {
         self.cut(path, end, tail).map_err(|e| Error::io("cut the torn tail of", path, e))?;
         let writer = self.write_again(path, end)?;
         Ok(Writer { cut_tail: tail, ..writer })
+    }
+
+    /// Continues a file at its last record, which the caller appends again, for who knows that what is before it is durable, and its name too
+    /// (recordio_writer.4). Writes nothing. The writer does not know how many records there are.
+    pub(crate) fn go_on_at(&self, path: &Path, last: LastRecord) -> Result<Writer> {
+        let out =
+            AppendWriter::go_on(&*self.env.fs, path, OpenOptions::write(), self.buffer_bytes, last.offset)
+                .map_err(|e| Error::io("open", path, e))?;
+        Ok(self.writer(path, out, last.header))
     }
 
     /// Makes the file end at `end`: of the old tail nothing may come back behind what is written next.

@@ -52,6 +52,10 @@ impl Table {
 
     /// The same, giving everything that is wrong to `each`; behind a damaged block it goes on with the next.
     pub(crate) fn verify_all(self: &Arc<Self>, each: &mut dyn FnMut(Error)) -> TableCheck {
+        if let Err(error) = self.load_all() {
+            each(error);
+            return TableCheck::default();
+        }
         let mut scan = TableScan::new(self.clone(), false);
         let mut tally =
             Tally { counts: Counts::begun(), blocks: 0, last: None, fingerprint: Fingerprint::default() };

@@ -171,6 +171,7 @@ impl TableCursor {
 impl SourceCursor for TableCursor {
     fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.valid = false;
+        self.table.ready()?;
         if self.blocks() == 0 {
             return Ok(());
         }
@@ -181,6 +182,7 @@ impl SourceCursor for TableCursor {
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
         self.valid = false;
+        self.table.ready()?;
         if self.blocks() == 0 {
             return Ok(());
         }
@@ -190,6 +192,7 @@ impl SourceCursor for TableCursor {
 
     fn seek_first(&mut self) -> Result<()> {
         self.valid = false;
+        self.table.ready()?;
         if self.blocks() == 0 {
             return Ok(());
         }
@@ -199,6 +202,7 @@ impl SourceCursor for TableCursor {
 
     fn seek_last(&mut self) -> Result<()> {
         self.valid = false;
+        self.table.ready()?;
         if self.blocks() == 0 {
             return Ok(());
         }

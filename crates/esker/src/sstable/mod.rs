@@ -36,6 +36,7 @@ mod block_search;
 mod check;
 mod counts;
 mod cursor;
+mod descriptors;
 mod footer;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -31,6 +31,7 @@ pub(crate) struct BlockPlace {
 impl BlockPlace {
     /// The block of a table that may hold `key`, or the first one above it.
     pub(crate) fn of_key(table: &Arc<Table>, key: &[u8], bounds: &Bounds, at: SeqNo) -> Result<Option<Self>> {
+        table.ready()?;
         Self::enter(table, table.index().find(key), bounds, at)
     }
 
@@ -38,12 +39,16 @@ impl BlockPlace {
     pub(crate) fn first(table: &Arc<Table>, bounds: &Bounds, at: SeqNo) -> Result<Option<Self>> {
         match &bounds.lower {
             Bound::Included(key) | Bound::Excluded(key) => Self::of_key(table, key, bounds, at),
-            Bound::Unbounded => Self::enter(table, 0, bounds, at),
+            Bound::Unbounded => {
+                table.ready()?;
+                Self::enter(table, 0, bounds, at)
+            }
         }
     }
 
     /// The last block of a table with anything inside the bounds, or one behind it.
     pub(crate) fn last(table: &Arc<Table>, bounds: &Bounds, at: SeqNo) -> Result<Option<Self>> {
+        table.ready()?;
         let index = table.index();
         let mut last = match &bounds.upper {
             Bound::Included(key) | Bound::Excluded(key) => index.find(key).min(index.len().saturating_sub(1)),

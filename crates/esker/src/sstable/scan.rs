@@ -57,6 +57,7 @@ impl TableScan {
     /// Moves before the first version of the first key not below `key`.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
         (self.block, self.next_entry) = (None, 0);
+        self.table.ready()?;
         self.next_block = self.table.index().find(key);
         if self.advance_block()? {
             let block = self.block.as_ref().expect("advance_block found one");
@@ -107,6 +108,7 @@ impl TableScan {
 
     /// Takes up the next block; false after the last.
     fn advance_block(&mut self) -> Result<bool> {
+        self.table.ready()?;
         let number = self.next_block;
         if number >= self.table.index().len() {
             self.block = None;

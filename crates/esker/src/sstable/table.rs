@@ -5,28 +5,34 @@
 //!                                                       `--empty--> read, verify, insert
 //! ```
 //!
-//! table.1. Whatever `open` and `load` take from the file was verified: checksum, structure, place (stored.1, and by the ends of a
+//! table.1. Whatever is taken from the file was verified: checksum, structure, place (stored.1, and by the ends of a
 //!      block: walks over a block that stood in another's place might never end).
 //! table.2. A hit reads two cold places: the block's heads, and the entry.
 //! table.3. The versions of a key may continue in the next block; `Index::continues` says so, and searches follow.
 //! table.4. The file of a table marked obsolete is given to be removed when its last user is gone.
 //! table.5. The entries and range tombstones of an adopted table (engine/adoption.rs) have the sequence number 0 in the file, and are all of one
 //!      commit, which the manifest names: its base.
-//! table.6. While the cache has room a miss reads what lies around the block, too: 128 KiB take little longer than 8 to read.
+//! table.6. A table that the manifest describes is opened by who reads it first: its index is loaded then, and what the file says of itself is
+//!      compared with the manifest. Until then nothing of it is in memory, and no descriptor is in use. Exception: a table with range
+//!      tombstones is loaded at once.
+//! table.7. A filter that is not in memory answers nothing. It is loaded by who asks it for the [`FILTER_ASKS`]th time: it is larger than the index, and
+//!      one get is faster without it.
+//! table.8. While the cache has room a miss reads what lies around the block, too: 128 KiB take little longer than 8 to read.
 //!
 //! Bytes: docs/formats/sstable.md
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use esker_env::{Env, File, OpenOptions, PageBuf, read_range_into};
+use esker_env::{Env, File, FsRef, OpenOptions, PageBuf, read_range_into};
 use parking_lot::Mutex;
 
 use super::block::Block;
 use super::cursor::TableCursor;
+use super::descriptors::{Descriptors, TableFile};
 use super::footer::{FOOTER_BYTES, FORMAT_VERSION, Footer};
 use super::index::Index;
 use super::properties::{Properties, decode_tombstones};
@@ -41,10 +47,12 @@ use crate::types::range_tombstone::RangeTombstones;
 use crate::types::stored::Stored;
 use crate::types::{Error, Result, SeqNo, Value};
 
-/// What is read around a block (table.6).
+/// What is read around a block (table.8).
 const AROUND_BYTES: u64 = 128 << 10;
 /// With less room in the cache a block is read alone.
 const ROOM_TO_READ_AROUND: u64 = 1 << 20;
+/// A filter is loaded when it has been asked so often (table.7).
+const FILTER_ASKS: u32 = 8;
 
 impl CacheItem for Block {
     fn size_bytes(&self) -> usize {
@@ -56,23 +64,52 @@ impl CacheItem for Block {
     }
 }
 
-/// An open table.
+/// A table.
 pub(crate) struct Table {
     path: PathBuf,
-    file: Arc<dyn File>,
-    index: Index,
-    filter: Option<BlockedBloom>,
-    blocks: CachedBlocks<Block>,
-    tombstones: RangeTombstones,
-    properties: Properties,
-    newest_commit: SeqNo,
+    /// Once it has been loaded (table.6).
+    loaded: OnceLock<Loaded>,
+    /// What loading takes. The lock makes others wait for who loads.
+    source: Mutex<Source>,
     /// Zero, but for an adopted table (table.5). Set before anybody finds the table in a version. Relaxed: what makes it found orders it.
     base_seq: AtomicU64,
     /// The range tombstones of that base, if there are any.
     based_tombstones: OnceLock<RangeTombstones>,
+    /// Those of a table that has not been loaded.
+    no_tombstones: RangeTombstones,
+    obsolete: Mutex<Option<Remover>>,
+}
+
+/// Where a table comes from.
+struct Source {
+    fs: FsRef,
+    cache: Arc<BlockCache>,
+    /// What the manifest says of it, if it does.
+    stated: Option<TableMeta>,
+}
+
+/// What a table has in memory besides its blocks.
+struct Loaded {
+    file: Arc<TableFile>,
+    index: Index,
+    /// Once it has been loaded (table.7).
+    filter: OnceLock<Filter>,
+    /// Where it is in the file; empty: there is none.
+    filter_extent: Range<u64>,
+    /// How often it was asked for in vain. Relaxed: it orders nothing.
+    filter_asks: AtomicU32,
+    blocks: CachedBlocks<Block>,
+    tombstones: RangeTombstones,
+    properties: Properties,
+    newest_commit: SeqNo,
     salt: Salt,
     file_bytes: u64,
-    obsolete: Mutex<Option<Remover>>,
+    _memory: Reservation,
+}
+
+/// A filter in memory.
+struct Filter {
+    bloom: BlockedBloom,
     _memory: Reservation,
 }
 
@@ -119,6 +156,12 @@ pub(crate) trait OnMiss {
     type Error: From<Error>;
     /// The block.
     fn load(table: &Table, number: usize, pin: &Guard) -> Result<Arc<Block>, Self::Error>;
+    /// What a table has in memory of which nothing is there yet.
+    #[expect(private_interfaces, reason = "only tables call it")]
+    fn load_parts(table: &Table) -> Result<&Loaded, Self::Error>;
+    /// Whether the table may hold the key of this hash.
+    #[expect(private_interfaces, reason = "only tables call it")]
+    fn may_contain(table: &Table, loaded: &Loaded, hash: u64) -> Result<bool, Self::Error>;
 }
 
 /// It reads the block from the file.
@@ -147,12 +190,33 @@ impl OnMiss for ReadIt {
     fn load(table: &Table, number: usize, pin: &Guard) -> Result<Arc<Block>> {
         table.load(number, true, pin)
     }
+    #[expect(private_interfaces, reason = "only tables call it")]
+    fn load_parts(table: &Table) -> Result<&Loaded> {
+        table.load_parts()
+    }
+    #[expect(private_interfaces, reason = "only tables call it")]
+    #[inline(always)]
+    fn may_contain(table: &Table, loaded: &Loaded, hash: u64) -> Result<bool> {
+        match loaded.filter.get() {
+            Some(filter) => Ok(filter.bloom.may_contain(hash)),
+            None => table.ask_filter(loaded, hash),
+        }
+    }
 }
 
 impl OnMiss for GiveUp {
     type Error = NoAnswer;
     fn load(_: &Table, _: usize, _: &Guard) -> Result<Arc<Block>, NoAnswer> {
         Err(NoAnswer::NotInMemory)
+    }
+    #[expect(private_interfaces, reason = "only tables call it")]
+    fn load_parts(_: &Table) -> Result<&Loaded, NoAnswer> {
+        Err(NoAnswer::NotInMemory)
+    }
+    #[expect(private_interfaces, reason = "only tables call it")]
+    #[inline(always)]
+    fn may_contain(_: &Table, loaded: &Loaded, hash: u64) -> Result<bool, NoAnswer> {
+        Ok(loaded.may_contain(hash))
     }
 }
 
@@ -202,52 +266,109 @@ impl Table {
         cache: &Arc<BlockCache>,
         base_seq: SeqNo,
     ) -> Result<Arc<Table>> {
-        let file = env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
-        let file_bytes = file.len().map_err(|e| Error::io("measure", path, e))?;
-        let footer = read_footer(&*file, path, file_bytes)?;
-        let part = Parts { file: &*file, path, salt: footer.salt };
-        let properties = part.read("properties", &footer.properties, Properties::decode)?;
-        if footer.has_blobs == properties.blobs.is_empty()
-            || footer.has_unresolved != (properties.counts.unresolved > 0)
-        {
-            let detail = "the footer and the properties differ about what is in the table";
-            return Err(Error::corrupt("properties", path, footer.properties.start, detail));
+        let table = Self::unopened(env, path, cache, base_seq, None);
+        table.load_all()?;
+        Ok(Arc::new(table))
+    }
+
+    /// A table that the manifest describes so, to be opened by who reads it first (table.6).
+    pub(crate) fn described(
+        env: &Env,
+        path: &Path,
+        cache: &Arc<BlockCache>,
+        meta: &TableMeta,
+    ) -> Result<Arc<Table>> {
+        let table = Self::unopened(env, path, cache, meta.base_seq, Some(meta.clone()));
+        if meta.counts.range_tombstones > 0 {
+            table.ready()?;
         }
-        let index = part.read("index", &footer.index, Index::decode)?;
-        if index.blocks_end() != footer.tombstones.start || index.len() as u64 != properties.blocks {
-            let detail = format!("{} blocks that end at {}", index.len(), index.blocks_end());
-            return Err(Error::corrupt("index", path, footer.index.start, detail));
-        }
-        let filter = match footer.filter.is_empty() {
-            true => None,
-            false => Some(part.read("filter", &footer.filter, BlockedBloom::decode)?),
-        };
-        let tombstones = match footer.tombstones.is_empty() {
-            true => RangeTombstones::default(),
-            false => part.read("range tombstones", &footer.tombstones, decode_tombstones)?,
-        };
-        let blocks = cache.register(index.len());
-        let resident = index.size_bytes()
-            + filter.as_ref().map_or(0, BlockedBloom::size_bytes)
-            + index.len() * 2 * size_of::<usize>();
-        let memory = cache.budget().reserve(BudgetKind::Table, resident as u64);
-        let newest_commit = footer.newest_commit.max(properties.counts.max_seq).max(base_seq);
-        Ok(Arc::new(Table {
+        Ok(Arc::new(table))
+    }
+
+    fn unopened(
+        env: &Env,
+        path: &Path,
+        cache: &Arc<BlockCache>,
+        base_seq: SeqNo,
+        stated: Option<TableMeta>,
+    ) -> Table {
+        Table {
             path: path.to_owned(),
-            file,
-            index,
-            filter,
-            blocks,
-            tombstones: tombstones.based(base_seq),
-            properties,
-            newest_commit,
+            loaded: OnceLock::new(),
+            source: Mutex::new(Source { fs: env.fs.clone(), cache: cache.clone(), stated }),
             base_seq: AtomicU64::new(base_seq.get()),
             based_tombstones: OnceLock::new(),
-            salt: footer.salt,
-            file_bytes,
+            no_tombstones: RangeTombstones::default(),
             obsolete: Mutex::new(None),
-            _memory: memory,
-        }))
+        }
+    }
+
+    /// Loads the table, unless it is loaded already: before anything else is asked of it that needs its file (table.6).
+    #[inline(always)]
+    pub(crate) fn ready(&self) -> Result<()> {
+        self.try_loaded().map(drop)
+    }
+
+    #[inline(always)]
+    fn try_loaded(&self) -> Result<&Loaded> {
+        match self.loaded.get() {
+            Some(loaded) => Ok(loaded),
+            None => self.load_parts(),
+        }
+    }
+
+    /// What is in memory of a table that is [`ready`](Self::ready).
+    #[inline(always)]
+    fn loaded(&self) -> &Loaded {
+        self.loaded.get().expect("table.6: who asks has seen to it that the table is ready")
+    }
+
+    /// Loads all that belongs in memory besides blocks.
+    pub(crate) fn load_all(&self) -> Result<()> {
+        self.load_filter(self.try_loaded()?)
+    }
+
+    fn load_filter(&self, loaded: &Loaded) -> Result<()> {
+        let source = self.source.lock();
+        if loaded.filter.get().is_some() || loaded.filter_extent.is_empty() {
+            return Ok(());
+        }
+        let part = Parts { file: &*loaded.file.get()?, path: &self.path, salt: loaded.salt };
+        let bloom = part.read("filter", &loaded.filter_extent, BlockedBloom::decode)?;
+        let memory = source.cache.budget().reserve(BudgetKind::Table, bloom.size_bytes() as u64);
+        let is_first = loaded.filter.set(Filter { bloom, _memory: memory }).is_ok();
+        assert!(is_first, "table.7: one thread loads");
+        Ok(())
+    }
+
+    /// Whether the table may hold the key of this hash, by a filter that is not in memory (table.7).
+    #[cold]
+    fn ask_filter(&self, loaded: &Loaded, hash: u64) -> Result<bool> {
+        if loaded.filter_extent.is_empty() || loaded.filter_asks.fetch_add(1, Ordering::Relaxed) < FILTER_ASKS
+        {
+            return Ok(true);
+        }
+        self.load_filter(loaded)?;
+        Ok(loaded.may_contain(hash))
+    }
+
+    #[cold]
+    fn load_parts(&self) -> Result<&Loaded> {
+        let source = self.source.lock();
+        if self.loaded.get().is_none() {
+            let loaded = Loaded::of_file(&source, &self.path, self.base_seq())?;
+            let described = source.stated.as_ref().is_none_or(|stated| *stated == self.meta_of(&loaded));
+            // Sequence numbers are given out once: of two tables that hold the same keys, only one is the right one.
+            if !described {
+                let detail = "it is not the table that the manifest describes, but perhaps another one's copy: restore a \
+                              backup or run `esker repair`";
+                return Err(Error::corrupt("table", &self.path, 0, detail));
+            }
+            let is_first = self.loaded.set(loaded).is_ok();
+            assert!(is_first, "table.6: one thread loads");
+        }
+        drop(source);
+        Ok(self.loaded())
     }
 
     /// Where the table is.
@@ -255,17 +376,21 @@ impl Table {
         &self.path
     }
 
-    /// The length of its file.
+    /// The length of the file of a table that is ready.
     pub(crate) fn file_bytes(&self) -> u64 {
-        self.file_bytes
+        self.loaded().file_bytes
     }
 
-    /// What the manifest must say of it.
+    /// What the manifest must say of a table that is ready.
     pub(crate) fn meta(&self) -> TableMeta {
-        let Properties { counts, range, fingerprint, blobs, .. } = &self.properties;
+        self.meta_of(self.loaded())
+    }
+
+    fn meta_of(&self, loaded: &Loaded) -> TableMeta {
+        let Properties { counts, range, fingerprint, blobs, .. } = &loaded.properties;
         let (counts, fingerprint) = (*counts, *fingerprint);
         let meta = TableMeta {
-            file_bytes: self.file_bytes,
+            file_bytes: loaded.file_bytes,
             range: range.clone(),
             counts,
             fingerprint,
@@ -284,8 +409,9 @@ impl Table {
     /// Gives a table that has none its base (table.5), before it joins a version.
     pub(crate) fn set_base(&self, seq: SeqNo) {
         assert!(self.base_seq() == SeqNo::ZERO, "table.5: a table is adopted once");
-        if !self.tombstones.is_empty() {
-            let _ = self.based_tombstones.set(self.tombstones.clone().based(seq));
+        let tombstones = self.range_tombstones();
+        if !tombstones.is_empty() {
+            let _ = self.based_tombstones.set(tombstones.clone().based(seq));
         }
         self.base_seq.store(seq.get(), Ordering::Relaxed);
     }
@@ -296,32 +422,37 @@ impl Table {
         block.seq(entry).max(self.base_seq())
     }
 
-    /// About how many bytes of its file stand before `key`: right to a block, with index and filter shared out over the blocks.
+    /// About how many bytes of its file stand before `key`: right to a block, with index and filter shared out over the blocks. Of one that
+    /// cannot be read none do.
     pub(crate) fn bytes_before(&self, key: &[u8]) -> u64 {
-        if !self.properties.range.end.admits(key) {
-            return self.file_bytes;
+        let Ok(Loaded { index, properties, file_bytes, .. }) = self.try_loaded() else { return 0 };
+        if !properties.range.end.admits(key) {
+            return *file_bytes;
         }
-        let (number, end) = (self.index.find(key), self.index.blocks_end());
-        let before = if number < self.index.len() { self.index.extent(number).start } else { end };
-        (u128::from(before) * u128::from(self.file_bytes) / u128::from(end.max(1))) as u64
+        let (number, end) = (index.find(key), index.blocks_end());
+        let before = if number < index.len() { index.extent(number).start } else { end };
+        (u128::from(before) * u128::from(*file_bytes) / u128::from(end.max(1))) as u64
     }
 
-    /// Its counts and limits.
+    /// The counts and limits of a table that is ready.
     pub(crate) fn properties(&self) -> &Properties {
-        &self.properties
+        &self.loaded().properties
     }
 
     /// The newest commit that went into it, also if nothing tells of it any more: its number was forgotten, or it was left out.
-    pub(crate) fn newest_commit(&self) -> SeqNo {
-        self.newest_commit.max(self.base_seq())
+    pub(crate) fn newest_commit(&self) -> Result<SeqNo> {
+        Ok(self.try_loaded()?.newest_commit.max(self.base_seq()))
     }
 
     /// Its range tombstones.
+    #[inline]
     pub(crate) fn range_tombstones(&self) -> &RangeTombstones {
-        if self.tombstones.is_empty() {
-            return &self.tombstones;
+        // table.6: one that has not been loaded has none.
+        let tombstones = self.loaded.get().map_or(&self.no_tombstones, |loaded| &loaded.tombstones);
+        if tombstones.is_empty() {
+            return tombstones;
         }
-        self.based_tombstones.get().unwrap_or(&self.tombstones)
+        self.based_tombstones.get().unwrap_or(tombstones)
     }
 
     /// The file is to be removed when the last user of the table is gone (table.4).
@@ -334,35 +465,38 @@ impl Table {
         self.obsolete.lock().take();
     }
 
-    /// About how many bytes of its blocks hold keys from `start` up to `end`, blocks at the ends left out.
+    /// About how many bytes of its blocks hold keys from `start` up to `end`, blocks at the ends left out. Of one that cannot be read none do.
     pub(crate) fn bytes_between(&self, start: &[u8], end: &[u8]) -> u64 {
-        if self.index.len() == 0 || start >= end {
+        let Ok(Loaded { index, properties, .. }) = self.try_loaded() else { return 0 };
+        if index.len() == 0 || start >= end {
             return 0;
         }
-        let properties = &self.properties;
         let from = match start <= properties.range.start.as_slice() {
             true => 0,
-            false => self.index.extent(self.index.find(start)).end,
+            false => index.extent(index.find(start)).end,
         };
         let to = match properties.range.end.admits(end) {
-            true => self.index.extent(self.index.find(end)).start,
-            false => self.index.blocks_end(),
+            true => index.extent(index.find(end)).start,
+            false => index.blocks_end(),
         };
         to.saturating_sub(from)
     }
 
+    /// The index of a table that is ready.
+    #[inline(always)]
     pub(super) fn index(&self) -> &Index {
-        &self.index
+        &self.loaded().index
     }
 
+    /// The filter of a table that is ready, if it has one and that is in memory.
     pub(super) fn filter(&self) -> Option<&BlockedBloom> {
-        self.filter.as_ref()
+        self.loaded().filter.get().map(|filter| &filter.bloom)
     }
 
-    /// Whether the table may hold the key of this hash, as far as its filter knows.
+    /// Whether the table may hold the key of this hash, as far as its filter is in memory and knows.
     #[inline]
     pub(crate) fn may_contain(&self, hash: u64) -> bool {
-        self.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
+        self.loaded.get().is_none_or(|loaded| loaded.may_contain(hash))
     }
 
     /// The newest version of `key` that a reader at `at` sees; a tombstone is found like a value. Range tombstones are
@@ -393,10 +527,14 @@ impl Table {
         filter_first: bool,
         pin: &'g Guard,
     ) -> Result<Option<Found<'g>>, M::Error> {
-        if filter_first && !self.may_contain(hash) {
+        let loaded = match self.loaded.get() {
+            Some(loaded) => loaded,
+            None => M::load_parts(self)?,
+        };
+        if filter_first && !M::may_contain(self, loaded, hash)? {
             return Ok(None);
         }
-        self.find::<M>(key, hash, at, pin)
+        self.find::<M>(loaded, key, hash, at, pin)
     }
 
     /// The sequence number of the newest version of `key`, whatever it is.
@@ -408,21 +546,22 @@ impl Table {
     #[inline]
     fn find<'g, M: OnMiss>(
         &'g self,
+        loaded: &'g Loaded,
         key: &[u8],
         hash: u64,
         at: SeqNo,
         pin: &'g Guard,
     ) -> Result<Option<Found<'g>>, M::Error> {
-        let mut number = self.index.find(key);
-        if number >= self.index.len() {
+        let mut number = loaded.index.find(key);
+        if number >= loaded.index.len() {
             return Ok(None);
         }
-        let mut block = match self.blocks.load(number, pin) {
+        let mut block = match loaded.blocks.load(number, pin) {
             Some(block) => BlockUse::Pinned(block),
-            None if !self.may_contain(hash) => return Ok(None),
+            None if !M::may_contain(self, loaded, hash)? => return Ok(None),
             None => BlockUse::Loaded(M::load(self, number, pin)?),
         };
-        let (mut i, found) = block.lower_bound(key, self.index.simd());
+        let (mut i, found) = block.lower_bound(key, loaded.index.simd());
         if !found {
             return Ok(None);
         }
@@ -438,10 +577,10 @@ impl Table {
                 i += 1;
             } else {
                 number += 1;
-                if number == self.index.len() || !self.index.continues(number) {
+                if number == loaded.index.len() || !loaded.index.continues(number) {
                     return Ok(None);
                 }
-                block = match self.blocks.load(number, pin) {
+                block = match loaded.blocks.load(number, pin) {
                     Some(block) => BlockUse::Pinned(block),
                     None => BlockUse::Loaded(M::load(self, number, pin)?),
                 };
@@ -453,7 +592,7 @@ impl Table {
     /// A data block, from memory or from the file.
     #[inline(always)]
     pub(super) fn block<'g>(&'g self, number: usize, fill: bool, pin: &'g Guard) -> Result<BlockUse<'g>> {
-        match self.blocks.load(number, pin) {
+        match self.loaded().blocks.load(number, pin) {
             Some(block) => Ok(BlockUse::Pinned(block)),
             None => Ok(BlockUse::Loaded(self.load(number, fill, pin)?)),
         }
@@ -462,74 +601,75 @@ impl Table {
     /// A data block if it is in memory; a glance does not make it look used.
     pub(super) fn resident(&self, number: usize) -> Option<Arc<Block>> {
         let pin = cache::pin();
-        self.blocks.peek(number, &pin).map(Pinned::to_arc)
+        self.loaded().blocks.peek(number, &pin).map(Pinned::to_arc)
     }
 
     #[cold]
     fn load(&self, number: usize, fill: bool, pin: &Guard) -> Result<Arc<Block>> {
-        self.blocks.note_miss();
-        if fill && self.blocks.room_bytes() >= ROOM_TO_READ_AROUND {
+        let Loaded { file, index, blocks, salt, .. } = self.loaded();
+        blocks.note_miss();
+        if fill && blocks.room_bytes() >= ROOM_TO_READ_AROUND {
             self.load_around(number, pin);
-            if let Some(block) = self.blocks.peek(number, pin) {
+            if let Some(block) = blocks.peek(number, pin) {
                 return Ok(block.to_arc());
             }
         }
-        let extent = self.index.extent(number);
-        let stored = read_stored(&*self.file, &self.path, extent.clone())?;
+        let extent = index.extent(number);
+        let stored = read_stored(&*file.get()?, &self.path, extent.clone())?;
         let packed = stored::is_packed(&stored);
-        let block = parse_block(stored::open_owned(stored, self.salt, extent.start), packed);
+        let block = parse_block(stored::open_owned(stored, *salt, extent.start), packed);
         let block = Arc::new(block.map_err(|e| e.in_file("block", &self.path, extent.start))?);
         // One of another place would be a wrong answer, or keep a walk where it is for ever.
         self.check_place(number, &block, None)?;
         if fill {
-            self.blocks.insert(number, &block, true, pin);
+            blocks.insert(number, &block, true, pin);
         }
         Ok(block)
     }
 
-    /// Puts a block and those around it into the cache, while that has room for them: a database that fits it is soon in memory whole (table.6).
+    /// Puts a block and those around it into the cache, while that has room for them: a database that fits it is soon in memory whole (table.8).
     /// What cannot be read is told to whoever wants it.
     fn load_around(&self, number: usize, pin: &Guard) {
-        let window = |number: usize| self.index.extent(number).start / AROUND_BYTES;
+        let Loaded { file, index, blocks, .. } = self.loaded();
+        let window = |number: usize| index.extent(number).start / AROUND_BYTES;
         let is_near = |other: &usize| window(*other) == window(number);
         let first = (0..number).rev().take_while(is_near).last().unwrap_or(number);
-        let last = (number..self.index.len()).take_while(is_near).last().unwrap_or(number);
-        let start = self.index.extent(first).start;
-        let Ok(bytes) = read_stored(&*self.file, &self.path, start..self.index.extent(last).end) else {
-            return;
-        };
-        for near in (first..=last).filter(|near| self.blocks.peek(*near, pin).is_none()) {
-            let extent = self.index.extent(near);
+        let last = (number..index.len()).take_while(is_near).last().unwrap_or(number);
+        let start = index.extent(first).start;
+        let Ok(file) = file.get() else { return };
+        let Ok(bytes) = read_stored(&*file, &self.path, start..index.extent(last).end) else { return };
+        for near in (first..=last).filter(|near| blocks.peek(*near, pin).is_none()) {
+            let extent = index.extent(near);
             let stored = &bytes[(extent.start - start) as usize..(extent.end - start) as usize];
             if let Ok(block) = self.decode_block(stored, extent.start)
                 && self.check_place(near, &block, None).is_ok()
             {
-                self.blocks.insert(near, &Arc::new(block), near == number, pin);
+                blocks.insert(near, &Arc::new(block), near == number, pin);
             }
         }
     }
 
     /// Where its parts are, read anew.
     pub(super) fn read_footer(&self) -> Result<Footer> {
-        read_footer(&*self.file, &self.path, self.file_bytes)
+        read_footer(&*self.loaded().file.get()?, &self.path, self.file_bytes())
     }
 
     /// Checks the stored form of the block at `offset`.
     pub(super) fn decode_block(&self, stored: &[u8], offset: u64) -> Result<Block> {
-        let block = parse_block(stored::open(stored, self.salt, offset), stored::is_packed(stored));
+        let block = parse_block(stored::open(stored, self.loaded().salt, offset), stored::is_packed(stored));
         block.map_err(|e| e.in_file("block", &self.path, offset))
     }
 
     /// Reads a stretch of the file; `extent` comes from the verified index, so it lies inside the file.
     pub(super) fn read_extent(&self, extent: Range<u64>) -> Result<PageBuf> {
-        read_stored(&*self.file, &self.path, extent)
+        read_stored(&*self.loaded().file.get()?, &self.path, extent)
     }
 
     /// Puts blocks that the writer kept, from the first on, into the cache.
     pub(super) fn warm(&self, blocks: Vec<Arc<Block>>) {
         let pin = cache::pin();
-        for (number, block) in blocks.iter().enumerate().take(self.index.len()) {
-            self.blocks.insert(number, block, false, &pin);
+        for (number, block) in blocks.iter().enumerate().take(self.index().len()) {
+            self.loaded().blocks.insert(number, block, false, &pin);
         }
     }
 
@@ -544,6 +684,57 @@ impl Table {
     }
 }
 
+impl Loaded {
+    fn of_file(source: &Source, path: &Path, base_seq: SeqNo) -> Result<Loaded> {
+        let Source { fs, cache, .. } = source;
+        let file = fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
+        let file_bytes = file.len().map_err(|e| Error::io("measure", path, e))?;
+        let footer = read_footer(&*file, path, file_bytes)?;
+        let part = Parts { file: &*file, path, salt: footer.salt };
+        let properties = part.read("properties", &footer.properties, Properties::decode)?;
+        if footer.has_blobs == properties.blobs.is_empty()
+            || footer.has_unresolved != (properties.counts.unresolved > 0)
+        {
+            let detail = "the footer and the properties differ about what is in the table";
+            return Err(Error::corrupt("properties", path, footer.properties.start, detail));
+        }
+        let index = part.read("index", &footer.index, Index::decode)?;
+        if index.blocks_end() != footer.tombstones.start || index.len() as u64 != properties.blocks {
+            let detail = format!("{} blocks that end at {}", index.len(), index.blocks_end());
+            return Err(Error::corrupt("index", path, footer.index.start, detail));
+        }
+        let tombstones = match footer.tombstones.is_empty() {
+            true => RangeTombstones::default(),
+            false => part.read("range tombstones", &footer.tombstones, decode_tombstones)?,
+        };
+        let blocks = cache.register(index.len());
+        let resident = index.size_bytes() + index.len() * 2 * size_of::<usize>();
+        let memory = cache.budget().reserve(BudgetKind::Table, resident as u64);
+        let end = read_stored(&*file, path, footer.properties.start..file_bytes)?;
+        let end = (footer.properties.start, end.to_vec());
+        let file = TableFile::new(fs, path, file, end, Descriptors::of_process());
+        Ok(Loaded {
+            newest_commit: footer.newest_commit.max(properties.counts.max_seq),
+            file,
+            index,
+            filter: OnceLock::new(),
+            filter_extent: footer.filter,
+            filter_asks: AtomicU32::new(0),
+            blocks,
+            tombstones: tombstones.based(base_seq),
+            properties,
+            salt: footer.salt,
+            file_bytes,
+            _memory: memory,
+        })
+    }
+
+    #[inline(always)]
+    fn may_contain(&self, hash: u64) -> bool {
+        self.filter.get().is_none_or(|filter| filter.bloom.may_contain(hash))
+    }
+}
+
 impl Drop for Table {
     fn drop(&mut self) {
         if let Some(remove) = self.obsolete.get_mut().take() {
@@ -555,13 +746,13 @@ impl Drop for Table {
 
 impl std::fmt::Debug for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "Table({}, {} entries, {:?})",
-            self.path.display(),
-            self.properties.counts.entries,
-            self.index
-        )
+        match self.loaded.get() {
+            Some(Loaded { properties, index, .. }) => {
+                let entries = properties.counts.entries;
+                write!(f, "Table({}, {entries} entries, {index:?})", self.path.display())
+            }
+            None => write!(f, "Table({}, not loaded)", self.path.display()),
+        }
     }
 }
 

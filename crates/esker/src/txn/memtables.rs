@@ -33,7 +33,7 @@ pub struct Sealed {
     pub memtable: Arc<Memtable>,
     /// Its last commit.
     pub last_seq: SeqNo,
-    /// Live items per keyspace after that commit.
+    /// Live items after that commit, of the keyspaces where that has changed since the memtable before was sealed.
     pub counts: Vec<(KeyspaceId, u64)>,
     /// Bytes of values in blob files and of tables that its commits have beside the log.
     pub beside_bytes: u64,
@@ -111,7 +111,7 @@ impl Pipeline {
         let memtable = Arc::new(Memtable::new(self.memtables.bytes_max()));
         let fresh = Active::new(memtable.clone(), memtable.applier());
         let Active { memtable: full, beside_bytes, .. } = std::mem::replace(&mut state.active, fresh);
-        let (last_seq, counts) = (state.last_seq, self.published.counts());
+        let (last_seq, counts) = (state.last_seq, self.published.take_changed());
         // memtables.2: whoever flushes finds it in the view, and takes it out.
         self.view.update(|old| {
             let mut immutables = old.immutables.clone();

@@ -10,6 +10,8 @@
 //! snapshots.2. A sequence number is pinned from before `snapshot()` returns until its last guard drops; `horizons` never
 //!      leaves out a pinned one.
 //! snapshots.3. A counter keeps its value at every pinned sequence number.
+//! snapshots.4. What a keyspace counted when the database was opened is kept as a number until somebody asks for its counter: most keyspaces of many
+//!      are never used.
 
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap};
@@ -29,7 +31,7 @@ pub struct Published {
     /// Acquire finds them all.
     visible: AtomicU64,
     pins: Mutex<Pins>,
-    counters: RwLock<HashMap<KeyspaceId, Arc<Counter>>>,
+    counters: RwLock<Counters>,
     /// Counts may hold keys that are counted twice (read/unresolved.rs). Relaxed: set before the count is published that is the first to do so.
     may_owe: AtomicBool,
     /// There are keyspaces with a front, and the commit that was entered last. SeqCst: see `Front::is_known`.
@@ -41,6 +43,30 @@ pub struct Published {
 struct Pins {
     /// Pinned sequence numbers.
     pinned: BTreeMap<SeqNo, Pin>,
+    /// Keyspaces whose counts have changed since [`Published::take_changed`] was called last, each once.
+    changed: Vec<KeyspaceId>,
+}
+
+/// The counters of all keyspaces that hold anything, and of others.
+#[derive(Debug, Default)]
+struct Counters {
+    made: HashMap<KeyspaceId, Arc<Counter>>,
+    /// What the others counted at the opening, by id; zero: it has a counter now, or is forgotten (snapshots.4).
+    recovered: Vec<(KeyspaceId, u64)>,
+}
+
+impl Counters {
+    /// Takes a number for a counter that is made of it.
+    fn take_recovered(&mut self, id: KeyspaceId) -> u64 {
+        let at = self.recovered.binary_search_by_key(&id, |counted| counted.0);
+        at.map_or(0, |at| std::mem::take(&mut self.recovered[at].1))
+    }
+
+    /// All, unsorted, as `of` says of a counter.
+    fn all(&self, of: impl Fn(&Counter) -> u64) -> Vec<(KeyspaceId, u64)> {
+        let made = self.made.iter().map(|(&id, counter)| (id, of(counter)));
+        made.chain(self.recovered.iter().copied()).filter(|&(_, count)| count > 0).collect()
+    }
 }
 
 #[derive(Debug)]
@@ -59,11 +85,19 @@ pub struct Counter {
     since: AtomicU64,
     /// (first sequence number, count from then on), ascending; pruned on publishing (snapshots.3).
     history: Mutex<Vec<(SeqNo, u64)>>,
+    /// The count before the history begins.
+    recovered: u64,
+    /// It is among those that have changed. Relaxed: used under the lock of the pins.
+    is_changed: AtomicBool,
     /// Below it nothing is there.
     pub(crate) front: Front,
 }
 
 impl Counter {
+    fn new(count: u64) -> Arc<Self> {
+        Arc::new(Counter { now: AtomicU64::new(count), recovered: count, ..Counter::default() })
+    }
+
     /// The count at the visible sequence number.
     #[inline]
     pub fn now(&self) -> u64 {
@@ -81,22 +115,16 @@ impl Counter {
     fn earlier(&self, seq: SeqNo) -> u64 {
         let history = self.history.lock();
         let after = history.partition_point(|&(from, _)| from <= seq);
-        history[..after].last().map_or(0, |&(_, count)| count)
+        history[..after].last().map_or(self.recovered, |&(_, count)| count)
     }
 }
 
 impl Published {
     /// The state after recovery.
     pub fn new(visible: SeqNo, counts: impl IntoIterator<Item = (KeyspaceId, u64)>) -> Arc<Self> {
-        let counter = |count| {
-            Arc::new(Counter {
-                now: AtomicU64::new(count),
-                since: AtomicU64::new(0),
-                history: Mutex::new(vec![(SeqNo::ZERO, count)]),
-                front: Front::default(),
-            })
-        };
-        let counters = counts.into_iter().map(|(id, count)| (id, counter(count))).collect();
+        let mut recovered: Vec<_> = counts.into_iter().collect();
+        recovered.sort();
+        let counters = Counters { recovered, made: HashMap::new() };
         Arc::new(Published {
             visible: AtomicU64::new(visible.get()),
             pins: Mutex::default(),
@@ -169,37 +197,64 @@ impl Published {
 
     /// The counter of a keyspace, made at zero if it is new.
     pub fn counter(&self, id: KeyspaceId) -> Arc<Counter> {
-        if let Some(counter) = self.counters.read().get(&id) {
+        if let Some(counter) = self.counters.read().made.get(&id) {
             return counter.clone();
         }
-        self.counters.write().entry(id).or_default().clone()
+        let mut counters = self.counters.write();
+        let recovered = counters.take_recovered(id);
+        counters.made.entry(id).or_insert_with(|| Counter::new(recovered)).clone()
+    }
+
+    /// These counts have changed since [`take_changed`](Self::take_changed) was called last: for recovery.
+    pub fn note_changed(&self, ids: impl IntoIterator<Item = KeyspaceId>) {
+        for id in ids {
+            let counter = self.counter(id);
+            self.pins.lock().note_changed(id, &counter);
+        }
+    }
+
+    /// The keyspaces whose counts have changed since the last call, by id, with what they are now; zero of one that is dropped.
+    pub fn take_changed(&self) -> Vec<(KeyspaceId, u64)> {
+        let mut pins = self.pins.lock();
+        let counters = self.counters.read();
+        let now = |id: KeyspaceId| {
+            let counter = counters.made.get(&id);
+            counter.map_or(0, |counter| {
+                counter.is_changed.store(false, Ordering::Relaxed);
+                counter.now()
+            })
+        };
+        let mut changed: Vec<_> =
+            std::mem::take(&mut pins.changed).into_iter().map(|id| (id, now(id))).collect();
+        changed.sort_unstable();
+        changed.dedup();
+        changed
     }
 
     /// Counts a new keyspace by this counter.
     pub fn count(&self, id: KeyspaceId, counter: &Arc<Counter>) {
-        self.counters.write().insert(id, counter.clone());
+        self.counters.write().made.insert(id, counter.clone());
     }
 
     /// Forgets the counter of a dropped keyspace.
     pub fn forget(&self, id: KeyspaceId) {
-        self.counters.write().remove(&id);
+        let mut counters = self.counters.write();
+        counters.take_recovered(id);
+        counters.made.remove(&id);
     }
 
     /// All keyspaces that hold anything, with their counts, by id.
+    #[cfg(test)]
     pub fn counts(&self) -> Vec<(KeyspaceId, u64)> {
         let _pins = self.pins.lock();
-        let counters = self.counters.read();
-        let mut counts: Vec<_> =
-            counters.iter().map(|(&id, c)| (id, c.now())).filter(|&(_, n)| n > 0).collect();
+        let mut counts = self.counters.read().all(Counter::now);
         counts.sort_unstable();
         counts
     }
 
     /// The counts at a pinned sequence number of the keyspaces that held anything then, but for those that have been dropped since.
     pub fn counts_at(&self, seq: SeqNo) -> Vec<(KeyspaceId, u64)> {
-        let counters = self.counters.read();
-        let mut counts: Vec<_> =
-            counters.iter().map(|(&id, c)| (id, c.at(seq))).filter(|&(_, n)| n > 0).collect();
+        let mut counts = self.counters.read().all(|counter| counter.at(seq));
         counts.sort_unstable();
         counts
     }
@@ -207,10 +262,11 @@ impl Published {
     /// Makes all commits up to `seq` visible, and the counts that they leave.
     pub fn publish(&self, seq: SeqNo, deltas: &[(KeyspaceId, i64)]) {
         let counters: Vec<_> =
-            deltas.iter().filter(|d| d.1 != 0).map(|&(id, d)| (self.counter(id), d)).collect();
-        let pins = self.pins.lock();
+            deltas.iter().filter(|d| d.1 != 0).map(|&(id, d)| (id, self.counter(id), d)).collect();
+        let mut pins = self.pins.lock();
         let newest_pin = pins.pinned.keys().next_back().copied();
-        for (counter, delta) in counters {
+        for (id, counter, delta) in counters {
+            pins.note_changed(id, &counter);
             let count = counter.now().checked_add_signed(delta).expect("a count never falls below zero");
             let mut history = counter.history.lock();
             let needed = |from: SeqNo| newest_pin.is_some_and(|pin| pin >= from);
@@ -264,6 +320,14 @@ impl Published {
     pub fn oldest_pin(&self) -> Option<(SeqNo, Duration)> {
         let pins = self.pins.lock();
         pins.pinned.first_key_value().map(|(seq, pin)| (*seq, pin.since))
+    }
+}
+
+impl Pins {
+    fn note_changed(&mut self, id: KeyspaceId, counter: &Counter) {
+        if !counter.is_changed.swap(true, Ordering::Relaxed) {
+            self.changed.push(id);
+        }
     }
 }
 
@@ -362,6 +426,24 @@ mod tests {
         assert_eq!(published.oldest_pin(), Some((SeqNo::new(7), at(3))));
         drop(c);
         assert_eq!((horizons(), published.oldest_pin()), (vec![9], None));
+    }
+
+    #[test]
+    fn snapshots_4_what_was_recovered_is_counted_once_and_changes_are_told_once() {
+        let id = KeyspaceId::new;
+        let published = Published::new(SeqNo::new(3), [(id(9), 1), (id(2), 20), (id(4), 40)]);
+        assert_eq!(published.counts(), [(id(2), 20), (id(4), 40), (id(9), 1)]);
+        let pin = published.snapshot(Duration::ZERO);
+        published.publish(SeqNo::new(4), &[(id(4), 2), (id(9), -1), (id(7), 5)]);
+        assert_eq!(published.counts(), [(id(2), 20), (id(4), 42), (id(7), 5)]);
+        assert_eq!(published.counts_at(pin.seq()), [(id(2), 20), (id(4), 40), (id(9), 1)], "snapshots.3");
+        assert_eq!(published.counter(id(2)).now(), 20);
+        published.note_changed([id(2)]);
+        published.publish(SeqNo::new(5), &[(id(4), 1)]);
+        published.forget(id(2));
+        let changed = [(id(2), 0), (id(4), 43), (id(7), 5), (id(9), 0)];
+        assert_eq!(published.take_changed(), changed);
+        assert_eq!((published.take_changed(), published.counts()), (vec![], vec![(id(4), 43), (id(7), 5)]));
     }
 
     #[test]

@@ -14,9 +14,10 @@
 //! recovery.4. What was replayed is durable when `recover` returns, and before an `End` says so. A killed process leaves
 //!     records that can be read and were never synced: a power loss may still take them. After a sync that failed
 //!     the system may even count them as written, so that another sync alone would do nothing: they are written again,
-//!     the same bytes to the same place.
-//! recovery.5. Nothing is deleted on the word of a manifest that was only read: its last edit, too, may not be durable.
-//!     `finish`, `remove_obsolete` and `remove_unused` are for the time after the next manifest is in force.
+//!     the same bytes to the same place. Not so those that a later record or `End` says were durable before it. An `End` of which this is all
+//!     that may be lost is written again by the writer, before its first segment gets a name (wal.3).
+//! recovery.5. Nothing is deleted on the word of an edit of the manifest that may not be durable. `finish`, `remove_obsolete` and `remove_unused` are for
+//!     the time when all is durable that it says.
 //! recovery.6. Each segment that the manifest names is there, or its prepared file (pool.4), or recovery fails: a lost segment is
 //!     told from one that never was. What recovery.5 deletes, the manifest in force does not name.
 //! recovery.7. A log that ends before a commit that the manifest says was durable, whose last file is shorter than it was made and
@@ -62,6 +63,28 @@ pub(crate) struct Recovered {
     pub segments: Vec<u64>,
     /// Where the log is to be cut.
     cut: Option<Cut>,
+    /// The `End` of a log whose records are all durable: give it to the writer, too (recovery.4).
+    pub(super) end: Option<EndOfLog>,
+}
+
+/// Bytes at the end of the log's last segment that may not be durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct EndOfLog {
+    path: PathBuf,
+    offset: usize,
+    bytes: Vec<u8>,
+}
+
+impl EndOfLog {
+    /// Makes them durable: however often it is tried, what is synced was written anew.
+    pub(super) fn store(&self, env: &Env) -> Result<()> {
+        let store = || {
+            let file = env.fs.open(&self.path, OpenOptions::write())?;
+            file.write_all_at(&self.bytes, self.offset as u64)?;
+            file.sync_data()
+        };
+        store().map_err(|e| Error::io("make durable", &self.path, e))
+    }
 }
 
 /// What the manifest says of the log.
@@ -166,15 +189,16 @@ pub(crate) fn recover(
     extent: LogExtent,
     on_record: impl FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>,
 ) -> Result<Recovered> {
-    let (recovered, tail) = read_log(env, dir, extent, on_record)?;
+    let (mut recovered, tail) = read_log(env, dir, extent, on_record)?;
     // wal.3: the segments before the last were synced when it got its name.
     if let Some(tail) = tail.filter(|_| !canary::is_set(Canary::WalTailNotSynced)) {
-        let store = || {
-            let file = env.fs.open(&tail.path, OpenOptions::write())?;
-            file.write_all_at(&tail.bytes, 0)?;
-            file.sync_data()
-        };
-        store().map_err(|e| Error::io("make durable", &tail.path, e))?;
+        let (records_end, synced_to) = (tail.records_end, tail.synced_to.min(tail.records_end));
+        let end = EndOfLog { path: tail.path, offset: synced_to, bytes: tail.bytes[synced_to..].to_vec() };
+        if synced_to < records_end {
+            end.store(env)?;
+        } else if !end.bytes.is_empty() {
+            recovered.end = Some(end);
+        }
     }
     Ok(recovered)
 }
@@ -182,11 +206,20 @@ pub(crate) fn recover(
 /// What was read of the log's last segment.
 struct Tail {
     path: PathBuf,
-    /// Up to where its records end.
+    /// Up to where it ends, its `End` included.
     bytes: Vec<u8>,
+    /// Where its last record ends.
+    records_end: usize,
+    /// What it says of itself: everything before this is durable.
+    synced_to: usize,
 }
 
 impl Recovered {
+    /// Whether the log has to be changed before a writer follows.
+    pub(crate) fn is_torn(&self) -> bool {
+        self.cut.is_some()
+    }
+
     /// The newest segment that is kept: what the next manifest is to name.
     pub(crate) fn named_to(&self) -> Option<u64> {
         self.segments.last().copied()
@@ -199,10 +232,14 @@ impl Recovered {
     }
 }
 
-/// Deletes the segments before `from_segment`, which must be obsolete, durably (recovery.5). Returns those that it cannot remove, oldest
-/// first (recovery.8).
-pub(crate) fn remove_obsolete(env: &Env, dir: &Path, from_segment: u64) -> Result<Vec<u64>> {
-    let names = list(env, dir)?;
+/// Deletes those of the names that are segments before `from_segment`, which must be obsolete, durably (recovery.5). Returns those that it cannot
+/// remove, oldest first (recovery.8).
+pub(crate) fn remove_obsolete(
+    env: &Env,
+    dir: &Path,
+    names: &[String],
+    from_segment: u64,
+) -> Result<Vec<u64>> {
     let numbers = names.iter().filter_map(|name| file_name::parse_segment(name));
     let mut left: Vec<u64> = numbers.filter(|number| *number < from_segment).collect();
     left.sort_unstable();
@@ -210,10 +247,10 @@ pub(crate) fn remove_obsolete(env: &Env, dir: &Path, from_segment: u64) -> Resul
     Ok(left)
 }
 
-/// Deletes the spares, and the prepared files, which no manifest in force may name (recovery.6).
-pub(crate) fn remove_unused(env: &Env, dir: &Path) -> Result<()> {
+/// Deletes those of the names that are spares or prepared files, which no manifest in force may name (recovery.6).
+pub(crate) fn remove_unused(env: &Env, dir: &Path, names: &[String]) -> Result<()> {
     let is_unused = |name: &&String| file_name::is_spare(name) || file_name::parse_prepared(name).is_some();
-    for name in list(env, dir)?.iter().filter(is_unused) {
+    for name in names.iter().filter(is_unused) {
         remove_if_there(env, &dir.join(name))?;
     }
     Ok(())
@@ -287,6 +324,7 @@ fn read_log(
     for (i, &number) in segments.iter().enumerate() {
         let path = file_name::segment_path(dir, number);
         let mut bytes = read_segment(env, &path)?;
+        (assembly.end_at, assembly.synced_to) = (None, 0);
         let is_last = i + 1 == segments.len();
         let header = SegmentHeader::decode(&bytes, number, &path)?;
         stamps.insert(number, header.stamp());
@@ -295,7 +333,11 @@ fn read_log(
             cut_at = Some((number, offset));
             bytes.truncate(offset);
         }
-        tail = Some(Tail { path, bytes });
+        if let Some(end) = assembly.end_at {
+            bytes.truncate(end + RECORD_HEADER_BYTES);
+        }
+        let records_end = assembly.end_at.unwrap_or(bytes.len());
+        tail = Some(Tail { path, bytes, records_end, synced_to: assembly.synced_to });
     }
     let is_lost = |durable: &SeqNo| assembly.recovered.last_seq < *durable;
     if let Some(durable) = extent.durable_to.filter(is_lost) {
@@ -361,7 +403,10 @@ pub(super) fn replay_segment<F: FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String
     let mut offset = SEGMENT_HEADER_BYTES;
     loop {
         match segment.at(offset) {
-            Found::End { .. } => return Ok(None),
+            Found::End { synced_to } => {
+                (assembly.end_at, assembly.synced_to) = (Some(offset), synced_to);
+                return Ok(None);
+            }
             // recovery.9
             Found::Record { header, .. } if is_last && extent.ends_before == Some(header.seq) => {
                 let end = segment.evidence(offset, Some(header)).remains_end;
@@ -372,6 +417,7 @@ pub(super) fn replay_segment<F: FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String
                 assembly
                     .add(header, payload, (segment_header.number, offset))
                     .map_err(|detail| corrupt(offset, &detail))?;
+                assembly.synced_to = assembly.synced_to.max(header.synced_to as usize);
                 offset = next;
             }
             Found::Invalid { detail, .. } if !is_last => {
@@ -470,6 +516,9 @@ pub(super) struct Assembly<F> {
     on_record: F,
     unfinished: Option<Unfinished>,
     recovered: Recovered,
+    /// Of the segment that is being read: where its `End` is, and up to where it says that it was durable.
+    end_at: Option<usize>,
+    synced_to: usize,
 }
 
 /// A logical record of which fragments are missing so far.
@@ -482,7 +531,7 @@ struct Unfinished {
 
 impl<F: FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>> Assembly<F> {
     pub(super) fn new(on_record: F) -> Self {
-        Assembly { on_record, unfinished: None, recovered: Recovered::default() }
+        Assembly { on_record, unfinished: None, recovered: Recovered::default(), end_at: None, synced_to: 0 }
     }
 
     /// Takes a fragment; an error says why it, or the record that it completes, does not belong here.

@@ -88,8 +88,9 @@ fn replayed_in(env: &Env, from: u64, named: &AtomicU64) -> Result<(Records, Reco
     })?;
     named.store(recovered.named_to().unwrap_or(0), Ordering::Relaxed);
     recovered.finish(env, Path::new(DIR))?;
-    super::remove_obsolete(env, Path::new(DIR), from)?;
-    super::remove_unused(env, Path::new(DIR))?;
+    let names = env.fs.list_dir(Path::new(DIR)).unwrap();
+    super::remove_obsolete(env, Path::new(DIR), &names, from)?;
+    super::remove_unused(env, Path::new(DIR), &names)?;
     Ok((records, recovered))
 }
 
@@ -690,7 +691,12 @@ fn recovery_8_an_obsolete_segment_that_cannot_be_removed_goes_with_a_later_flush
         let (found, recovered) = replayed(&env, from).unwrap();
         assert_eq!(found, [(2, payload(2, 100))], "recovery.8");
         assert_eq!((recovered.next_segment, recovered.segments), (from + 1, vec![from]));
-        assert_eq!(super::remove_obsolete(&env, Path::new(DIR), from).unwrap(), [1, 2], "recovery.8");
+        assert_eq!(
+            super::remove_obsolete(&env, Path::new(DIR), &env.fs.list_dir(Path::new(DIR)).unwrap(), from)
+                .unwrap(),
+            [1, 2],
+            "recovery.8"
+        );
         assert_eq!(names(&env), [1, 2, from].map(file_name::segment_file_name));
     }
     let mut log = WalWriter::create(pool(&env, 1024), from + 1, &[1, 2, from]).unwrap();

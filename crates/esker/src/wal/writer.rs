@@ -27,6 +27,7 @@ use super::direct::DirectTail;
 use super::file_name;
 use super::format::{self, ALIGN, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES};
 use super::pool::{LogRoom, Prepared, Spare, Use, WalPool};
+use super::recovery::{EndOfLog, Recovered};
 use super::shelf::Shelf;
 use super::sync::{SegmentFile, SyncHandle, SyncOutcome, panicked};
 use crate::encoding::checksum::crc32c_append;
@@ -71,6 +72,8 @@ pub(crate) struct WalWriter {
     complete_bytes: u64,
     /// Of the next record, so many bytes find what they need (wal_writer.3).
     reserved: Option<u64>,
+    /// What is to be durable before a segment gets its name (recovery.4).
+    end_before: Option<EndOfLog>,
     last_seq: SeqNo,
     poison: Option<Arc<Error>>,
     /// Inside of [`guard`](Self::guard), or a panic left it (wal.6).
@@ -172,12 +175,18 @@ impl WalWriter {
             obsolete: 0,
             complete_bytes: 0,
             reserved: None,
+            end_before: None,
             last_seq: SeqNo::ZERO,
             poison: None,
             is_guarded: false,
         };
         writer.count_complete();
         Ok(writer)
+    }
+
+    /// The same, behind the log that was recovered.
+    pub(crate) fn behind(self, recovered: &Recovered) -> WalWriter {
+        WalWriter { end_before: recovered.end.clone(), ..self }
     }
 
     /// Adds a record, the parts together, to the buffer. It is with the operating system after
@@ -232,6 +241,10 @@ impl WalWriter {
     /// Has files prepared for what the active segment has no room for.
     fn reserve_files(&mut self, bytes: u64, mut room: Option<u64>, on_disk: LogRoom) -> Result<()> {
         let kept = self.ready.len();
+        if let Some(end) = &self.end_before {
+            end.store(&self.pool.env)?;
+            self.end_before = None;
+        }
         let dir = &self.pool.dir;
         self.pool.env.fs.can_sync_dir(dir).map_err(|e| Error::io("open directory", dir, e))?;
         for prepared in &self.ready {

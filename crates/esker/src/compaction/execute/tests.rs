@@ -347,7 +347,7 @@ fn a_first_flush_is_clean_and_cut_evenly() {
 
 /// The newest commit that the tables tell of, and the newest whose number is in them.
 fn newest(world: &World) -> (u64, u64) {
-    let told = world.version.tables().map(|(_, t)| t.table.newest_commit().get());
+    let told = world.version.tables().map(|(_, t)| t.table.newest_commit().unwrap().get());
     let held = world.version.tables().map(|(_, t)| t.meta.counts.max_seq.get());
     (told.max().unwrap(), held.max().unwrap())
 }
@@ -357,7 +357,7 @@ fn compaction_output_4_tables_tell_of_commits_whose_numbers_and_versions_are_gon
     let mut world = loaded(3);
     world.seal();
     world.flush();
-    assert!(world.version.tables().all(|(_, t)| t.table.newest_commit() == SeqNo::new(3)));
+    assert!(world.version.tables().all(|(_, t)| t.table.newest_commit().unwrap() == SeqNo::new(3)));
     assert_eq!(newest(&world), (3, 0));
     // Of a tombstone nothing is left at the bottom.
     world.flush_of(&[], &[(4, None)]);

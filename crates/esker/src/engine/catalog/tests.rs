@@ -46,12 +46,49 @@ fn a_keyspace_that_others_create_and_drop_meanwhile_is_there_in_the_end() {
     let made = std::thread::scope(|scope| {
         let making = scope.spawn(|| db.keyspace("map"));
         std::thread::sleep(std::time::Duration::from_millis(100));
-        db.handle.core.catalog.names.write().remove("map");
+        db.handle.core.catalog.names.write().made.remove("map");
         making.join().unwrap()
     });
     let made = made.unwrap();
     made.put("a", "1").unwrap();
     assert!(made.state.id > map.state.id, "catalog.2: another one");
+}
+
+#[test]
+fn catalog_5_names_of_an_earlier_opening_are_found_dropped_renamed_and_listed() {
+    let env = Env::simulated(Arc::new(MemFs::new()), 1);
+    let open = || Db::builder().background(false).env(env.clone()).open(Path::new("db")).unwrap();
+    let name = |n: u32| format!("user {n}");
+    let db = open();
+    let mut batch = db.batch();
+    (0..300).for_each(|n| drop(batch.create_keyspace(&name(n)).unwrap()));
+    batch.commit().unwrap();
+    for n in 0..300 {
+        db.open_keyspace(&name(n)).unwrap().put("n", n.to_be_bytes()).unwrap();
+    }
+    db.flush().unwrap();
+    db.close().unwrap();
+    let db = open();
+    assert_eq!(db.handle.core.catalog.names.read().made.len(), 1, "catalog.5: the default one");
+    db.drop_keyspace(&name(7)).unwrap();
+    db.rename_keyspace(&name(8), "eight").unwrap();
+    let nine = [db.open_keyspace(&name(9)).unwrap(), db.open_keyspace(&name(9)).unwrap()];
+    assert!(Arc::ptr_eq(&nine[0].state, &nine[1].state), "catalog.5: one state for all handles");
+    let is_gone = |db: &Db, n| matches!(db.open_keyspace(&name(n)), Err(Error::KeyspaceNotFound(_)));
+    db.close().unwrap();
+    for _ in 0..2 {
+        let db = open();
+        assert!(is_gone(&db, 7) && is_gone(&db, 8) && is_gone(&db, 300));
+        let eight = db.open_keyspace("eight").unwrap();
+        assert_eq!(
+            (eight.get("n").unwrap().as_deref(), eight.len().unwrap()),
+            (Some(&8_u32.to_be_bytes()[..]), 1)
+        );
+        let listed = db.keyspaces().unwrap();
+        assert!(listed.len() == 300 && listed.is_sorted() && listed[0] == "default" && listed[1] == "eight");
+        assert!(db.check().unwrap().problems.is_empty());
+        db.close().unwrap();
+    }
 }
 
 #[test]

@@ -61,12 +61,12 @@ fn check(env: &Env, dir: &Path, options: &Options, report: &mut CheckReport) -> 
     }
     let in_log = log::check_all(env, dir, state.log_extent(), flushed, report)?;
     let known = in_log.max(state.newest_in_tables());
-    if let Err(error) = first_number(env, dir, &state) {
+    if let Err(error) = first_number(dir, &names, &state) {
         report.problem(error);
     }
     let added = state.added.iter().map(|added| added.file);
     let mut kept: BTreeSet<FileId> = added.chain(state.feed.tables()).collect();
-    for (file, error) in unnamed::needed(env, dir, &state, known)? {
+    for (file, error) in unnamed::needed(env, dir, &names, &state, known)? {
         kept.insert(file);
         report.problem(error);
     }

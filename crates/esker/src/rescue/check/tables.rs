@@ -66,6 +66,9 @@ pub(super) fn check_state(
 /// that is in tables.
 pub(super) fn check_table(table: &Arc<Table>, meta: &TableMeta, flushed: SeqNo, report: &mut CheckReport) {
     report.tables += 1;
+    if let Err(error) = table.ready() {
+        return report.problem(error);
+    }
     report.bytes += table.file_bytes();
     let check = table.verify_all(&mut |error| report.problem(error));
     report.blocks += check.blocks;
@@ -77,7 +80,7 @@ pub(super) fn check_table(table: &Arc<Table>, meta: &TableMeta, flushed: SeqNo, 
             .problem(format!("{path} is not the table that the manifest describes: {found:?}, not {meta:?}"));
     }
     // compaction_output.4: those that it has forgotten are among them.
-    let newest = table.newest_commit();
+    let newest = table.newest_commit().unwrap_or_default();
     if newest > flushed {
         let path = table.path().display();
         report.problem(format!(

@@ -166,7 +166,7 @@ mod tests {
                     for name in foreign {
                         fs.open(&Path::new("new").join(name), OpenOptions::create()).unwrap();
                     }
-                    let no_space = FaultRule::new(&[OpKind::Write], FaultAction::NoSpace);
+                    let no_space = FaultRule::new(&[OpKind::Open], FaultAction::NoSpace);
                     faults.add(no_space.on_path("new/").forever());
                 }
             },

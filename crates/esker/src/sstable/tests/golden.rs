@@ -78,7 +78,7 @@ fn tables_are_read_as_ever() {
     assert_eq!(scan.next().unwrap(), None);
     assert_eq!(table.range_tombstones().cover(b"\x01cherry", SeqNo::MAX), SeqNo::new(7));
     assert_eq!(table.properties().blocks, 3);
-    assert_eq!(table.newest_commit(), SeqNo::new(9));
+    assert_eq!(table.newest_commit().unwrap(), SeqNo::new(9));
     assert_eq!(stated_newest_commit(&env, Path::new(PATH)).unwrap(), Some(SeqNo::new(9)));
 }
 

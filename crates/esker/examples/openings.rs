@@ -1,0 +1,189 @@
+//! What openings cost: after a clean close, from a cold page cache, after a kill, and with many keyspaces. Each opening is in a process of its
+//! own, which gets one item and says how long both took.
+//!
+//! ```text
+//! cargo run --release -p esker --example openings [-- DIRECTORY [ITEMS]]
+//! ```
+#![expect(clippy::disallowed_methods, reason = "a program that measures time, and starts processes")]
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use esker::{Builder, Db, Durability, Result};
+use esker_env::{Env, OpenOptions};
+
+const ROUNDS: usize = 7;
+const BATCH: u64 = 1_000;
+
+fn main() -> Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let number = |text: &str| text.parse().expect("a number of items");
+    match words[..] {
+        ["load", dir, count] => load(Path::new(dir), number(count)),
+        ["load-and-die", dir, count] => load_and_die(Path::new(dir), number(count)),
+        ["open", dir, count] => open(Path::new(dir), number(count)),
+        ["keyspaces", dir, count] => keyspaces(Path::new(dir), number(count)),
+        ["open-keyspaces", dir, count] => open_keyspaces(Path::new(dir), number(count)),
+        [] => all(None, 2_000_000),
+        [root] => all(Some(root), 2_000_000),
+        [root, count, ..] => all(Some(root), number(count)),
+    }
+}
+
+fn all(root: Option<&str>, count: u64) -> Result<()> {
+    let root = match root {
+        Some(root) => tempfile::tempdir_in(root),
+        None => tempfile::tempdir(),
+    };
+    let root = root.expect("a temporary directory");
+    let dir = root.path().join("items");
+    run("load", &dir, count);
+    print(&format!("clean, {count} items"), (0..ROUNDS).map(|_| run("open", &dir, count)));
+    let cold = || {
+        drop_cache(&dir);
+        run("open", &dir, count)
+    };
+    print("cold", (0..ROUNDS).map(|_| cold()));
+    let killed = || {
+        let dir = root.path().join("killed");
+        run("load-and-die", &dir, count);
+        let time = run("open", &dir, count);
+        let again = run("open", &dir, count);
+        std::fs::remove_dir_all(&dir).expect("a directory to remove");
+        (time, again)
+    };
+    let killed: Vec<_> = (0..3).map(|_| killed()).collect();
+    print("after a kill", killed.iter().map(|pair| pair.0.clone()));
+    print("the next one", killed.iter().map(|pair| pair.1.clone()));
+    for count in [1_000, 100_000] {
+        let dir = root.path().join(format!("{count}-keyspaces"));
+        println!("{}", run("keyspaces", &dir, count));
+        let opened = (0..ROUNDS).map(|_| run("open-keyspaces", &dir, count));
+        print(&format!("{count} keyspaces, open"), opened);
+    }
+    Ok(())
+}
+
+/// Runs a part of this program in a process of its own; what it says last.
+fn run(part: &str, dir: &Path, count: u64) -> String {
+    let program = std::env::current_exe().expect("this program");
+    let out = Command::new(program).arg(part).arg(dir).arg(count.to_string()).output().expect("a process");
+    assert!(out.status.success() || part == "load-and-die", "{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&out.stdout).trim().to_owned()
+}
+
+/// Milliseconds, in order.
+fn print(what: &str, times: impl Iterator<Item = String>) {
+    let mut times: Vec<f64> = times.map(|time| time.parse().expect("a time")).collect();
+    times.sort_by(f64::total_cmp);
+    println!("{what}: median {:.2} ms of {times:.2?}", times[times.len() / 2]);
+}
+
+fn drop_cache(dir: &Path) {
+    let fs = Env::real().fs;
+    for name in fs.list_dir(dir).expect("a directory") {
+        if let Ok(file) = fs.open(&dir.join(name), OpenOptions::read()) {
+            let _ = file.drop_cache(0, file.len().unwrap_or(0));
+        }
+    }
+}
+
+fn builder() -> Builder {
+    Db::builder().memory(512 << 20)
+}
+
+fn key(i: u64) -> [u8; 24] {
+    let mut key = [0; 24];
+    fastrand::Rng::with_seed(i).fill(&mut key);
+    key
+}
+
+fn value(i: u64) -> [u8; 150] {
+    let mut value = [0; 150];
+    fastrand::Rng::with_seed(!i).fill(&mut value);
+    value
+}
+
+fn put(db: &Db, from: u64, to: u64, durability: Durability) -> Result<()> {
+    let map = db.default_keyspace();
+    for first in (from..to).step_by(BATCH as usize) {
+        let mut batch = db.batch();
+        for i in first..(first + BATCH).min(to) {
+            batch.put(&map, key(i), value(i))?;
+        }
+        batch.commit_with(durability)?;
+    }
+    Ok(())
+}
+
+fn load(dir: &Path, count: u64) -> Result<()> {
+    let db = builder().open(dir)?;
+    put(&db, 0, count, Durability::Buffered)?;
+    db.compact()?;
+    db.close()
+}
+
+fn load_and_die(dir: &Path, count: u64) -> Result<()> {
+    let db = builder().open(dir)?;
+    put(&db, 0, count, Durability::Sync)?;
+    put(&db, count, count + count / 10, Durability::Buffered)?;
+    std::process::abort();
+}
+
+fn open(dir: &Path, count: u64) -> Result<()> {
+    let start = Instant::now();
+    let db = builder().open(dir)?;
+    let found = db.default_keyspace().get(key(count / 2))?;
+    let time = start.elapsed();
+    assert_eq!(found.as_deref(), Some(&value(count / 2)[..]));
+    // Nothing of this opening is left to the next one.
+    std::thread::sleep(Duration::from_millis(300));
+    db.close()?;
+    println!("{}", time.as_secs_f64() * 1e3);
+    Ok(())
+}
+
+fn keyspaces(dir: &Path, count: u64) -> Result<()> {
+    let db = builder().open(dir)?;
+    // The first commit of all makes a file.
+    db.default_keyspace().put("key", "value")?;
+    let start = Instant::now();
+    let mut batch = db.batch();
+    for i in 0..count {
+        batch.create_keyspace(&format!("keyspace {i}"))?;
+    }
+    batch.commit_with(Durability::Buffered)?;
+    let created = start.elapsed();
+    let mut batch = db.batch();
+    for i in 0..count {
+        batch.put(&db.open_keyspace(&format!("keyspace {i}"))?, "key", "value")?;
+    }
+    batch.commit()?;
+    let start = Instant::now();
+    for i in 0..count / 100 {
+        db.create_keyspace(&format!("one more {i}"))?;
+    }
+    let each = start.elapsed() / (count / 100) as u32;
+    let start = Instant::now();
+    for i in 0..count / 100 {
+        db.drop_keyspace(&format!("one more {i}"))?;
+    }
+    let dropped = start.elapsed() / (count / 100) as u32;
+    db.flush()?;
+    db.close()?;
+    println!("{count} keyspaces: created together {created:?}, alone {each:?}, dropped alone {dropped:?}");
+    Ok(())
+}
+
+fn open_keyspaces(dir: &Path, count: u64) -> Result<()> {
+    let start = Instant::now();
+    let db = builder().open(dir)?;
+    let found = db.open_keyspace(&format!("keyspace {}", count / 2))?.get("key")?;
+    let time = start.elapsed();
+    assert_eq!(found.as_deref(), Some(&b"value"[..]));
+    db.close()?;
+    println!("{}", time.as_secs_f64() * 1e3);
+    Ok(())
+}
