@@ -229,6 +229,7 @@ impl Table {
         let blocks = cache.register(index.len());
         let resident = index.size_bytes()
             + filter.as_ref().map_or(0, BlockedBloom::size_bytes)
+            + tombstones.size_bytes()
             + index.len() * 2 * size_of::<usize>();
         let memory = cache.budget().reserve(BudgetKind::Table, resident as u64);
         let newest_commit = footer.newest_commit.max(properties.counts.max_seq).max(base_seq);
