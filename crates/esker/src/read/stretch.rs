@@ -127,7 +127,7 @@ fn behind(key: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::ops::RangeBounds;
+    use std::ops::{ControlFlow, RangeBounds};
     use std::path::Path;
 
     use esker_env::{Env, MemFs};
@@ -148,7 +148,20 @@ mod tests {
                 next.map(|e| e.map(|(k, v)| (Vec::from(k), v.to_vec())).unwrap()).collect()
             };
             assert_eq!(found(false), expected, "{what}");
-            assert!(found(true).into_iter().rev().eq(expected), "{what}");
+            assert!(found(true).into_iter().rev().eq(expected.iter().cloned()), "{what}");
+            // Shown from the third on, at most fifty, also if the back has been given.
+            let (mut walk, mut shown, mut expected) = (reads.range(bounds.clone()), Vec::new(), &expected[..]);
+            if rng.bool() {
+                walk.next_back();
+                expected = &expected[..expected.len().saturating_sub(1)];
+            }
+            (0..2).for_each(|_| drop(walk.next()));
+            let visited = walk.visit(|key, value| {
+                shown.push((key.to_vec(), value.to_vec()));
+                if shown.len() < 50 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            });
+            visited.unwrap();
+            assert!(shown.iter().eq(expected.iter().skip(2).take(50)), "{what}");
             let key = rng.u16(..).to_be_bytes();
             let mut cursor = reads.cursor().unwrap();
             let after = model.range(key.to_vec()..).next().map(|e| e.0.clone());
