@@ -11,7 +11,7 @@
 //! range.4. Front and back are walks of one kind. A memtable that was empty for the first may hold entries when the second begins: all of them
 //!      are newer than what is read.
 
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, OnceLock};
 
 use super::key_handle::Key;
@@ -23,6 +23,7 @@ use crate::read::visible::VisibleCursor;
 use crate::txn::own::OwnCursor;
 use crate::txn::read_set::ReadSet;
 use crate::types::bounds::Bounds;
+use crate::types::cursor::SourceCursor;
 use crate::types::key::{decode_key, encode_key, keyspace_end, prefix_len};
 use crate::types::key_range::End;
 use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
@@ -53,8 +54,11 @@ impl Walk {
         let ReadSource { view, at, own, .. } = source;
         let Some(own) = own else {
             return match view.only_run(&bounds) {
-                Some(run) => Walk::Run(RunWalk::new(run, *at, bounds, view.version.blobs())),
-                None => Walk::Plain(view.live(*at, bounds)),
+                Some(run) => {
+                    let walk = RunWalk::new(run, *at, bounds, view.version.blobs());
+                    Walk::Run(walk.with_gaps(view, source._pin.is_some()))
+                }
+                None => Walk::Plain(view.live(*at, bounds).with_gaps(view, *at, source._pin.is_some())),
             };
         };
         // At the largest number, where the transaction's own are seen, and of the view's those that it could see before.
@@ -296,6 +300,40 @@ impl Walks {
         }
     }
 
+    /// Moves the front to the next entry of its block, if that is all there is to do.
+    #[inline]
+    fn step_inside(&mut self) -> Option<&RunWalk> {
+        let is_open = self.source.as_ref().is_some_and(|source| source.view.check_open().is_ok());
+        match &mut self.front {
+            Some(Walk::Run(run)) if is_open && self.back.is_none() && self.seen.is_none() && !self.ended => {
+                run.step_inside().then_some(run)
+            }
+            _ => None,
+        }
+    }
+
+    fn visit(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<()> {
+        loop {
+            match self.next() {
+                None => return Ok(()),
+                Some(moved) => moved.map(drop)?,
+            }
+            let is_alone = self.back.is_none() && self.seen.is_none();
+            let flow = match self.front.as_mut().expect("it just moved") {
+                Walk::Run(run) if is_alone && !run.has_blobs() => run.visit_block(&mut visit),
+                Walk::Run(run) => {
+                    run.load_key();
+                    visit(run.key(), &*run.value()?)
+                }
+                Walk::Plain(walk) => visit_here(walk, &mut visit)?,
+                Walk::Own(walk) => visit_here(walk, &mut visit)?,
+            };
+            if flow.is_break() {
+                return Ok(());
+            }
+        }
+    }
+
     fn next_back(&mut self) -> Option<Result<&Walk>> {
         if self.ended {
             return None;
@@ -314,6 +352,20 @@ impl Walks {
     }
 }
 
+/// Shows the entry that a walk stands on.
+#[inline]
+fn visit_here<C: SourceCursor>(
+    walk: &VisibleCursor<C>,
+    visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+) -> Result<ControlFlow<()>> {
+    let key = user_key(walk.key());
+    Ok(match walk.value_bytes() {
+        Some(value) => visit(key, value),
+        None => visit(key, &*walk.value()?),
+    })
+}
+
+#[inline]
 fn user_key(encoded: &[u8]) -> &[u8] {
     decode_key(encoded).expect("memtables and tables hold encoded keys").1
 }
@@ -330,6 +382,33 @@ impl Range {
         Range { walks: Walks { source, seen, bounds, front: None, back: None, ended: false, failed } }
     }
 
+    /// Shows the entries to `visit`, from the first one that was not given yet, until it breaks off or there are no more. No key and no value is
+    /// copied for it that lies in memory in one piece: this is the fastest way to read many entries.
+    ///
+    /// ```
+    /// # use std::ops::ControlFlow;
+    /// # fn main() -> esker::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = esker::Db::open(dir.path())?;
+    /// let stock = db.keyspace("stock")?;
+    /// stock.put("apples", "4")?;
+    /// stock.put("pears", "12")?;
+    /// let mut bytes = 0;
+    /// stock.iter().visit(|key, value| {
+    ///     bytes += key.len() + value.len();
+    ///     ControlFlow::Continue(())
+    /// })?;
+    /// assert_eq!(bytes, 14);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// What the iterator would give instead of an entry.
+    pub fn visit(mut self, visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<()> {
+        self.walks.visit(visit)
+    }
+
     /// The keys alone. The same is read from the disk; see [`Keys`].
     pub fn keys(self) -> Keys {
         Keys { walks: self.walks }
@@ -340,6 +419,9 @@ impl Iterator for Range {
     type Item = Result<(Key, Value)>;
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
+        if let Some(run) = self.walks.step_inside() {
+            return Some(run.value().map(|value| (Key::of_parts(run.user_key_parts(&mut [0; 4])), value)));
+        }
         self.walks.next().map(|walk| walk.and_then(Walk::entry))
     }
 }
@@ -352,7 +434,11 @@ impl DoubleEndedIterator for Range {
 
 impl Iterator for Keys {
     type Item = Result<Key>;
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
+        if let Some(run) = self.walks.step_inside() {
+            return Some(Ok(Key::of_parts(run.user_key_parts(&mut [0; 4]))));
+        }
         self.walks.next().map(|walk| walk.map(Walk::key))
     }
 }
@@ -389,8 +475,6 @@ impl DoubleEndedIterator for Keys {
 /// ```
 pub struct Cursor {
     walk: Walk,
-    /// The key of a walk that does not hold it in one piece.
-    key: Vec<u8>,
     keyspace: KeyspaceId,
     /// It has not moved yet.
     is_new: bool,
@@ -413,7 +497,6 @@ impl Cursor {
         Cursor {
             walk: Walk::new(&source, bounds.clone()),
             bounds,
-            key: Vec::new(),
             keyspace,
             is_new: true,
             fetched: OnceLock::new(),
@@ -450,18 +533,15 @@ impl Cursor {
         if self.source.reads.is_some() {
             self.note(went);
         }
-
         self.is_new = false;
         self.fetched.take();
         moved?;
         self.source.view.check_open()?;
-        if let Walk::Run(walk) = &self.walk
-            && walk.valid()
-        {
-            self.key.clear();
-            walk.user_key_parts(&mut [0; 4]).iter().for_each(|part| self.key.extend_from_slice(part));
+        let is_valid = self.walk.valid();
+        if is_valid && let Walk::Run(walk) = &mut self.walk {
+            walk.load_key();
         }
-        Ok(self.walk.valid())
+        Ok(is_valid)
     }
 
     /// Moves to the first key `>= key`.
@@ -578,10 +658,7 @@ impl Cursor {
     /// If the cursor is not valid.
     pub fn key(&self) -> &[u8] {
         match &self.walk {
-            Walk::Run(walk) => {
-                assert!(walk.valid(), "key() of a cursor that is not valid");
-                &self.key
-            }
+            Walk::Run(walk) => walk.key(),
             Walk::Plain(walk) => user_key(walk.key()),
             Walk::Own(walk) => user_key(walk.key()),
         }

@@ -6,6 +6,8 @@
 //!   View, ViewMut of a Transaction        with its writes     }
 //! ```
 
+use std::ops::ControlFlow;
+
 use super::key_handle::Key;
 use super::keyspace::Keyspace;
 use super::range::{Cursor, Keys, Range};
@@ -96,6 +98,18 @@ pub trait Reads {
     /// The keys of a range, from either end.
     fn keys(&self, range: impl KeyBounds) -> Keys {
         self.range(range).keys()
+    }
+
+    /// Shows the entries of a range to `visit`, in key order, until it breaks off: see [`Range::visit`].
+    ///
+    /// # Errors
+    /// See [`get`](Self::get).
+    fn for_each(
+        &self,
+        range: impl KeyBounds,
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.range(range).visit(visit)
     }
 
     /// The first entry.

@@ -141,6 +141,7 @@ impl Core {
             version,
             closed: old.closed.clone(),
             known: old.known.clone(),
+            gaps: old.gaps.clone(),
         });
         drop(manifest);
         for source in gone {

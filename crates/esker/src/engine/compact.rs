@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   compaction_step: covered.rs --tables that nobody sees--> log synced --install--> removed unread
-//!                    rest.rs --idle, a flush frees much--> flush
+//!                    rest.rs --idle, a flush frees much, or the memtable is most of what there is--> flush
 //!                    trouble.rs, picker --Plan--> compaction::execute --install--> input tables removed
 //!                    collect.rs --nothing to merge--> blob files collected
 //! ```
@@ -91,7 +91,11 @@ impl Core {
             self.pipeline.seal()?;
             return self.flush_step().map(CompactionStep::done);
         }
-        if idle && (self.rest_frees_space() || self.rest_shortens_replay(self.rest.idle_for())) {
+        if idle
+            && (self.rest_frees_space()
+                || self.rests_in_memtable(self.rest.idle_for())
+                || self.rest_shortens_replay(self.rest.idle_for()))
+        {
             self.pipeline.seal()?;
             return self.flush_step().map(CompactionStep::done);
         }

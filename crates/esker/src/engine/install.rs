@@ -181,6 +181,7 @@ impl Core {
                 version,
                 closed: old.closed.clone(),
                 known: old.known.clone(),
+                gaps: old.gaps.clone(),
             }
         });
         let removed = before.tables().filter(|(_, t)| edit.removed.contains(&t.file));

@@ -146,6 +146,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         version: Arc::new(version),
         closed: closed.clone(),
         known: Arc::default(),
+        gaps: Arc::default(),
     };
     if view.unresolved() > 0 {
         published.note_owing();
@@ -501,6 +502,7 @@ pub(crate) fn look_into(env: &Env, dir: &Path, options: &Options, state: &Versio
         version: Arc::new(version),
         closed: Arc::default(),
         known: Arc::default(),
+        gaps: Arc::default(),
     };
     let counts = replayed.counts.now(state).collect();
     Ok(Look { view, counts, last_seq: replayed.last_seq })

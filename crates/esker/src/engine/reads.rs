@@ -185,6 +185,10 @@ impl ReadSource {
             Some(None) => return,
             None => u64::MAX,
         };
+        // front.2: a view that was replaced before the number was learnt may lack what that number sees.
+        if self.view.newest_possible() < self.at {
+            return;
+        }
         front.published.note_front();
         front.counter.front.raise(self.at, head, || front.published.entered());
     }

@@ -12,6 +12,8 @@
 //! rest.4. An idle database flushes, too, what a killed process would have replayed at the next opening, if that is more than the options allow: after
 //!      [`REPLAY_REST`], or as long as it takes to write all tables at [`REST_BYTES_PER_SECOND`] where the flush has them merged. So short rests cost no
 //!      merges of the whole.
+//! rest.5. A memtable that is much of the database, and more than [`SMALL_MIN`], is flushed once nothing has been committed for [`QUIET`]: tables are
+//!      read faster.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +33,13 @@ const REPLAY_REST: Duration = Duration::from_secs(1);
 const REST_BYTES_PER_SECOND: u64 = 16 << 20;
 /// Of a table such a part has to be hidden, or it costs more to write it anew than it frees.
 const PART_MIN: u64 = 8;
+
+/// A memtable of fewer bytes is read as fast as tables are (rest.5). Smaller memtables ask for less.
+const SMALL_MIN: u64 = 1 << 20;
+/// Tables that are so many times as large as the memtable are too much to be merged with it for this.
+const TABLES_MAX: u64 = 4;
+/// So long after the last commit a database rests (rest.5).
+const QUIET: Duration = Duration::from_secs(1);
 
 /// Up to which commit the memtable has been looked at (rest.2).
 #[derive(Debug, Default)]
@@ -137,6 +146,24 @@ impl Core {
     }
 }
 
+/// Whether a memtable of so many bytes is flushed at rest, above tables of so many (rest.5).
+fn is_much(memtable_bytes: u64, table_bytes: u64, small_min: u64) -> bool {
+    memtable_bytes >= small_min && table_bytes / TABLES_MAX <= memtable_bytes
+}
+
+impl Core {
+    /// Whether the active memtable is to be flushed because the database has been at rest for so long (rest.5). For the holder of the compaction's turn.
+    pub(super) fn rests_in_memtable(&self, idle_for: Duration) -> bool {
+        if idle_for < QUIET {
+            return false;
+        }
+        let view = self.view.get();
+        let table_bytes = view.version.runs().iter().map(|run| run.bytes()).sum();
+        let small_min = SMALL_MIN.min(self.options.memtable_bytes as u64 / 4);
+        view.immutables.is_empty() && is_much(view.active.content_bytes() as u64, table_bytes, small_min)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,6 +182,23 @@ mod tests {
     fn rest_4_a_rest_is_as_long_as_what_it_has_written() {
         for (merged_mib, ms) in [(0, 1000), (16, 1000), (17, 1062), (160, 10_000)] {
             assert_eq!(replay_rest(merged_mib << 20), Duration::from_millis(ms), "rest.4: {merged_mib} MiB");
+        }
+    }
+
+    #[test]
+    fn rest_5_much_is_flushed_and_little_is_not() {
+        for (memtable_kib, tables_kib, expected) in [
+            (1024, 0, true),
+            (1023, 0, false),
+            (1024, 4096, true),
+            (1024, 4200, false),
+            (60_000, 200_000, true),
+        ] {
+            assert_eq!(
+                is_much(memtable_kib << 10, tables_kib << 10, SMALL_MIN),
+                expected,
+                "rest.5: {memtable_kib} {tables_kib}"
+            );
         }
     }
 

@@ -96,6 +96,7 @@ impl SourceCursor for MemtableCursor {
 
     #[inline]
     fn share(&self) -> Stored<Value> {
+        self.position.prefetch_value();
         Stored::new(self.kind(), Value::copy_of(self.version().value()))
     }
 

@@ -173,6 +173,16 @@ impl Leaf {
         self.node.lower_bound(permutation, key, |slot| self.record(slot).key())
     }
 
+    /// Asks the processor for the beginnings of the records of some slots that a permutation showed.
+    #[inline]
+    pub(super) fn prefetch_records(&self, slots: impl Iterator<Item = usize>) {
+        for slot in slots {
+            let record = self.records[slot].load(Ordering::Relaxed).cast::<u8>();
+            prefetch_line(record);
+            prefetch_line(record.wrapping_add(64));
+        }
+    }
+
     /// Adds a key (applier only).
     #[inline]
     pub(super) fn insert(&self, permutation: Permutation, rank: usize, record: RecordRef<'_>) {

@@ -15,7 +15,8 @@
 //!     permutation and the new child would miss `B`: it notices by loading the permutation again.
 //! tree.3. Between the two stores, `C` stands left of `s` and holds keys behind `s` too. So a leaf may hold keys beyond
 //!     its upper fence, never below its lower fence: a walk goes on from the last key that it saw, not from the fence.
-//! tree.4. There are no links between siblings: at the end of a leaf, a walk descends from the root.
+//! tree.4. There are no links between siblings: at the end of a leaf, a walk takes the next child of the leaf's parent, as the parent was
+//!     when the walk came to it. Where the parent has changed, or ends, the walk descends from the root.
 //!
 //! Every node but the root is found between two fences, the nearest separators to its left and right on the way down; a
 //! replaced node is never changed again, and holds all that was inserted before it was replaced (tree.1).
@@ -49,12 +50,16 @@ pub(super) struct Place<'a> {
     pub(super) leaf: &'a Leaf,
     pub(super) low: Option<RecordRef<'a>>,
     pub(super) high: Option<RecordRef<'a>>,
+    /// The last step of the way; none if the root is a leaf, or if nobody asked for fences.
+    pub(super) parent: Option<Step<'a>>,
 }
 
 /// A step on the way down: at `inner`, between `low` and `high`, to the left of the separator with this rank.
 #[derive(Clone, Copy)]
 pub(super) struct Step<'a> {
     pub(super) inner: &'a Inner,
+    /// What `inner` showed.
+    pub(super) permutation: Permutation,
     pub(super) rank: usize,
     pub(super) low: Option<RecordRef<'a>>,
     pub(super) high: Option<RecordRef<'a>>,
@@ -149,14 +154,14 @@ impl Tree {
         choose: impl Fn(&Inner, Permutation) -> usize,
         mut step: impl FnMut(Step<'a>),
     ) -> Place<'a> {
-        let (mut low, mut high) = (None, None);
+        let (mut low, mut high, mut parent) = (None, None, None);
         let mut at = self.root();
         loop {
             // SAFETY: `at` is the root or a child, loaded with acquire: a complete node in the arena, valid for 'a.
             let node: &'a Node = unsafe { &*at };
             if node.level() == 0 {
                 // SAFETY: nodes of level 0 are leaves; `at` was made from the leaf's whole allocation.
-                return Place { leaf: unsafe { &*at.cast::<Leaf>() }, low, high };
+                return Place { leaf: unsafe { &*at.cast::<Leaf>() }, low, high, parent };
             }
             // SAFETY: nodes of other levels are inner nodes, likewise.
             let inner: &'a Inner = unsafe { &*at.cast::<Inner>() };
@@ -171,16 +176,57 @@ impl Tree {
             };
             prefetch_node(child);
             if FENCES {
-                step(Step { inner, rank, low, high });
-                if rank > 0 {
-                    low = Some(inner.separator(permutation.slot(rank - 1)));
-                }
-                if rank < permutation.len() {
-                    high = Some(inner.separator(permutation.slot(rank)));
-                }
+                let here = Step { inner, permutation, rank, low, high };
+                step(here);
+                (low, high) = here.fences();
+                parent = Some(here);
             }
             at = child;
         }
+    }
+}
+
+impl<'a> Step<'a> {
+    /// The fences of the child that it leads to.
+    #[inline(always)]
+    fn fences(self) -> (Option<RecordRef<'a>>, Option<RecordRef<'a>>) {
+        let separator = |rank| self.inner.separator(self.permutation.slot(rank));
+        let low = if self.rank > 0 { Some(separator(self.rank - 1)) } else { self.low };
+        let high = if self.rank < self.permutation.len() { Some(separator(self.rank)) } else { self.high };
+        (low, high)
+    }
+
+    /// The leaf that this step leads to, from a node of level 1. None if the node has changed since the walk came to it (tree.2).
+    #[inline]
+    pub(super) fn leaf(self) -> Option<Place<'a>> {
+        let child = self.inner.child(self.permutation, self.rank);
+        if self.inner.node.level() != 1 || !self.inner.node.permutation_is_still(self.permutation) {
+            return None;
+        }
+        let (low, high) = self.fences();
+        // SAFETY: the child was loaded with acquire: a complete node in the arena, valid for 'a; it was made from its whole
+        // allocation. Children of nodes of level 1 are leaves.
+        let leaf = unsafe { &*child.cast::<Leaf>() };
+        Some(Place { leaf, low, high, parent: Some(self) })
+    }
+
+    /// The step to the next child of the same node.
+    #[inline]
+    pub(super) fn next(self) -> Option<Self> {
+        (self.rank < self.permutation.len()).then(|| Step { rank: self.rank + 1, ..self })
+    }
+
+    /// The step to the child before.
+    #[inline]
+    pub(super) fn prev(self) -> Option<Self> {
+        self.rank.checked_sub(1).map(|rank| Step { rank, ..self })
+    }
+
+    /// Asks the processor for the leaf that it leads to.
+    #[inline]
+    pub(super) fn prefetch(self) {
+        // A child that a split replaces just now is the wrong one: no harm.
+        prefetch_node(self.inner.child(self.permutation, self.rank));
     }
 }
 

@@ -6,9 +6,13 @@
 //!     After a move backward, the mirror image.
 //! read_merge.3. After an error the cursor is not valid, whatever its sources stand on, until a seek succeeds.
 //!
-//! Sources are few (a memtable or two, a handful of runs): a linear pass beats a heap.
+//! Sources are few (a memtable or two, a handful of runs): a linear pass beats a heap. While one source is ahead of the others, a step
+//! compares its key with the next of theirs alone.
+
+use std::cmp::Ordering;
 
 use crate::types::cursor::SourceCursor;
+use crate::types::key::head8;
 use crate::types::op::Kind;
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
@@ -21,63 +25,124 @@ enum Direction {
 
 /// Several sources as one.
 pub struct MergeCursor<C> {
-    sources: Vec<C>,
-    /// The source that holds the current key's newest version; `sources.len()` if not valid.
+    lanes: Vec<Lane<C>>,
+    /// The source that holds the current key's newest version; `lanes.len()` if not valid.
     current: usize,
     /// The other sources that stand on the current key.
     same: Vec<usize>,
+    /// Of the sources that stand on other keys, the one whose key comes next (`lanes.len()`: there is none); none: not known.
+    rival: Option<usize>,
     direction: Direction,
+}
+
+/// A source, and what a comparison needs of it. Of a single source nothing is kept.
+struct Lane<C> {
+    cursor: C,
+    valid: bool,
+    /// The head of the key.
+    head: u64,
+}
+
+impl<C: SourceCursor> Lane<C> {
+    /// After a move.
+    #[inline(always)]
+    fn note(&mut self) {
+        self.valid = self.cursor.valid();
+        if self.valid {
+            self.head = head8(self.cursor.key());
+        }
+    }
 }
 
 impl<C: SourceCursor> MergeCursor<C> {
     /// Merges sources, newest first.
     pub fn new(sources: Vec<C>) -> Self {
-        let current = sources.len();
-        MergeCursor { sources, current, same: Vec::new(), direction: Direction::Forward }
+        let lanes: Vec<_> =
+            sources.into_iter().map(|cursor| Lane { cursor, valid: false, head: 0 }).collect();
+        let current = lanes.len();
+        MergeCursor { lanes, current, same: Vec::new(), rival: None, direction: Direction::Forward }
     }
 
-    /// Finds the source of the next key to show (read_merge.2).
+    /// In which order the keys of two sources come.
+    #[inline]
+    fn order(&self, a: usize, b: usize) -> Ordering {
+        let (a, b) = (&self.lanes[a], &self.lanes[b]);
+        let order = a.head.cmp(&b.head).then_with(|| a.cursor.key().cmp(b.cursor.key()));
+        if self.direction == Direction::Forward { order } else { order.reverse() }
+    }
+
+    /// Finds the source of the next key to show (read_merge.2), after all have moved.
     #[inline]
     fn choose(&mut self) {
-        if let [only] = &self.sources[..] {
-            self.current = usize::from(!only.valid());
+        if let [only] = &self.lanes[..] {
+            self.current = usize::from(!only.cursor.valid());
             return;
         }
-        self.same.clear();
-        self.current = self.sources.len();
-        for (i, source) in self.sources.iter().enumerate() {
-            if !source.valid() {
-                continue;
-            }
-            let Some(best) = self.sources.get(self.current) else {
-                self.current = i;
-                continue;
-            };
-            let order = match self.direction {
-                Direction::Forward => source.key().cmp(best.key()),
-                Direction::Backward => best.key().cmp(source.key()),
-            };
-            match order {
-                std::cmp::Ordering::Less => {
-                    self.same.clear();
-                    self.current = i;
-                }
-                std::cmp::Ordering::Equal => self.same.push(i),
-                std::cmp::Ordering::Greater => {}
-            }
-        }
+        self.lanes.iter_mut().for_each(Lane::note);
+        self.choose_noted();
     }
 
-    /// Stands on no key until `choose` has run (read_merge.3); says which source held the current one.
+    /// The same, of sources that have been noted.
+    fn choose_noted(&mut self) {
+        self.same.clear();
+        let none = self.lanes.len();
+        let (mut first, mut second) = (none, none);
+        for i in 0..self.lanes.len() {
+            if !self.lanes[i].valid {
+                continue;
+            }
+            if first == none {
+                first = i;
+                continue;
+            }
+            match self.order(i, first) {
+                Ordering::Less => {
+                    self.same.clear();
+                    (first, second) = (i, first);
+                }
+                Ordering::Equal => self.same.push(i),
+                Ordering::Greater if second == none || self.order(i, second).is_lt() => second = i,
+                Ordering::Greater => {}
+            }
+        }
+        (self.current, self.rival) = (first, Some(second));
+    }
+
+    /// After a move of the source that was current, and of those in `same`: mostly one comparison tells that it still is.
+    #[inline]
+    fn choose_after(&mut self, moved: usize) {
+        if self.lanes.len() == 1 {
+            return self.choose();
+        }
+        self.lanes[moved].note();
+        if self.same.is_empty()
+            && self.lanes[moved].valid
+            && let Some(rival) = self.rival
+            && (rival == self.lanes.len() || self.order(moved, rival).is_lt())
+        {
+            self.current = moved;
+            return;
+        }
+        for i in 0..self.same.len() {
+            self.lanes[self.same[i]].note();
+        }
+        if self.rival.is_none() {
+            return self.choose();
+        }
+        self.choose_noted();
+    }
+
+    /// Stands on no key until one is chosen (read_merge.3); says which source held the current one.
     #[inline]
     fn leave(&mut self) -> usize {
-        std::mem::replace(&mut self.current, self.sources.len())
+        std::mem::replace(&mut self.current, self.lanes.len())
     }
 
     fn each(&mut self, direction: Direction, mut go: impl FnMut(&mut C) -> Result<()>) -> Result<()> {
         self.leave();
-        for source in &mut self.sources {
-            go(source)?;
+        self.rival = None;
+        for lane in &mut self.lanes {
+            go(&mut lane.cursor)?;
         }
         self.direction = direction;
         self.choose();
@@ -87,11 +152,13 @@ impl<C: SourceCursor> MergeCursor<C> {
     /// Turns round on the key of the source `current`: places all others on its far side.
     #[cold]
     fn turn(&mut self, current: usize, direction: Direction) -> Result<()> {
-        let key = self.sources[current].key().to_vec();
-        for (i, source) in self.sources.iter_mut().enumerate() {
+        self.rival = None;
+        let key = self.lanes[current].cursor.key().to_vec();
+        for (i, lane) in self.lanes.iter_mut().enumerate() {
             if i == current {
                 continue;
             }
+            let source = &mut lane.cursor;
             match direction {
                 Direction::Forward => {
                     source.seek(&key)?;
@@ -112,7 +179,9 @@ impl<C: SourceCursor> MergeCursor<C> {
     pub fn skip_to(&mut self, key: &[u8], skip: impl Fn(usize) -> bool) -> Result<()> {
         debug_assert_eq!(self.direction, Direction::Forward);
         self.leave();
-        for (i, source) in self.sources.iter_mut().enumerate() {
+        self.rival = None;
+        for (i, lane) in self.lanes.iter_mut().enumerate() {
+            let source = &mut lane.cursor;
             if source.valid() && skip(i) && source.key() < key {
                 source.seek(key)?;
             }
@@ -150,11 +219,11 @@ impl<C: SourceCursor> SourceCursor for MergeCursor<C> {
         if self.direction == Direction::Backward {
             self.turn(current, Direction::Forward)?;
         }
-        self.sources[current].next()?;
+        self.lanes[current].cursor.next()?;
         for i in 0..self.same.len() {
-            self.sources[self.same[i]].next()?;
+            self.lanes[self.same[i]].cursor.next()?;
         }
-        self.choose();
+        self.choose_after(current);
         Ok(())
     }
 
@@ -164,47 +233,47 @@ impl<C: SourceCursor> SourceCursor for MergeCursor<C> {
         if self.direction == Direction::Forward {
             self.turn(current, Direction::Backward)?;
         }
-        self.sources[current].prev()?;
+        self.lanes[current].cursor.prev()?;
         for i in 0..self.same.len() {
-            self.sources[self.same[i]].prev()?;
+            self.lanes[self.same[i]].cursor.prev()?;
         }
-        self.choose();
+        self.choose_after(current);
         Ok(())
     }
 
     #[inline]
     fn valid(&self) -> bool {
-        self.current < self.sources.len()
+        self.current < self.lanes.len()
     }
 
     #[inline]
     fn key(&self) -> &[u8] {
-        self.sources[self.current].key()
+        self.lanes[self.current].cursor.key()
     }
 
     #[inline]
     fn seq(&self) -> SeqNo {
-        self.sources[self.current].seq()
+        self.lanes[self.current].cursor.seq()
     }
 
     #[inline]
     fn kind(&self) -> Kind {
-        self.sources[self.current].kind()
+        self.lanes[self.current].cursor.kind()
     }
 
     #[inline]
     fn stored(&self) -> Stored<&[u8]> {
-        self.sources[self.current].stored()
+        self.lanes[self.current].cursor.stored()
     }
 
     #[inline]
     fn share(&self) -> Stored<Value> {
-        self.sources[self.current].share()
+        self.lanes[self.current].cursor.share()
     }
 
     fn older(&mut self) -> Result<bool> {
         let current = self.leave();
-        if self.sources[current].older()? {
+        if self.lanes[current].cursor.older()? {
             self.current = current;
             return Ok(true);
         }

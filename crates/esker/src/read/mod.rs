@@ -14,6 +14,7 @@
 pub(crate) mod cost;
 pub(crate) mod cover;
 pub(crate) mod fetch;
+pub(crate) mod gaps;
 mod held;
 pub(crate) mod merge;
 #[cfg(all(test, loom))]
@@ -23,6 +24,7 @@ pub(crate) mod resolve;
 pub(crate) mod run_cursor;
 pub(crate) mod run_walk;
 pub(crate) mod source;
+mod stretch;
 pub(crate) mod unresolved;
 pub(crate) mod value_reader;
 pub(crate) mod view;

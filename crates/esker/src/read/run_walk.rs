@@ -11,17 +11,20 @@
 //! run_walk.4. Who reads value after value has the next ones read by the system meanwhile, as many as he has read: at most
 //!      [`AHEAD_MAX`].
 
-use std::ops::{Bound, Range};
+use std::ops::{Bound, ControlFlow, Range};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use super::fetch;
 use super::resolve::{Answer, Resolver};
+use super::stretch::Stretch;
+use super::view::ReadView;
 use crate::blob::BlobSet;
 use crate::manifest::version::Run;
 use crate::sstable::{BlockPlace, Table};
 use crate::types::bounds::Bounds;
+use crate::types::key_room::KeyRoom;
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value, key};
 
@@ -41,6 +44,11 @@ pub struct RunWalk {
     blobs: Option<BlobSet>,
     ahead: Mutex<Ahead>,
     here: Option<Here>,
+    /// None: gaps are not used.
+    stretch: Option<Stretch>,
+    /// The user key at hand, once it was asked for, and the table and block that it begins as keys of.
+    key: KeyRoom,
+    key_of: (usize, usize),
 }
 
 /// How far values in blob files have been asked for (run_walk.4).
@@ -71,12 +79,31 @@ impl RunWalk {
         };
         let blobs = (!blobs.is_empty()).then(|| blobs.clone());
         let ahead = Mutex::default();
-        RunWalk { run: run.clone(), tables, at, bounds, prefix_len, blobs, ahead, here: None }
+        RunWalk {
+            run: run.clone(),
+            tables,
+            at,
+            bounds,
+            prefix_len,
+            blobs,
+            ahead,
+            here: None,
+            stretch: None,
+            key: KeyRoom::default(),
+            key_of: (usize::MAX, 0),
+        }
+    }
+
+    /// The same, that gets over dead keys by gaps: of a walk over this view.
+    pub fn with_gaps(self, view: &Arc<ReadView>, is_pinned: bool) -> Self {
+        RunWalk { stretch: Some(Stretch::new(view.clone(), self.at, is_pinned)), ..self }
     }
 
     /// Another walk over the same, which stands nowhere yet.
     pub fn again(&self) -> Self {
-        Self::new(&self.run, self.at, self.bounds.clone(), &self.blobs.clone().unwrap_or_default())
+        let again =
+            Self::new(&self.run, self.at, self.bounds.clone(), &self.blobs.clone().unwrap_or_default());
+        RunWalk { stretch: self.stretch.as_ref().map(Stretch::again), ..again }
     }
 
     /// Whether the walk stands on a key.
@@ -107,6 +134,64 @@ impl RunWalk {
             skip -= of_part;
         }
         parts
+    }
+
+    /// Makes the user key one piece, for `key`.
+    #[inline]
+    pub fn load_key(&mut self) {
+        let here = self.here.as_ref().expect("a walk that stands on a key");
+        let mut head = [0; 4];
+        let [prefix, head, rest] = here.place.key_parts(here.entry, &mut head);
+        let Some(own) = prefix.get(self.prefix_len..) else {
+            // A block of keys of several keyspaces.
+            let user_key = &[prefix, head, rest].concat()[self.prefix_len..];
+            self.key.set_prefix(user_key);
+            self.key_of = (usize::MAX, 0);
+            return;
+        };
+        if self.key_of != (here.table, here.place.number()) {
+            self.key.set_prefix(own);
+            self.key_of = (here.table, here.place.number());
+        }
+        self.key.set_suffix(own.len(), head, rest);
+    }
+
+    /// The user key, which was loaded.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        assert!(self.valid(), "key() of a walk that stands on no key");
+        &self.key
+    }
+
+    /// Shows the entry at hand, and those that follow it up to the end of its block, while `visit` wants more. Values that are in blob files
+    /// are none of its business: the run has none. The walk stands on the entry that was shown last.
+    #[inline]
+    pub fn visit_block(
+        &mut self,
+        visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        assert!(self.blobs.is_none(), "values that are beside their keys");
+        self.load_key();
+        let here = self.here.as_mut().expect("a walk that stands on a key");
+        visit(&self.key, here.place.stored(here.entry).beside())?;
+        if !here.place.is_settled() || self.key_of.0 != here.table {
+            return ControlFlow::Continue(());
+        }
+        let (first, end) = (here.entry + 1, here.place.inside().end);
+        for entry in first..end {
+            let mut head = [0; 4];
+            let [prefix, head, rest] = here.place.key_parts(entry, &mut head);
+            self.key.set_suffix(prefix.len() - self.prefix_len, head, rest);
+            here.place.prefetch_behind(entry);
+            here.entry = entry;
+            visit(&self.key, here.place.value(entry))?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Whether values of the run may be in blob files.
+    pub fn has_blobs(&self) -> bool {
+        self.blobs.is_some()
     }
 
     /// The value.
@@ -154,19 +239,27 @@ impl RunWalk {
         fetch::bytes(here.place.stored(here.entry))
     }
 
+    /// Stands nowhere from now on, and has stepped over nothing yet.
+    fn leave(&mut self) -> Option<Here> {
+        if let Some(stretch) = &mut self.stretch {
+            stretch.forget();
+        }
+        self.here.take()
+    }
+
     fn table(&self, index: usize) -> Option<&Arc<Table>> {
         self.tables.contains(&index).then(|| &self.run.tables()[index].table)
     }
 
     /// Moves to the first live key inside the bounds.
     pub fn seek_first(&mut self) -> Result<()> {
-        self.here = None;
+        self.leave();
         self.begin_at(self.tables.start)
     }
 
     /// Moves to the last live key inside the bounds.
     pub fn seek_last(&mut self) -> Result<()> {
-        self.here = None;
+        self.leave();
         self.tables.end.checked_sub(1).map_or(Ok(()), |last| self.end_at(last))
     }
 
@@ -175,7 +268,7 @@ impl RunWalk {
         if !self.bounds.above_lower(key) {
             return self.seek_first();
         }
-        self.here = None;
+        self.leave();
         let table = self.run.first_from(key).max(self.tables.start);
         let Some(open) = self.table(table) else { return Ok(()) };
         match BlockPlace::of_key(open, key, &self.bounds, self.at)? {
@@ -193,7 +286,7 @@ impl RunWalk {
         if !self.bounds.below_upper(key) {
             return self.seek_last();
         }
-        self.here = None;
+        self.leave();
         let Some(table) = self.run.count_before(key).min(self.tables.end).checked_sub(1) else {
             return Ok(());
         };
@@ -217,6 +310,9 @@ impl RunWalk {
             }
             table += 1;
         }
+        if let Some(stretch) = &mut self.stretch {
+            stretch.end(None, &self.bounds);
+        }
         Ok(())
     }
 
@@ -230,19 +326,16 @@ impl RunWalk {
             let Some(previous) = table.checked_sub(1) else { break };
             table = previous;
         }
+        if let Some(stretch) = &mut self.stretch {
+            stretch.end_backward(None, &self.bounds);
+        }
         Ok(())
     }
 
     /// Moves to the next live key.
     #[inline]
     pub fn next(&mut self) -> Result<()> {
-        let here = self.here.as_mut().expect("next of a walk that stands on a key");
-        if here.place.is_settled() && here.entry + 1 < here.place.inside().end {
-            here.entry += 1;
-            here.place.prefetch_behind(here.entry);
-            return Ok(());
-        }
-        self.next_slowly()
+        if self.step_inside() { Ok(()) } else { self.next_slowly() }
     }
 
     /// Moves to the live key before.
@@ -257,9 +350,21 @@ impl RunWalk {
         self.prev_slowly()
     }
 
+    /// Moves to the next live key if that is in the same block, and all of the block is live.
+    #[inline]
+    pub fn step_inside(&mut self) -> bool {
+        let Some(here) = &mut self.here else { return false };
+        let is_inside = here.place.is_settled() && here.entry + 1 < here.place.inside().end;
+        if is_inside {
+            here.entry += 1;
+            here.place.prefetch_behind(here.entry);
+        }
+        is_inside
+    }
+
     #[cold]
     fn next_slowly(&mut self) -> Result<()> {
-        let Here { table, place, entry } = self.here.take().expect("the caller has looked");
+        let Here { table, place, entry } = self.leave().expect("next of a walk that stands on a key");
         match self.next_key(place, entry)? {
             Some((place, entry)) => self.settle_forward(table, place, entry),
             None => self.begin_at(table + 1),
@@ -268,7 +373,7 @@ impl RunWalk {
 
     #[cold]
     fn prev_slowly(&mut self) -> Result<()> {
-        let Here { table, place, entry } = self.here.take().expect("the caller has looked");
+        let Here { table, place, entry } = self.leave().expect("the caller has looked");
         let (place, first) = self.key_start(place, entry)?;
         self.settle_backward(table, place, first)
     }
@@ -278,6 +383,9 @@ impl RunWalk {
         loop {
             if entry >= place.inside().end {
                 if place.meets_upper() {
+                    if let Some(stretch) = &mut self.stretch {
+                        stretch.end(None, &self.bounds);
+                    }
                     return Ok(());
                 }
                 let Some(next) = place.next(&self.bounds)? else { return self.begin_at(table + 1) };
@@ -286,12 +394,24 @@ impl RunWalk {
                 continue;
             }
             if place.is_settled() {
+                if let Some(stretch) = &mut self.stretch {
+                    stretch.end_at(|| place.key(entry), &self.bounds);
+                }
                 self.here = Some(Here { table, place, entry });
                 return Ok(());
             }
             if let Some((place, entry)) = self.resolve(place.clone(), entry)? {
+                if let Some(stretch) = &mut self.stretch {
+                    stretch.end_at(|| place.key(entry), &self.bounds);
+                }
                 self.here = Some(Here { table, place, entry });
                 return Ok(());
+            }
+            if let Some(stretch) = &mut self.stretch
+                && stretch.step(|| place.key(entry).into())
+                && let Some(end) = stretch.end_after(&place.key(entry))
+            {
+                return self.seek(&end);
             }
             match self.next_key(place, entry)? {
                 Some(next) => (place, entry) = next,
@@ -304,22 +424,41 @@ impl RunWalk {
     fn settle_backward(&mut self, table: usize, mut place: BlockPlace, mut end: usize) -> Result<()> {
         loop {
             if end <= place.inside().start {
-                let previous = if place.meets_lower() { return Ok(()) } else { place.prev(&self.bounds)? };
+                if place.meets_lower() {
+                    if let Some(stretch) = &mut self.stretch {
+                        stretch.end_backward(None, &self.bounds);
+                    }
+                    return Ok(());
+                }
+                let previous = place.prev(&self.bounds)?;
                 let Some(previous) = previous else {
-                    return table.checked_sub(1).map_or(Ok(()), |table| self.end_at(table));
+                    // At the first table it ends there as well.
+                    return self.end_at(table.wrapping_sub(1));
                 };
                 end = previous.inside().end;
                 place = previous;
                 continue;
             }
             if place.is_settled() {
+                if let Some(stretch) = &mut self.stretch {
+                    stretch.end_backward_at(|| place.key(end - 1), &self.bounds);
+                }
                 self.here = Some(Here { table, place, entry: end - 1 });
                 return Ok(());
             }
             (place, end) = self.key_start(place, end - 1)?;
             if let Some((place, entry)) = self.resolve(place.clone(), end)? {
+                if let Some(stretch) = &mut self.stretch {
+                    stretch.end_backward_at(|| place.key(entry), &self.bounds);
+                }
                 self.here = Some(Here { table, place, entry });
                 return Ok(());
+            }
+            if let Some(stretch) = &mut self.stretch
+                && stretch.step(|| place.key(end).into())
+                && let Some(start) = stretch.start_before(&place.key(end))
+            {
+                return self.seek_before(&start);
             }
         }
     }

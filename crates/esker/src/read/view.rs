@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::cover::Layers;
+use super::gaps::{Gaps, Seen};
 use super::run_cursor::RunCursor;
 use super::source::Source;
 use super::unresolved::Known;
@@ -35,6 +36,8 @@ pub struct ReadView {
     pub closed: Arc<AtomicBool>,
     /// What is known of its unresolved versions.
     pub known: Arc<Known>,
+    /// Where walks have found nothing live.
+    pub(crate) gaps: Arc<Gaps>,
 }
 
 impl ReadView {
@@ -96,6 +99,12 @@ impl ReadView {
             }
         }
         layers
+    }
+
+    /// What a reader at `at` sees of it, for noting gaps.
+    pub(crate) fn seen(&self, at: SeqNo, is_pinned: bool) -> Seen {
+        let in_tables = self.version.runs().iter().map(|run| run.max_seq()).max().unwrap_or_default();
+        Seen { at, held: self.newest_possible(), in_tables, is_pinned }
     }
 
     /// No version in here is newer.

@@ -11,16 +11,19 @@
 //! visible.3. After an error the cursor is not valid until a seek succeeds.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use super::cover::{Cover, Layers};
 use super::fetch;
 use super::merge::MergeCursor;
 use super::resolve::{Answer, Resolver};
 use super::source::{Nothing, Source};
+use super::stretch::Stretch;
 use super::view::ReadView;
 use crate::blob::BlobSet;
 use crate::types::bounds::Bounds;
 use crate::types::cursor::SourceCursor;
+use crate::types::key::head8;
 use crate::types::{Result, SeqNo, Value};
 
 /// A walk over live keys.
@@ -30,7 +33,12 @@ pub struct VisibleCursor<C> {
     newest: Vec<SeqNo>,
     cover: Cover,
     bounds: Bounds,
+    /// A key with a smaller head than this is below the upper bound, one with a larger head than that above the lower one.
+    upper_head: u64,
+    lower_head: u64,
     blobs: BlobSet,
+    /// None: gaps are not used.
+    stretch: Option<Stretch>,
     /// Whether the compaction stands on a live key inside the bounds.
     valid: bool,
 }
@@ -56,12 +64,20 @@ impl<C: SourceCursor> VisibleCursor<C> {
                 newest.push(seq);
             }
         }
+        let head = |bound: &Bound<Vec<u8>>, unbounded| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => head8(key),
+            Bound::Unbounded => unbounded,
+        };
+        let (lower_head, upper_head) = (head(&bounds.lower, 0), head(&bounds.upper, u64::MAX));
         VisibleCursor {
+            upper_head,
+            lower_head,
             merged: MergeCursor::new(cursors),
             newest,
             cover,
             bounds,
             blobs: BlobSet::default(),
+            stretch: None,
             valid: false,
         }
     }
@@ -71,22 +87,56 @@ impl<C: SourceCursor> VisibleCursor<C> {
         VisibleCursor { blobs: blobs.clone(), ..self }
     }
 
+    /// The same, that gets over dead keys by gaps: of a walk at this number over this view alone.
+    pub fn with_gaps(self, view: &Arc<ReadView>, at: SeqNo, is_pinned: bool) -> Self {
+        VisibleCursor { stretch: Some(Stretch::new(view.clone(), at, is_pinned)), ..self }
+    }
+
+    #[inline]
+    fn below_upper(&self) -> bool {
+        let key = self.merged.key();
+        head8(key) < self.upper_head || self.bounds.below_upper(key)
+    }
+
+    #[inline]
+    fn above_lower(&self) -> bool {
+        let key = self.merged.key();
+        head8(key) > self.lower_head || self.bounds.above_lower(key)
+    }
+
     #[inline]
     fn settle_forward(&mut self) -> Result<()> {
         assert!(!self.valid, "visible.3");
-        while self.merged.valid() && self.bounds.below_upper(self.merged.key()) {
+        if let Some(stretch) = &mut self.stretch {
+            stretch.forget();
+        }
+        while self.merged.valid() && self.below_upper() {
             let cover = self.cover_here();
-            if cover > self.merged.seq() {
-                self.skip_covered(cover)?;
-                continue;
-            }
-            if self.is_live(cover)? {
+            let is_covered = cover > self.merged.seq();
+            if !is_covered && self.is_live(cover)? {
                 self.valid = true;
-                return Ok(());
+                break;
             }
-            self.merged.next()?;
+            self.pass_forward(cover, is_covered)?;
+        }
+        if let Some(stretch) = &mut self.stretch {
+            stretch.end(self.valid.then(|| self.merged.key()), &self.bounds);
         }
         Ok(())
+    }
+
+    /// Moves past a dead key, or past the gap that it is in.
+    fn pass_forward(&mut self, cover: SeqNo, is_covered: bool) -> Result<()> {
+        if let Some(stretch) = &mut self.stretch {
+            if cover <= self.merged.seq() && self.merged.kind().is_live() {
+                stretch.forget();
+            } else if stretch.step(|| self.merged.key().into())
+                && let Some(end) = stretch.end_after(self.merged.key())
+            {
+                return self.merged.seek(&end);
+            }
+        }
+        if is_covered { self.skip_covered(cover) } else { self.merged.next() }
     }
 
     /// Whether the key at hand is live, under this range tombstone. Ends on the version that says so.
@@ -123,15 +173,34 @@ impl<C: SourceCursor> VisibleCursor<C> {
 
     fn settle_backward(&mut self) -> Result<()> {
         assert!(!self.valid, "visible.3");
-        while self.merged.valid() && self.bounds.above_lower(self.merged.key()) {
+        if let Some(stretch) = &mut self.stretch {
+            stretch.forget();
+        }
+        while self.merged.valid() && self.above_lower() {
             let cover = self.cover_here();
             if self.is_live(cover)? {
                 self.valid = true;
-                return Ok(());
+                break;
             }
-            self.merged.prev()?;
+            self.pass_backward(cover)?;
+        }
+        if let Some(stretch) = &mut self.stretch {
+            stretch.end_backward(self.valid.then(|| self.merged.key()), &self.bounds);
         }
         Ok(())
+    }
+
+    fn pass_backward(&mut self, cover: SeqNo) -> Result<()> {
+        if let Some(stretch) = &mut self.stretch {
+            if cover <= self.merged.seq() && self.merged.kind().is_live() {
+                stretch.forget();
+            } else if stretch.step(|| self.merged.key().into())
+                && let Some(start) = stretch.start_before(self.merged.key())
+            {
+                return self.merged.seek_before(&start);
+            }
+        }
+        self.merged.prev()
     }
 
     /// Moves to the first live key inside the bounds that is `>= key`.

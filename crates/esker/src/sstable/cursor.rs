@@ -15,12 +15,11 @@ use super::Table;
 use super::block::Block;
 use crate::cache;
 use crate::types::cursor::SourceCursor;
+use crate::types::key_room::KeyRoom;
 use crate::types::op::Kind;
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
 
-/// Room for the usual keys, so that a cursor allocates once.
-const KEY_BYTES: usize = 64;
 /// While it stands on an entry, a cursor has so many bytes behind it fetched already: entries are read one after the
 /// other, and a walk is too short for the processor to notice in time.
 const FETCH_AHEAD_BYTES: usize = 512;
@@ -34,7 +33,7 @@ pub(crate) struct TableCursor {
     /// The entry, if the cursor is valid.
     entry: usize,
     valid: bool,
-    key: Vec<u8>,
+    key: KeyRoom,
     /// The block whose prefix `key` starts with (sstable_cursor.2); `usize::MAX` if none.
     key_block: usize,
 }
@@ -43,6 +42,8 @@ pub(crate) struct TableCursor {
 struct Place {
     number: usize,
     block: Arc<Block>,
+    /// Whether each entry is the only version of its key, live, and seen by the reader.
+    is_settled: bool,
 }
 
 impl TableCursor {
@@ -54,7 +55,7 @@ impl TableCursor {
             place: None,
             entry: 0,
             valid: false,
-            key: Vec::with_capacity(KEY_BYTES),
+            key: KeyRoom::default(),
             key_block: usize::MAX,
         }
     }
@@ -80,7 +81,10 @@ impl TableCursor {
         if self.place.as_ref().is_none_or(|place| place.number != number) {
             let pin = cache::pin();
             let block = self.table.block(number, self.fill_cache, &pin)?.into_arc();
-            self.place = Some(Place { number, block });
+            let table = &self.table;
+            let is_settled =
+                block.all_visible() && table.base_seq() <= self.at && !table.index().continues(number);
+            self.place = Some(Place { number, block, is_settled });
         }
         Ok(())
     }
@@ -89,15 +93,14 @@ impl TableCursor {
     #[inline(always)]
     fn stand_on(&mut self, entry: usize) {
         let place = self.place.as_ref().expect("sstable_cursor.1: a valid cursor has a block");
-        if self.key_block == place.number {
-            self.key.truncate(place.block.prefix().len());
-        } else {
-            self.key.clear();
-            self.key.extend_from_slice(place.block.prefix());
+        if self.key_block != place.number {
+            self.key.set_prefix(place.block.prefix());
             self.key_block = place.number;
         }
         place.block.prefetch_behind(entry, FETCH_AHEAD_BYTES);
-        place.block.push_suffix(entry, &mut self.key);
+        let mut head = [0; 4];
+        let [prefix, head, rest] = place.block.key_parts(entry, &mut head);
+        self.key.set_suffix(prefix.len(), head, rest);
         self.entry = entry;
         self.valid = true;
     }
@@ -214,8 +217,13 @@ impl SourceCursor for TableCursor {
     #[inline]
     fn next(&mut self) -> Result<()> {
         assert!(self.valid, "next on a cursor that stands on no key");
-        self.valid = false;
         let mut entry = self.entry;
+        let place = self.place.as_ref().expect("sstable_cursor.1: a valid cursor has a block");
+        if place.is_settled && entry + 1 < place.block.count() {
+            self.stand_on(entry + 1);
+            return Ok(());
+        }
+        self.valid = false;
         loop {
             let block = self.block();
             while entry + 1 < block.count() {
@@ -240,8 +248,12 @@ impl SourceCursor for TableCursor {
     #[inline]
     fn prev(&mut self) -> Result<()> {
         assert!(self.valid, "prev on a cursor that stands on no key");
-        self.valid = false;
         let mut entry = self.entry;
+        if entry > 0 && self.place.as_ref().is_some_and(|place| place.is_settled) {
+            self.stand_on(entry - 1);
+            return Ok(());
+        }
+        self.valid = false;
         // Newer versions of the key lie before this one.
         loop {
             let block = self.block();

@@ -1,7 +1,8 @@
 //! The index of a table: which block may hold a key.
 //!
 //! ```text
-//!   key --table prefix--> head, 8 bytes --layers of nodes of 16 heads--> block --equal heads--> full separators
+//!   key --table prefix--> head, 8 bytes --layers of nodes of 16 heads--> block
+//!                                          `-equal heads in a node--> full separators
 //!
 //!   blocks:       [a ... c] [f ... h] [h ... k]        separators:  "" | "d" | "h", continues
 //! ```
@@ -12,6 +13,8 @@
 //! index.3. `find` returns the first block that may hold the key, so that a search meets a key's newest version first.
 //! index.4. Blocks lie back to back from the file's start, so that offsets are sums of lengths.
 //! index.5. The reader counts blocks, and bytes of separators, in 32 bits: no more of them are written, and more are refused.
+//! index.6. Heads of a node are taken behind what its separators, from the second one on, have in common, if that is half a head or more. The
+//!      first one is not above any key that is looked for in the node.
 //!
 //! The tree is static, as in the "static search trees" of Slotin (en.algorithmica.org/hpc) and of Groot Koerkamp:
 //! each layer holds every 16th head of the layer below; ranks in a node are counted without branches.
@@ -72,8 +75,12 @@ pub(super) struct Index {
     prefix: Vec<u8>,
     /// The layers one after another, the blocks' own heads first; unused heads of a layer's last node are MAX.
     nodes: Box<[Node]>,
+    /// Bytes that the separators of each node share and its heads leave out (index.6); empty if there is none such.
+    skipped: Box<[u32]>,
     /// Each layer's first node, from the top down; then its number of heads.
     layers: Vec<(usize, usize)>,
+    /// Blocks from one separator of the top node to the next.
+    top_stride: usize,
     blocks: usize,
     /// Where each block starts in the file, and where the last ends.
     offsets: Box<[u64]>,
@@ -101,13 +108,12 @@ impl Index {
         let blocks = blocks as usize;
         let mut offsets = Vec::with_capacity(blocks + 1);
         let mut separator_ends: Vec<u32> = Vec::with_capacity(blocks);
-        let (mut separators, mut continued, mut heads) = (Vec::new(), Vec::new(), Vec::with_capacity(blocks));
+        let (mut separators, mut continued) = (Vec::new(), Vec::new());
         let mut offset = 0u64;
         offsets.push(0);
         for block in 0..blocks {
             let packed = reader.varint()?;
             let separator = reader.string()?;
-            let start = separators.len();
             let last_start = if block < 2 { 0 } else { separator_ends[block - 2] as usize };
             let ascends = match block {
                 0 => separator.is_empty() && packed & 1 == 0,
@@ -127,17 +133,18 @@ impl Index {
             if packed & 1 != 0 {
                 continued.push(block as u32);
             }
-            heads.push(head8(&separators[start..]));
             separator_ends.push(separators_end);
             offsets.push(offset);
         }
         reader.finish()?;
-        let (nodes, layers) = build_layers(heads);
+        let tree = Layers::of(blocks, |block| suffix_of(&separators, &separator_ends, block));
         separators.shrink_to_fit();
         Ok(Index {
             prefix,
-            nodes,
-            layers,
+            nodes: tree.nodes.into_boxed_slice(),
+            skipped: tree.skipped.into_boxed_slice(),
+            layers: tree.layers,
+            top_stride: tree.top_stride,
             blocks,
             offsets: offsets.into_boxed_slice(),
             separators,
@@ -159,6 +166,7 @@ impl Index {
     /// Bytes of memory.
     pub(super) fn size_bytes(&self) -> usize {
         size_of_val(&*self.nodes)
+            + size_of_val(&*self.skipped)
             + size_of_val(&*self.offsets)
             + size_of_val(&*self.separator_ends)
             + self.separators.len()
@@ -186,8 +194,7 @@ impl Index {
     }
 
     fn suffix(&self, block: usize) -> &[u8] {
-        let start = if block == 0 { 0 } else { self.separator_ends[block - 1] as usize };
-        &self.separators[start..self.separator_ends[block] as usize]
+        suffix_of(&self.separators, &self.separator_ends, block)
     }
 
     /// The first block that may hold `key` (index.3): the last one whose separator is not above it. Of an empty table,
@@ -198,63 +205,114 @@ impl Index {
             return if *key < *self.prefix { 0 } else { self.blocks.saturating_sub(1) };
         };
         let head = head8(wanted);
-        // The position in a layer is the number of a node in the layer below. The layer above led to a node whose
-        // first head is not above the wanted one (the very first head is 0), so the rank is at least 1.
-        let mut at = 0;
+        // The position in a layer is the number of a node in the layer below. The layer above led to a node whose first separator is not
+        // above the wanted key (the very first one is empty), so the rank is at least 1.
+        let (mut at, mut stride) = (0, self.top_stride);
         for &(first_node, len) in &self.layers {
-            let rank = self.simd.node_rank(&self.nodes[first_node + at].0, head);
-            at = (at * NODE + rank).min(len) - 1;
+            let node = Place { number: first_node + at, first: at * NODE * stride, stride };
+            let rank = self.rank(&node, (len - at * NODE).min(NODE), wanted, head);
+            at = at * NODE + rank - 1;
+            stride /= NODE;
         }
-        if self.layers.is_empty() || self.head(at) != head {
-            at
-        } else {
-            self.find_among_equal_heads(at, wanted)
+        while self.continues(at) && self.suffix(at) == wanted {
+            at -= 1;
         }
+        at
     }
 
-    fn head(&self, block: usize) -> u64 {
-        self.nodes[block / NODE].0[block % NODE]
-    }
-
-    /// `last` is the last block whose separator has the head of `wanted`.
-    #[cold]
-    fn find_among_equal_heads(&self, last: usize, wanted: &[u8]) -> usize {
-        let head = self.head(last);
-        let bisect = |mut low: usize, mut high: usize, below: &dyn Fn(usize) -> bool| {
-            while low < high {
-                let middle = low + (high - low) / 2;
-                if below(middle) { low = middle + 1 } else { high = middle }
+    /// How many of the separators of a node, of which the first is not above `wanted`, are not above it. `head` is that of `wanted`.
+    #[inline(always)]
+    fn rank(&self, node: &Place, count: usize, wanted: &[u8], mut head: u64) -> usize {
+        let skipped = self.skipped.get(node.number).map_or(0, |len| *len as usize);
+        if skipped > 0 {
+            let shared = &self.suffix(node.block(1))[..skipped];
+            match wanted.strip_prefix(shared) {
+                Some(rest) => head = head8(rest),
+                None => return if wanted < shared { 1 } else { count },
             }
-            low
-        };
-        let first = bisect(0, last + 1, &|block| self.head(block) < head);
-        let after = bisect(first, last + 1, &|block| self.suffix(block) <= wanted);
-        // The first separator is empty and thus below or equal: only `first` of a later block can be above.
-        let mut found = after.saturating_sub(1);
-        while self.continues(found) && self.suffix(found) == wanted {
-            found -= 1;
         }
-        found
+        let heads = &self.nodes[node.number].0;
+        let mut rank = self.simd.node_rank(heads, head).clamp(1, count);
+        while heads[rank - 1] == head && rank > 1 && self.suffix(node.block(rank - 1)) > wanted {
+            rank -= 1;
+        }
+        rank
     }
 }
 
-fn build_layers(heads: Vec<u64>) -> (Box<[Node]>, Vec<(usize, usize)>) {
-    let (mut nodes, mut layers) = (Vec::new(), Vec::new());
-    let mut layer = heads;
-    while !layer.is_empty() {
-        layers.push((nodes.len(), layer.len()));
-        for chunk in layer.chunks(NODE) {
-            let mut node = Node([u64::MAX; NODE]);
-            node.0[..chunk.len()].copy_from_slice(chunk);
-            nodes.push(node);
-        }
-        if layer.len() <= NODE {
-            break;
-        }
-        layer = layer.iter().copied().step_by(NODE).collect();
+/// The separator of a block without the table's prefix.
+#[inline]
+fn suffix_of<'a>(separators: &'a [u8], ends: &[u32], block: usize) -> &'a [u8] {
+    let start = if block == 0 { 0 } else { ends[block - 1] as usize };
+    &separators[start..ends[block] as usize]
+}
+
+/// A node of the tree.
+struct Place {
+    number: usize,
+    /// The block of its first separator, and how many blocks further that of each next one is.
+    first: usize,
+    stride: usize,
+}
+
+impl Place {
+    #[inline(always)]
+    fn block(&self, slot: usize) -> usize {
+        self.first + slot * self.stride
     }
-    layers.reverse();
-    (nodes.into_boxed_slice(), layers)
+}
+
+/// The tree over separators.
+#[derive(Default)]
+struct Layers {
+    nodes: Vec<Node>,
+    /// For each node (index.6); empty if all are zero.
+    skipped: Vec<u32>,
+    layers: Vec<(usize, usize)>,
+    top_stride: usize,
+}
+
+impl Layers {
+    fn of<'a>(blocks: usize, separator: impl Fn(usize) -> &'a [u8]) -> Self {
+        let mut all = Layers { top_stride: 1, ..Layers::default() };
+        let (mut len, mut stride) = (blocks, 1);
+        while len > 0 {
+            all.layers.push((all.nodes.len(), len));
+            for first in (0..len).step_by(NODE) {
+                let separators = (first..len.min(first + NODE)).map(|i| separator(i * stride));
+                all.push(separators);
+            }
+            all.top_stride = stride;
+            if len <= NODE {
+                break;
+            }
+            (len, stride) = (len.div_ceil(NODE), stride * NODE);
+        }
+        if all.skipped.iter().all(|len| *len == 0) {
+            all.skipped.clear();
+        }
+        all.layers.reverse();
+        all
+    }
+
+    /// Adds a node of these separators (index.6).
+    fn push<'a>(&mut self, separators: impl Iterator<Item = &'a [u8]> + Clone) {
+        let (second, last) = (separators.clone().nth(1), separators.clone().last());
+        let skipped = match (second, last) {
+            // Short of that, heads tell the separators apart well enough without a look at what they share.
+            (Some(second), Some(last)) if (head8(second) ^ head8(last)).leading_zeros() >= u64::BITS / 2 => {
+                common_prefix_len(second, last)
+            }
+            _ => 0,
+        };
+        let mut node = Node([u64::MAX; NODE]);
+        for (slot, separator) in separators.enumerate() {
+            let is_above_none = slot == 0 && skipped > 0;
+            node.0[slot] = if is_above_none { 0 } else { head8(&separator[skipped..]) };
+        }
+        self.nodes.push(node);
+        self.skipped.push(skipped as u32);
+    }
 }
 
 impl std::fmt::Debug for Index {
@@ -303,10 +361,11 @@ mod tests {
     fn random_separators_agree_with_a_list() {
         let mut rng = fastrand::Rng::with_seed(1);
         for round in 0..200 {
-            let shared = vec![7; [0, 3, 9][round % 3]];
+            let shared = [vec![7; [0, 3, 9][round % 3]], vec![7; [0, 20, 5][round % 3]]];
             let top = [255, 3, 1][round / 3 % 3];
             let random = |rng: &mut fastrand::Rng| {
-                let mut key = shared.clone();
+                let mut key = shared[usize::from(round % 5 > 2 && rng.bool())].clone();
+                key.extend(vec![rng.u8(..3); [0, 12][round % 2]]);
                 key.extend((0..rng.usize(1..12)).map(|_| rng.u8(..=top)));
                 key
             };

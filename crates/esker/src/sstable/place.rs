@@ -177,6 +177,17 @@ impl BlockPlace {
         self.block.key_parts(i, head)
     }
 
+    /// Key `i`.
+    pub(crate) fn key(&self, i: usize) -> Vec<u8> {
+        self.block.key(i)
+    }
+
+    /// What stands beside key `i`.
+    #[inline(always)]
+    pub(crate) fn value(&self, i: usize) -> &[u8] {
+        self.block.value(i)
+    }
+
     /// The value of entry `i`, as it is stored.
     #[inline(always)]
     pub(crate) fn stored(&self, i: usize) -> Stored<&[u8]> {

@@ -708,7 +708,7 @@ impl Loaded {
             false => part.read("range tombstones", &footer.tombstones, decode_tombstones)?,
         };
         let blocks = cache.register(index.len());
-        let resident = index.size_bytes() + index.len() * 2 * size_of::<usize>();
+        let resident = index.size_bytes() + tombstones.size_bytes() + index.len() * 2 * size_of::<usize>();
         let memory = cache.budget().reserve(BudgetKind::Table, resident as u64);
         let end = read_stored(&*file, path, footer.properties.start..file_bytes)?;
         let end = (footer.properties.start, end.to_vec());

@@ -63,6 +63,7 @@ impl Pipeline {
             self.published.counter(life.id).front.note_put(seq, 0);
         }
         // From here on a panic leaves a commit that nobody has published (poison.1).
+        view.gaps.note_adopted(seq);
         state.poison.begin();
         let synced = match canary::is_set(Canary::WalSyncSkipped) {
             true => Ok(()),

@@ -361,6 +361,11 @@ impl Pipeline {
         if self.published.enter(seq) {
             self.note_fronts(request, seq);
         }
+        // gaps.2
+        if view.gaps.enter(seq) {
+            let puts = set.entries(seq).filter(|entry| entry.kind.is_live());
+            view.gaps.note_puts(seq, puts.map(|entry| entry.key));
+        }
         state.poison.begin();
         let mut log = || {
             let wal = state.wal()?;

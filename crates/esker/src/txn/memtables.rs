@@ -122,6 +122,7 @@ impl Pipeline {
                 version: old.version.clone(),
                 closed: old.closed.clone(),
                 known: old.known.clone(),
+                gaps: old.gaps.clone(),
             }
         });
         self.memtables.sealed.lock().push_back(Sealed {

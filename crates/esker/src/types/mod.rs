@@ -11,6 +11,7 @@ mod ids;
 pub(crate) mod key;
 mod key_bounds;
 pub(crate) mod key_range;
+pub(crate) mod key_room;
 pub(crate) mod latency;
 pub(crate) mod limits;
 pub(crate) mod op;

@@ -1,7 +1,7 @@
 //! `Value`: a cheap handle to the bytes of a value, wherever they live.
 //!
 //! ```text
-//!   Value: a few bytes of its own
+//!   Value: a few bytes of its own, or a counted copy
 //!     or   --pointer, length--> bytes inside a cached block, or a buffer of its own
 //!          --owner------------> keeps them alive
 //! ```
@@ -52,6 +52,7 @@ pub struct Value(Repr);
 #[derive(Clone)]
 enum Repr {
     Inline { len: u8, bytes: [u8; INLINE_BYTES_MAX] },
+    Own(Arc<[u8]>),
     Shared { len: u32, ptr: *const u8, owner: Arc<dyn SharedBytes> },
 }
 
@@ -118,7 +119,7 @@ impl Value {
 
     /// A value with its own copy of the bytes.
     pub fn copy_of(bytes: &[u8]) -> Self {
-        if Self::is_small(bytes.len()) { Self::inline(bytes) } else { Self::from(bytes.to_vec()) }
+        if Self::is_small(bytes.len()) { Self::inline(bytes) } else { Value(Repr::Own(bytes.into())) }
     }
 }
 
@@ -135,6 +136,7 @@ impl Deref for Value {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            Repr::Own(bytes) => bytes,
             // SAFETY: ptr and len describe a part of the owner's bytes (value.1).
             Repr::Shared { len, ptr, .. } => unsafe { std::slice::from_raw_parts(*ptr, *len as usize) },
         }

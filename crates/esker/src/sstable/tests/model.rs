@@ -438,3 +438,18 @@ fn real_files_written_past_the_page_cache() {
         assert!(!env.fs.exists(&path).unwrap());
     }
 }
+
+#[test]
+fn range_tombstones_of_open_tables_count_in_the_budget() {
+    let env = memory();
+    let mut writer = TableWriter::create(&env, Path::new(PATH), TableOptions::default()).unwrap();
+    for n in 0..5000_u16 {
+        let [start, end] = [2 * n, 2 * n + 1].map(|n| n.to_be_bytes().to_vec());
+        writer.add_range_tombstone(&RangeTombstone { start, end, seq: SeqNo::new(4) });
+    }
+    writer.finish(None).unwrap();
+    let cache = cache(1 << 20);
+    let table = open(&env, &cache).unwrap();
+    let counted = cache.budget().reserved_bytes(crate::cache::BudgetKind::Table) as usize;
+    assert!(counted >= table.range_tombstones().size_bytes() && counted > 5000 * 16, "{counted}");
+}

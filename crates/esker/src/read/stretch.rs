@@ -1,0 +1,268 @@
+//! How a walk gets over a stretch of dead keys: it looks for a gap now and then, and notes one if it had to step over many.
+//!
+//! ```text
+//!   walk --dead key--> Stretch --every 16th--> Gaps: seek past the gap
+//!                         `--live key, or the end of the bounds: DEAD_MIN or more--> Gaps: a new gap
+//! ```
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::gaps::DEAD_MIN;
+use super::view::ReadView;
+use crate::types::SeqNo;
+use crate::types::bounds::Bounds;
+
+/// A walk looks for a gap after [`FIRST_LOOK`] dead keys, and then after each so many.
+const LOOK_EVERY: u64 = 16;
+const FIRST_LOOK: u64 = 8;
+
+/// The dead keys that a walk steps over one after another.
+pub(super) struct Stretch {
+    view: Arc<ReadView>,
+    at: SeqNo,
+    is_pinned: bool,
+    dead: u64,
+    /// The first of them.
+    from: Vec<u8>,
+}
+
+impl Stretch {
+    /// For a walk at `at` over a view.
+    pub(super) fn new(view: Arc<ReadView>, at: SeqNo, is_pinned: bool) -> Self {
+        Stretch { view, at, is_pinned, dead: 0, from: Vec::new() }
+    }
+
+    /// The same for another walk.
+    pub(super) fn again(&self) -> Self {
+        Self::new(self.view.clone(), self.at, self.is_pinned)
+    }
+
+    /// The walk stands on a dead key. Whether it is time to look for a gap around it.
+    #[inline]
+    pub(super) fn step<'k>(&mut self, key: impl FnOnce() -> std::borrow::Cow<'k, [u8]>) -> bool {
+        if self.dead == 0 {
+            self.from.clear();
+            self.from.extend_from_slice(&key());
+        }
+        self.dead += 1;
+        self.dead % LOOK_EVERY == FIRST_LOOK
+    }
+
+    /// Where a walk forward goes on from this dead key, if there is a gap around it.
+    pub(super) fn end_after(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.view.gaps.end_after(key, self.at)
+    }
+
+    /// The key before which a walk backward goes on.
+    pub(super) fn start_before(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.view.gaps.start_before(key, self.at)
+    }
+
+    /// A walk forward has come to this live key; none: to the end of its bounds.
+    #[inline]
+    pub(super) fn end(&mut self, live: Option<&[u8]>, bounds: &Bounds) {
+        let dead = std::mem::take(&mut self.dead);
+        if dead >= DEAD_MIN {
+            let end = match (live, &bounds.upper) {
+                (Some(live), _) => live.to_vec(),
+                (None, Bound::Excluded(key)) => key.clone(),
+                (None, Bound::Included(key)) => behind(key),
+                (None, Bound::Unbounded) => return,
+            };
+            self.note(&self.from, &end, dead);
+        }
+    }
+
+    /// A walk backward has come to this live key; none: to the beginning of its bounds.
+    #[inline]
+    pub(super) fn end_backward(&mut self, live: Option<&[u8]>, bounds: &Bounds) {
+        let dead = std::mem::take(&mut self.dead);
+        if dead >= DEAD_MIN {
+            let start = match (live, &bounds.lower) {
+                (Some(key), _) => behind(key),
+                (None, Bound::Excluded(key)) => behind(key),
+                (None, Bound::Included(key)) => key.clone(),
+                (None, Bound::Unbounded) => return,
+            };
+            self.note(&start, &behind(&self.from), dead);
+        }
+    }
+
+    /// `end`, with a live key that costs something to make.
+    #[inline]
+    pub(super) fn end_at(&mut self, live: impl FnOnce() -> Vec<u8>, bounds: &Bounds) {
+        if self.dead >= DEAD_MIN {
+            return self.end(Some(&live()), bounds);
+        }
+        self.dead = 0;
+    }
+
+    /// `end_backward`, likewise.
+    #[inline]
+    pub(super) fn end_backward_at(&mut self, live: impl FnOnce() -> Vec<u8>, bounds: &Bounds) {
+        if self.dead >= DEAD_MIN {
+            return self.end_backward(Some(&live()), bounds);
+        }
+        self.dead = 0;
+    }
+
+    /// What is dead is not so for all time: nothing is noted.
+    #[inline]
+    pub(super) fn forget(&mut self) {
+        self.dead = 0;
+    }
+
+    #[cold]
+    fn note(&self, start: &[u8], end: &[u8], dead: u64) {
+        self.view.gaps.note(self.view.seen(self.at, self.is_pinned), start, end, dead);
+    }
+}
+
+/// The first key above this one.
+fn behind(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::ops::{ControlFlow, RangeBounds};
+    use std::path::Path;
+
+    use esker_env::{Env, MemFs};
+
+    use super::*;
+    use crate::{Db, Reads};
+
+    type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+    /// Some walks, either way, that must show what the model holds.
+    fn compare(rng: &mut fastrand::Rng, reads: &impl Reads, model: &Model, what: &str) {
+        for _ in 0..4 {
+            let bounds = random_range(rng);
+            let expected: Vec<_> = model.range(bounds.clone()).map(|(k, v)| (k.clone(), v.clone())).collect();
+            let found = |backward: bool| -> Vec<_> {
+                let mut walk = reads.range(bounds.clone());
+                let next = std::iter::from_fn(|| if backward { walk.next_back() } else { walk.next() });
+                next.map(|e| e.map(|(k, v)| (Vec::from(k), v.to_vec())).unwrap()).collect()
+            };
+            assert_eq!(found(false), expected, "{what}");
+            assert!(found(true).into_iter().rev().eq(expected.iter().cloned()), "{what}");
+            // Shown from the third on, at most fifty, also if the back has been given.
+            let (mut walk, mut shown, mut expected) = (reads.range(bounds.clone()), Vec::new(), &expected[..]);
+            if rng.bool() {
+                walk.next_back();
+                expected = &expected[..expected.len().saturating_sub(1)];
+            }
+            (0..2).for_each(|_| drop(walk.next()));
+            let visited = walk.visit(|key, value| {
+                shown.push((key.to_vec(), value.to_vec()));
+                if shown.len() < 50 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            });
+            visited.unwrap();
+            assert!(shown.iter().eq(expected.iter().skip(2).take(50)), "{what}");
+            let key = rng.u16(..).to_be_bytes();
+            let mut cursor = reads.cursor().unwrap();
+            let after = model.range(key.to_vec()..).next().map(|e| e.0.clone());
+            let before = model.range(..key.to_vec()).next_back().map(|e| e.0.clone());
+            assert_eq!(cursor.seek(key).unwrap().then(|| cursor.key().to_vec()), after, "{what}");
+            assert_eq!(cursor.seek_before(key).unwrap().then(|| cursor.key().to_vec()), before, "{what}");
+        }
+    }
+
+    fn random_range(rng: &mut fastrand::Rng) -> impl RangeBounds<Vec<u8>> + crate::KeyBounds + Clone + use<> {
+        let (a, b) = (rng.u16(..), rng.u16(..));
+        a.min(b).to_be_bytes().to_vec()..a.max(b).to_be_bytes().to_vec()
+    }
+
+    /// gaps.1, gaps.2, gaps.4: long stretches of keys come and go, in memtables and tables, key by key and by ranges.
+    #[test]
+    fn gaps_1_walks_over_stretches_of_dead_keys_show_what_is_live() {
+        let mut noted = 0;
+        for round in 0..30 {
+            let mut rng = fastrand::Rng::with_seed(round);
+            let env = Env::simulated(Arc::new(MemFs::new()), round);
+            let builder = Db::builder().background(false).env(env).block_bytes(200).adoption_bytes(4 << 10);
+            let db = builder.table_bytes(4000).open(Path::new("db")).unwrap();
+            let map = db.default_keyspace();
+            let (mut model, mut snapshots) = (Model::new(), Vec::new());
+            for step in 0..60 {
+                let mut batch = db.batch();
+                let (start, len) = (rng.u16(..), rng.u16(1..400));
+                let mut keys = (0..len).map(|n| start.saturating_add(n * 7).to_be_bytes().to_vec());
+                match rng.u8(..8) {
+                    0..3 => keys.for_each(|key| {
+                        batch.put(&map, &key, [round as u8, step]).unwrap();
+                        model.insert(key, vec![round as u8, step]);
+                    }),
+                    3..6 => keys.for_each(|key| {
+                        batch.remove(&map, &key).unwrap();
+                        model.remove(&key);
+                    }),
+                    6 => {
+                        let key = keys.next().unwrap();
+                        batch.put(&map, &key, [0]).unwrap();
+                        model.insert(key, vec![0]);
+                    }
+                    _ => {
+                        let (from, to) = (start, start.saturating_add(len * 7));
+                        batch.remove_range(&map, from.to_be_bytes()..to.to_be_bytes()).unwrap();
+                        let (from, to) = (from.to_be_bytes().to_vec(), to.to_be_bytes().to_vec());
+                        model.retain(|key, _| *key < from || *key >= to);
+                    }
+                }
+                batch.commit().unwrap();
+                match rng.u8(..12) {
+                    0 => db.flush().unwrap(),
+                    1 => db.compact().unwrap(),
+                    2 => snapshots.push((db.snapshot(), model.clone())),
+                    _ => {}
+                }
+                compare(&mut rng, &map, &model, &format!("round {round} step {step}"));
+                if !snapshots.is_empty() {
+                    let (snapshot, model) = &snapshots[rng.usize(..snapshots.len())];
+                    compare(
+                        &mut rng,
+                        &snapshot.keyspace(&map),
+                        model,
+                        &format!("round {round} step {step}, snapshot"),
+                    );
+                }
+                noted += db.handle.core.view.get().gaps.len();
+            }
+        }
+        assert!(noted > 1000, "{noted}");
+    }
+
+    /// The second walk does not step over what the first one has: it looks for a gap after a few keys.
+    #[test]
+    fn a_gap_is_found_by_walks_either_way_and_at_a_pinned_number() {
+        let env = Env::simulated(Arc::new(MemFs::new()), 1);
+        let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
+        let map = db.default_keyspace();
+        let keys = 0..1000_u16;
+        for key in keys.clone() {
+            map.put(key.to_be_bytes(), "").unwrap();
+        }
+        for key in keys.skip(1).take(998) {
+            map.remove(key.to_be_bytes()).unwrap();
+        }
+        let snapshot = db.snapshot();
+        assert_eq!(map.range(300_u16.to_be_bytes()..).count(), 1);
+        let view = db.handle.core.view.get();
+        let encoded =
+            |key: u16| crate::types::key::encode_key(crate::types::KeyspaceId::DEFAULT, &key.to_be_bytes());
+        let at = snapshot.seqno();
+        assert_eq!(view.gaps.end_after(&encoded(500), at), Some(encoded(999)));
+        assert_eq!(view.gaps.start_before(&encoded(500), at), Some(encoded(300)));
+        assert_eq!(map.range(..999_u16.to_be_bytes()).next_back().unwrap().unwrap().0, [0, 0]);
+        assert_eq!(view.gaps.start_before(&encoded(500), at), Some([&encoded(0)[..], &[0]].concat()));
+        // A put cuts it; for the snapshot it stays.
+        map.put(500_u16.to_be_bytes(), "").unwrap();
+        assert_eq!(map.range(1_u16.to_be_bytes()..).count(), 2);
+        assert_eq!(snapshot.range(&map, 1_u16.to_be_bytes()..).count(), 1);
+        assert_eq!(view.gaps.end_after(&encoded(400), at), Some(encoded(500)), "gaps.2");
+        assert_eq!(view.gaps.end_after(&encoded(500), at), None, "gaps.2");
+    }
+}
