@@ -8,7 +8,7 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use esker::{Db, Durability, Keyspace, Reads};
+use esker::{Db, Durability, Keyspace};
 
 const ROUNDS: usize = 3;
 
