@@ -260,7 +260,7 @@ impl FeedValue<'_> {
     ///
     /// # Errors
     /// [`Corrupt`](crate::Error::Corrupt) if the pointer to it is damaged.
-    pub fn len(&self) -> Result<u64> {
+    pub fn size(&self) -> Result<u64> {
         match self.stored() {
             Stored::Inline(bytes) => Ok(bytes.len() as u64),
             Stored::Blob(pointer) => self.blobs.open(pointer).map(|value| value.len()),

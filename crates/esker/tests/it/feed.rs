@@ -42,7 +42,7 @@ fn apply(feed: &mut Feed, state: &mut State) -> Vec<u64> {
             match change {
                 FeedChange::Put { keyspace, key, value } => {
                     let bytes = value.read().unwrap();
-                    assert_eq!(value.len().unwrap(), bytes.len() as u64);
+                    assert_eq!(value.size().unwrap(), bytes.len() as u64);
                     state.insert((keyspace, key.to_vec()), bytes.to_vec());
                 }
                 FeedChange::Remove { keyspace, key } => drop(state.remove(&(keyspace, key.to_vec()))),
@@ -298,13 +298,14 @@ fn stream_2_streams_give_everything_in_order_whatever_is_cancelled() {
         let (mut entries, mut keys) = (map.iter().into_stream(), Vec::new());
         loop {
             // Polled once and dropped.
-            let cancelled = std::pin::pin!(entries.next());
-            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-            if let std::task::Poll::Ready(item) = Future::poll(cancelled, &mut context) {
-                match item {
-                    Some(entry) => keys.push(entry.unwrap().0.to_vec()),
-                    None => break,
-                }
+            let polled = {
+                let cancelled = std::pin::pin!(entries.next());
+                Future::poll(cancelled, &mut std::task::Context::from_waker(std::task::Waker::noop()))
+            };
+            match polled {
+                std::task::Poll::Ready(Some(entry)) => keys.push(entry.unwrap().0.to_vec()),
+                std::task::Poll::Ready(None) => break,
+                std::task::Poll::Pending => {}
             }
             if let Some(entry) = entries.next().await {
                 keys.push(entry.unwrap().0.to_vec());
