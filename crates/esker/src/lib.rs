@@ -115,7 +115,7 @@ pub use types::canary;
 
 pub use db::{
     Builder, Change, CommitError, Committed, Cursor, Db, Ingest, Key, Keys, Keyspace, Listener, NamedLock,
-    Notice, Range, Reads, Savepoint, Sequence, Snapshot, Transaction, View, ViewMut, Watch, WriteBatch,
+    Notice, Range, Reads, Savepoint, Sequence, Snapshot, Transaction, Ttl, View, ViewMut, Watch, WriteBatch,
     check_offline, repair,
 };
 pub use encoding::Compression;

@@ -53,15 +53,17 @@ impl Walk {
         let ReadSource { view, at, own, .. } = source;
         let Some(own) = own else {
             return match view.only_run(&bounds) {
-                Some(run) => Walk::Run(RunWalk::new(run, *at, bounds, view.version.blobs())),
-                None => Walk::Plain(view.live(*at, bounds)),
+                Some(run) => {
+                    Walk::Run(RunWalk::new(run, *at, bounds, view.version.blobs(), &view.time))
+                },
+                None => Walk::Plain(view.live(*at, bounds).at_time(&view.time)),
             };
         };
         // At the largest number, where the transaction's own are seen, and of the view's those that it could see before.
         let tombstones = own_tombstones(view, *at, own.removals());
         let sources = view.sources(*at, &bounds, own.cursors(&bounds));
         let walk = VisibleCursor::new(sources, tombstones, SeqNo::MAX, bounds);
-        Walk::Own(walk.with_blobs(view.version.blobs()))
+        Walk::Own(walk.with_blobs(view.version.blobs()).at_time(&view.time))
     }
 
     fn valid(&self) -> bool {

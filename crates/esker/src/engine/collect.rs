@@ -24,6 +24,7 @@ use crate::manifest::file_name::blob_path;
 use crate::manifest::version::{Run, Version};
 use crate::read::view::ReadView;
 use crate::types::canary::{self, Canary};
+use crate::types::expiry::value_of;
 use crate::types::{Error, FileId, Result, SeqNo};
 
 /// Less garbage than this part of all is not collected for the tables' sake.
@@ -138,6 +139,7 @@ impl Core {
             version,
             closed: old.closed.clone(),
             known: old.known.clone(),
+            time: old.time.clone(),
         });
         drop(manifest);
         for source in gone {
@@ -200,7 +202,7 @@ fn copy_live(version: &Version, named: FileId, old: &BlobSource, to: &BlobFile) 
             continue;
         }
         let pointer =
-            BlobPointer::decode(entry.value).map_err(|e| e.in_file("blob pointer", to.path(), 0))?;
+            BlobPointer::decode(value_of(entry.kind, entry.value)).map_err(|e| e.in_file("blob pointer", to.path(), 0))?;
         if pointer.file == named && !moves.contains_key(&pointer.offset) {
             moves.insert(pointer.offset, old.copy(&pointer, to)?);
         }

@@ -181,6 +181,7 @@ impl Core {
                 version,
                 closed: old.closed.clone(),
                 known: old.known.clone(),
+                time: old.time.clone(),
             }
         });
         let removed = before.tables().filter(|(_, t)| edit.removed.contains(&t.file));

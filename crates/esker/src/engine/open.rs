@@ -42,6 +42,7 @@ use super::pace::Pace;
 use super::page_cache::PageCache;
 use super::room::Room;
 use super::stats::{Counters, add};
+use super::sweep::Sweeper;
 use super::unfinished;
 use super::unnamed::refuse_needed;
 use crate::blob::{BlobCache, BlobSet, BlobStore};
@@ -51,6 +52,7 @@ use crate::manifest::file_name::{self, CURRENT, FileKind, LOCK, REPAIRING, manif
 use crate::manifest::log::ManifestLog;
 use crate::manifest::version::{Level, RunId, Version};
 use crate::memtable::{Applier, Memtable};
+use crate::read::time::Time;
 use crate::read::view::ReadView;
 use crate::read::view_cell::ViewCell;
 use crate::sstable::{BlockCache, Table};
@@ -133,12 +135,16 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         version: Arc::new(version),
         closed: closed.clone(),
         known: Arc::default(),
+        time: Arc::new(Time::new(env.clock.clone())),
     };
     if view.unresolved() > 0 {
         published.note_owing();
     }
     let view = Arc::new(ViewCell::new(view, env.clock.clone()));
     let (catalog, keyspace_options) = load_catalog(&view.get(), &published, dir)?;
+    // time.2
+    let time = view.get().time.clone();
+    time.raise(catalog.time_ms);
 
     // From here on the directory is changed (open.1).
     let state = VersionEdit { next_file: Some(manifest_id.next()), ..state };
@@ -195,7 +201,9 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         published,
         pipeline,
         blobs,
+        sweeper: Sweeper::new(catalog.time_ms),
         catalog,
+        time,
         tables,
         memtable_memory: Mutex::new(cache.budget().reserve(BudgetKind::Memtable, 0)),
         cache,
@@ -429,6 +437,7 @@ pub(crate) fn look_into(env: &Env, dir: &Path, options: &Options, state: &Versio
         version: Arc::new(version),
         closed: Arc::default(),
         known: Arc::default(),
+        time: Arc::new(Time::new(env.clock.clone())),
     };
     Ok(Look { view, counts: replayed.counts, last_seq: replayed.last_seq })
 }

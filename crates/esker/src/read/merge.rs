@@ -9,6 +9,7 @@
 //! Sources are few (a memtable or two, a handful of runs): a linear pass beats a heap.
 
 use crate::types::cursor::SourceCursor;
+use crate::types::expiry::Expiry;
 use crate::types::op::Kind;
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
@@ -195,6 +196,11 @@ impl<C: SourceCursor> SourceCursor for MergeCursor<C> {
     #[inline]
     fn stored(&self) -> Stored<&[u8]> {
         self.sources[self.current].stored()
+    }
+
+    #[inline]
+    fn expiry(&self) -> Option<Expiry> {
+        self.sources[self.current].expiry()
     }
 
     #[inline]

@@ -23,6 +23,7 @@ pub(crate) mod resolve;
 pub(crate) mod run_cursor;
 pub(crate) mod run_walk;
 pub(crate) mod source;
+pub(crate) mod time;
 pub(crate) mod unresolved;
 pub(crate) mod value_reader;
 pub(crate) mod view;

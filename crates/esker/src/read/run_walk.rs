@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 
 use super::fetch;
 use super::resolve::{Answer, Resolver};
+use super::time::Time;
 use crate::blob::BlobSet;
 use crate::manifest::version::Run;
 use crate::sstable::{BlockPlace, Table};
@@ -37,6 +38,7 @@ pub struct RunWalk {
     bounds: Bounds,
     /// Bytes of the keyspace's prefix.
     prefix_len: usize,
+    time: Arc<Time>,
     /// None: the run has no values in blob files.
     blobs: Option<BlobSet>,
     ahead: Mutex<Ahead>,
@@ -63,7 +65,7 @@ struct Here {
 
 impl RunWalk {
     /// A walk as of `at`, inside these bounds, which lie in one keyspace. Nowhere until it is moved.
-    pub fn new(run: &Arc<Run>, at: SeqNo, bounds: Bounds, blobs: &BlobSet) -> Self {
+    pub fn new(run: &Arc<Run>, at: SeqNo, bounds: Bounds, blobs: &BlobSet, time: &Arc<Time>) -> Self {
         let tables = run.within(&bounds.lower, &bounds.upper);
         let prefix_len = match &bounds.lower {
             Bound::Included(key) | Bound::Excluded(key) => key::prefix_len(key),
@@ -71,12 +73,14 @@ impl RunWalk {
         };
         let blobs = (!blobs.is_empty()).then(|| blobs.clone());
         let ahead = Mutex::default();
-        RunWalk { run: run.clone(), tables, at, bounds, prefix_len, blobs, ahead, here: None }
+        let (run, time) = (run.clone(), time.clone());
+        RunWalk { run, tables, at, bounds, prefix_len, time, blobs, ahead, here: None }
     }
 
     /// Another walk over the same, which stands nowhere yet.
     pub fn again(&self) -> Self {
-        Self::new(&self.run, self.at, self.bounds.clone(), &self.blobs.clone().unwrap_or_default())
+        let blobs = self.blobs.clone().unwrap_or_default();
+        Self::new(&self.run, self.at, self.bounds.clone(), &blobs, &self.time)
     }
 
     /// Whether the walk stands on a key.
@@ -329,7 +333,8 @@ impl RunWalk {
         let mut resolver = Resolver::default();
         loop {
             if place.seq(entry) <= self.at {
-                match resolver.feed(place.seq(entry), place.kind(entry)) {
+                let expired = || place.expiry(entry).is_some_and(|expiry| self.time.has_come(expiry));
+                match resolver.feed_reader(place.seq(entry), place.kind(entry), expired) {
                     Answer::Live => return Ok(Some((place, entry))),
                     Answer::Gone => return Ok(None),
                     Answer::Older => {}
@@ -445,7 +450,7 @@ mod tests {
                 let Some(run) = view.only_run(&bounds) else { continue };
                 with_versions += u32::from(run.max_seq() > SeqNo::ZERO);
                 let (mut walk, mut model) = (
-                    RunWalk::new(run, at, bounds.clone(), view.version.blobs()),
+                    RunWalk::new(run, at, bounds.clone(), view.version.blobs(), &view.time),
                     view.live(at, bounds.clone()),
                 );
                 for _ in 0..40 {

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::cover::Layers;
 use super::run_cursor::RunCursor;
 use super::source::Source;
+use super::time::Time;
 use super::unresolved::Known;
 use crate::manifest::version::{Run, Version};
 use crate::memtable::Memtable;
@@ -35,6 +36,8 @@ pub struct ReadView {
     pub closed: Arc<AtomicBool>,
     /// What is known of its unresolved versions.
     pub known: Arc<Known>,
+    /// By which versions expire.
+    pub time: Arc<Time>,
 }
 
 impl ReadView {
@@ -42,6 +45,12 @@ impl ReadView {
     #[inline]
     pub fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Versions that expire.
+    #[inline]
+    pub fn expiring(&self) -> u64 {
+        self.memtables().map(|memtable| memtable.expiring()).sum::<u64>() + self.version.expiring()
     }
 
     /// The memtables, newest first.

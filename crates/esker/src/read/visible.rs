@@ -11,12 +11,14 @@
 //! visible.3. After an error the cursor is not valid until a seek succeeds.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use super::cover::{Cover, Layers};
 use super::fetch;
 use super::merge::MergeCursor;
 use super::resolve::{Answer, Resolver};
 use super::source::{Nothing, Source};
+use super::time::Time;
 use super::view::ReadView;
 use crate::blob::BlobSet;
 use crate::types::bounds::Bounds;
@@ -31,12 +33,15 @@ pub struct VisibleCursor<C> {
     cover: Cover,
     bounds: Bounds,
     blobs: BlobSet,
+    /// For readers: what has expired is hidden (resolve.3).
+    time: Option<Arc<Time>>,
     /// Whether the compaction stands on a live key inside the bounds.
     valid: bool,
 }
 
 impl ReadView {
-    /// A walk over the live keys inside the bounds, as of `at`.
+    /// A walk over the live keys inside the bounds, as of `at`. What has expired and was not swept is shown, as counts hold it: see
+    /// [`at_time`](VisibleCursor::at_time).
     pub fn live(&self, at: SeqNo, bounds: Bounds) -> VisibleCursor<Source<Nothing>> {
         let sources = self.sources(at, &bounds, Vec::new());
         VisibleCursor::new(sources, self.tombstones(Vec::new()), at, bounds).with_blobs(self.version.blobs())
@@ -62,6 +67,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
             cover,
             bounds,
             blobs: BlobSet::default(),
+            time: None,
             valid: false,
         }
     }
@@ -69,6 +75,11 @@ impl<C: SourceCursor> VisibleCursor<C> {
     /// The same, for sources whose values may be in these blob files.
     pub fn with_blobs(self, blobs: &BlobSet) -> Self {
         VisibleCursor { blobs: blobs.clone(), ..self }
+    }
+
+    /// The same, for a reader: without what has expired by this time.
+    pub fn at_time(self, time: &Arc<Time>) -> Self {
+        VisibleCursor { time: Some(time.clone()), ..self }
     }
 
     #[inline]
@@ -95,7 +106,11 @@ impl<C: SourceCursor> VisibleCursor<C> {
         let mut resolver = Resolver::default();
         resolver.cover(cover);
         loop {
-            match resolver.feed(self.merged.seq(), self.merged.kind()) {
+            let expired = || match (&self.time, self.merged.expiry()) {
+                (Some(time), Some(expiry)) => time.has_come(expiry),
+                _ => false,
+            };
+            match resolver.feed_reader(self.merged.seq(), self.merged.kind(), expired) {
                 Answer::Live => return Ok(true),
                 Answer::Gone => return Ok(false),
                 Answer::Older if self.merged.older()? => {}

@@ -36,6 +36,8 @@ use super::{BlockCache, TableMeta};
 use crate::cache::{self, BudgetKind, CacheItem, CachedBlocks, Guard, Pinned, Reservation};
 use crate::encoding::bloom::BlockedBloom;
 use crate::encoding::bytes::{DecodeError, Decoded};
+use crate::types::due::Due;
+use crate::types::expiry::{Expiry, value_start};
 use crate::types::op::Kind;
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::stored::Stored;
@@ -72,6 +74,7 @@ pub(crate) struct Table {
     based_tombstones: OnceLock<RangeTombstones>,
     salt: Salt,
     file_bytes: u64,
+    due: Due,
     obsolete: Mutex<Option<Remover>>,
     _memory: Reservation,
 }
@@ -176,10 +179,17 @@ impl Found<'_> {
         self.block.kind(self.entry)
     }
 
+    /// When it expires; none if its kind does not.
+    #[inline]
+    pub(crate) fn expiry(&self) -> Option<Expiry> {
+        Expiry::of_version(self.kind(), &self.block.bytes()[self.block.value_range(self.entry)])
+    }
+
     /// Its value, as it is stored: a small one is copied, another one keeps its block.
     #[inline(always)]
     pub(crate) fn share(self) -> Stored<Value> {
-        let (kind, range) = (self.kind(), self.block.value_range(self.entry));
+        let (kind, mut range) = (self.kind(), self.block.value_range(self.entry));
+        range.start += value_start(kind, range.len());
         let value = if Value::is_small(range.len()) {
             Value::copy_of(&self.block.bytes()[range])
         } else {
@@ -209,6 +219,7 @@ impl Table {
         let properties = part.read("properties", &footer.properties, Properties::decode)?;
         if footer.has_blobs == properties.blobs.is_empty()
             || footer.has_unresolved != (properties.counts.unresolved > 0)
+            || footer.has_expiry != (properties.counts.expiring > 0)
         {
             let detail = "the footer and the properties differ about what is in the table";
             return Err(Error::corrupt("properties", path, footer.properties.start, detail));
@@ -226,6 +237,8 @@ impl Table {
             true => RangeTombstones::default(),
             false => part.read("range tombstones", &footer.tombstones, decode_tombstones)?,
         };
+        let counts = &properties.counts;
+        let due = Due::at_ms(if counts.expiring > 0 { counts.min_expiry } else { u64::MAX });
         let blocks = cache.register(index.len());
         let resident = index.size_bytes()
             + filter.as_ref().map_or(0, BlockedBloom::size_bytes)
@@ -245,6 +258,7 @@ impl Table {
             based_tombstones: OnceLock::new(),
             salt: footer.salt,
             file_bytes,
+            due,
             obsolete: Mutex::new(None),
             _memory: memory,
         }))
@@ -253,6 +267,11 @@ impl Table {
     /// Where the table is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// When something of it is due to be swept.
+    pub(crate) fn due(&self) -> &Due {
+        &self.due
     }
 
     /// The length of its file.

@@ -74,6 +74,8 @@ pub enum Canary {
     BlobReferenceForgotten,
     /// Compactions drop versions that are still unresolved (compaction_judge.6).
     UnresolvedForgotten,
+    /// Versions that have expired are returned (time.1).
+    ExpiredReturned,
     /// Tables of large transactions are adopted before their bytes are durable (private.2).
     AdoptedTableNotSynced,
 }
@@ -81,7 +83,7 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one that the simulator is to find.
-    pub const ALL: [Canary; 30] = [
+    pub const ALL: [Canary; 31] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -112,6 +114,7 @@ impl Canary {
         Canary::BlobReferenceForgotten,
         Canary::AdoptedTableNotSynced,
         Canary::UnresolvedForgotten,
+        Canary::ExpiredReturned,
     ];
 }
 

@@ -40,6 +40,7 @@ mod repair;
 mod sequences;
 mod space;
 mod stats;
+mod ttl;
 #[cfg(feature = "typed")]
 mod typed;
 mod watch;

@@ -29,8 +29,9 @@ fn an_end_longer_than_any_key_is_refused() {
 /// What a model map and its removed ranges say after the same calls.
 fn check(set: &WriteSet, model: &BTreeMap<Vec<u8>, Option<Vec<u8>>>, removed: &[(u8, u8)]) {
     for n in 0..20 {
-        let expected = match model.get(&k(n)) {
-            Some(Some(value)) => Own::Put(Stored::Inline(value)),
+        let key = k(n);
+        let expected = match model.get(&key) {
+            Some(Some(value)) => Own::Put(EntryRef { key: &key, seq: SeqNo::MAX, kind: Kind::Put, value }),
             Some(None) => Own::Removed,
             None if removed.iter().any(|&(s, e)| s <= n && n < e) => Own::Removed,
             None => Own::Untouched,
