@@ -186,7 +186,9 @@ mod tests {
         properties.encode(&mut bytes);
         assert!((0..bytes.len()).all(|len| Properties::decode(&bytes[..len]).is_err()));
         assert_eq!(Properties::decode(&bytes), Ok(properties.clone()));
-        let counts = Counts { unresolved: 5, ..properties.counts };
+        let (unresolved, expiring) = (5, 3);
+        let (min_expiry, max_expiry) = (7, 1 << 50);
+        let counts = Counts { unresolved, expiring, min_expiry, max_expiry, ..properties.counts };
         let properties = Properties { counts, ..properties };
         bytes.clear();
         properties.encode(&mut bytes);
