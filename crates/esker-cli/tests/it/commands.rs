@@ -33,7 +33,10 @@ fn what_expires() {
     let left: f64 = esker.ok("ttl ann").trim().parse().unwrap();
     assert!((900.0..=1000.0).contains(&left), "{left}");
     assert_eq!((esker.run(["ttl", "bob"]).code, esker.run(["get", "bob"]).code), (1, 1));
-    assert_eq!((esker.ok("ttl cid"), esker.ok("ttl --json cid")), ("unlimited\n".into(), "{\"seconds\":null}\n".into()));
+    assert_eq!(
+        (esker.ok("ttl cid"), esker.ok("ttl --json cid")),
+        ("unlimited\n".into(), "{\"seconds\":null}\n".into())
+    );
     assert_eq!(esker.ok("scan --keys-only"), "ann\ncid\n");
     assert_eq!(esker.run(["put", "--ttl", "soon", "a", "b"]).code, 2);
 }

@@ -57,7 +57,8 @@ impl Map {
 
     /// Removes what has expired by this time.
     fn expire(&mut self, now_ms: u64) {
-        let gone: Vec<_> = self.until.iter().filter(|(_, until)| **until <= now_ms).map(|(key, _)| *key).collect();
+        let gone: Vec<_> =
+            self.until.iter().filter(|(_, until)| **until <= now_ms).map(|(key, _)| *key).collect();
         gone.into_iter().for_each(|key| self.remove(key));
     }
 

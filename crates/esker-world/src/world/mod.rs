@@ -423,7 +423,9 @@ impl World {
         if self.history.set_now(now_ms) {
             self.tally.expired = 1;
         }
-        self.snapshots.iter_mut().flatten().for_each(|(_, state)| drop(state.expire(now_ms)));
+        self.snapshots.iter_mut().flatten().for_each(|(_, state)| {
+            state.expire(now_ms);
+        });
         self.transactions.iter_mut().flatten().for_each(|held| held.expire(now_ms));
         self.iterators.iter_mut().flatten().for_each(|held| held.expire(now_ms));
         for held in &mut self.cursors {

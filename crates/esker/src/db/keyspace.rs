@@ -118,7 +118,12 @@ impl Keyspace {
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
-    pub fn put_with_ttl(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Duration) -> Result<SeqNo> {
+    pub fn put_with_ttl(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<SeqNo> {
         let mut writes = Writes::default();
         let lifetime = Lifetime::For(ttl);
         writes.put_for(self.core(), &self.state, key.as_ref(), value.as_ref(), lifetime)?;

@@ -53,9 +53,7 @@ impl Walk {
         let ReadSource { view, at, own, .. } = source;
         let Some(own) = own else {
             return match view.only_run(&bounds) {
-                Some(run) => {
-                    Walk::Run(RunWalk::new(run, *at, bounds, view.version.blobs(), &view.time))
-                },
+                Some(run) => Walk::Run(RunWalk::new(run, *at, bounds, view.version.blobs(), &view.time)),
                 None => Walk::Plain(view.live(*at, bounds).at_time(&view.time)),
             };
         };

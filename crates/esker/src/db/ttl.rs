@@ -33,7 +33,12 @@ impl ViewMut<'_> {
     ///
     /// # Errors
     /// Those of [`WriteBatch::put`](crate::WriteBatch::put).
-    pub fn put_with_ttl(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Duration) -> Result<()> {
+    pub fn put_with_ttl(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
         self.transaction.put_with_ttl(self.keyspace, key, value, ttl)
     }
 

@@ -201,8 +201,8 @@ fn copy_live(version: &Version, named: FileId, old: &BlobSource, to: &BlobFile) 
         if !entry.kind.needs_fetch() {
             continue;
         }
-        let pointer =
-            BlobPointer::decode(value_of(entry.kind, entry.value)).map_err(|e| e.in_file("blob pointer", to.path(), 0))?;
+        let pointer = BlobPointer::decode(value_of(entry.kind, entry.value))
+            .map_err(|e| e.in_file("blob pointer", to.path(), 0))?;
         if pointer.file == named && !moves.contains_key(&pointer.offset) {
             moves.insert(pointer.offset, old.copy(&pointer, to)?);
         }

@@ -138,7 +138,9 @@ impl SortedPairs {
         self.check()?;
         let table = Table::open(&self.core.env, path, &self.core.cache)?;
         let counts = table.properties().counts;
-        if counts.tombstones + counts.range_tombstones + counts.expiring > 0 || table.newest_commit() > SeqNo::ZERO {
+        if counts.tombstones + counts.range_tombstones + counts.expiring > 0
+            || table.newest_commit() > SeqNo::ZERO
+        {
             let text = "is a table of a database; only tables that sstable::Writer made can be ingested";
             return Err(Error::Invalid(format!("{} {text}", path.display())));
         }

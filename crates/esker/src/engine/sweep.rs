@@ -216,7 +216,8 @@ impl Core {
         if !all_expired || counts.unresolved + counts.range_tombstones > 0 {
             return Ok(None);
         }
-        let (Some((id, _)), Some((last_id, _))) = (decode_key(&range.start), decode_key(range.end.key())) else {
+        let (Some((id, _)), Some((last_id, _))) = (decode_key(&range.start), decode_key(range.end.key()))
+        else {
             return Ok(None);
         };
         // Watchers are told of keys.

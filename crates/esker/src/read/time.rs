@@ -129,7 +129,11 @@ mod tests {
         assert_eq!([at(500, 20), at(600, 120)], [1010, 1110], "time.1: it goes on");
         assert_eq!(at(1105, 120), 1110, "time.1: caught up, nearly");
         assert_eq!([at(5000, 130), at(5010, 140), at(4000, 150), at(4010, 160)], [5000, 5010, 5010, 5020]);
-        assert_eq!([at(4020, 10_000), at(14_000, 10_010)], [14_860, 14_870], "time.1: nobody had looked for a while");
+        assert_eq!(
+            [at(4020, 10_000), at(14_000, 10_010)],
+            [14_860, 14_870],
+            "time.1: nobody had looked for a while"
+        );
         assert!(time.has_come(Expiry::at_ms(14_870)) && !time.has_come(Expiry::at_ms(14_871)));
         time.raise(20_000);
         assert!(time.has_come(Expiry::at_ms(20_000)), "time.2");

@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::point::{LOOKUPS_PER_PIN, CountedPresence};
+use super::point::{CountedPresence, LOOKUPS_PER_PIN};
 use super::view::ReadView;
 use crate::memtable::Memtable;
 use crate::types::entry::EntryRef;

@@ -225,8 +225,8 @@ impl TableWriter {
 
     #[inline(never)]
     fn add_reference(&mut self, entry: &EntryRef<'_>) -> Result<()> {
-        let pointer =
-            BlobPointer::decode(value_of(entry.kind, entry.value)).map_err(|e| e.in_file("blob pointer", &self.path, 0))?;
+        let pointer = BlobPointer::decode(value_of(entry.kind, entry.value))
+            .map_err(|e| e.in_file("blob pointer", &self.path, 0))?;
         if !canary::is_set(Canary::BlobReferenceForgotten) {
             self.properties.blobs.add(&pointer);
         }

@@ -131,7 +131,12 @@ impl<'a> PrivateWrites<'a> {
     }
 
     /// A key of these writes that a source has a version of that is newer than `since`.
-    fn written_since(&self, since: SeqNo, mut source: impl SourceCursor, is_memtable: bool) -> Result<Option<Conflict>> {
+    fn written_since(
+        &self,
+        since: SeqNo,
+        mut source: impl SourceCursor,
+        is_memtable: bool,
+    ) -> Result<Option<Conflict>> {
         let mut walk = self.walk()?;
         source.seek(&self.range.start)?;
         while meet(&mut walk, &mut source)? {

@@ -57,7 +57,8 @@ impl RangeCounts {
         let guard = crate::sync::pin();
         let mut now = *live;
         for key in written {
-            let live_at = |at: SeqNo| view.find::<CountedPresence>(&key, at, &guard).map(|found| found.is_some());
+            let live_at =
+                |at: SeqNo| view.find::<CountedPresence>(&key, at, &guard).map(|found| found.is_some());
             let (before, after) = (live_at(since)?, live_at(SeqNo::MAX)?);
             now = (now + u64::from(after)).saturating_sub(u64::from(before));
         }

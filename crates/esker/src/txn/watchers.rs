@@ -73,11 +73,15 @@ impl Queue {
         if matches!(self.events.back(), Some((last, Event::Missed)) if *last == seq) {
             return;
         }
-        if let (Some(newest), Event::Put(key, _) | Event::Removed(key) | Event::Expired(key)) = (&mut self.newest, &event) {
+        if let (Some(newest), Event::Put(key, _) | Event::Removed(key) | Event::Expired(key)) =
+            (&mut self.newest, &event)
+        {
             newest.insert(key.clone(), seq);
             if self.events.len() >= QUEUED_MAX {
                 let is_newest = |(seq, event): &(SeqNo, Event)| match event {
-                    Event::Put(key, _) | Event::Removed(key) | Event::Expired(key) => newest.get(key) == Some(seq),
+                    Event::Put(key, _) | Event::Removed(key) | Event::Expired(key) => {
+                        newest.get(key) == Some(seq)
+                    }
                     _ => true,
                 };
                 self.events.retain(is_newest);
@@ -196,9 +200,7 @@ impl Watchers {
                 let key = entry.key.to_vec();
                 let event = match (entry.kind.is_live(), entry.kind.needs_fetch()) {
                     (true, true) => Event::Put(key, None),
-                    (true, false) => {
-                        Event::Put(key, Some(Value::copy_of(value_of(entry.kind, entry.value))))
-                    }
+                    (true, false) => Event::Put(key, Some(Value::copy_of(value_of(entry.kind, entry.value)))),
                     (false, _) if entry.kind.is_sweep() => Event::Expired(key),
                     (false, _) => Event::Removed(key),
                 };

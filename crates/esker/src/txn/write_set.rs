@@ -310,7 +310,12 @@ impl WriteSet {
     }
 
     /// Notes an op whose key and value lie in the bytes from there on.
-    fn note(&mut self, kind: Kind, (key_start, key): (usize, &[u8]), (value_start, value_len): (usize, usize)) {
+    fn note(
+        &mut self,
+        kind: Kind,
+        (key_start, key): (usize, &[u8]),
+        (value_start, value_len): (usize, usize),
+    ) {
         debug_assert!(kind.ends_search(), "write_set.1");
         let (key_len, value_len) = (key.len() as u32, value_len as u32);
         self.ops.push(Op { head: head8(key), key_start, value_start, key_len, value_len, kind, live: true });

@@ -87,8 +87,14 @@ mod tests {
         assert_eq!(beside, b"\x02\x01\0\0\0\0\0\0value");
         assert_eq!(Expiry::of_version(Kind::ExpiringPut, &beside), Some(Expiry::at_ms(0x0102)));
         assert_eq!(Expiry::of_version(Kind::Put, &beside), None);
-        assert_eq!((value_of(Kind::ExpiringPutBlob, &beside), value_of(Kind::Put, b"value")), (&b"value"[..], &b"value"[..]));
-        assert_eq!((Expiry::of(b"short"), value_of(Kind::ExpiringPut, b"short")), (Expiry::at_ms(0), &b""[..]));
+        assert_eq!(
+            (value_of(Kind::ExpiringPutBlob, &beside), value_of(Kind::Put, b"value")),
+            (&b"value"[..], &b"value"[..])
+        );
+        assert_eq!(
+            (Expiry::of(b"short"), value_of(Kind::ExpiringPut, b"short")),
+            (Expiry::at_ms(0), &b""[..])
+        );
     }
 
     #[test]

@@ -288,7 +288,8 @@ fn a_transactions_own_entries_expire_too() {
 #[test]
 fn a_transaction_larger_than_memory_has_entries_that_expire() {
     let world = World::new();
-    let db = world.builder().transaction_memory(64 << 10).adoption_bytes(100_000).open(Path::new("db")).unwrap();
+    let db =
+        world.builder().transaction_memory(64 << 10).adoption_bytes(100_000).open(Path::new("db")).unwrap();
     let map = db.default_keyspace();
     let mut transaction = db.begin();
     let count = 20_000_u32;
@@ -332,7 +333,8 @@ fn watchers_hear_of_what_expires() {
         };
         told.iter().position(is_it)
     };
-    let expired = told.iter().position(|change| matches!(change, Change::Expired { key } if key[..] == b"a"[..]));
+    let expired =
+        told.iter().position(|change| matches!(change, Change::Expired { key } if key[..] == b"a"[..]));
     assert_eq!([put("a", "1"), put("b", "2"), put("b", "3"), expired], [0, 1, 2, 3].map(Some), "{told:?}");
     assert_eq!(told.len(), 4);
 }
@@ -340,7 +342,7 @@ fn watchers_hear_of_what_expires() {
 #[test]
 fn sweep_3_tables_of_which_all_has_expired_go_unread() {
     let world = World::new();
-    let db = world.builder().table_bytes(4096).open(Path::new("db")).unwrap();
+    let db = world.builder().block_bytes(512).table_bytes(4096).open(Path::new("db")).unwrap();
     let map = db.default_keyspace();
     for n in 0..2000_u32 {
         let ttl = if n < 1500 { SECOND } else { 60 * SECOND };
@@ -426,7 +428,10 @@ fn a_repair_keeps_when_entries_expire_and_the_time() {
     let map = db.default_keyspace();
     assert_eq!(found(&map, &["a", "b", "c", "d"]), ["b", "c", "d"]);
     let left = ["b", "c", "d"].map(|key| map.ttl(key).unwrap());
-    assert_eq!(left, [Some(Ttl::Left(99 * SECOND)), Some(Ttl::Left(100 * SECOND)), Some(Ttl::Left(100 * SECOND))]);
+    assert_eq!(
+        left,
+        [Some(Ttl::Left(99 * SECOND)), Some(Ttl::Left(100 * SECOND)), Some(Ttl::Left(100 * SECOND))]
+    );
     check(&db);
 }
 

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::Output;
 use crate::sstable::{LostContent, SalvageTable};
-use crate::types::expiry::{Expiry, value_of};
 use crate::types::Result;
+use crate::types::expiry::{Expiry, value_of};
 
 pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
     let table = SalvageTable::open(out.env, path)?;
@@ -76,7 +76,9 @@ pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
             if kind.has_value() {
                 fields.push(("value", value_of(entry.kind, entry.value).into()));
             }
-            fields.extend(Expiry::of_version(kind, entry.value).map(|expiry| ("expires_ms", expiry.ms().into())));
+            fields.extend(
+                Expiry::of_version(kind, entry.value).map(|expiry| ("expires_ms", expiry.ms().into())),
+            );
             if kind.is_sweep() {
                 fields.push(("because", "it had expired".into()));
             }

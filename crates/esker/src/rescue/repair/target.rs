@@ -165,7 +165,14 @@ impl Target {
                     names.insert(name.to_owned(), KeyspaceId::new(id));
                     next_id = next_id.max(id.saturating_add(1));
                 }
-                _ if key == catalog::TIME_KEY && ByteReader::new(value).varint().is_ok() => time = Some(value),
+                _ if key == catalog::TIME_KEY && ByteReader::new(value).varint().is_ok() => {
+                    time = Some(value);
+                    // What closing stores is no earlier.
+                    ByteReader::new(value)
+                        .varint()
+                        .into_iter()
+                        .for_each(|ms| self.handle.core.time.raise(ms));
+                }
                 (None, Some(id)) if key == catalog::NEXT_ID_KEY => next_id = next_id.max(id),
                 _ => {
                     let text = format!("the entry \"{}\" cannot be right: left out", key.escape_ascii());
