@@ -9,12 +9,12 @@
 //! snapshots, the log and watchers need not know of time. Merges then drop the versions as they drop what was removed, and tables under the range
 //! removal go unread (compaction/covered.rs).
 //!
-//! sweep.1. A key is removed only if its newest version has expired: the commit conflicts with whatever is written after that was found.
-//! sweep.2. The commit of a sweep stores the time by which it was made, as does a clean close: so it is the time of the next opening at least
+//! engine_sweep.1. A key is removed only if its newest version has expired: the commit conflicts with whatever is written after that was found.
+//! engine_sweep.2. The commit of a sweep stores the time by which it was made, as does a clean close: so it is the time of the next opening at least
 //!      (time.2 in read/time.rs), and the log knows time no worse than what it says was removed.
-//! sweep.3. A table is removed unread only if it is the only source of its range, and its versions are all puts that have expired: then each of its
+//! engine_sweep.3. A table is removed unread only if it is the only source of its range, and its versions are all puts that have expired: then each of its
 //!      keys counts once.
-//! sweep.4. A source is looked at again when the next of its versions expires, not before.
+//! engine_sweep.4. A source is looked at again when the next of its versions expires, not before.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -177,7 +177,7 @@ impl Core {
         Ok(swept)
     }
 
-    /// Removes those of the keys whose newest version has expired (sweep.1).
+    /// Removes those of the keys whose newest version has expired (engine_sweep.1).
     fn sweep_keys(&self, keys: &[Vec<u8>], now: Expiry) -> Result<Swept> {
         for _ in 0..TRIES {
             // In this order: the view has all commits up to the number.
@@ -209,7 +209,7 @@ impl Core {
         Ok(Swept::Contended)
     }
 
-    /// Removes the keys of a table unread, if that can be; how many (sweep.3).
+    /// Removes the keys of a table unread, if that can be; how many (engine_sweep.3).
     fn sweep_whole(&self, live: &LiveTable, now: Expiry) -> Result<Option<u64>> {
         let (counts, range) = (&live.meta.counts, &live.meta.range);
         let all_expired = counts.expiring == counts.entries && counts.max_expiry <= now.ms();
@@ -224,7 +224,7 @@ impl Core {
         if id != last_id || self.pipeline.watchers.are_any() {
             return Ok(None);
         }
-        // In this order: the view has all commits up to the number, and those behind it conflict (sweep.1).
+        // In this order: the view has all commits up to the number, and those behind it conflict (engine_sweep.1).
         let since = self.snapshot();
         let view = self.view.get();
         let mut tables = view.version.runs().iter().flat_map(|run| run.overlapping(range));
@@ -281,7 +281,7 @@ impl Core {
         }
     }
 
-    /// Stores the time, if anything in the database expires (sweep.2).
+    /// Stores the time, if anything in the database expires (engine_sweep.2).
     pub(super) fn store_time(&self) -> Result<()> {
         let view = self.view.get();
         let now = Expiry::at_ms(self.time.now_ms());
@@ -318,4 +318,42 @@ fn put_time(set: &mut WriteSet, now: Expiry) {
     let mut value = Vec::new();
     put_varint(&mut value, now.ms());
     set.put(&encode_key(KeyspaceId::CATALOG, TIME_KEY), &value);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use esker_env::{Env, ManualClock, MemFs};
+
+    use super::*;
+    use crate::Db;
+
+    #[test]
+    fn engine_sweep_4_due_1_a_source_is_due_when_its_next_version_expires() {
+        let clock = Arc::new(ManualClock::new());
+        let env = Env { clock: clock.clone(), ..Env::simulated(Arc::new(MemFs::new()), 1) };
+        let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
+        let (map, core) = (db.default_keyspace(), &db.handle.core);
+        let start = core.time.now_ms();
+        let due = || {
+            let view = core.view.get();
+            let of_each: Vec<_> = sources(&view).map(|source| source.due().get().ms()).collect();
+            of_each.into_iter().min().filter(|due| *due < u64::MAX).map(|due| due - start)
+        };
+        assert_eq!(due(), None);
+        for (key, seconds) in [("a", 5), ("b", 1), ("c", 9)] {
+            map.put_with_ttl(key, "", Duration::from_secs(seconds)).unwrap();
+        }
+        assert_eq!(due(), Some(1000));
+        clock.advance(Duration::from_secs(1));
+        assert_eq!((db.sweep().unwrap(), due()), (1, Some(5000)), "engine_sweep.4");
+        db.flush().unwrap();
+        assert!(due() <= Some(5000), "a table says when the first of its versions expires");
+        clock.advance(Duration::from_secs(4));
+        map.put_with_ttl("d", "", Duration::from_secs(1)).unwrap();
+        assert_eq!((db.sweep().unwrap(), due()), (1, Some(6000)), "due.1");
+        clock.advance(Duration::from_secs(10));
+        assert_eq!((db.sweep().unwrap(), due()), (2, None), "engine_sweep.4");
+    }
 }

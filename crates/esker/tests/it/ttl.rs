@@ -161,7 +161,7 @@ fn a_walk_that_has_begun_passes_by_what_expires_meanwhile() {
 }
 
 #[test]
-fn time_1_time_2_a_clock_that_is_set_back_revives_nothing() {
+fn time_1_time_2_engine_sweep_2_a_clock_that_is_set_back_revives_nothing() {
     let world = World::new();
     let mut db = world.open();
     let map = db.default_keyspace();
@@ -190,13 +190,17 @@ fn time_1_time_2_a_clock_that_is_set_back_revives_nothing() {
     world.clock.set_wall(-3_600_000);
     let db = world.open();
     let map = db.default_keyspace();
-    assert_eq!((map.len().unwrap(), map.get("a").unwrap()), (2, None), "sweep.2: after a power cut");
-    assert_eq!(map.ttl("c").unwrap(), Some(Ttl::Left(SECOND)), "sweep.2: the time is that of the sweep");
+    assert_eq!((map.len().unwrap(), map.get("a").unwrap()), (2, None), "engine_sweep.2: after a power cut");
+    assert_eq!(
+        map.ttl("c").unwrap(),
+        Some(Ttl::Left(SECOND)),
+        "engine_sweep.2: the time is that of the sweep"
+    );
     check(&db);
 }
 
 #[test]
-fn sweep_1_what_is_put_again_is_not_swept_and_counts_once() {
+fn engine_sweep_1_what_is_put_again_is_not_swept_and_counts_once() {
     let world = World::new();
     let db = world.open();
     let map = db.default_keyspace();
@@ -340,7 +344,7 @@ fn watchers_hear_of_what_expires() {
 }
 
 #[test]
-fn sweep_3_tables_of_which_all_has_expired_go_unread() {
+fn engine_sweep_3_tables_of_which_all_has_expired_go_unread() {
     let world = World::new();
     let db = world.builder().block_bytes(512).table_bytes(4096).open(Path::new("db")).unwrap();
     let map = db.default_keyspace();
@@ -359,8 +363,8 @@ fn sweep_3_tables_of_which_all_has_expired_go_unread() {
     while db.step(esker::BackgroundStep::Compact { idle: false }).unwrap() {}
     let after = db.stats();
     let dropped = after.tables_dropped - before.tables_dropped;
-    assert!(dropped > 10 && before.tables - after.tables == dropped, "sweep.3: {dropped}");
-    assert_eq!(after.compaction_bytes_read, before.compaction_bytes_read, "sweep.3: unread");
+    assert!(dropped > 10 && before.tables - after.tables == dropped, "engine_sweep.3: {dropped}");
+    assert_eq!(after.compaction_bytes_read, before.compaction_bytes_read, "engine_sweep.3: unread");
     assert_eq!((map.iter().count(), map.len().unwrap()), (500, 500));
     // Something newer lies above the next ones, and something older under them.
     world.clock.advance(60 * SECOND);
