@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::env::{Env, Fs, ManualClock, MemFs};
-use esker::{Builder, Change, Db, Error, Isolation, Keyspace, Reads, Ttl};
+use esker::{Builder, Change, Db, Error, Isolation, Keyspace, Reads, TableCompression, Ttl};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -346,7 +346,8 @@ fn watchers_hear_of_what_expires() {
 #[test]
 fn engine_sweep_3_tables_of_which_all_has_expired_go_unread() {
     let world = World::new();
-    let db = world.builder().block_bytes(512).table_bytes(4096).open(Path::new("db")).unwrap();
+    let builder = world.builder().block_bytes(512).table_bytes(4096).compression(TableCompression::None);
+    let db = builder.open(Path::new("db")).unwrap();
     let map = db.default_keyspace();
     for n in 0..2000_u32 {
         let ttl = if n < 1500 { SECOND } else { 60 * SECOND };
