@@ -12,7 +12,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use esker::{Db, Error, Keyspace, Range, Transaction, Value, WriteBatch};
+use esker::{Db, Error, Keyspace, Range, Transaction, Ttl, Value, WriteBatch};
 
 use crate::args::{Common, Opening};
 use crate::bounds::{Bounds, KeyRange};
@@ -97,6 +97,19 @@ impl Writes<'_> {
         match self {
             Writes::Batch(batch) => batch.put(keyspace, key, value),
             Writes::Transaction(transaction) => transaction.put(keyspace, key, value),
+        }
+    }
+
+    pub(crate) fn put_with_ttl(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        value: &[u8],
+        ttl: Duration,
+    ) -> esker::Result<()> {
+        match self {
+            Writes::Batch(batch) => batch.put_with_ttl(keyspace, key, value, ttl),
+            Writes::Transaction(transaction) => transaction.put_with_ttl(keyspace, key, value, ttl),
         }
     }
 
@@ -220,6 +233,15 @@ impl Database {
         let found = match &*self.transaction.borrow() {
             Some(transaction) => transaction.get(keyspace, key),
             None => keyspace.get(key),
+        };
+        found.map_err(|error| self.failure(error))
+    }
+
+    /// How long a key is still there.
+    pub(crate) fn ttl(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Ttl>> {
+        let found = match &*self.transaction.borrow() {
+            Some(transaction) => transaction.ttl(keyspace, key),
+            None => keyspace.ttl(key),
         };
         found.map_err(|error| self.failure(error))
     }

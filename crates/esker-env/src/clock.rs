@@ -3,7 +3,7 @@
 //! Asking for the time panics on wasm32-unknown-unknown, where nobody knows it: there [`SystemClock`] is a [`CountingClock`].
 
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A source of time.
@@ -58,11 +58,13 @@ mod system {
     }
 }
 
-/// A clock that moves only by [`advance`](ManualClock::advance) and by sleeping.
+/// A clock that moves only by [`advance`](ManualClock::advance), [`set_wall`](ManualClock::set_wall) and by sleeping.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     /// Relaxed: a number by itself.
     nanos: AtomicU64,
+    /// What the wall clock shows beyond that, since it was set. Relaxed: a number by itself.
+    wall_off_nanos: AtomicI64,
 }
 
 impl ManualClock {
@@ -74,6 +76,10 @@ impl ManualClock {
     pub fn advance(&self, by: Duration) {
         self.nanos.fetch_add(by.as_nanos() as u64, Ordering::Relaxed);
     }
+    /// Sets the wall clock forward or back by milliseconds, as somebody may who sets the system's. Monotonic time stays.
+    pub fn set_wall(&self, by_ms: i64) {
+        self.wall_off_nanos.fetch_add(by_ms.saturating_mul(1_000_000), Ordering::Relaxed);
+    }
 }
 
 impl Clock for ManualClock {
@@ -81,7 +87,10 @@ impl Clock for ManualClock {
         Duration::from_nanos(self.nanos.load(Ordering::Relaxed))
     }
     fn unix_time(&self) -> Duration {
-        Duration::from_secs(1_700_000_000) + self.monotonic()
+        let wall = Duration::from_secs(1_700_000_000) + self.monotonic();
+        let off = self.wall_off_nanos.load(Ordering::Relaxed);
+        let by = Duration::from_nanos(off.unsigned_abs());
+        if off < 0 { wall.saturating_sub(by) } else { wall + by }
     }
     fn sleep(&self, duration: Duration) {
         self.advance(duration);
@@ -119,6 +128,16 @@ impl Clock for CountingClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_wall_clock_is_set_and_time_goes_on() {
+        let clock = ManualClock::new();
+        let start = clock.unix_time();
+        clock.set_wall(-5000);
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(clock.unix_time(), start - Duration::from_secs(4));
+        assert_eq!(clock.monotonic(), Duration::from_secs(1));
+    }
 
     #[test]
     fn a_counting_clock_goes_on_by_being_looked_at() {

@@ -36,6 +36,8 @@ pub fn writer(seed: u64) -> impl Iterator<Item = Op> {
     let mut generator = Generator::new(Choices::Seed(Rng::with_seed(seed)), 0, u64::MAX);
     // Values tell writers apart.
     generator.stamp = seed as u32 >> 1;
+    // Their model knows no time.
+    generator.expiry = false;
     let next = move || match generator.one_in(BULK_ONE_IN) {
         true => Op::Batch(generator.bulk(), generator.durability()),
         false => generator.op(),
@@ -58,6 +60,8 @@ const PAYLOAD_BYTES_MAX: u64 = 4 << 20;
 
 /// Bytes of large values, which come and go, in seeds that have them: reading them all the time would cost too much.
 pub(crate) const LARGE_VALUE_BYTES: Range<u32> = 1_000_000..3_000_000;
+/// Operations from one that is about time to the next, in seeds in which entries expire.
+const TIME_STRIDE: usize = 8;
 /// The codec that makes tables smallest.
 #[cfg(feature = "zstd")]
 const DENSEST: TableCompression = TableCompression::Zstd;
@@ -121,6 +125,8 @@ struct Generator<'a> {
     blobs: bool,
     /// Whether there is a change feed.
     feed: bool,
+    /// Whether some entries expire.
+    expiry: bool,
     /// Operations made.
     made: usize,
 }
@@ -149,6 +155,7 @@ impl<'a> Generator<'a> {
             blobs: setting::has_blobs(seed),
             feed: setting::has_feed(seed),
             logs_all: setting::logs_all_commits(seed),
+            expiry: setting::has_expiry(seed),
             made: 0,
             choices,
         }
@@ -214,6 +221,9 @@ impl<'a> Generator<'a> {
 
     fn write(&mut self) -> Write {
         match self.choices.u8(0..40) {
+            0..28 if self.expiry && self.one_in(2) => {
+                Write::PutFor(self.key(), self.value(), [0, 1, 300, 2000, 10_000][self.choices.usize(0..5)])
+            }
             0..28 => Write::Put(self.key(), self.value()),
             28..37 => Write::Remove(self.key()),
             37 if self.one_in(4) => Write::Clear,
@@ -445,7 +455,17 @@ impl<'a> Generator<'a> {
                 Op::Write(KeyspaceNo(0), Write::Put(key, self.stamped(len)))
             }
             LARGE_VALUE_GOES_AT if self.large_values => Op::Write(KeyspaceNo(0), Write::Remove(key)),
+            at if self.expiry && at.is_multiple_of(TIME_STRIDE) => self.time(),
             _ => self.op(),
+        }
+    }
+
+    /// Something about time.
+    fn time(&mut self) -> Op {
+        match self.choices.u8(0..8) {
+            0 => Op::SetClock([-3_600_000, -1000, 500, 7_200_000][self.choices.usize(0..4)]),
+            1..3 => Op::Step(BackgroundStep::Sweep),
+            _ => Op::Clock(self.choices.u32(0..3000)),
         }
     }
 
@@ -545,7 +565,7 @@ mod tests {
             assert_eq!(format!("{ops:?}"), format!("{:?}", from_bytes(&bytes).1));
             kinds.extend(ops.iter().map(std::mem::discriminant).map(|kind| format!("{kind:?}")));
         }
-        assert_eq!(kinds.len(), 28, "a kind of operation is never made");
+        assert_eq!(kinds.len(), 29, "a kind of operation is never made");
     }
 
     #[test]
@@ -554,7 +574,9 @@ mod tests {
         for (byte, len) in (0..=255).flat_map(|byte| [(byte, 3 * INPUT_BYTES_MAX), (byte, 1986)]) {
             let ops = from_bytes(&vec![byte; len]).1;
             let bytes = |write: &Write| match write {
-                Write::Put(key, value) => keys::key(*key).len() + value.len as usize,
+                Write::Put(key, value) | Write::PutFor(key, value, _) => {
+                    keys::key(*key).len() + value.len as usize
+                }
                 _ => 0,
             };
             let payload = |op: &Op| match op {

@@ -35,12 +35,34 @@ pub struct KeyspaceNo(pub u8);
 pub enum Write {
     /// Sets a key.
     Put(KeyNo, ValueNo),
+    /// Sets a key for so many milliseconds.
+    PutFor(KeyNo, ValueNo, u32),
+    /// The same as the model has it: until this time of the engine's, in milliseconds.
+    PutUntil(KeyNo, ValueNo, u64),
     /// Removes a key.
     Remove(KeyNo),
     /// Removes the keys between bounds.
     RemoveRange(KeyBounds),
     /// Removes all keys.
     Clear,
+}
+
+impl Write {
+    /// The write as the model has it, done at this time.
+    pub fn dated(self, now_ms: u64) -> Self {
+        match self {
+            Write::PutFor(key, value, ms) => Write::PutUntil(key, value, now_ms + u64::from(ms)),
+            other => other,
+        }
+    }
+
+    /// The same, for ever.
+    pub fn unlimited(self) -> Self {
+        match self {
+            Write::PutFor(key, value, _) | Write::PutUntil(key, value, _) => Write::Put(key, value),
+            other => other,
+        }
+    }
 }
 
 /// A move of a cursor. `Next` and `Prev` on a cursor that is not valid lead to the first and the last key.
@@ -296,6 +318,8 @@ pub enum Op {
     Check,
     /// Lets time pass, in milliseconds.
     Clock(u32),
+    /// Sets the wall clock on by so many milliseconds, or back.
+    SetClock(i32),
     /// The process ends now, and another one begins.
     Restart(Restart),
     /// The process will end inside the call that makes the so-manieth change of a file from now on.
@@ -321,6 +345,22 @@ impl Op {
         use Op::{Batch, Compact, Create, Drop, Flush, Rename, Replace, Sync, Write};
         let is_of_names = matches!(self, Create(_) | Drop(_) | Rename(..) | Replace(..));
         is_of_names || matches!(self, Write(..) | Batch(..) | Flush | Compact | Sync)
+    }
+
+    /// The operation without anything that expires.
+    pub fn unlimited(self) -> Self {
+        let each = |writes: Vec<(KeyspaceNo, Write)>| {
+            writes.into_iter().map(|(no, write)| (no, write.unlimited())).collect()
+        };
+        match self {
+            Op::Write(no, write) => Op::Write(no, write.unlimited()),
+            Op::Batch(writes, durability) => Op::Batch(each(writes), durability),
+            Op::Replace(no, writes, durability) => {
+                Op::Replace(no, writes.into_iter().map(Write::unlimited).collect(), durability)
+            }
+            Op::TransactionWrite(slot, no, write) => Op::TransactionWrite(slot, no, write.unlimited()),
+            other => other,
+        }
     }
 
     /// What its acknowledgement promises, in a database with this default.

@@ -5,6 +5,7 @@
 //! ```
 
 use std::ops::Bound;
+use std::time::Duration;
 
 use esker::{Db, Keyspace, Result, Transaction, WriteBatch};
 
@@ -16,6 +17,8 @@ use crate::op::{KeyspaceNo, NAMES, Op, Write};
 pub trait Target {
     /// Sets a key.
     fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()>;
+    /// Sets a key for some time.
+    fn put_with_ttl(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8], ttl: Duration) -> Result<()>;
     /// Removes a key.
     fn remove(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()>;
     /// Removes the keys between bounds.
@@ -32,6 +35,10 @@ pub struct Single;
 impl Target for Single {
     fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
         keyspace.put(key, value).map(drop)
+    }
+
+    fn put_with_ttl(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8], ttl: Duration) -> Result<()> {
+        keyspace.put_with_ttl(key, value, ttl).map(drop)
     }
 
     fn remove(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
@@ -52,6 +59,16 @@ macro_rules! collects {
         impl Target for $type {
             fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
                 self.put(keyspace, key, value)
+            }
+
+            fn put_with_ttl(
+                &mut self,
+                keyspace: &Keyspace,
+                key: &[u8],
+                value: &[u8],
+                ttl: Duration,
+            ) -> Result<()> {
+                self.put_with_ttl(keyspace, key, value, ttl)
             }
 
             fn remove(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
@@ -79,6 +96,10 @@ collects!(Transaction);
 pub fn write(target: &mut impl Target, keyspace: &Keyspace, write: &Write) -> Result<()> {
     match write {
         Write::Put(no, value) => target.put(keyspace, key(*no), &value.bytes()),
+        Write::PutFor(no, value, ms) => {
+            target.put_with_ttl(keyspace, key(*no), &value.bytes(), Duration::from_millis(u64::from(*ms)))
+        }
+        Write::PutUntil(..) => panic!("the model's own"),
         Write::Remove(no) => target.remove(keyspace, key(*no)),
         Write::RemoveRange(range) => target.remove_range(keyspace, bounds(*range)),
         Write::Clear => target.clear(keyspace),

@@ -70,6 +70,11 @@ pub fn has_feed(seed: u64) -> bool {
     is_at(seed, 4, 3)
 }
 
+/// Some entries expire, time passes in small steps, and the wall clock is set back: one seed in seven.
+pub fn has_expiry(seed: u64) -> bool {
+    is_at(seed, 7, 3)
+}
+
 /// Whether a seed is the one of its row of so many: the one at `place` in the first row, one further in each that follows (setting.1).
 fn is_at(seed: u64, row: u64, place: u64) -> bool {
     (seed - seed / row) % row == place
@@ -85,7 +90,7 @@ mod tests {
     type Has = fn(u64) -> bool;
 
     /// The share of each, as one in so many.
-    const PROPERTIES: [(Has, u64); 10] = [
+    const PROPERTIES: [(Has, u64); 11] = [
         (has_unsynced_dir, 2),
         (has_plain_disk, 4),
         (has_long_ids, 16),
@@ -96,6 +101,7 @@ mod tests {
         (logs_all_commits, 2),
         (has_blobs, 5),
         (has_feed, 4),
+        (has_expiry, 7),
     ];
 
     /// How many of the outcomes of any two properties there are, with these seeds.

@@ -118,7 +118,7 @@ pub use types::canary;
 pub use db::{
     Builder, Change, CommitError, Committed, Cursor, Db, Feed, FeedChange, FeedCommit, FeedValue, Ingest,
     Key, Keys, Keyspace, Listener, NamedLock, Notice, Range, Reads, Savepoint, Sequence, Snapshot,
-    Transaction, View, ViewMut, Watch, WriteBatch, check_offline, repair,
+    Transaction, Ttl, View, ViewMut, Watch, WriteBatch, check_offline, repair,
 };
 #[cfg(feature = "tokio")]
 pub use db::{EntryStream, FeedStream};

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
 
@@ -20,6 +21,7 @@ Examples:
   esker put ann 'Ann Smith'
   esker put balance -5
   esker put --escapes 'line\\x00two' 'a\\tb'   with escapes; else a backslash is a backslash
+  esker put --ttl 3600 session:7 ann     gone after an hour
   esker put photo < photo.jpg            the value from standard input, byte by byte")]
     Put(Put),
     /// Print the value of a key; exit code 1 if there is none
@@ -31,6 +33,12 @@ Examples:
   esker get --escapes 'a\\tb'                 a key as `scan` prints it
   esker get -k users -k mails ann            NAME <tab> VALUE for each keyspace that has it")]
     Get(Get),
+    /// Print for how many more seconds a key is there, or `unlimited`; exit code 1 if it is not
+    #[command(after_help = "\
+Examples:
+  esker ttl session:7
+  esker ttl -k users -k mails ann            NAME <tab> SECONDS for each keyspace that has it")]
+    Ttl(Get),
     /// Remove keys, or all keys of a range; exit code 1 if there was nothing to remove
     #[command(after_help = "\
 Examples:
@@ -317,6 +325,15 @@ pub(crate) struct Put {
     /// The value [default: all of standard input, as it is]
     #[arg(allow_negative_numbers = true)]
     pub(crate) value: Option<OsString>,
+    /// After so many seconds it is gone [default: what the keyspace says; mostly never]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) ttl: Option<Duration>,
+}
+
+/// A number of seconds, which may have a fraction.
+fn seconds(text: &str) -> std::result::Result<Duration, String> {
+    let number: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(number).map_err(|error| error.to_string())
 }
 
 #[derive(Debug, clap::Args)]

@@ -16,6 +16,7 @@ mod scan;
 mod shell;
 mod sink;
 pub(crate) mod stats;
+mod ttl;
 
 use crate::Answer;
 use crate::args::{Args, Command};
@@ -28,6 +29,7 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
     match &args.command {
         Command::Put(put) => put::run(session, put),
         Command::Get(get) => get::run(session, get),
+        Command::Ttl(get) => ttl::run(session, get),
         Command::Del(del) => del::run(session, del),
         Command::Scan(scan) => scan::run(session, scan),
         Command::Count(count) => count::run(session, count),

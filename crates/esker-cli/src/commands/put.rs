@@ -24,7 +24,10 @@ pub(super) fn run(session: &Session<'_>, put: &Put) -> Result<Answer> {
     };
     let database = session.open_or_create()?;
     let keyspace = database.keyspace_or_create(name)?;
-    database.write(|writes| writes.put(&keyspace, &key, &value))?;
+    database.write(|writes| match put.ttl {
+        Some(ttl) => writes.put_with_ttl(&keyspace, &key, &value, ttl),
+        None => writes.put(&keyspace, &key, &value),
+    })?;
     database.close()?;
     Ok(Answer::Yes)
 }

@@ -25,6 +25,23 @@ fn put_get_del() {
 }
 
 #[test]
+fn what_expires() {
+    let esker = Esker::new();
+    esker.ok("put --ttl 1000 ann 1");
+    esker.ok("put --ttl 0 bob 2");
+    esker.ok("put cid 3");
+    let left: f64 = esker.ok("ttl ann").trim().parse().unwrap();
+    assert!((900.0..=1000.0).contains(&left), "{left}");
+    assert_eq!((esker.run(["ttl", "bob"]).code, esker.run(["get", "bob"]).code), (1, 1));
+    assert_eq!(
+        (esker.ok("ttl cid"), esker.ok("ttl --json cid")),
+        ("unlimited\n".into(), "{\"seconds\":null}\n".into())
+    );
+    assert_eq!(esker.ok("scan --keys-only"), "ann\ncid\n");
+    assert_eq!(esker.run(["put", "--ttl", "soon", "a", "b"]).code, 2);
+}
+
+#[test]
 fn bytes_of_every_kind() {
     let esker = Esker::new();
     let all: Vec<u8> = (0..=255).collect();

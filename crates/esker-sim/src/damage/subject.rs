@@ -47,6 +47,8 @@ impl Plan {
     /// The plan of a seed, of so many operations or, without those that make calls fail, fewer.
     pub(super) fn of(seed: u64, ops: usize) -> Plan {
         let (opening, ops) = generate(seed, ops);
+        // Others open the database at another time.
+        let ops: Vec<Op> = ops.into_iter().map(Op::unlimited).collect();
         let ops: Vec<_> = ops.into_iter().filter_map(calm).collect();
         let mut rng = Rng::with_seed(seed ^ SALT);
         let end = [End::Close, End::Drop, End::Kill, End::Kill][rng.usize(0..4)];

@@ -76,6 +76,7 @@ const ENGINE: &[Fault] = engine! {
     BlobDroppedEarly: "a blob file goes although commits of the log point into it",
     BlobReferenceForgotten: "tables do not count the values that they reference in blob files",
     UnresolvedForgotten: "merges drop versions that may still count",
+    ExpiredReturned: "entries that have expired are returned",
     AdoptedTableNotSynced: "tables of large transactions are adopted before their bytes are synced",
     FeedSkips: "the change feed leaves out a commit now and then",
 };
@@ -148,13 +149,14 @@ fn every_deliberate_fault_is_found() {
     });
 }
 
-/// What the sweeps are not asked for: their workload has no transactions in conflict and leaves little unresolved, and few positions lie between
+/// What the sweeps are not asked for: their workload has no transactions in conflict, leaves little unresolved and has nothing expire, and few positions lie between
 /// tables that go and the next sync of the log. Seeds find all of them.
-const NOT_BY_SWEEPS: [Canary; 4] = [
+const NOT_BY_SWEEPS: [Canary; 5] = [
     Canary::ConflictCheckSkipped,
     Canary::ReadCheckSkipped,
     Canary::UnresolvedForgotten,
     Canary::CoverNotSynced,
+    Canary::ExpiredReturned,
 ];
 
 /// The positions that are tried, in this order: what most faults are found by, what alone finds some, and all others, which take

@@ -35,7 +35,7 @@ fn seeds_agree_with_the_model() {
             && total.rewritten > 20,
         "{total:?}"
     );
-    assert!(total.turns > 100 && total.scattered > 4 && total.large > 1, "{total:?}");
+    assert!(total.turns > 100 && total.scattered > 4 && total.large > 1 && total.expired > 30, "{total:?}");
     assert!(
         total.tiered > 15
             && total.tier_merges > 250

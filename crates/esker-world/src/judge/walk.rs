@@ -1,6 +1,6 @@
 //! Walks: iterators from both ends, and cursors, compared step by step.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use esker::{Cursor, Key, Range, Result, Value};
 
@@ -51,6 +51,8 @@ pub(crate) fn take(found: &mut Range, expected: &mut VecDeque<(KeyNo, ValueNo)>,
 pub(crate) struct HeldCursor {
     db: Cursor,
     entries: Vec<(KeyNo, ValueNo)>,
+    /// When entries expire that do.
+    until: BTreeMap<KeyNo, u64>,
     /// None: not valid.
     at: Option<usize>,
     /// The last move led back; none before the first.
@@ -61,7 +63,21 @@ impl HeldCursor {
     /// `db` was just made, of `map`.
     pub(crate) fn new(db: Cursor, map: &Map) -> Self {
         let entries = map.entries().iter().map(|(k, v)| (*k, *v)).collect();
-        HeldCursor { db, entries, at: None, back: None }
+        HeldCursor { db, entries, until: map.until().clone(), at: None, back: None }
+    }
+
+    /// Forgets what has expired by this time; false if that is where it stands.
+    pub(crate) fn expire(&mut self, now_ms: u64) -> bool {
+        let is_gone = |key: &KeyNo| self.until.get(key).is_some_and(|until| *until <= now_ms);
+        if let Some(at) = self.at {
+            if is_gone(&self.entries[at].0) {
+                return false;
+            }
+            self.at = Some(at - self.entries[..at].iter().filter(|(key, _)| is_gone(key)).count());
+        }
+        let until = &self.until;
+        self.entries.retain(|(key, _)| until.get(key).is_none_or(|until| *until > now_ms));
+        true
     }
 
     /// Moves it about. After an error it is not valid until a seek succeeds. Says whether its first step was a turn.

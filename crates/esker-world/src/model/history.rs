@@ -10,9 +10,12 @@
 //! model_history.2. A commit in doubt (it failed because the log did, or a call of its own panicked) is there or not once the database is opened again. If a
 //!     later one is acknowledged it is not.
 //! model_history.3. What an opening has found is durable: the log is synced before anybody can see it.
+//! model_history.4. What has expired by the engine's time is not there, whatever the commit. After an opening that is the time that it begins with: what
+//!     an earlier process took for expired may be back, if it was not swept and the clock was set back.
 
 use super::footprint::Footprint;
 use super::state::{Commit, Contents, State, contents_digest};
+use crate::op::Write;
 
 #[derive(Clone, Debug)]
 struct Entry {
@@ -31,6 +34,8 @@ pub struct History {
     synced: usize,
     buffered: usize,
     doubt: Option<Commit>,
+    /// The engine's time, in milliseconds.
+    now_ms: u64,
 }
 
 /// How much of the history an event can undo.
@@ -52,7 +57,14 @@ impl History {
             synced: 0,
             buffered: 0,
             doubt: None,
+            now_ms: 0,
         }
+    }
+
+    /// The engine's time (model_history.4); whether something has expired.
+    pub fn set_now(&mut self, now_ms: u64) -> bool {
+        self.now_ms = now_ms;
+        self.newest.expire(now_ms)
     }
 
     /// The state that readers see.
@@ -134,29 +146,47 @@ impl History {
             None => self.entries.len(),
         };
         let digest = contents_digest(found.iter().map(|(name, map)| (name.as_str(), map)));
-        let digest_at = |at: usize| match at {
-            0 => self.base.digest(),
-            at => self.entries[at - 1].digest,
+        let digests: Vec<u64> = if self.expires() {
+            let now = |mut state: State| (state.expire(self.now_ms), state.digest()).1;
+            self.states().into_iter().map(now).collect()
+        } else {
+            std::iter::once(self.base.digest()).chain(self.entries.iter().map(|entry| entry.digest)).collect()
         };
+        let digest_at = |at: usize| digests[at];
         let shown = (oldest..=self.entries.len()).rev().find(|&at| digest_at(at) == digest);
         let complete = || {
-            let mut state = self.newest.clone();
+            let mut state = self.state_at(self.entries.len());
             state.apply(self.doubt.as_ref()?);
-            (state.digest() == digest).then_some(state)
+            let mut now = state.clone();
+            now.expire(self.now_ms);
+            (now.digest() == digest).then_some(state)
         };
         let state = shown.map(|at| self.state_at(at)).or_else(complete);
         let Some(state) = state else {
             let too_old = (0..oldest).rev().find(|&at| digest_at(at) == digest);
             return Err(self.complaint(found, oldest, too_old));
         };
-        if let Some(difference) = state.difference(found) {
-            return Err(format!("two states of one digest: {difference}"));
-        }
+        let now_ms = self.now_ms;
         *self = History::new(state);
-        Ok(())
+        self.set_now(now_ms);
+        match self.newest.difference(found) {
+            Some(difference) => Err(format!("two states of one digest: {difference}")),
+            None => Ok(()),
+        }
     }
 
-    /// The state after so many commits.
+    /// Whether something in it expires.
+    fn expires(&self) -> bool {
+        let is_dated = |write: &Write| matches!(write, Write::PutUntil(..));
+        self.base.expires()
+            || self.entries.iter().any(|entry| match &entry.commit {
+                Commit::Writes(writes) => writes.iter().any(|(_, write)| is_dated(write)),
+                Commit::Replace(_, writes) => writes.iter().any(is_dated),
+                _ => false,
+            })
+    }
+
+    /// The state after so many commits, with what has expired.
     fn state_at(&self, commits: usize) -> State {
         let mut state = self.base.clone();
         self.entries[..commits].iter().for_each(|entry| state.apply(&entry.commit));
@@ -183,7 +213,6 @@ mod tests {
     use crate::model::keys::KeyNo;
     use crate::model::state::{Id, Map};
     use crate::model::values::ValueNo;
-    use crate::op::Write;
 
     fn put(n: u16) -> Commit {
         Commit::Writes(vec![(Id(0), Write::Put(KeyNo(n), ValueNo::new(4, u32::from(n))))])

@@ -21,6 +21,8 @@ pub const DEFAULT: &str = "default";
 #[derive(Clone, Debug, Default)]
 pub struct Map {
     entries: BTreeMap<KeyNo, ValueNo>,
+    /// Those that expire, and when.
+    until: BTreeMap<KeyNo, u64>,
     digest: u64,
 }
 
@@ -48,8 +50,21 @@ impl Map {
         self.digest = self.digest.wrapping_add(entry_digest(key, value));
     }
 
+    /// When entries expire that do.
+    pub fn until(&self) -> &BTreeMap<KeyNo, u64> {
+        &self.until
+    }
+
+    /// Removes what has expired by this time.
+    fn expire(&mut self, now_ms: u64) {
+        let gone: Vec<_> =
+            self.until.iter().filter(|(_, until)| **until <= now_ms).map(|(key, _)| *key).collect();
+        gone.into_iter().for_each(|key| self.remove(key));
+    }
+
     /// Removes a key, if it is there.
     pub fn remove(&mut self, key: KeyNo) {
+        self.until.remove(&key);
         if let Some(old) = self.entries.remove(&key) {
             self.digest = self.digest.wrapping_sub(entry_digest(key, old));
         }
@@ -58,6 +73,11 @@ impl Map {
     fn write(&mut self, write: &Write) {
         match write {
             Write::Put(key, value) => self.put(*key, *value),
+            Write::PutUntil(key, value, until) => {
+                self.put(*key, *value);
+                self.until.insert(*key, *until);
+            }
+            Write::PutFor(..) => panic!("the model has it dated"),
             Write::Remove(key) => self.remove(*key),
             Write::RemoveRange(bounds) => {
                 let Some(range) = keys::range(*bounds) else { return };
@@ -82,6 +102,21 @@ pub enum Commit {
     Rename(String, String),
     /// A keyspace goes, and a new one with these writes has its name.
     Replace(String, Vec<Write>),
+}
+
+impl Commit {
+    /// The commit as the model has it, done at this time.
+    pub fn dated(self, now_ms: u64) -> Self {
+        match self {
+            Commit::Writes(writes) => {
+                Commit::Writes(writes.into_iter().map(|(id, write)| (id, write.dated(now_ms))).collect())
+            }
+            Commit::Replace(name, writes) => {
+                Commit::Replace(name, writes.into_iter().map(|write| write.dated(now_ms)).collect())
+            }
+            other => other,
+        }
+    }
 }
 
 /// Why an operation changes nothing.
@@ -133,6 +168,20 @@ impl State {
     /// Does a write.
     pub fn write(&mut self, id: Id, write: &Write) {
         Arc::make_mut(self.maps.entry(id).or_default()).write(write);
+    }
+
+    /// Whether something in it expires.
+    pub fn expires(&self) -> bool {
+        self.maps.values().any(|map| !map.until.is_empty())
+    }
+
+    /// Removes what has expired by this time; whether there was any.
+    pub fn expire(&mut self, now_ms: u64) -> bool {
+        let is_due = |map: &Arc<Map>| map.until.values().any(|until| *until <= now_ms);
+        let due: Vec<_> = self.maps.values_mut().filter(|map| is_due(map)).collect();
+        let is_any = !due.is_empty();
+        due.into_iter().for_each(|map| Arc::make_mut(map).expire(now_ms));
+        is_any
     }
 
     /// The names, those of the oldest keyspaces first.

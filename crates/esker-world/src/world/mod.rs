@@ -82,6 +82,7 @@ figures! {
         bulky: "runs in which a commit filled several log segments of its own",
         unreserved: "of these, the ones whose disk reserves no space",
         rewritten: "runs in which a manifest that had grown too long was replaced",
+        expired: "runs in which entries expired",
         blobs: "runs in which values went to blob files",
         collected: "runs in which a blob file was collected, or removed as garbage",
         scattered: "runs in which a commit wrote to more keyspaces than operations make",
@@ -134,6 +135,8 @@ pub struct World {
     refused_before: u64,
     /// The same two numbers of when the process began.
     at_birth: (u64, u64),
+    /// Something that expires has been put.
+    expires: bool,
     /// The last process has closed the database, and met no fault.
     is_tidy: bool,
     /// What follows once the process has ended inside a call.
@@ -185,6 +188,7 @@ impl World {
             fired_before: 0,
             refused_before: 0,
             at_birth: (0, 0),
+            expires: false,
             is_tidy: false,
             armed: None,
             swept: false,
@@ -279,6 +283,7 @@ impl World {
     pub fn perform(&mut self, op: &Op) {
         self.tally.ops += 1;
         self.begin_operation();
+        self.expire();
         self.dispatch(op);
         // Not after each, so that there is something to read.
         if self.tally.ops.is_multiple_of(3) {
@@ -348,7 +353,7 @@ impl World {
             Op::Read(reader, no, read) => {
                 let (id, keyspace) = self.pick(*no);
                 let (source, map) = self.source(*reader, &keyspace, id);
-                let found = attempt(|| check_read(&source, &map, read));
+                let found = attempt(|| check_read(&source, &map, read, self.expires));
                 self.note_read(*reader, id, read, found.is_ok());
                 self.read(found);
             }
@@ -400,6 +405,7 @@ impl World {
                 }
             }
             Op::Check => self.verify_all(),
+            Op::SetClock(ms) => self.clock.set_wall(i64::from(*ms)),
             Op::Clock(ms) => self.clock.advance(Duration::from_millis(u64::from(*ms))),
             Op::Restart(restart) => self.restart(restart),
             Op::RestartIn { after, keep, restart } => self.arm(*after, *keep, restart),
@@ -412,6 +418,39 @@ impl World {
                 }
             }
         }
+    }
+
+    /// The engine's time.
+    fn now_ms(&self) -> u64 {
+        self.db.as_ref().map_or(0, Db::time_ms)
+    }
+
+    /// Forgets what has expired by now (model_history.4).
+    fn expire(&mut self) {
+        if !self.expires {
+            return;
+        }
+        let now_ms = self.now_ms();
+        if self.history.set_now(now_ms) {
+            self.tally.expired = 1;
+        }
+        self.snapshots.iter_mut().flatten().for_each(|(_, state)| {
+            state.expire(now_ms);
+        });
+        self.transactions.iter_mut().flatten().for_each(|held| held.expire(now_ms));
+        self.iterators.iter_mut().flatten().for_each(|held| held.expire(now_ms));
+        for held in &mut self.cursors {
+            // Where one stands that stands on nothing nobody says.
+            if held.as_mut().is_some_and(|cursor| !cursor.expire(now_ms)) {
+                *held = None;
+            }
+        }
+    }
+
+    /// Has what has expired removed, so that lengths are those of the model; whether that could be.
+    fn sweep(&mut self) -> bool {
+        let swept = if self.expires { attempt(|| self.db().sweep().map(drop)) } else { Ok(()) };
+        self.excused(swept).is_some()
     }
 
     /// Does an operation to the database.
@@ -471,7 +510,9 @@ impl World {
 
     /// Everything that can be read is as it should be (world.1), and `check` agrees.
     pub fn verify_all(&mut self) {
-        let found = attempt(|| read::contents(self.db(), true));
+        self.expire();
+        let is_swept = self.sweep();
+        let found = attempt(|| read::contents_with(self.db(), true, is_swept));
         let Some(found) = self.read(found) else { return };
         if let Some(difference) = self.history.newest().difference(&found) {
             panic!("world.1: {difference}");
@@ -485,7 +526,7 @@ impl World {
         for (snapshot, state) in held {
             for (id, keyspace) in self.keyspaces.clone() {
                 let source = Source::Snapshot(&snapshot, &keyspace);
-                self.read(attempt(|| check_read(&source, &state.map(id), &read::everything())));
+                self.read(attempt(|| check_read(&source, &state.map(id), &read::everything(), true)));
             }
         }
     }

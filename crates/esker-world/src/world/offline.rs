@@ -34,7 +34,8 @@ impl World {
     pub(super) fn is_inspected(&mut self) -> bool {
         self.openings += 1;
         let drawn = Rng::with_seed(self.seed.rotate_left(32) ^ self.openings).u64(0..ONE_IN);
-        self.inspects_all || drawn == 0
+        // What has expired the tools count, and read.
+        !self.expires && (self.inspects_all || drawn == 0)
     }
 
     /// Tries the tools on what was there before the opening that has just succeeded. `is_tidy`: the process before has met no

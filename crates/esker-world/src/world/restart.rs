@@ -210,7 +210,9 @@ impl World {
         self.db = Some(db);
         loop {
             self.begin_operation();
-            let found = attempt(|| read::contents(self.db(), false));
+            let is_swept = self.sweep();
+            self.history.set_now(self.now_ms());
+            let found = attempt(|| read::contents_with(self.db(), false, is_swept));
             // A fault that outlives the opening hits readers once or for ever.
             let Some(found) = self.read(found) else {
                 if self.is_dead() {
@@ -271,6 +273,8 @@ impl World {
         fork.faults = FaultFs::new(Arc::new(fork.disk.clone()));
         fork.history = self.history.clone();
         fork.reader = self.reader.passed_on();
+        fork.expires = self.expires;
+        fork.clock = self.clock.clone();
         fork.open(restart, Some(reach));
         fork
     }

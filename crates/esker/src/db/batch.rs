@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::commit_error::CommitError;
 use super::keyspace::Keyspace;
@@ -9,6 +10,7 @@ use super::writes::{Basis, Writes, encode_bounds, prefix_bounds};
 use crate::engine::committer::Committing;
 use crate::engine::handle::Handle;
 use crate::txn::commit::Durability;
+use crate::types::expiry::Lifetime;
 use crate::types::{Error, KeyBounds, Result, SeqNo};
 
 /// Writes that become durable and visible together, over any keyspaces. Later ones win over earlier ones of the same
@@ -33,6 +35,22 @@ impl WriteBatch {
         let state = keyspace.state_in(&self.handle)?;
         self.writes.make_room(&self.handle.core)?;
         self.writes.put(&self.handle.core, state, key.as_ref(), value.as_ref())
+    }
+
+    /// Sets a key to a value that expires after this time: see [`Keyspace::put_with_ttl`]. The time begins now, not with the commit.
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put).
+    pub fn put_with_ttl(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        let state = keyspace.state_in(&self.handle)?;
+        self.writes.make_room(&self.handle.core)?;
+        self.writes.put_for(&self.handle.core, state, key.as_ref(), value.as_ref(), Lifetime::For(ttl))
     }
 
     /// Sets a key to a value of `len` bytes that comes from a reader. If it goes to a blob file ([`Builder::blobs_over`](crate::Builder::blobs_over)),

@@ -6,6 +6,7 @@ use super::commit_error::CommitError;
 use super::keyspace::Keyspace;
 use crate::engine::ingest::SortedPairs;
 use crate::txn::commit::Durability;
+use crate::types::expiry::Lifetime;
 use crate::types::{Result, SeqNo};
 
 /// Pairs that come in key order, and tables that [`sstable::Writer`](crate::sstable::Writer) made, become visible and durable in one commit. They
@@ -43,7 +44,9 @@ pub struct Ingest {
 
 impl Ingest {
     pub(super) fn new(keyspace: Keyspace) -> Self {
-        let pairs = SortedPairs::new(keyspace.handle.core.clone(), keyspace.state.id);
+        let core = keyspace.handle.core.clone();
+        let expiry = keyspace.state.expiry(&core.time, Lifetime::AsKeyspace);
+        let pairs = SortedPairs::new(core, keyspace.state.id, expiry);
         Ingest { keyspace, pairs }
     }
 

@@ -2,20 +2,24 @@
 
 use std::io::Read;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::ingest::Ingest;
 use super::key_handle::Key;
 use super::range::{Cursor, Keys, Range};
+use super::ttl::Ttl;
 use super::writes::{Writes, encode_bounds, prefix_bounds};
 use crate::engine::catalog::KeyspaceState;
 use crate::engine::committer::Committing;
 use crate::engine::core::Core;
 use crate::engine::handle::Handle;
 use crate::engine::keyspace_options::Counting;
-use crate::read::point::{Presence, ValueOf};
+use crate::read::point::{ExpiryOf, Presence, ValueOf};
 use crate::read::value_reader::{ReaderOf, ValueReader};
 use crate::txn::commit::Durability;
 use crate::types::bounds::Bounds;
+use crate::types::expiry::Lifetime;
 use crate::types::{Error, KeyBounds, KeyspaceId, Result, SeqNo, Value};
 
 /// A named, ordered map of byte strings. A handle: cloning is cheap, and it keeps the database open.
@@ -90,6 +94,83 @@ impl Keyspace {
         let mut writes = Writes::default();
         writes.put(self.core(), &self.state, key.as_ref(), value.as_ref())?;
         self.core().submit(writes.into_request(durability)?)
+    }
+
+    /// Sets a key to a value that expires: from `ttl` on after now no read finds it, in snapshots and transactions neither. The number is that of the
+    /// commit. It is removed a while later, by a commit of the background (see [`Db::sweep`](crate::Db::sweep)), which [watches](Self::watch) tell as
+    /// [`Change::Expired`](crate::Change::Expired).
+    ///
+    /// Time is that of the system's clock, in milliseconds, but it does not go back when that does: what has expired stays so. It does not go
+    /// back over a restart either. Exception: if the process or the machine dies, and the clock is set back before the next opening, time resumes where
+    /// the last sweep, or clean close, was.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use esker::Ttl;
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::in_memory()?;
+    /// let sessions = db.keyspace("sessions")?;
+    /// sessions.put_with_ttl("ann", "token", Duration::from_secs(3600))?;
+    /// assert!(matches!(sessions.ttl("ann")?, Some(Ttl::Left(left)) if left <= Duration::from_secs(3600)));
+    /// assert!(sessions.persist("ann")?); // for ever
+    /// assert_eq!(sessions.ttl("ann")?, Some(Ttl::Unlimited));
+    /// assert!(sessions.expire("ann", Duration::ZERO)?); // now
+    /// assert_eq!(sessions.get("ann")?, None);
+    /// assert!(!sessions.expire("ann", Duration::from_secs(1))?); // it is not there
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put).
+    pub fn put_with_ttl(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<SeqNo> {
+        let mut writes = Writes::default();
+        let lifetime = Lifetime::For(ttl);
+        writes.put_for(self.core(), &self.state, key.as_ref(), value.as_ref(), lifetime)?;
+        self.core().submit(writes.into_request(self.core().options.durability())?)
+    }
+
+    /// How long puts last from now on that do not say so themselves ([`put`](Self::put) and its kin, batches, transactions, ingests); none: for
+    /// ever. This is kept in the database. What is there lasts as long as it was put for.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::in_memory()?;
+    /// let cache = db.keyspace("cache")?;
+    /// cache.set_default_ttl(Some(Duration::from_secs(60)))?;
+    /// cache.put("page", "<html>")?;
+    /// assert!(matches!(cache.ttl("page")?, Some(esker::Ttl::Left(_))));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`remove`](Self::remove).
+    pub fn set_default_ttl(&self, ttl: Option<Duration>) -> Result<()> {
+        self.core().set_default_ttl(&self.state, ttl)
+    }
+
+    /// How long puts last that do not say so themselves; none: for ever.
+    pub fn default_ttl(&self) -> Option<Duration> {
+        match self.state.ttl_ms.load(Ordering::Relaxed) {
+            0 => None,
+            ms => Some(Duration::from_millis(ms)),
+        }
+    }
+
+    /// How long a key is still there; none if it is not.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn ttl(&self, key: impl AsRef<[u8]>) -> Result<Option<Ttl>> {
+        let found = self.core().find_now::<ExpiryOf>(&self.state, key.as_ref())?;
+        Ok(found.map(|expiry| Ttl::until(expiry, &self.core().time)))
     }
 
     /// Sets a key to a value of `len` bytes that comes from a reader: see [`WriteBatch::put_from`](crate::WriteBatch::put_from). The number is that of
@@ -311,7 +392,8 @@ impl Keyspace {
         self.range(range).keys()
     }
 
-    /// The exact number of keys, without counting them. Where commits have not looked up whether a key was there, since a file would have had to be
+    /// The exact number of keys, without counting them. Those that have expired count until they are swept, in the background about a second later:
+    /// [`Db::sweep`](crate::Db::sweep) does so at once. Where commits have not looked up whether a key was there, since a file would have had to be
     /// read for it, this does, once: see [`set_counting`](Self::set_counting).
     ///
     /// # Errors
@@ -323,12 +405,12 @@ impl Keyspace {
         Ok(len)
     }
 
-    /// Whether there are no keys.
+    /// Whether there are no keys. What has expired is no key, swept or not.
     ///
     /// # Errors
     /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
     pub fn is_empty(&self) -> Result<bool> {
-        Ok(self.len()? == 0)
+        Ok(self.len()? == 0 || self.core().may_have_expired() && self.first()?.is_none())
     }
 }
 

@@ -25,6 +25,7 @@ mod snapshot;
 mod stream;
 mod transact;
 mod transaction;
+mod ttl;
 mod updates;
 mod watch;
 mod writes;
@@ -49,6 +50,7 @@ pub use self::snapshot::Snapshot;
 pub use self::stream::{EntryStream, FeedStream};
 pub use self::transact::Committed;
 pub use self::transaction::Transaction;
+pub use self::ttl::Ttl;
 pub use self::updates::ViewMut;
 pub use self::watch::{Change, Listener, Notice, Watch};
 
@@ -282,6 +284,27 @@ impl Db {
         self.handle.core.compact_all()
     }
 
+    /// Removes what has expired by now, as the background does all the time, in commits of some keys: so `len` no longer counts it, and merges drop it.
+    /// How many keys. What a sweep of the background is at is left to that. [`compact`](Self::compact) does it, too.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::builder().background(false).open_in_memory()?;
+    /// let map = db.default_keyspace();
+    /// map.put_with_ttl("brief", "1", Duration::ZERO)?;
+    /// assert_eq!((map.contains("brief")?, map.len()?), (false, 1));
+    /// assert_eq!((db.sweep()?, map.len()?), (1, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of a read and of a commit: see [`Keyspace::get`] and [`WriteBatch::commit`].
+    pub fn sweep(&self) -> Result<u64> {
+        self.handle.core.sweep()
+    }
+
     /// Figures about the database as it is now.
     pub fn stats(&self) -> Stats {
         self.handle.core.stats()
@@ -314,6 +337,12 @@ impl Db {
     /// [`Error::Poisoned`] if writes had been stopped or the log cannot be synced; [`Error::Invalid`] if a background thread had panicked.
     pub fn close(self) -> Result<()> {
         self.handle.close()
+    }
+
+    /// The engine's time, in milliseconds since 1970, for simulators.
+    #[doc(hidden)]
+    pub fn time_ms(&self) -> u64 {
+        self.handle.core.time.now_ms()
     }
 
     /// One piece of background work, for simulators that run without threads; false if there was none.

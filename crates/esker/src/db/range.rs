@@ -55,17 +55,20 @@ impl Walk {
         let Some(own) = own else {
             return match view.only_run(&bounds) {
                 Some(run) => {
-                    let walk = RunWalk::new(run, *at, bounds, view.version.blobs());
+                    let walk = RunWalk::new(run, *at, bounds, view.version.blobs(), &view.time);
                     Walk::Run(walk.with_gaps(view, source._pin.is_some()))
                 }
-                None => Walk::Plain(view.live(*at, bounds).with_gaps(view, *at, source._pin.is_some())),
+                None => {
+                    let walk = view.live(*at, bounds).at_time(&view.time);
+                    Walk::Plain(walk.with_gaps(view, *at, source._pin.is_some()))
+                }
             };
         };
         // At the largest number, where the transaction's own are seen, and of the view's those that it could see before.
         let tombstones = own_tombstones(view, *at, own.removals());
         let sources = view.sources(*at, &bounds, own.cursors(&bounds));
         let walk = VisibleCursor::new(sources, tombstones, SeqNo::MAX, bounds);
-        Walk::Own(walk.with_blobs(view.version.blobs()))
+        Walk::Own(walk.with_blobs(view.version.blobs()).at_time(&view.time))
     }
 
     fn valid(&self) -> bool {

@@ -6,11 +6,12 @@ use super::key_handle::Key;
 use super::keyspace::Keyspace;
 use super::range::{Cursor, Keys, Range};
 use super::reads::View;
+use super::ttl::Ttl;
 use super::writes::{encode_bounds, prefix_bounds};
 use crate::engine::catalog::KeyspaceState;
 use crate::engine::handle::Handle;
 use crate::engine::reads::ReadSource;
-use crate::read::point::{Presence, ValueOf, Want};
+use crate::read::point::{ExpiryOf, Presence, ValueOf, Want};
 use crate::read::value_reader::{ReaderOf, ValueReader};
 use crate::txn::snapshots::SnapshotGuard;
 use crate::types::{KeyBounds, Result, SeqNo, Value};
@@ -98,6 +99,15 @@ impl Snapshot {
         Ok(self.find::<Presence>(self.check(keyspace)?, key.as_ref())?.is_some())
     }
 
+    /// How long a key is still there, from now on: see [`Keyspace::ttl`].
+    ///
+    /// # Errors
+    /// See [`Reads::get`](crate::Reads::get).
+    pub fn ttl(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Ttl>> {
+        let found = self.find::<ExpiryOf>(self.check(keyspace)?, key.as_ref())?;
+        Ok(found.map(|expiry| Ttl::until(expiry, &self.handle.core.time)))
+    }
+
     /// See [`Reads::multi_get`](crate::Reads::multi_get).
     ///
     /// # Errors
@@ -175,6 +185,8 @@ impl Snapshot {
     /// # Errors
     /// See [`Reads::get`](crate::Reads::get).
     pub fn is_empty(&self, keyspace: &Keyspace) -> Result<bool> {
-        Ok(self.len(keyspace)? == 0)
+        let state = self.check(keyspace)?;
+        let has_none = self.handle.core.len_at(state, &self.pin)? == 0;
+        Ok(has_none || self.handle.core.may_have_expired() && self.first(keyspace)?.is_none())
     }
 }

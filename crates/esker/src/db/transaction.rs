@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::commit_error::CommitError;
 use super::key_handle::Key;
@@ -10,6 +11,7 @@ use super::keyspace::Keyspace;
 use super::range::{Cursor, Keys, Range};
 use super::reads::View;
 use super::snapshot::Snapshot;
+use super::ttl::Ttl;
 use super::updates::ViewMut;
 use super::writes::{Basis, Writes, encode_bounds, prefix_bounds};
 use crate::engine::catalog::KeyspaceState;
@@ -17,11 +19,12 @@ use crate::engine::handle::Handle;
 use crate::engine::locks::Owner;
 use crate::engine::reads::ReadSource;
 use crate::engine::right_of_way::Turn;
-use crate::read::point::{Presence, ValueOf, Want};
+use crate::read::point::{ExpiryOf, Presence, ValueOf, Want};
 use crate::read::value_reader::{ReaderOf, ValueReader};
 use crate::txn::commit::{Durability, Isolation};
 use crate::txn::read_set::ReadSet;
 use crate::types::bounds::Bounds;
+use crate::types::expiry::Lifetime;
 use crate::types::key::KeyBuf;
 use crate::types::limits::check_key;
 use crate::types::{Error, KeyBounds, Result, SeqNo, Value};
@@ -108,6 +111,42 @@ impl Transaction {
         let state = keyspace.state_in(&self.handle)?;
         self.writes.make_room(&self.handle.core)?;
         self.writes.put(&self.handle.core, state, key.as_ref(), value.as_ref())
+    }
+
+    /// Sets a key to a value that expires after this time: see [`Keyspace::put_with_ttl`]. The time begins now, not with the commit.
+    ///
+    /// # Errors
+    /// Those of [`WriteBatch::put`](crate::WriteBatch::put).
+    pub fn put_with_ttl(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        self.put_for(keyspace, key.as_ref(), value.as_ref(), Lifetime::For(ttl))
+    }
+
+    /// Sets a key to a value that lasts so long.
+    pub(super) fn put_for(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        value: &[u8],
+        lifetime: Lifetime,
+    ) -> Result<()> {
+        let state = keyspace.state_in(&self.handle)?;
+        self.writes.make_room(&self.handle.core)?;
+        self.writes.put_for(&self.handle.core, state, key, value, lifetime)
+    }
+
+    /// How long a key is still there: see [`Keyspace::ttl`].
+    ///
+    /// # Errors
+    /// See [`Reads::get`](crate::Reads::get).
+    pub fn ttl(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Ttl>> {
+        let found = self.find::<ExpiryOf>(keyspace, key.as_ref())?;
+        Ok(found.map(|expiry| Ttl::until(expiry, &self.handle.core.time)))
     }
 
     /// Sets a key to a value that comes from a reader: see [`WriteBatch::put_from`](crate::WriteBatch::put_from).

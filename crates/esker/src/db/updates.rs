@@ -180,7 +180,7 @@ impl ViewMut<'_> {
 
 /// Each is a transaction of its own, run again until it meets no conflict; see [`Db::transact`].
 impl Keyspace {
-    fn alone<T>(&self, body: impl FnMut(&mut ViewMut<'_>) -> Result<T>) -> Result<T> {
+    pub(super) fn alone<T>(&self, body: impl FnMut(&mut ViewMut<'_>) -> Result<T>) -> Result<T> {
         self.alone_as(self.core().options.isolation(), body)
     }
 

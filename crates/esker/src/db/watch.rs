@@ -29,6 +29,11 @@ pub enum Change {
         /// The key.
         key: Key,
     },
+    /// A key has expired, and was swept: a while after the first moment at which readers no longer found it.
+    Expired {
+        /// The key.
+        key: Key,
+    },
     /// All keys of a range were removed, those outside of what is watched, too.
     RangeRemoved {
         /// The first key of the range.
@@ -143,6 +148,7 @@ fn shown((seq, event): (SeqNo, Event)) -> (SeqNo, Change) {
     let change = match event {
         Event::Put(key, value) => Change::Put { key: known(key), value },
         Event::Removed(key) => Change::Removed { key: known(key) },
+        Event::Expired(key) => Change::Expired { key: known(key) },
         Event::RangeRemoved(start, end) => {
             let of = decode_key(&start).map(|(id, _)| id);
             let end = decode_key(&end).filter(|(id, _)| Some(*id) == of).map(|(_, key)| Key::new(key));

@@ -31,9 +31,10 @@ use crate::txn::read_set::ReadSet;
 use crate::txn::snapshots::SnapshotGuard;
 use crate::txn::write_set::{CountDeltas, Mark, Own, WriteSet};
 use crate::types::bounds::Bounds;
+use crate::types::expiry::{EXPIRY_BYTES, Expiry, Lifetime};
 use crate::types::key::{KeyBuf, decode_key, encode_key, keyspace_end};
 use crate::types::limits::{VALUE_BYTES_MAX, check_key, check_value};
-use crate::types::stored::Stored;
+use crate::types::op::Kind;
 use crate::types::{Error, KeyBounds, KeyspaceId, Result, SeqNo, Value};
 
 /// A commit keeps so many bytes of large values; what is more is written at once.
@@ -213,14 +214,17 @@ impl Writes {
             Own::Untouched if self.layers.is_empty() => return Ok(None),
             _ => {}
         }
-        if !matches!(own, Own::Put(Stored::Inline(_))) {
+        if !matches!(own, Own::Put(entry) if !entry.kind.needs_fetch()) {
             self.blob_use()?;
         }
         let guard = crate::sync::pin();
-        let blobs = core.view.load(&guard).version.blobs();
+        let view = core.view.load(&guard);
         match own {
-            Own::Put(stored) => W::of_memtable(stored, blobs).map(|value| Some(Some(value))),
-            Own::Removed | Own::Untouched => self.layers.find::<W>(key, blobs, &guard),
+            Own::Put(entry) if view.has_expired::<W>(Expiry::of_version(entry.kind, entry.value)) => {
+                Ok(Some(None))
+            }
+            Own::Put(entry) => W::of_entry(&entry, view.version.blobs()).map(|value| Some(Some(value))),
+            Own::Removed | Own::Untouched => self.layers.find::<W>(key, view, &guard),
         }
     }
 
@@ -358,16 +362,32 @@ impl Writes {
         key: &[u8],
         value: &[u8],
     ) -> Result<()> {
+        self.put_for(core, keyspace, key, value, Lifetime::AsKeyspace)
+    }
+
+    /// Sets a key to a value that lasts so long.
+    pub(crate) fn put_for(
+        &mut self,
+        core: &Core,
+        keyspace: &KeyspaceState,
+        key: &[u8],
+        value: &[u8],
+        lifetime: Lifetime,
+    ) -> Result<()> {
         check_key(key)?;
         check_value(value)?;
+        let expiry = keyspace.expiry(&core.time, lifetime);
+        if expiry.is_some() && value.len() > VALUE_BYTES_MAX - EXPIRY_BYTES {
+            return Err(Error::ValueTooLong { len: value.len() });
+        }
         if core.blobs.takes(keyspace.id, value.len()) {
             if self.large_bytes + value.len() > LARGE_BYTES_MAX {
-                return self.put_blob(core, keyspace, key, |blobs| blobs.put(value));
+                return self.put_blob(core, keyspace, key, expiry, |blobs| blobs.put(value));
             }
             self.large_bytes += value.len();
         }
         let encoded = KeyBuf::new(keyspace.id, key);
-        self.touch(keyspace)?.put(&encoded, value);
+        self.touch(keyspace)?.put_until(Kind::Put, &encoded, expiry, value);
         Ok(())
     }
 
@@ -387,7 +407,8 @@ impl Writes {
             reader.read_exact(bytes).map_err(|e| Error::io("read the value from its reader for", "", e))
         };
         if len > LARGE_BYTES_MAX && core.blobs.takes(keyspace.id, len) {
-            return self.put_blob(core, keyspace, key, |blobs| blobs.put_from(len, next));
+            let expiry = keyspace.expiry(&core.time, Lifetime::AsKeyspace);
+            return self.put_blob(core, keyspace, key, expiry, |blobs| blobs.put_from(len, next));
         }
         let mut value = vec![0; len];
         next(&mut value)?;
@@ -401,6 +422,7 @@ impl Writes {
         core: &Core,
         keyspace: &KeyspaceState,
         key: &[u8],
+        expiry: Option<Expiry>,
         write: impl FnOnce(&mut BlobWriter) -> Result<BlobPointer>,
     ) -> Result<()> {
         self.touch(keyspace)?;
@@ -409,7 +431,8 @@ impl Writes {
         let pointer = write(&mut writer.lock())?;
         let mut encoded = Vec::new();
         pointer.encode(&mut encoded);
-        self.touch(keyspace)?.put_blob(&KeyBuf::new(keyspace.id, key), &encoded);
+        let key = KeyBuf::new(keyspace.id, key);
+        self.touch(keyspace)?.put_until(Kind::PutBlob, &key, expiry, &encoded);
         Ok(())
     }
 

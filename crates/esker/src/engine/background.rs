@@ -4,6 +4,7 @@
 //!   flush thread: sealed memtables -> L0 runs
 //!   log thread: log segments ahead of need, also while a flush goes on
 //!   compaction thread: whatever the picker says
+//!   sweep thread: what has expired is removed
 //!   sync thread:  what was committed without waiting for the disk goes there
 //!   no threads (simulation, tests): `Core::step` does one piece of either
 //! ```
@@ -74,6 +75,8 @@ pub enum BackgroundStep {
     PrepareLog,
     /// What was committed without waiting for the disk is synced.
     SyncLog,
+    /// What has expired is removed.
+    Sweep,
 }
 
 impl Core {
@@ -84,6 +87,7 @@ impl Core {
             BackgroundStep::Flush => self.flush_step(),
             BackgroundStep::Compact { idle } => self.compaction_step(idle),
             BackgroundStep::PrepareLog => Ok(self.retain()? | self.wal_pool.prepare_step()?),
+            BackgroundStep::Sweep => self.sweep().map(|keys| keys > 0),
             BackgroundStep::SyncLog => self.pipeline.sync_unsynced().map(|()| true),
         }
     }
@@ -182,11 +186,12 @@ impl Core {
 
     /// Starts the threads (engine_background.5).
     pub(crate) fn start_threads(self: &Arc<Self>) -> Result<Vec<ThreadHandle>> {
-        let loops: [(_, Loop); 4] = [
+        let loops: [(_, Loop); 5] = [
             ("esker-flush", Core::flush_loop),
             ("esker-log", Core::log_loop),
             ("esker-compact", Core::compaction_loop),
             ("esker-sync", Core::sync_loop),
+            ("esker-sweep", Core::sweep_loop),
         ];
         // They look at once for what earlier processes have left to do: this one may not last for a tick either.
         self.signal.wake();

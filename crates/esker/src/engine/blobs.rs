@@ -23,6 +23,7 @@ use crate::read::view::ReadView;
 use crate::read::view_cell::ViewCell;
 use crate::txn::payload;
 use crate::types::canary::{self, Canary};
+use crate::types::expiry::value_of;
 use crate::types::{Error, FileId, Result, SeqNo};
 use crate::wal::{self, LogExtent};
 
@@ -70,7 +71,7 @@ pub(super) fn check_tail(
         let Ok((_, set)) = payload::decode(record) else { return Ok(true) };
         let mut pointers = Vec::new();
         for entry in set.entries(seq).filter(|entry| entry.kind.needs_fetch()) {
-            let Ok(pointer) = BlobPointer::decode(entry.value) else { return Ok(true) };
+            let Ok(pointer) = BlobPointer::decode(value_of(entry.kind, entry.value)) else { return Ok(true) };
             let Some(source) = blobs.find(pointer.file) else {
                 let detail = format!("commit {seq} points to it, but the manifest does not name it");
                 return Err(Error::corrupt("blob file", blob_path(dir, pointer.file), 0, detail));
@@ -119,6 +120,7 @@ pub(super) fn new_blob_file(env: Env, dir: PathBuf, tables: &Tables, view: Arc<V
                 closed: old.closed.clone(),
                 known: old.known.clone(),
                 gaps: old.gaps.clone(),
+                time: old.time.clone(),
             }
         });
         Ok(file)

@@ -4,6 +4,7 @@
 //!   keyspace 0:  "n" + name --> id (varint)        the catalog, stored like any other data
 //!                "i"        --> next id (varint)
 //!                "o" + id   --> options (keyspace_options.rs)
+//!                "t"        --> the engine's time (varint, milliseconds since 1970), stored by sweeps (sweep.rs)
 //! ```
 //!
 //! catalog.1. Creating, dropping and renaming are parts of commits like any other: atomic, logged, recovered (catalog_changes.rs).
@@ -14,17 +15,20 @@
 //!      chosen the state to read, asks whether the newest state still has its name: what was chosen is no newer.
 //! catalog.5. Names that were found at the opening are kept as text, and become keyspaces when somebody asks for them: most of many are never used.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::keyspace_options::{KeyspaceOptions, options_of};
 use crate::encoding::bytes::{ByteReader, put_varint};
+use crate::read::time::Time;
 use crate::txn::commit::KeyspaceLife;
 use crate::txn::drop_mark::DropMark;
 use crate::txn::snapshots::{Counter, Published};
+use crate::types::expiry::{Expiry, Lifetime};
 use crate::types::key::encode_key;
 use crate::types::{Error, KeyspaceId, Result};
 
@@ -32,6 +36,7 @@ use crate::types::{Error, KeyspaceId, Result};
 pub(crate) const DEFAULT_NAME: &str = "default";
 const NAME_PREFIX: u8 = b'n';
 pub(crate) const NEXT_ID_KEY: &[u8] = b"i";
+pub(crate) const TIME_KEY: &[u8] = b"t";
 const FIRST_ID: u32 = KeyspaceId::DEFAULT.get() + 1;
 
 /// A keyspace as all its handles share it.
@@ -46,6 +51,8 @@ pub(crate) struct KeyspaceState {
     pub(crate) counter: Arc<Counter>,
     /// It does not look up keys to count them. Relaxed: it orders nothing.
     pub(super) is_lazy: AtomicBool,
+    /// How long its puts last, in milliseconds; 0: for ever. Relaxed: it orders nothing.
+    pub(crate) ttl_ms: AtomicU64,
 }
 
 impl KeyspaceState {
@@ -62,6 +69,20 @@ impl KeyspaceState {
     pub(crate) fn life(&self) -> KeyspaceLife {
         let is_lazy = self.is_lazy.load(Ordering::Relaxed);
         KeyspaceLife { id: self.id, name: self.name(), dropping: Some(self.dropping.clone()), is_lazy }
+    }
+
+    /// When a put of this lifetime expires, if it does.
+    #[inline]
+    pub(crate) fn expiry(&self, time: &Time, lifetime: Lifetime) -> Option<Expiry> {
+        let ttl = match lifetime {
+            Lifetime::AsKeyspace => match self.ttl_ms.load(Ordering::Relaxed) {
+                0 => return None,
+                ms => Duration::from_millis(ms),
+            },
+            Lifetime::Unlimited => return None,
+            Lifetime::For(ttl) => ttl,
+        };
+        Some(Expiry::after(time.now_ms(), ttl))
     }
 
     /// Whether it is being dropped, or has been.
@@ -131,6 +152,8 @@ pub(crate) struct Catalog {
     changes: Mutex<StoredId>,
     /// Keyspaces that have options of their own stored (keyspace_options.rs).
     with_options: Mutex<BTreeMap<KeyspaceId, KeyspaceOptions>>,
+    /// The time that was stored last when the database was opened (time.2 in read/time.rs).
+    pub(super) time_ms: u64,
     published: Arc<Published>,
 }
 
@@ -154,11 +177,12 @@ impl Catalog {
         each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()>,
         corrupt: impl Fn(String) -> Error,
     ) -> Result<Self> {
-        let catalog = Catalog {
+        let mut catalog = Catalog {
             names: RwLock::default(),
             next_id: AtomicU32::new(FIRST_ID),
             changes: Mutex::new(StoredId(FIRST_ID)),
             with_options: Mutex::default(),
+            time_ms: 0,
             published: published.clone(),
         };
         catalog.take_over(DEFAULT_NAME, KeyspaceId::DEFAULT);
@@ -171,6 +195,11 @@ impl Catalog {
                 let options = KeyspaceOptions::decode(value)
                     .map_err(|e| corrupt(format!("{:?}: {}", shown(), e.detail)))?;
                 catalog.with_options.lock().insert(id, options);
+                return Ok(());
+            }
+            if key == TIME_KEY {
+                let ms = ByteReader::new(value).varint();
+                catalog.time_ms = ms.map_err(|_| corrupt("no time under \"t\"".to_owned()))?;
                 return Ok(());
             }
             let id = id_of(value).map(KeyspaceId::get);
@@ -211,7 +240,9 @@ impl Catalog {
     fn take_over(&self, name: &str, id: KeyspaceId) -> Option<Arc<KeyspaceState>> {
         let made = || {
             let state = Self::state(name.into(), id, DropMark::default(), self.published.counter(id));
-            state.is_lazy.store(self.options_of(id).is_lazy, Ordering::Relaxed);
+            let options = self.options_of(id);
+            state.is_lazy.store(options.is_lazy, Ordering::Relaxed);
+            state.ttl_ms.store(options.ttl_ms, Ordering::Relaxed);
             Some(state)
         };
         self.names.write().made.entry(name.into()).or_insert_with(made).clone()
@@ -241,7 +272,8 @@ impl Catalog {
         counter: Arc<Counter>,
     ) -> Arc<KeyspaceState> {
         let (name, dropped, is_lazy) = (RwLock::new(name), AtomicBool::default(), AtomicBool::default());
-        Arc::new(KeyspaceState { id, name, dropping, dropped, counter, is_lazy })
+        let ttl_ms = AtomicU64::new(0);
+        Arc::new(KeyspaceState { id, name, dropping, dropped, counter, is_lazy, ttl_ms })
     }
 
     /// All options that keyspaces have of their own.
@@ -255,6 +287,7 @@ impl Catalog {
         let names = self.names.read();
         if let Some(state) = names.made.values().flatten().find(|state| state.id == id) {
             state.is_lazy.store(options.is_lazy, Ordering::Relaxed);
+            state.ttl_ms.store(options.ttl_ms, Ordering::Relaxed);
         }
     }
 
@@ -307,6 +340,12 @@ impl Catalog {
             _ => Some(name),
         };
         all.into_iter().filter_map(there).collect()
+    }
+
+    /// Those of these keyspaces that are there, for a commit.
+    pub(super) fn lives(&self, ids: &BTreeSet<KeyspaceId>) -> Vec<KeyspaceLife> {
+        let all = self.all().into_iter().map(|(_, state)| state);
+        all.filter(|state| ids.contains(&state.id)).map(|state| state.life()).collect()
     }
 
     /// The ids of all keyspaces.

@@ -25,6 +25,7 @@ use crate::manifest::file_name::blob_path;
 use crate::manifest::version::{Run, Version};
 use crate::read::view::ReadView;
 use crate::types::canary::{self, Canary};
+use crate::types::expiry::value_of;
 use crate::types::{Error, FileId, Result, SeqNo};
 
 /// Less garbage than this part of all is not collected for the tables' sake.
@@ -142,6 +143,7 @@ impl Core {
             closed: old.closed.clone(),
             known: old.known.clone(),
             gaps: old.gaps.clone(),
+            time: old.time.clone(),
         });
         drop(manifest);
         for source in gone {
@@ -215,8 +217,8 @@ fn copy_live(version: &Version, named: FileId, old: &BlobSource, to: &BlobFile) 
         if !entry.kind.needs_fetch() {
             continue;
         }
-        let pointer =
-            BlobPointer::decode(entry.value).map_err(|e| e.in_file("blob pointer", to.path(), 0))?;
+        let pointer = BlobPointer::decode(value_of(entry.kind, entry.value))
+            .map_err(|e| e.in_file("blob pointer", to.path(), 0))?;
         if pointer.file == named && !moves.contains_key(&pointer.offset) {
             moves.insert(pointer.offset, old.copy(&pointer, to)?);
         }

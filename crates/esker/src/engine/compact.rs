@@ -253,6 +253,7 @@ impl Core {
 
     /// Merges everything into one run without garbage, and trims the log.
     pub(crate) fn compact_all(&self) -> Result<()> {
+        self.sweep()?;
         // First, since it may be what makes room for the flush.
         self.drop_covered_in_turn()?;
         self.blobs.close_current();

@@ -7,6 +7,7 @@
 //!   compact.rs    tables          : trouble.rs, picker --> tables --> install.rs
 //!   rest.rs       idle            : whether the memtable's removals are worth a flush
 //!   room.rs         what puts leave free on the disk for removals, flush and compaction
+//!   sweep.rs      what has expired : view --> admission.rs
 //!   install.rs    version edits   : tables (manifest) --> view
 //!   background.rs threads         : signal
 //! ```
@@ -37,12 +38,14 @@ use super::right_of_way::RightOfWay;
 use super::room::Room;
 use super::signal::Signal;
 use super::stats::Counters;
+use super::sweep::Sweeper;
 use super::trouble::Trouble;
 use crate::blob::BlobStore;
 use crate::cache::Reservation;
 use crate::feed::Keeper;
 use crate::manifest::version::Version;
 use crate::read::cost::ReadCost;
+use crate::read::time::Time;
 use crate::read::view_cell::ViewCell;
 use crate::sstable::BlockCache;
 use crate::txn::commit::Pipeline;
@@ -63,6 +66,9 @@ pub(crate) struct Core {
     /// Where large values go.
     pub(crate) blobs: Arc<BlobStore>,
     pub(crate) catalog: Catalog,
+    /// By which versions expire. That of all views.
+    pub(crate) time: Arc<Time>,
+    pub(crate) sweeper: Sweeper,
     pub(crate) tables: Tables,
     pub(crate) cache: Arc<BlockCache>,
     /// The memtables' part of the memory budget.

@@ -23,6 +23,7 @@ use crate::txn::commit::{CommitRequest, Durability, KeyspaceLife};
 use crate::txn::layers::{Layers, PrivateRun};
 use crate::types::cursor::SourceCursor;
 use crate::types::entry::EntryRef;
+use crate::types::expiry::Expiry;
 use crate::types::key::encode_key;
 use crate::types::limits::{check_key, check_value};
 use crate::types::op::Kind;
@@ -33,6 +34,10 @@ use crate::types::{Error, KeyspaceId, Result, SeqNo};
 pub(crate) struct SortedPairs {
     core: Arc<Core>,
     keyspace: KeyspaceId,
+    /// When all of them expire.
+    expiry: Option<Expiry>,
+    /// That of the last pair, and its value.
+    beside: Vec<u8>,
     /// What is written; none before a first pair, and once it is finished.
     output: Option<Output<'static>>,
     /// Pairs of the output.
@@ -52,11 +57,13 @@ pub(crate) struct SortedPairs {
 
 impl SortedPairs {
     /// None yet.
-    pub(crate) fn new(core: Arc<Core>, keyspace: KeyspaceId) -> Self {
+    pub(crate) fn new(core: Arc<Core>, keyspace: KeyspaceId, expiry: Option<Expiry>) -> Self {
         let last = encode_key(keyspace, &[]);
         SortedPairs {
             core,
             keyspace,
+            expiry,
+            beside: Vec::new(),
             output: None,
             unfinished: 0,
             layers: Layers::default(),
@@ -103,6 +110,15 @@ impl SortedPairs {
             }
             false => (Kind::Put, value),
         };
+        let (kind, value) = match self.expiry {
+            Some(expiry) => {
+                self.beside.clear();
+                self.beside.extend_from_slice(&expiry.to_bytes());
+                self.beside.extend_from_slice(value);
+                (kind.expiring(), &*self.beside)
+            }
+            None => (kind, value),
+        };
         let entry = EntryRef { key: &self.last, seq: SeqNo::ZERO, kind, value };
         self.output.get_or_insert_with(|| begin_output(&self.core)).add(entry)
     }
@@ -122,7 +138,9 @@ impl SortedPairs {
         self.check()?;
         let table = Table::open(&self.core.env, path, &self.core.cache)?;
         let counts = table.properties().counts;
-        if counts.tombstones + counts.range_tombstones > 0 || table.newest_commit()? > SeqNo::ZERO {
+        if counts.tombstones + counts.range_tombstones + counts.expiring > 0
+            || table.newest_commit()? > SeqNo::ZERO
+        {
             let text = "is a table of a database; only tables that sstable::Writer made can be ingested";
             return Err(Error::Invalid(format!("{} {text}", path.display())));
         }

@@ -182,6 +182,7 @@ impl Core {
                 closed: old.closed.clone(),
                 known: old.known.clone(),
                 gaps: old.gaps.clone(),
+                time: old.time.clone(),
             }
         });
         let removed = before.tables().filter(|(_, t)| edit.removed.contains(&t.file));

@@ -8,12 +8,14 @@
 //! keyspace_options.2. An option that this build does not know is refused: what is written without it might be wrong.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::catalog::KeyspaceState;
 use super::core::Core;
 use crate::encoding::bytes::{ByteReader, Decoded, put_varint};
 use crate::txn::commit::Durability;
 use crate::txn::write_set::WriteSet;
+use crate::types::expiry::Expiry;
 use crate::types::key::encode_key;
 use crate::types::{KeyspaceId, Result};
 
@@ -22,6 +24,8 @@ const PREFIX: u8 = b'o';
 const BLOBS_OVER: u64 = 1;
 /// 1: keys are not looked up to count them.
 const IS_LAZY: u64 = 2;
+/// How long puts last, in milliseconds.
+const TTL_MS: u64 = 3;
 
 /// How commits count the keys of a keyspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -41,6 +45,8 @@ pub(crate) struct KeyspaceOptions {
     pub(crate) blobs_over: Option<Option<usize>>,
     /// Keys are not looked up to count them (txn/counts.rs).
     pub(crate) is_lazy: bool,
+    /// How long puts last that do not say so themselves, in milliseconds; 0: for ever.
+    pub(crate) ttl_ms: u64,
 }
 
 impl KeyspaceOptions {
@@ -51,6 +57,9 @@ impl KeyspaceOptions {
         }
         if self.is_lazy {
             [IS_LAZY, 1].into_iter().for_each(|n| put_varint(&mut out, n));
+        }
+        if self.ttl_ms > 0 {
+            [TTL_MS, self.ttl_ms].into_iter().for_each(|n| put_varint(&mut out, n));
         }
         out
     }
@@ -65,6 +74,7 @@ impl KeyspaceOptions {
                     let over = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
                     options.blobs_over = Some((over > 0).then_some(over));
                 }
+                TTL_MS => options.ttl_ms = reader.varint()?,
                 IS_LAZY => options.is_lazy = reader.varint()? != 0,
                 other => return Err(reader.error(format!("option {other} of a keyspace is unknown"))),
             }
@@ -96,6 +106,12 @@ impl Core {
     /// Whether the keys of a keyspace are not looked up to count them, from now on.
     pub(crate) fn set_counting(&self, keyspace: &Arc<KeyspaceState>, is_lazy: bool) -> Result<()> {
         self.set_options(keyspace, |options| options.is_lazy = is_lazy)
+    }
+
+    /// Puts of a keyspace last so long from now on, unless they say so themselves; none: for ever.
+    pub(crate) fn set_default_ttl(&self, keyspace: &Arc<KeyspaceState>, ttl: Option<Duration>) -> Result<()> {
+        let ms = ttl.map_or(0, |ttl| Expiry::after(0, ttl).ms().max(1));
+        self.set_options(keyspace, |options| options.ttl_ms = ms)
     }
 
     fn set_options(

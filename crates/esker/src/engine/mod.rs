@@ -44,6 +44,7 @@ pub(crate) mod right_of_way;
 mod room;
 mod signal;
 pub(crate) mod stats;
+mod sweep;
 mod trouble;
 pub(crate) mod unfinished;
 pub(crate) mod unnamed;

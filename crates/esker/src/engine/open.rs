@@ -44,6 +44,7 @@ use super::pace::Pace;
 use super::page_cache::PageCache;
 use super::room::Room;
 use super::stats::{Counters, add};
+use super::sweep::Sweeper;
 use super::unfinished;
 use super::unnamed::refuse_needed;
 use crate::blob::{BlobCache, BlobSet, BlobStore};
@@ -53,6 +54,7 @@ use crate::manifest::file_name::{self, CURRENT, FileKind, LOCK, REPAIRING, table
 use crate::manifest::log::{FoundManifest, ManifestLog};
 use crate::manifest::version::{Level, RunId, Version};
 use crate::memtable::{Applier, Memtable};
+use crate::read::time::Time;
 use crate::read::view::ReadView;
 use crate::read::view_cell::ViewCell;
 use crate::sstable::{BlockCache, Table};
@@ -147,12 +149,16 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         closed: closed.clone(),
         known: Arc::default(),
         gaps: Arc::default(),
+        time: Arc::new(Time::new(env.clock.clone())),
     };
     if view.unresolved() > 0 {
         published.note_owing();
     }
     let view = Arc::new(ViewCell::new(view, env.clock.clone()));
     let catalog = load_catalog(&view.get(), &published, dir)?;
+    // time.2
+    let time = view.get().time.clone();
+    time.raise(catalog.time_ms);
 
     // From here on the directory is changed (open.1).
     let wal_from = state.log_extent().from;
@@ -210,7 +216,9 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         published,
         pipeline,
         blobs,
+        sweeper: Sweeper::new(catalog.time_ms),
         catalog,
+        time,
         tables,
         memtable_memory: Mutex::new(cache.budget().reserve(BudgetKind::Memtable, 0)),
         cache,
@@ -503,6 +511,7 @@ pub(crate) fn look_into(env: &Env, dir: &Path, options: &Options, state: &Versio
         closed: Arc::default(),
         known: Arc::default(),
         gaps: Arc::default(),
+        time: Arc::new(Time::new(env.clock.clone())),
     };
     let counts = replayed.counts.now(state).collect();
     Ok(Look { view, counts, last_seq: replayed.last_seq })

@@ -96,6 +96,8 @@ pub struct Stats {
     pub moves: u64,
     /// Tables that went without being read, since range removals hide all that they hold.
     pub tables_dropped: u64,
+    /// Keys that had expired and were removed.
+    pub swept_keys: u64,
     /// Bytes that flushes wrote.
     pub flush_bytes_written: u64,
     /// Bytes that compactions read.
@@ -171,6 +173,7 @@ pub(crate) struct Counters {
     pub(crate) collection_bytes_written: AtomicU64,
     pub(crate) moves: AtomicU64,
     pub(crate) tables_dropped: AtomicU64,
+    pub(crate) swept_keys: AtomicU64,
     pub(crate) flush_bytes_written: AtomicU64,
     pub(crate) compaction_bytes_read: AtomicU64,
     pub(crate) compaction_bytes_written: AtomicU64,
@@ -255,6 +258,7 @@ impl super::core::Core {
             adoptions: get(&counters.adoptions),
             moves: get(&counters.moves),
             tables_dropped: get(&counters.tables_dropped),
+            swept_keys: get(&counters.swept_keys),
             flush_bytes_written: get(&counters.flush_bytes_written),
             compaction_bytes_read: get(&counters.compaction_bytes_read),
             compaction_bytes_written: get(&counters.compaction_bytes_written),

@@ -92,6 +92,7 @@ const TAG_BLOB_REMOVED: u64 = 21;
 const TAG_REFERENCES: u64 = 22;
 const TAG_UNRESOLVED: u64 = 23;
 const TAG_DEBTS: u64 = 24;
+const TAG_EXPIRY: u64 = 25;
 
 impl VersionEdit {
     /// The bytes of one manifest record.
@@ -138,6 +139,10 @@ impl VersionEdit {
             if table.meta.counts.unresolved > 0 {
                 put_varint(&mut out, TAG_UNRESOLVED);
                 put_varint(&mut out, table.meta.counts.unresolved);
+            }
+            if table.meta.counts.expiring > 0 {
+                put_varint(&mut out, TAG_EXPIRY);
+                table.meta.counts.encode_expiry(&mut out);
             }
         }
         for Adopted { seq, deltas } in &self.adopted {
@@ -196,6 +201,10 @@ impl VersionEdit {
                 TAG_UNRESOLVED => match edit.added.last_mut() {
                     Some(table) => table.meta.counts.unresolved = reader.varint()?,
                     None => return Err(reader.error("unresolved versions of no table")),
+                },
+                TAG_EXPIRY => match edit.added.last_mut() {
+                    Some(table) => table.meta.counts.decode_expiry(&mut reader)?,
+                    None => return Err(reader.error("versions that expire of no table")),
                 },
                 TAG_DEBTS => edit.debts.decode_more(&mut reader)?,
                 tag @ feed::TAG_FROM..=feed::TAG_LIMITS => {
@@ -403,6 +412,9 @@ mod tests {
             range: KeyRange { start: b"\x01a".to_vec(), end: End::Excluded(b"\x01q".to_vec()) },
             counts: Counts {
                 unresolved: 0,
+                expiring: 0,
+                min_expiry: 0,
+                max_expiry: 0,
                 entries: 10,
                 keys: 8,
                 tombstones: 2,

@@ -239,6 +239,7 @@ pub struct Version<T = Arc<Table>> {
     debts: Debts,
     entries: u64,
     unresolved: u64,
+    expiring: u64,
 }
 
 impl<T> Version<T> {
@@ -250,6 +251,7 @@ impl<T> Version<T> {
             debts: Debts::default(),
             entries: 0,
             unresolved: 0,
+            expiring: 0,
         }
     }
 
@@ -269,6 +271,12 @@ impl<T> Version<T> {
     #[inline]
     pub fn unresolved(&self) -> u64 {
         self.unresolved
+    }
+
+    /// Versions in tables that expire.
+    #[inline]
+    pub(crate) fn expiring(&self) -> u64 {
+        self.expiring
     }
 
     /// These runs, of which some may be empty.
@@ -344,9 +352,11 @@ impl<T> Version<T> {
         let mut debts = self.debts.clone();
         debts.extend(&edit.debts);
         let counts = runs.iter().flat_map(|run| &run.tables).map(|table| &table.meta.counts);
-        let sum = |sums: (u64, u64), counts: &Counts| (sums.0 + counts.entries, sums.1 + counts.unresolved);
-        let (entries, unresolved) = counts.fold((0, 0), sum);
-        Version { runs, blobs: self.blobs.clone(), debts, entries, unresolved }
+        let sum = |(entries, unresolved, expiring), counts: &Counts| {
+            (entries + counts.entries, unresolved + counts.unresolved, expiring + counts.expiring)
+        };
+        let (entries, unresolved, expiring) = counts.fold((0, 0, 0), sum);
+        Version { runs, blobs: self.blobs.clone(), debts, entries, unresolved, expiring }
     }
 }
 

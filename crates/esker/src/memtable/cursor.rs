@@ -5,6 +5,7 @@
 use super::position::Position;
 use super::record::RecordRef;
 use crate::types::cursor::SourceCursor;
+use crate::types::expiry::Expiry;
 use crate::types::op::Kind;
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
@@ -91,13 +92,18 @@ impl SourceCursor for MemtableCursor {
 
     #[inline]
     fn stored(&self) -> Stored<&[u8]> {
-        Stored::new(self.kind(), self.version().value())
+        Stored::of(self.kind(), self.version().value())
+    }
+
+    #[inline]
+    fn expiry(&self) -> Option<Expiry> {
+        Expiry::of_version(self.kind(), self.version().value())
     }
 
     #[inline]
     fn share(&self) -> Stored<Value> {
         self.position.prefetch_value();
-        Stored::new(self.kind(), Value::copy_of(self.version().value()))
+        self.stored().to_value()
     }
 
     fn older(&mut self) -> Result<bool> {

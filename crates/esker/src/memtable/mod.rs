@@ -49,7 +49,9 @@ use crate::blob::BlobFile;
 use crate::encoding::hash::key_hash;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::types::SeqNo;
+use crate::types::due::Due;
 use crate::types::entry::EntryRef;
+use crate::types::expiry::Expiry;
 use crate::types::key_range::KeyRange;
 use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
 
@@ -72,6 +74,8 @@ pub(crate) struct Memtable {
     entries: AtomicU64,
     removals: AtomicU64,
     unresolved: AtomicU64,
+    expiring: AtomicU64,
+    due: Due,
     /// `u64::MAX` while empty.
     min_seq: AtomicU64,
     max_seq: AtomicU64,
@@ -98,6 +102,8 @@ impl Memtable {
             entries: AtomicU64::new(0),
             removals: AtomicU64::new(0),
             unresolved: AtomicU64::new(0),
+            expiring: AtomicU64::new(0),
+            due: Due::default(),
             min_seq: AtomicU64::new(u64::MAX),
             max_seq: AtomicU64::new(0),
         }
@@ -139,6 +145,10 @@ impl Memtable {
         }
         if entry.kind.is_unresolved() {
             self.unresolved.store(self.unresolved() + 1, Ordering::Relaxed);
+        }
+        if let Some(expiry) = Expiry::of_version(entry.kind, entry.value) {
+            self.expiring.store(self.expiring() + 1, Ordering::Relaxed);
+            self.due.lower(expiry);
         }
         self.note_seq(entry.seq);
     }
@@ -199,10 +209,13 @@ impl Memtable {
         Some(self.tree.find(key)?.visible(at)?.entry())
     }
 
-    /// The sequence number of a key's newest version.
-    #[inline]
-    pub(crate) fn newest_seq(&self, key: &[u8]) -> Option<SeqNo> {
-        Some(self.tree.find(key)?.seq())
+    /// The newest version of a key that somebody wrote, not a sweep (conflict.3); none if it is not newer than `since`.
+    pub(crate) fn newest_written(&self, key: &[u8], since: SeqNo) -> Option<SeqNo> {
+        let mut entry = self.get(key, SeqNo::MAX)?;
+        while entry.seq > since && entry.kind.is_sweep() {
+            entry = self.get(key, entry.seq.before()?)?;
+        }
+        (entry.seq > since).then_some(entry.seq)
     }
 
     /// Whether there are range tombstones.
@@ -250,6 +263,17 @@ impl Memtable {
     #[inline]
     pub(crate) fn unresolved(&self) -> u64 {
         self.unresolved.load(Ordering::Relaxed)
+    }
+
+    /// Those of them that expire.
+    #[inline]
+    pub(crate) fn expiring(&self) -> u64 {
+        self.expiring.load(Ordering::Relaxed)
+    }
+
+    /// When something of it is due to be swept.
+    pub(crate) fn due(&self) -> &Due {
+        &self.due
     }
 
     /// Whether a version in a range of keys is unresolved.

@@ -13,6 +13,7 @@ use esker_env::PageBuf;
 
 use crate::types::cursor::SourceCursor;
 use crate::types::entry::EntryRef;
+use crate::types::expiry::Expiry;
 use crate::types::key::head8;
 use crate::types::key_range::{End, KeyRange};
 use crate::types::op::Kind;
@@ -219,11 +220,14 @@ impl SourceCursor for PieceCursor {
     }
     fn stored(&self) -> Stored<&[u8]> {
         let entry = self.entry();
-        Stored::new(entry.kind, entry.value)
+        Stored::of(entry.kind, entry.value)
+    }
+    fn expiry(&self) -> Option<Expiry> {
+        let entry = self.entry();
+        Expiry::of_version(entry.kind, entry.value)
     }
     fn share(&self) -> Stored<Value> {
-        let entry = self.entry();
-        Stored::new(entry.kind, Value::copy_of(entry.value))
+        self.stored().to_value()
     }
     fn older(&mut self) -> Result<bool> {
         // piece.1

@@ -105,7 +105,7 @@ impl Pair {
             assert_eq!(self.memtable.get(key, seq).map(|e| e.seq.get()), expected);
             let newest =
                 self.model.range((key.clone(), Reverse(u64::MAX))..).next().map(|((_, seq), _)| seq.0);
-            assert_eq!(self.memtable.newest_seq(key).map(SeqNo::get), newest);
+            assert_eq!(self.memtable.newest_written(key, SeqNo::ZERO).map(SeqNo::get), newest);
         }
     }
 

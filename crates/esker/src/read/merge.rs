@@ -12,6 +12,7 @@
 use std::cmp::Ordering;
 
 use crate::types::cursor::SourceCursor;
+use crate::types::expiry::Expiry;
 use crate::types::key::head8;
 use crate::types::op::Kind;
 use crate::types::stored::Stored;
@@ -264,6 +265,11 @@ impl<C: SourceCursor> SourceCursor for MergeCursor<C> {
     #[inline]
     fn stored(&self) -> Stored<&[u8]> {
         self.lanes[self.current].cursor.stored()
+    }
+
+    #[inline]
+    fn expiry(&self) -> Option<Expiry> {
+        self.lanes[self.current].cursor.expiry()
     }
 
     #[inline]

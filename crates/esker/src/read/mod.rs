@@ -25,6 +25,7 @@ pub(crate) mod run_cursor;
 pub(crate) mod run_walk;
 pub(crate) mod source;
 mod stretch;
+pub(crate) mod time;
 pub(crate) mod unresolved;
 pub(crate) mod value_reader;
 pub(crate) mod view;

@@ -18,6 +18,8 @@ use crate::blob::BlobSet;
 use crate::encoding::hash::key_hash;
 use crate::manifest::version::Run;
 use crate::sstable::{Found, GiveUp, NoAnswer, OnMiss, ReadIt};
+use crate::types::entry::EntryRef;
+use crate::types::expiry::Expiry;
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
 
@@ -30,8 +32,15 @@ pub trait Want {
     type Out;
     /// Whether the key is likely absent, so that it pays to ask filters before blocks that are in memory.
     const EXPECTS_NONE: bool;
+    /// Whether versions that have expired count as live (resolve.3).
+    const SEES_EXPIRED: bool = false;
     /// Makes it of a live version in a memtable.
     fn of_memtable(stored: Stored<&[u8]>, blobs: &BlobSet) -> Result<Self::Out>;
+    /// The same of one whose expiry is known.
+    #[inline(always)]
+    fn of_entry(entry: &EntryRef<'_>, blobs: &BlobSet) -> Result<Self::Out> {
+        Self::of_memtable(Stored::of(entry.kind, entry.value), blobs)
+    }
     /// Makes it of a live version in a table.
     fn of_table(found: Found<'_>, blobs: &BlobSet) -> Result<Self::Out>;
 }
@@ -40,6 +49,12 @@ pub trait Want {
 pub struct ValueOf;
 /// Whether it is there.
 pub struct Presence;
+/// Whether counts hold it: it is there, or has expired and was not swept yet.
+pub struct CountedPresence;
+/// When it expires; none if never.
+pub struct ExpiryOf;
+/// The same, also of what has expired already.
+pub struct ExpiryOfCounted;
 
 impl Want for ValueOf {
     type Out = Value;
@@ -87,7 +102,48 @@ impl Want for Presence {
     }
 }
 
+impl Want for CountedPresence {
+    type Out = ();
+    const EXPECTS_NONE: bool = true;
+    const SEES_EXPIRED: bool = true;
+    #[inline]
+    fn of_memtable(_: Stored<&[u8]>, _: &BlobSet) -> Result<()> {
+        Ok(())
+    }
+    #[inline]
+    fn of_table(_: Found<'_>, _: &BlobSet) -> Result<()> {
+        Ok(())
+    }
+}
+
+macro_rules! wants_expiry {
+    ($want:ty, $sees_expired:literal) => {
+        impl Want for $want {
+            type Out = Option<Expiry>;
+            const EXPECTS_NONE: bool = false;
+            const SEES_EXPIRED: bool = $sees_expired;
+            fn of_memtable(_: Stored<&[u8]>, _: &BlobSet) -> Result<Option<Expiry>> {
+                Ok(None)
+            }
+            fn of_entry(entry: &EntryRef<'_>, _: &BlobSet) -> Result<Option<Expiry>> {
+                Ok(Expiry::of_version(entry.kind, entry.value))
+            }
+            fn of_table(found: Found<'_>, _: &BlobSet) -> Result<Option<Expiry>> {
+                Ok(found.expiry())
+            }
+        }
+    };
+}
+wants_expiry!(ExpiryOf, false);
+wants_expiry!(ExpiryOfCounted, true);
+
 impl ReadView {
+    /// Whether a version that expires has done so, for who wants this.
+    #[inline]
+    pub(crate) fn has_expired<W: Want>(&self, expiry: Option<Expiry>) -> bool {
+        !W::SEES_EXPIRED && expiry.is_some_and(|expiry| self.time.has_come(expiry))
+    }
+
     /// Looks an encoded key up as of `at`.
     #[inline]
     pub fn find<W: Want>(&self, key: &[u8], at: SeqNo, guard: &Guard) -> Result<Option<W::Out>> {
@@ -148,11 +204,9 @@ impl ReadView {
             }
             let mut below = at;
             while let Some(entry) = memtable.get(key, below) {
-                match resolver.feed(entry.seq, entry.kind) {
-                    Answer::Live => {
-                        let stored = Stored::new(entry.kind, entry.value);
-                        return Ok(Some(W::of_memtable(stored, self.version.blobs())?));
-                    }
+                let expired = || self.has_expired::<W>(Some(Expiry::of(entry.value)));
+                match resolver.feed_reader(entry.seq, entry.kind, expired) {
+                    Answer::Live => return Ok(Some(W::of_entry(&entry, self.version.blobs())?)),
                     Answer::Gone => return Ok(None),
                     Answer::Older => {}
                 }
@@ -173,7 +227,8 @@ impl ReadView {
                 run.probes.note(hash, found.is_some());
                 let Some(found) = found else { break };
                 let seq = found.seq();
-                match resolver.feed(seq, found.kind()) {
+                let expired = || self.has_expired::<W>(found.expiry());
+                match resolver.feed_reader(seq, found.kind(), expired) {
                     Answer::Live => return Ok(Some(W::of_table(found, self.version.blobs())?)),
                     Answer::Gone => return Ok(None),
                     Answer::Older => {}
@@ -195,7 +250,7 @@ impl ReadView {
                 newest = newest.max(memtable.range_tombstones().cover(key, SeqNo::MAX));
             }
             if memtable.may_contain(hash) {
-                newest = newest.max(memtable.newest_seq(key).unwrap_or(SeqNo::ZERO));
+                newest = newest.max(memtable.newest_written(key, since).unwrap_or(SeqNo::ZERO));
             }
         }
         for run in self.version.runs().iter().filter(|run| run.max_seq() > since) {

@@ -9,6 +9,8 @@
 //!
 //! resolve.1. A version is hidden by a range tombstone over its key with a larger sequence number (range_tombstone.2).
 //! resolve.2. Versions are fed newest first until one ends the search; who has no older version has no key.
+//! resolve.3. To a reader a version that has expired is a removal: older versions stay hidden. What counts keys, and merges, take it for live
+//!      until a sweep has removed it (engine/sweep.rs).
 
 use crate::types::SeqNo;
 use crate::types::op::Kind;
@@ -42,6 +44,15 @@ impl Resolver {
     #[inline(always)]
     pub fn hides(&self, seq: SeqNo) -> bool {
         seq < self.cover
+    }
+
+    /// The next version, for a reader: `expired` says whether the version has expired, and is asked if its kind can (resolve.3).
+    #[inline(always)]
+    pub fn feed_reader(&mut self, seq: SeqNo, kind: Kind, expired: impl FnOnce() -> bool) -> Answer {
+        match self.feed(seq, kind) {
+            Answer::Live if kind.expires() && expired() => Answer::Gone,
+            answer => answer,
+        }
     }
 
     /// The next version (resolve.2).
@@ -80,5 +91,15 @@ mod tests {
         assert_eq!(answer(6, 5, Kind::Put), Answer::Gone, "resolve.1");
         assert_eq!(answer(0, 5, Kind::Remove), Answer::Gone);
         assert_eq!(answer(0, 5, Kind::RemoveRange), Answer::Older, "resolve.2");
+        assert_eq!(answer(0, 5, Kind::ExpiringPut), Answer::Live, "resolve.3");
+        for (kind, expired, expected) in [
+            (Kind::ExpiringPut, true, Answer::Gone),
+            (Kind::ExpiringPut, false, Answer::Live),
+            (Kind::Put, true, Answer::Live),
+            (Kind::Expired, false, Answer::Gone),
+        ] {
+            let fed = Resolver::default().feed_reader(seq(5), kind, || expired);
+            assert_eq!(fed, expected, "resolve.3: {kind:?}");
+        }
     }
 }

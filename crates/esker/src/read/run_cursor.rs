@@ -11,6 +11,7 @@ use crate::manifest::version::Run;
 use crate::sstable::TableCursor;
 use crate::types::bounds::Bounds;
 use crate::types::cursor::SourceCursor;
+use crate::types::expiry::Expiry;
 use crate::types::op::Kind;
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
@@ -145,6 +146,11 @@ impl SourceCursor for RunCursor {
     #[inline]
     fn stored(&self) -> Stored<&[u8]> {
         self.cursor().stored()
+    }
+
+    #[inline]
+    fn expiry(&self) -> Option<Expiry> {
+        self.cursor().expiry()
     }
 
     #[inline]

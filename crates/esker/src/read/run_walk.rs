@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use super::fetch;
 use super::resolve::{Answer, Resolver};
 use super::stretch::Stretch;
+use super::time::Time;
 use super::view::ReadView;
 use crate::blob::BlobSet;
 use crate::manifest::version::Run;
@@ -40,6 +41,7 @@ pub struct RunWalk {
     bounds: Bounds,
     /// Bytes of the keyspace's prefix.
     prefix_len: usize,
+    time: Arc<Time>,
     /// None: the run has no values in blob files.
     blobs: Option<BlobSet>,
     ahead: Mutex<Ahead>,
@@ -71,7 +73,7 @@ struct Here {
 
 impl RunWalk {
     /// A walk as of `at`, inside these bounds, which lie in one keyspace. Nowhere until it is moved.
-    pub fn new(run: &Arc<Run>, at: SeqNo, bounds: Bounds, blobs: &BlobSet) -> Self {
+    pub fn new(run: &Arc<Run>, at: SeqNo, bounds: Bounds, blobs: &BlobSet, time: &Arc<Time>) -> Self {
         let tables = run.within(&bounds.lower, &bounds.upper);
         let prefix_len = match &bounds.lower {
             Bound::Included(key) | Bound::Excluded(key) => key::prefix_len(key),
@@ -79,12 +81,14 @@ impl RunWalk {
         };
         let blobs = (!blobs.is_empty()).then(|| blobs.clone());
         let ahead = Mutex::default();
+        let (run, time) = (run.clone(), time.clone());
         RunWalk {
-            run: run.clone(),
+            run,
             tables,
             at,
             bounds,
             prefix_len,
+            time,
             blobs,
             ahead,
             here: None,
@@ -101,8 +105,8 @@ impl RunWalk {
 
     /// Another walk over the same, which stands nowhere yet.
     pub fn again(&self) -> Self {
-        let again =
-            Self::new(&self.run, self.at, self.bounds.clone(), &self.blobs.clone().unwrap_or_default());
+        let blobs = self.blobs.clone().unwrap_or_default();
+        let again = Self::new(&self.run, self.at, self.bounds.clone(), &blobs, &self.time);
         RunWalk { stretch: self.stretch.as_ref().map(Stretch::again), ..again }
     }
 
@@ -468,7 +472,8 @@ impl RunWalk {
         let mut resolver = Resolver::default();
         loop {
             if place.seq(entry) <= self.at {
-                match resolver.feed(place.seq(entry), place.kind(entry)) {
+                let expired = || place.expiry(entry).is_some_and(|expiry| self.time.has_come(expiry));
+                match resolver.feed_reader(place.seq(entry), place.kind(entry), expired) {
                     Answer::Live => return Ok(Some((place, entry))),
                     Answer::Gone => return Ok(None),
                     Answer::Older => {}
@@ -584,7 +589,7 @@ mod tests {
                 let Some(run) = view.only_run(&bounds) else { continue };
                 with_versions += u32::from(run.max_seq() > SeqNo::ZERO);
                 let (mut walk, mut model) = (
-                    RunWalk::new(run, at, bounds.clone(), view.version.blobs()),
+                    RunWalk::new(run, at, bounds.clone(), view.version.blobs(), &view.time),
                     view.live(at, bounds.clone()),
                 );
                 for _ in 0..40 {

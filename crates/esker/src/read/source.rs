@@ -3,6 +3,7 @@
 use super::run_cursor::RunCursor;
 use crate::memtable::MemtableCursor;
 use crate::types::cursor::{SourceCursor, delegate_cursor};
+use crate::types::expiry::Expiry;
 use crate::types::op::Kind;
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
@@ -54,6 +55,9 @@ impl SourceCursor for Nothing {
         match *self {}
     }
     fn stored(&self) -> Stored<&[u8]> {
+        match *self {}
+    }
+    fn expiry(&self) -> Option<Expiry> {
         match *self {}
     }
     fn share(&self) -> Stored<Value> {

@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::point::{LOOKUPS_PER_PIN, Presence};
+use super::point::{CountedPresence, LOOKUPS_PER_PIN};
 use super::view::ReadView;
 use crate::memtable::Memtable;
 use crate::types::entry::EntryRef;
@@ -145,7 +145,7 @@ impl<'a> LookUps<'a> {
         if self.done.is_multiple_of(LOOKUPS_PER_PIN) {
             self.guard.repin();
         }
-        if self.view.find::<Presence>(entry.key, before, &self.guard)?.is_some()
+        if self.view.find::<CountedPresence>(entry.key, before, &self.guard)?.is_some()
             && let Some((keyspace, _)) = decode_key(entry.key)
         {
             *self.owed.entry(keyspace).or_default() += 1;

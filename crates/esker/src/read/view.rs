@@ -16,6 +16,7 @@ use super::cover::Layers;
 use super::gaps::{Gaps, Seen};
 use super::run_cursor::RunCursor;
 use super::source::Source;
+use super::time::Time;
 use super::unresolved::Known;
 use crate::manifest::version::{Run, Version};
 use crate::memtable::Memtable;
@@ -38,6 +39,8 @@ pub struct ReadView {
     pub known: Arc<Known>,
     /// Where walks have found nothing live.
     pub(crate) gaps: Arc<Gaps>,
+    /// By which versions expire.
+    pub time: Arc<Time>,
 }
 
 impl ReadView {
@@ -45,6 +48,12 @@ impl ReadView {
     #[inline]
     pub fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Versions that expire.
+    #[inline]
+    pub fn expiring(&self) -> u64 {
+        self.memtables().map(|memtable| memtable.expiring()).sum::<u64>() + self.version.expiring()
     }
 
     /// The memtables, newest first.

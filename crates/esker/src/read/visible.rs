@@ -19,6 +19,7 @@ use super::merge::MergeCursor;
 use super::resolve::{Answer, Resolver};
 use super::source::{Nothing, Source};
 use super::stretch::Stretch;
+use super::time::Time;
 use super::view::ReadView;
 use crate::blob::BlobSet;
 use crate::types::bounds::Bounds;
@@ -39,12 +40,15 @@ pub struct VisibleCursor<C> {
     blobs: BlobSet,
     /// None: gaps are not used.
     stretch: Option<Stretch>,
+    /// For readers: what has expired is hidden (resolve.3).
+    time: Option<Arc<Time>>,
     /// Whether the compaction stands on a live key inside the bounds.
     valid: bool,
 }
 
 impl ReadView {
-    /// A walk over the live keys inside the bounds, as of `at`.
+    /// A walk over the live keys inside the bounds, as of `at`. What has expired and was not swept is shown, as counts hold it: see
+    /// [`at_time`](VisibleCursor::at_time).
     pub fn live(&self, at: SeqNo, bounds: Bounds) -> VisibleCursor<Source<Nothing>> {
         let sources = self.sources(at, &bounds, Vec::new());
         VisibleCursor::new(sources, self.tombstones(Vec::new()), at, bounds).with_blobs(self.version.blobs())
@@ -78,6 +82,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
             bounds,
             blobs: BlobSet::default(),
             stretch: None,
+            time: None,
             valid: false,
         }
     }
@@ -102,6 +107,11 @@ impl<C: SourceCursor> VisibleCursor<C> {
     fn above_lower(&self) -> bool {
         let key = self.merged.key();
         head8(key) > self.lower_head || self.bounds.above_lower(key)
+    }
+
+    /// The same, for a reader: without what has expired by this time.
+    pub fn at_time(self, time: &Arc<Time>) -> Self {
+        VisibleCursor { time: Some(time.clone()), ..self }
     }
 
     #[inline]
@@ -145,7 +155,11 @@ impl<C: SourceCursor> VisibleCursor<C> {
         let mut resolver = Resolver::default();
         resolver.cover(cover);
         loop {
-            match resolver.feed(self.merged.seq(), self.merged.kind()) {
+            let expired = || match (&self.time, self.merged.expiry()) {
+                (Some(time), Some(expiry)) => time.has_come(expiry),
+                _ => false,
+            };
+            match resolver.feed_reader(self.merged.seq(), self.merged.kind(), expired) {
                 Answer::Live => return Ok(true),
                 Answer::Gone => return Ok(false),
                 Answer::Older if self.merged.older()? => {}

@@ -9,6 +9,7 @@
 use crate::encoding::bytes::{ByteReader, Decoded, put_varint};
 use crate::types::SeqNo;
 use crate::types::entry::EntryRef;
+use crate::types::expiry::Expiry;
 
 /// What the entries and range tombstones of a table add up to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +22,12 @@ pub(crate) struct Counts {
     pub tombstones: u64,
     /// Versions that are unresolved (types/op.rs). Not among the numbers that are always stored: most tables have none.
     pub unresolved: u64,
+    /// Versions that expire, and when the first and the last of them do. Not always stored either.
+    pub expiring: u64,
+    /// In milliseconds since 1970; zero if none expires.
+    pub min_expiry: u64,
+    /// See there.
+    pub max_expiry: u64,
     /// Range tombstones, as fragments.
     pub range_tombstones: u64,
     /// Bytes of keys, before compression.
@@ -36,7 +43,7 @@ pub(crate) struct Counts {
 impl Counts {
     /// Those of nothing so far; [`ended`](Self::ended) once all is added.
     pub(super) fn begun() -> Counts {
-        Counts { min_seq: SeqNo::MAX, ..Counts::default() }
+        Counts { min_seq: SeqNo::MAX, min_expiry: u64::MAX, ..Counts::default() }
     }
 
     /// Adds a version; `new_key`: of another key than the one before.
@@ -46,6 +53,11 @@ impl Counts {
         self.keys += u64::from(new_key);
         self.tombstones += u64::from(!entry.kind.is_live());
         self.unresolved += u64::from(entry.kind.is_unresolved());
+        if let Some(expiry) = Expiry::of_version(entry.kind, entry.value) {
+            self.expiring += 1;
+            self.min_expiry = self.min_expiry.min(expiry.ms());
+            self.max_expiry = self.max_expiry.max(expiry.ms());
+        }
         self.key_bytes += entry.key.len() as u64;
         self.value_bytes += entry.value.len() as u64;
         self.add_seqs(entry.seq, entry.seq);
@@ -60,13 +72,30 @@ impl Counts {
 
     /// With so many range tombstones, and nothing to follow.
     pub(super) fn ended(self, range_tombstones: u64) -> Counts {
-        Counts { range_tombstones, min_seq: self.min_seq.min(self.max_seq), ..self }
+        let (min_seq, min_expiry) = (self.min_seq.min(self.max_seq), self.min_expiry.min(self.max_expiry));
+        Counts { range_tombstones, min_seq, min_expiry, ..self }
+    }
+
+    /// Appends what is said of the versions that expire.
+    pub(crate) fn encode_expiry(&self, out: &mut Vec<u8>) {
+        [self.expiring, self.min_expiry, self.max_expiry].into_iter().for_each(|n| put_varint(out, n));
+    }
+
+    /// The inverse of [`encode_expiry`](Self::encode_expiry).
+    pub(crate) fn decode_expiry(&mut self, reader: &mut ByteReader<'_>) -> Decoded<()> {
+        for number in [&mut self.expiring, &mut self.min_expiry, &mut self.max_expiry] {
+            *number = reader.varint()?;
+        }
+        if self.expiring == 0 || self.expiring > self.entries || self.min_expiry > self.max_expiry {
+            return Err(reader.error(format!("{} versions that expire", self.expiring)));
+        }
+        Ok(())
     }
 
     /// Appends the numbers.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let Counts { entries, keys, tombstones, range_tombstones, key_bytes, value_bytes, .. } = *self;
-        let Counts { unresolved: _, min_seq, max_seq, .. } = *self;
+        let Counts { unresolved: _, expiring: _, min_expiry: _, max_expiry: _, min_seq, max_seq, .. } = *self;
         let numbers = [entries, keys, tombstones, range_tombstones, key_bytes, value_bytes];
         numbers.into_iter().chain([min_seq.get(), max_seq.get()]).for_each(|number| put_varint(out, number));
     }

@@ -15,6 +15,7 @@ use super::Table;
 use super::block::Block;
 use crate::cache;
 use crate::types::cursor::SourceCursor;
+use crate::types::expiry::{Expiry, value_start};
 use crate::types::key_room::KeyRoom;
 use crate::types::op::Kind;
 use crate::types::stored::Stored;
@@ -303,15 +304,21 @@ impl SourceCursor for TableCursor {
     #[inline(always)]
     fn stored(&self) -> Stored<&[u8]> {
         assert!(self.valid, "value of a cursor that stands on no key");
-        Stored::new(self.kind(), self.block().value(self.entry))
+        Stored::of(self.kind(), self.block().value(self.entry))
+    }
+
+    #[inline]
+    fn expiry(&self) -> Option<Expiry> {
+        Expiry::of_version(self.kind(), self.block().value(self.entry))
     }
 
     #[inline]
     fn share(&self) -> Stored<Value> {
         assert!(self.valid, "value of a cursor that stands on no key");
         let place = self.place.as_ref().expect("sstable_cursor.1: a valid cursor has a block");
-        let value = Value::part_of(&place.block, place.block.value_range(self.entry));
-        Stored::new(place.block.kind(self.entry), value)
+        let (kind, mut range) = (place.block.kind(self.entry), place.block.value_range(self.entry));
+        range.start += value_start(kind, range.len());
+        Stored::new(kind, Value::part_of(&place.block, range))
     }
 
     fn older(&mut self) -> Result<bool> {

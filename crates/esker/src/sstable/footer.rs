@@ -6,8 +6,8 @@
 //!
 //! footer.1. The parts lie back to back in this order, and the footer ends the file: a file that was cut, or has bytes
 //!      added, is refused.
-//! footer.2. A flag says that the table has something in it that a reader must know. This build knows those of blobs and of unresolved
-//!      versions, and refuses a table with any other.
+//! footer.2. A flag says that the table has something in it that a reader must know. This build knows those of blobs, of unresolved
+//!      versions and of versions that expire, and refuses a table with any other.
 //!
 //! Bytes: docs/formats/sstable.md
 
@@ -27,13 +27,13 @@ pub(super) const FORMAT_VERSION: u32 = 1;
 /// Where the version stands.
 const VERSION_AT: usize = 64;
 
-/// Flag: some entries expire. Reserved (footer.2).
+/// Flag: some entries expire.
 const HAS_EXPIRY: u32 = 1;
 /// Flag: values of some entries are in blob files.
 const HAS_BLOBS: u32 = 2;
 /// Flag: some entries may or may not add a key to the live count.
 const HAS_UNRESOLVED: u32 = 4;
-const KNOWN: u32 = HAS_BLOBS | HAS_UNRESOLVED;
+const KNOWN: u32 = HAS_BLOBS | HAS_UNRESOLVED | HAS_EXPIRY;
 
 /// Where the parts of a table lie in the file. Empty parts are absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub(super) struct Footer {
     pub has_blobs: bool,
     /// Whether some entries are unresolved.
     pub has_unresolved: bool,
+    /// Whether some entries expire.
+    pub has_expiry: bool,
 }
 
 /// Why a footer was not read.
@@ -93,7 +95,9 @@ impl Footer {
         out.extend_from_slice(&self.salt.get().to_le_bytes());
         out.extend_from_slice(&self.newest_commit.get().to_le_bytes());
         let flag = |on: bool, flag: u32| if on { flag } else { 0 };
-        let flags = flag(self.has_blobs, HAS_BLOBS) | flag(self.has_unresolved, HAS_UNRESOLVED);
+        let flags = flag(self.has_blobs, HAS_BLOBS)
+            | flag(self.has_unresolved, HAS_UNRESOLVED)
+            | flag(self.has_expiry, HAS_EXPIRY);
         out.extend_from_slice(&flags.to_le_bytes());
         // 8 bytes without use.
         out.resize(VERSION_AT, 0);
@@ -145,8 +149,20 @@ impl Footer {
             let detail = format!("the parts end at {} in a file of {file_len} bytes", properties.end);
             return Err(DecodeError::new(0, detail).into());
         }
-        let (has_blobs, has_unresolved) = (flags & HAS_BLOBS != 0, flags & HAS_UNRESOLVED != 0);
-        Ok(Footer { tombstones, filter, index, properties, salt, newest_commit, has_blobs, has_unresolved })
+        let has = |flag: u32| flags & flag != 0;
+        let (has_blobs, has_unresolved, has_expiry) = (has(HAS_BLOBS), has(HAS_UNRESOLVED), has(HAS_EXPIRY));
+        let parts = Footer {
+            tombstones,
+            filter,
+            index,
+            properties,
+            salt,
+            newest_commit,
+            has_blobs,
+            has_unresolved,
+            has_expiry,
+        };
+        Ok(parts)
     }
 }
 
@@ -164,6 +180,7 @@ mod tests {
             newest_commit: SeqNo::MAX,
             has_blobs: false,
             has_unresolved: false,
+            has_expiry: false,
         }
     }
 

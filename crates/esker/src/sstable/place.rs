@@ -9,6 +9,7 @@ use super::Table;
 use super::block::Block;
 use crate::cache;
 use crate::types::bounds::Bounds;
+use crate::types::expiry::{Expiry, value_start};
 use crate::types::op::Kind;
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
@@ -191,13 +192,21 @@ impl BlockPlace {
     /// The value of entry `i`, as it is stored.
     #[inline(always)]
     pub(crate) fn stored(&self, i: usize) -> Stored<&[u8]> {
-        Stored::new(self.block.kind(i), self.block.value(i))
+        Stored::of(self.block.kind(i), self.block.value(i))
     }
 
     /// The same as a handle.
     #[inline(always)]
     pub(crate) fn share(&self, i: usize) -> Stored<Value> {
-        Stored::new(self.block.kind(i), Value::part_of(&self.block, self.block.value_range(i)))
+        let (kind, mut range) = (self.block.kind(i), self.block.value_range(i));
+        range.start += value_start(kind, range.len());
+        Stored::new(kind, Value::part_of(&self.block, range))
+    }
+
+    /// When entry `i` expires; none if its kind does not.
+    #[inline]
+    pub(crate) fn expiry(&self, i: usize) -> Option<Expiry> {
+        Expiry::of_version(self.block.kind(i), self.block.value(i))
     }
 
     /// Has the memory fetched that a walk at entry `i` reads some entries later.

@@ -28,12 +28,12 @@ pub(crate) struct Properties {
     pub blocks: u64,
     /// Of all parts before this one.
     pub fingerprint: Fingerprint,
-    /// What its values are in blob files. Stored if there are any (footer.2), as is the number of unresolved versions.
+    /// What its values are in blob files. Stored if there are any (footer.2), as are the numbers of unresolved versions and of those that expire.
     pub blobs: BlobReferences,
 }
 
-/// Where references of blob files have their number stands 0, then that of unresolved versions.
-const UNRESOLVED: u8 = 0;
+/// Where references of blob files have their number stands 0, then that of unresolved versions, or 0 again and what is said of expiring ones.
+const MORE: u8 = 0;
 
 /// The range that holds no key.
 pub(super) fn empty_range() -> KeyRange {
@@ -50,8 +50,12 @@ impl Properties {
         put_string(out, self.range.end.key());
         out.extend_from_slice(&self.fingerprint.get().to_le_bytes());
         if self.counts.unresolved > 0 {
-            out.push(UNRESOLVED);
+            out.push(MORE);
             put_varint(out, self.counts.unresolved);
+        }
+        if self.counts.expiring > 0 {
+            out.extend_from_slice(&[MORE, 0]);
+            self.counts.encode_expiry(out);
         }
         if !self.blobs.is_empty() {
             self.blobs.encode(out);
@@ -75,11 +79,14 @@ impl Properties {
             _ => return Err(reader.error(format!("{included} where 0 or 1 is expected"))),
         };
         let fingerprint = Fingerprint::new(reader.u32()?);
-        if reader.clone().rest().first() == Some(&UNRESOLVED) {
+        while reader.clone().rest().first() == Some(&MORE) {
             reader.u8()?;
-            counts.unresolved = reader.varint()?;
-            if counts.unresolved == 0 || counts.unresolved > counts.entries {
-                return Err(reader.error(format!("{} unresolved versions", counts.unresolved)));
+            match reader.varint()? {
+                0 if counts.expiring == 0 => counts.decode_expiry(&mut reader)?,
+                unresolved if unresolved > counts.entries || counts.unresolved + counts.expiring > 0 => {
+                    return Err(reader.error(format!("{unresolved} unresolved versions")));
+                }
+                unresolved => counts.unresolved = unresolved,
             }
         }
         let blobs = match reader.is_empty() {
@@ -157,6 +164,9 @@ mod tests {
         let properties = Properties {
             counts: Counts {
                 unresolved: 0,
+                expiring: 0,
+                min_expiry: 0,
+                max_expiry: 0,
                 entries: 1 << 40,
                 keys: 3,
                 tombstones: 2,
@@ -176,7 +186,9 @@ mod tests {
         properties.encode(&mut bytes);
         assert!((0..bytes.len()).all(|len| Properties::decode(&bytes[..len]).is_err()));
         assert_eq!(Properties::decode(&bytes), Ok(properties.clone()));
-        let counts = Counts { unresolved: 5, ..properties.counts };
+        let (unresolved, expiring) = (5, 3);
+        let (min_expiry, max_expiry) = (7, 1 << 50);
+        let counts = Counts { unresolved, expiring, min_expiry, max_expiry, ..properties.counts };
         let properties = Properties { counts, ..properties };
         bytes.clear();
         properties.encode(&mut bytes);

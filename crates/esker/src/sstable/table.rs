@@ -31,6 +31,7 @@ use esker_env::{Env, File, FsRef, OpenOptions, PageBuf, read_range_into};
 use parking_lot::Mutex;
 
 use super::block::Block;
+use super::counts::Counts;
 use super::cursor::TableCursor;
 use super::descriptors::{Descriptors, TableFile};
 use super::footer::{FOOTER_BYTES, FORMAT_VERSION, Footer};
@@ -42,6 +43,8 @@ use super::{BlockCache, TableMeta};
 use crate::cache::{self, BudgetKind, CacheItem, CachedBlocks, Guard, Pinned, Reservation};
 use crate::encoding::bloom::BlockedBloom;
 use crate::encoding::bytes::{DecodeError, Decoded};
+use crate::types::due::Due;
+use crate::types::expiry::{Expiry, value_start};
 use crate::types::op::Kind;
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::stored::Stored;
@@ -77,6 +80,8 @@ pub(crate) struct Table {
     based_tombstones: OnceLock<RangeTombstones>,
     /// Those of a table that has not been loaded.
     no_tombstones: RangeTombstones,
+    /// When something of it is due to be swept.
+    due: Due,
     obsolete: Mutex<Option<Remover>>,
 }
 
@@ -240,10 +245,17 @@ impl Found<'_> {
         self.block.kind(self.entry)
     }
 
+    /// When it expires; none if its kind does not.
+    #[inline]
+    pub(crate) fn expiry(&self) -> Option<Expiry> {
+        Expiry::of_version(self.kind(), &self.block.bytes()[self.block.value_range(self.entry)])
+    }
+
     /// Its value, as it is stored: a small one is copied, another one keeps its block.
     #[inline(always)]
     pub(crate) fn share(self) -> Stored<Value> {
-        let (kind, range) = (self.kind(), self.block.value_range(self.entry));
+        let (kind, mut range) = (self.kind(), self.block.value_range(self.entry));
+        range.start += value_start(kind, range.len());
         let value = if Value::is_small(range.len()) {
             Value::copy_of(&self.block.bytes()[range])
         } else {
@@ -266,8 +278,9 @@ impl Table {
         cache: &Arc<BlockCache>,
         base_seq: SeqNo,
     ) -> Result<Arc<Table>> {
-        let table = Self::unopened(env, path, cache, base_seq, None);
+        let mut table = Self::unopened(env, path, cache, base_seq, None);
         table.load_all()?;
+        table.due = due_of(&table.loaded().properties.counts);
         Ok(Arc::new(table))
     }
 
@@ -292,6 +305,7 @@ impl Table {
         base_seq: SeqNo,
         stated: Option<TableMeta>,
     ) -> Table {
+        let due = stated.as_ref().map_or_else(Due::default, |meta| due_of(&meta.counts));
         Table {
             path: path.to_owned(),
             loaded: OnceLock::new(),
@@ -299,6 +313,7 @@ impl Table {
             base_seq: AtomicU64::new(base_seq.get()),
             based_tombstones: OnceLock::new(),
             no_tombstones: RangeTombstones::default(),
+            due,
             obsolete: Mutex::new(None),
         }
     }
@@ -374,6 +389,11 @@ impl Table {
     /// Where the table is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// When something of it is due to be swept.
+    pub(crate) fn due(&self) -> &Due {
+        &self.due
     }
 
     /// The length of the file of a table that is ready.
@@ -694,6 +714,7 @@ impl Loaded {
         let properties = part.read("properties", &footer.properties, Properties::decode)?;
         if footer.has_blobs == properties.blobs.is_empty()
             || footer.has_unresolved != (properties.counts.unresolved > 0)
+            || footer.has_expiry != (properties.counts.expiring > 0)
         {
             let detail = "the footer and the properties differ about what is in the table";
             return Err(Error::corrupt("properties", path, footer.properties.start, detail));
@@ -733,6 +754,11 @@ impl Loaded {
     fn may_contain(&self, hash: u64) -> bool {
         self.filter.get().is_none_or(|filter| filter.bloom.may_contain(hash))
     }
+}
+
+/// When something is due of a table with these counts.
+fn due_of(counts: &Counts) -> Due {
+    Due::at_ms(if counts.expiring > 0 { counts.min_expiry } else { u64::MAX })
 }
 
 impl Drop for Table {

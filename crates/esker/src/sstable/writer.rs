@@ -29,6 +29,7 @@ use crate::encoding::bloom::BlockedBloom;
 use crate::encoding::hash::key_hash;
 use crate::types::canary::{self, Canary};
 use crate::types::entry::EntryRef;
+use crate::types::expiry::value_of;
 use crate::types::key::common_prefix_len;
 use crate::types::key_range::{End, KeyRange};
 use crate::types::range_tombstone::{Fragment, RangeTombstone, RangeTombstones};
@@ -224,8 +225,8 @@ impl TableWriter {
 
     #[inline(never)]
     fn add_reference(&mut self, entry: &EntryRef<'_>) -> Result<()> {
-        let pointer =
-            BlobPointer::decode(entry.value).map_err(|e| e.in_file("blob pointer", &self.path, 0))?;
+        let pointer = BlobPointer::decode(value_of(entry.kind, entry.value))
+            .map_err(|e| e.in_file("blob pointer", &self.path, 0))?;
         if !canary::is_set(Canary::BlobReferenceForgotten) {
             self.properties.blobs.add(&pointer);
         }
@@ -475,7 +476,18 @@ impl TableWriter {
         let salt = self.salt;
         let has_blobs = !self.properties.blobs.is_empty();
         let has_unresolved = self.properties.counts.unresolved > 0;
-        Ok(Footer { tombstones, filter, index, properties, salt, newest_commit, has_blobs, has_unresolved })
+        let has_expiry = self.properties.counts.expiring > 0;
+        Ok(Footer {
+            tombstones,
+            filter,
+            index,
+            properties,
+            salt,
+            newest_commit,
+            has_blobs,
+            has_unresolved,
+            has_expiry,
+        })
     }
 
     /// Gives up: removes the file.

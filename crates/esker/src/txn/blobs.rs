@@ -15,7 +15,9 @@ use std::sync::Arc;
 use super::write_set::WriteSet;
 use crate::blob::{BlobFile, BlobStore, Lease, Squeeze, put_value, stored_bytes_max};
 use crate::types::entry::EntryRef;
+use crate::types::expiry::{Expiry, value_of};
 use crate::types::key::decode_key;
+use crate::types::op::Kind;
 use crate::types::{FileId, Result, SeqNo};
 use crate::wal::{SyncBeside, SyncWork};
 
@@ -53,18 +55,20 @@ pub(crate) fn divert(store: &Arc<BlobStore>, set: &WriteSet) -> Result<Option<(W
     }
     let is_large = |entry: &EntryRef<'_>| {
         let keyspace = decode_key(entry.key).map(|(keyspace, _)| keyspace);
-        !entry.kind.needs_fetch() && keyspace.is_some_and(|keyspace| store.takes(keyspace, entry.value.len()))
+        !entry.kind.needs_fetch()
+            && keyspace.is_some_and(|keyspace| store.takes(keyspace, value_of(entry.kind, entry.value).len()))
     };
-    let large = set.entries(SeqNo::ZERO).filter(is_large).map(|entry| stored_bytes_max(entry.value.len()));
-    let bytes_max: u64 = large.sum();
+    let large = set.entries(SeqNo::ZERO).filter(is_large);
+    let large = large.map(|entry| (entry, value_of(entry.kind, entry.value)));
+    let bytes_max: u64 = large.clone().map(|(_, value)| stored_bytes_max(value.len())).sum();
     if bytes_max == 0 {
         return Ok(None);
     }
     let mut squeeze = Squeeze::new(store.compresses());
     let (mut bytes, mut pointers) = (Vec::with_capacity(bytes_max as usize), Vec::new());
-    for entry in set.entries(SeqNo::ZERO).filter(is_large) {
+    for (_, value) in large {
         let offset = bytes.len() as u64;
-        pointers.push(put_value(entry.value, (FileId::new(0), offset), &mut squeeze, &mut bytes)?);
+        pointers.push(put_value(value, (FileId::new(0), offset), &mut squeeze, &mut bytes)?);
     }
     let (lease, base) = store.lease(bytes.len() as u64, false)?;
     store.write(lease.file(), base, &bytes)?;
@@ -78,7 +82,8 @@ pub(crate) fn divert(store: &Arc<BlobStore>, set: &WriteSet) -> Result<Option<(W
                 (pointer.file, pointer.offset) = (lease.file().id(), base + pointer.offset);
                 encoded.clear();
                 pointer.encode(&mut encoded);
-                diverted.put_blob(entry.key, &encoded);
+                let expiry = Expiry::of_version(entry.kind, entry.value);
+                diverted.put_until(Kind::PutBlob, entry.key, expiry, &encoded);
             }
             None => diverted.push(entry.kind, entry.key, entry.value),
         }

@@ -241,7 +241,7 @@ impl Pipeline {
             return Err(Error::Invalid(text.to_owned()));
         }
         request.set.sort();
-        if !request.set.ranges().is_empty() {
+        if !request.set.ranges().is_empty() && request.ranges.is_none() {
             self.find_what_is_owed()?;
             // It is pinned for no longer than the commit takes.
             let since = self.published.snapshot(Duration::MAX);

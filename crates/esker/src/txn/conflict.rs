@@ -4,6 +4,8 @@
 //!      that it writes, or anywhere in a range that it removes.
 //! conflict.2. Nothing newer than a live snapshot is ever garbage-collected or loses its sequence number, so what there is
 //!      to find is there. The commit lock is held: nothing new arrives meanwhile.
+//! conflict.3. The removal of a key by a sweep is none, for as long as it is in a memtable: readers saw the key gone before. In a table it may
+//!      stand for older versions that were merged away.
 
 use super::commit::KeyspaceLife;
 use crate::read::view::ReadView;
@@ -71,7 +73,7 @@ pub(super) fn range_written(range: &KeyRange, since: SeqNo, view: &ReadView) -> 
         let mut scan = memtable.scan();
         scan.seek(&range.start);
         while let Some(entry) = scan.next().filter(inside) {
-            if entry.seq > since {
+            if entry.seq > since && !entry.kind.is_sweep() {
                 return Ok(true);
             }
         }

@@ -14,7 +14,7 @@ use super::range_count::RangeCounts;
 use super::snapshots::SnapshotGuard;
 use super::write_set::{CountDeltas, WriteSet};
 use crate::encoding::hash::key_hash;
-use crate::read::point::{LOOKUPS_PER_PIN, Presence};
+use crate::read::point::{CountedPresence, LOOKUPS_PER_PIN};
 use crate::read::view::ReadView;
 use crate::types::bounds::Bounds;
 use crate::types::canary::{self, Canary};
@@ -94,8 +94,8 @@ pub(crate) fn counted(
             let mut live = false;
             if may_be_there && !set.in_removed_range(entry.key) {
                 let found = match effort(entry.key) {
-                    Effort::Read => Some(view.find_hashed::<Presence>(entry.key, hash, at, &guard)?),
-                    Effort::Memory => view.find_in_memory::<Presence>(entry.key, hash, at, &guard)?,
+                    Effort::Read => Some(view.find_hashed::<CountedPresence>(entry.key, hash, at, &guard)?),
+                    Effort::Memory => view.find_in_memory::<CountedPresence>(entry.key, hash, at, &guard)?,
                     Effort::None => None,
                 };
                 match found {

@@ -12,15 +12,16 @@
 use std::sync::Arc;
 
 use super::packing::{Packing, Spares};
-use crate::blob::BlobSet;
 use crate::compaction::merge::Source;
 use crate::encoding::hash::key_hash;
 use crate::manifest::version::Run;
 use crate::memtable::{PieceCursor, PieceScan};
 use crate::read::point::Want;
 use crate::read::run_cursor::RunCursor;
+use crate::read::view::ReadView;
 use crate::types::bounds::Bounds;
 use crate::types::cursor::SourceCursor;
+use crate::types::expiry::Expiry;
 use crate::types::key_range::KeyRange;
 use crate::types::op::Kind;
 use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
@@ -177,11 +178,11 @@ impl Layers {
         SeqNo::new(SeqNo::MAX.get() - (self.all.len() - layer) as u64)
     }
 
-    /// What the layers say of a key: `None`, nothing; `Some(None)`, it is removed.
+    /// What the layers say of a key to a reader of this view: `None`, nothing; `Some(None)`, it is removed.
     pub(crate) fn find<W: Want>(
         &self,
         key: &[u8],
-        blobs: &BlobSet,
+        view: &ReadView,
         guard: &Guard,
     ) -> Result<Option<Option<W::Out>>> {
         let hash = key_hash(key);
@@ -190,9 +191,9 @@ impl Layers {
                 Layer::Piece(piece) => {
                     let piece = piece.get();
                     if let Some(entry) = piece.get(key) {
-                        let live = entry.kind.is_live();
-                        let stored = Stored::new(entry.kind, entry.value);
-                        let found = live.then(|| W::of_memtable(stored, blobs));
+                        let expiry = Expiry::of_version(entry.kind, entry.value);
+                        let live = entry.kind.is_live() && !view.has_expired::<W>(expiry);
+                        let found = live.then(|| W::of_entry(&entry, view.version.blobs()));
                         return found.transpose().map(Some);
                     }
                     let holds = |(start, end): &(Vec<u8>, Vec<u8>)| **start <= *key && *key < **end;
@@ -204,7 +205,8 @@ impl Layers {
                     let Some(at) = private.run.find(key) else { continue };
                     let table = &private.run.tables()[at].table;
                     if let Some(found) = table.get(key, hash, SeqNo::MAX, true, guard)? {
-                        let found = found.kind().is_live().then(|| W::of_table(found, blobs));
+                        let live = found.kind().is_live() && !view.has_expired::<W>(found.expiry());
+                        let found = live.then(|| W::of_table(found, view.version.blobs()));
                         return found.transpose().map(Some);
                     }
                     if table.range_tombstones().fragment_of(key).is_some() {
@@ -382,6 +384,9 @@ impl SourceCursor for LayerCursor {
     }
     fn stored(&self) -> Stored<&[u8]> {
         delegate!(self, c => c.stored())
+    }
+    fn expiry(&self) -> Option<Expiry> {
+        delegate!(self, c => c.expiry())
     }
     fn share(&self) -> Stored<Value> {
         delegate!(self, c => c.share())

@@ -123,6 +123,7 @@ impl Pipeline {
                 closed: old.closed.clone(),
                 known: old.known.clone(),
                 gaps: old.gaps.clone(),
+                time: old.time.clone(),
             }
         });
         self.memtables.sealed.lock().push_back(Sealed {

@@ -108,7 +108,7 @@ impl<'a> PrivateWrites<'a> {
             if let Some(conflict) = self.removed_since(since, &tombstones)? {
                 return Ok(Some(conflict));
             }
-            if let Some(conflict) = self.written_since(since, memtable.cursor(SeqNo::MAX))? {
+            if let Some(conflict) = self.written_since(since, memtable.cursor(SeqNo::MAX), true)? {
                 return Ok(Some(conflict));
             }
         }
@@ -116,7 +116,7 @@ impl<'a> PrivateWrites<'a> {
             if let Some(conflict) = self.removed_since(since, table.range_tombstones())? {
                 return Ok(Some(conflict));
             }
-            if let Some(conflict) = self.written_since(since, table.cursor(SeqNo::MAX, false))? {
+            if let Some(conflict) = self.written_since(since, table.cursor(SeqNo::MAX, false), false)? {
                 return Ok(Some(conflict));
             }
         }
@@ -131,11 +131,18 @@ impl<'a> PrivateWrites<'a> {
     }
 
     /// A key of these writes that a source has a version of that is newer than `since`.
-    fn written_since(&self, since: SeqNo, mut source: impl SourceCursor) -> Result<Option<Conflict>> {
+    fn written_since(
+        &self,
+        since: SeqNo,
+        mut source: impl SourceCursor,
+        is_memtable: bool,
+    ) -> Result<Option<Conflict>> {
         let mut walk = self.walk()?;
         source.seek(&self.range.start)?;
         while meet(&mut walk, &mut source)? {
-            if source.seq() > since {
+            // conflict.3, of what is not hidden behind another version.
+            while source.seq() > since && source.kind().is_sweep() && is_memtable && source.older()? {}
+            if source.seq() > since && !(is_memtable && source.kind().is_sweep()) {
                 return Ok(Some(Conflict { start: source.key().to_vec(), end: None }));
             }
             SourceCursor::next(&mut walk)?;

@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 
 use super::snapshots::SnapshotGuard;
-use crate::read::point::Presence;
+use crate::read::point::CountedPresence;
 use crate::read::view::ReadView;
 use crate::types::key_range::{End, KeyRange};
 use crate::types::{Result, SeqNo};
@@ -25,6 +25,11 @@ pub(crate) struct RangeCounts {
 }
 
 impl RangeCounts {
+    /// One range, with so many live keys at this number.
+    pub(crate) fn known(since: SnapshotGuard, start: Vec<u8>, end: Vec<u8>, live: u64) -> Self {
+        RangeCounts { since, ranges: vec![(start, end, live)] }
+    }
+
     /// The live keys of one of the ranges now, if that can be told without a walk. For the holder of the commit lock.
     pub(super) fn live_now(&self, start: &[u8], end: &[u8], view: &ReadView) -> Result<Option<u64>> {
         let known = self.ranges.iter().find(|range| range.0 == start && range.1 == end);
@@ -52,7 +57,8 @@ impl RangeCounts {
         let guard = crate::sync::pin();
         let mut now = *live;
         for key in written {
-            let live_at = |at: SeqNo| view.find::<Presence>(&key, at, &guard).map(|found| found.is_some());
+            let live_at =
+                |at: SeqNo| view.find::<CountedPresence>(&key, at, &guard).map(|found| found.is_some());
             let (before, after) = (live_at(since)?, live_at(SeqNo::MAX)?);
             now = (now + u64::from(after)).saturating_sub(u64::from(before));
         }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::commit::CommitRequest;
+use crate::types::expiry::value_of;
 use crate::types::key::decode_key;
 use crate::types::key_range::{End, KeyRange};
 use crate::types::{SeqNo, Value};
@@ -29,6 +30,8 @@ pub(crate) enum Event {
     Put(Vec<u8>, Option<Value>),
     /// A key is gone.
     Removed(Vec<u8>),
+    /// A key has expired.
+    Expired(Vec<u8>),
     /// All keys from one on, and before another, are gone.
     RangeRemoved(Vec<u8>, Vec<u8>),
     /// Somebody has said something under a topic.
@@ -70,11 +73,15 @@ impl Queue {
         if matches!(self.events.back(), Some((last, Event::Missed)) if *last == seq) {
             return;
         }
-        if let (Some(newest), Event::Put(key, _) | Event::Removed(key)) = (&mut self.newest, &event) {
+        if let (Some(newest), Event::Put(key, _) | Event::Removed(key) | Event::Expired(key)) =
+            (&mut self.newest, &event)
+        {
             newest.insert(key.clone(), seq);
             if self.events.len() >= QUEUED_MAX {
                 let is_newest = |(seq, event): &(SeqNo, Event)| match event {
-                    Event::Put(key, _) | Event::Removed(key) => newest.get(key) == Some(seq),
+                    Event::Put(key, _) | Event::Removed(key) | Event::Expired(key) => {
+                        newest.get(key) == Some(seq)
+                    }
                     _ => true,
                 };
                 self.events.retain(is_newest);
@@ -93,7 +100,7 @@ impl Queue {
         loop {
             let (seq, event) = self.events.pop_front()?;
             match (&mut self.newest, &event) {
-                (Some(newest), Event::Put(key, _) | Event::Removed(key)) => {
+                (Some(newest), Event::Put(key, _) | Event::Removed(key) | Event::Expired(key)) => {
                     if newest.get(key) == Some(&seq) {
                         newest.remove(key);
                         return Some((seq, event));
@@ -152,7 +159,7 @@ impl Watchers {
 
     /// Whether anybody is to be told (watchers.2).
     #[inline]
-    pub(super) fn are_any(&self) -> bool {
+    pub(crate) fn are_any(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
     }
 
@@ -193,7 +200,8 @@ impl Watchers {
                 let key = entry.key.to_vec();
                 let event = match (entry.kind.is_live(), entry.kind.needs_fetch()) {
                     (true, true) => Event::Put(key, None),
-                    (true, false) => Event::Put(key, Some(Value::copy_of(entry.value))),
+                    (true, false) => Event::Put(key, Some(Value::copy_of(value_of(entry.kind, entry.value)))),
+                    (false, _) if entry.kind.is_sweep() => Event::Expired(key),
                     (false, _) => Event::Removed(key),
                 };
                 queue.push(seq, event);

@@ -26,10 +26,10 @@ use crate::encoding::bytes::{ByteReader, DecodeError, Decoded, put_string, put_v
 use crate::encoding::hash::key_hash;
 use crate::read::resolve::{Answer, Resolver};
 use crate::types::entry::EntryRef;
+use crate::types::expiry::{EXPIRY_BYTES, Expiry, value_of};
 use crate::types::key::head8;
 use crate::types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::types::op::{Kind, UNRESOLVED_OPS};
-use crate::types::stored::Stored;
 use crate::types::{KeyspaceId, SeqNo, key};
 
 /// A range that begins after a key begins at that key and a zero byte.
@@ -99,8 +99,8 @@ pub struct Mark {
 /// What a write set says about a key.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Own<'a> {
-    /// It has this value.
-    Put(Stored<&'a [u8]>),
+    /// It has the value of this entry, if that has not expired.
+    Put(EntryRef<'a>),
     /// It is removed, alone or in a range.
     Removed,
     /// Nothing.
@@ -232,9 +232,12 @@ impl WriteSet {
         self.largest_value
     }
 
-    /// Sets an encoded key to a value in a blob file.
-    pub fn put_blob(&mut self, key: &[u8], pointer: &[u8]) {
-        self.push(Kind::PutBlob, key, pointer);
+    /// Sets an encoded key to a value, or with `PutBlob` to one that this points to, until a moment if there is one.
+    pub(crate) fn put_until(&mut self, kind: Kind, key: &[u8], expiry: Option<Expiry>, value: &[u8]) {
+        match expiry {
+            Some(expiry) => self.push_behind(kind.expiring(), key, &expiry.to_bytes(), value),
+            None => self.push(kind, key, value),
+        }
     }
 
     /// Sets an encoded key to a value.
@@ -282,27 +285,39 @@ impl WriteSet {
 
     /// Writes an encoded key: a put with what stands beside it, or a removal.
     pub(super) fn push(&mut self, kind: Kind, key: &[u8], value: &[u8]) {
-        self.has_refused |= !is_key(key, KEY_BYTES_MAX) || value.len() > VALUE_BYTES_MAX;
+        self.push_behind(kind, key, &[], value);
+    }
+
+    /// The same of what stands beside the key in two parts.
+    fn push_behind(&mut self, kind: Kind, key: &[u8], front: &[u8], value: &[u8]) {
+        let value_len = front.len() + value.len();
+        self.has_refused |= !is_key(key, KEY_BYTES_MAX) || value_len > VALUE_BYTES_MAX;
         if !kind.needs_fetch() {
-            self.largest_value = self.largest_value.max(value.len());
+            self.largest_value = self.largest_value.max(value_len);
         }
-        self.bytes.reserve(key.len() + value.len() + 12);
+        self.bytes.reserve(key.len() + value_len + 12);
         self.bytes.push(kind as u8);
         put_varint(&mut self.bytes, key.len() as u64);
         let key_start = self.bytes.len();
         self.bytes.extend_from_slice(key);
         if kind.has_value() {
-            put_varint(&mut self.bytes, value.len() as u64);
+            put_varint(&mut self.bytes, value_len as u64);
         }
         let value_start = self.bytes.len();
+        self.bytes.extend_from_slice(front);
         self.bytes.extend_from_slice(value);
-        self.note(kind, (key_start, key), (value_start, value));
+        self.note(kind, (key_start, key), (value_start, value_len));
     }
 
     /// Notes an op whose key and value lie in the bytes from there on.
-    fn note(&mut self, kind: Kind, (key_start, key): (usize, &[u8]), (value_start, value): (usize, &[u8])) {
+    fn note(
+        &mut self,
+        kind: Kind,
+        (key_start, key): (usize, &[u8]),
+        (value_start, value_len): (usize, usize),
+    ) {
         debug_assert!(kind.ends_search(), "write_set.1");
-        let (key_len, value_len) = (key.len() as u32, value.len() as u32);
+        let (key_len, value_len) = (key.len() as u32, value_len as u32);
         self.ops.push(Op { head: head8(key), key_start, value_start, key_len, value_len, kind, live: true });
         self.live += 1;
         self.has_puts |= kind.is_live();
@@ -319,6 +334,10 @@ impl WriteSet {
 
     fn value_of(&self, op: &Op) -> &[u8] {
         &self.bytes[op.value_start..][..op.value_len as usize]
+    }
+
+    fn entry_of(&self, op: &Op, seq: SeqNo) -> EntryRef<'_> {
+        EntryRef { key: self.key_of(op), seq, kind: op.kind, value: self.value_of(op) }
     }
 
     /// The last op of a key, cancelled or not.
@@ -343,7 +362,7 @@ impl WriteSet {
     pub fn get(&self, key: &[u8]) -> Own<'_> {
         let op = self.find(key).map(|i| &self.ops[i]).filter(|op| op.live);
         match op.map(|op| (Resolver::default().feed(SeqNo::MAX, op.kind), op)) {
-            Some((Answer::Live, op)) => Own::Put(Stored::new(op.kind, self.value_of(op))),
+            Some((Answer::Live, op)) => Own::Put(self.entry_of(op, SeqNo::MAX)),
             Some((Answer::Gone, _)) => Own::Removed,
             Some((Answer::Older, _)) => unreachable!("write_set.1: each op answers for its key alone"),
             None if self.in_removed_range(key) => Own::Removed,
@@ -378,8 +397,7 @@ impl WriteSet {
 
     /// The n-th live op in key order, as an entry of commit `seq`.
     pub fn nth(&self, n: usize, seq: SeqNo) -> EntryRef<'_> {
-        let op = &self.ops[self.order()[n] as usize];
-        EntryRef { key: self.key_of(op), seq, kind: op.kind, value: self.value_of(op) }
+        self.entry_of(&self.ops[self.order()[n] as usize], seq)
     }
 
     /// The number of live ops with a key below `key`.
@@ -389,10 +407,7 @@ impl WriteSet {
 
     /// The live ops in key order, as entries of commit `seq`.
     pub fn entries(&self, seq: SeqNo) -> impl Iterator<Item = EntryRef<'_>> + Clone {
-        self.order().iter().map(move |&i| {
-            let op = &self.ops[i as usize];
-            EntryRef { key: self.key_of(op), seq, kind: op.kind, value: self.value_of(op) }
-        })
+        self.order().iter().map(move |&i| self.entry_of(&self.ops[i as usize], seq))
     }
 
     /// Those of them from a key on.
@@ -471,13 +486,16 @@ impl WriteSet {
                 }
             } else if kind.has_value() {
                 let value = reader.string()?;
+                if kind.expires() && value.len() < EXPIRY_BYTES {
+                    return Err(DecodeError::new(at, "a version that expires does not say when"));
+                }
                 if kind.needs_fetch() {
-                    BlobPointer::decode(value)?;
+                    BlobPointer::decode(value_of(kind, value))?;
                 }
                 let value_start = header_len + reader.position() - value.len();
-                set.note(kind, (first_start, first), (value_start, value));
+                set.note(kind, (first_start, first), (value_start, value.len()));
             } else {
-                set.note(kind, (first_start, first), (first_start, &[]));
+                set.note(kind, (first_start, first), (first_start, 0));
             }
         }
         set.bytes = record.into_owned();

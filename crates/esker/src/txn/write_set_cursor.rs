@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::write_set::WriteSet;
 use crate::types::cursor::SourceCursor;
 use crate::types::entry::EntryRef;
+use crate::types::expiry::Expiry;
 use crate::types::op::Kind;
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
@@ -65,11 +66,14 @@ impl SourceCursor for WriteSetCursor {
     }
     fn stored(&self) -> Stored<&[u8]> {
         let entry = self.entry();
-        Stored::new(entry.kind, entry.value)
+        Stored::of(entry.kind, entry.value)
+    }
+    fn expiry(&self) -> Option<Expiry> {
+        let entry = self.entry();
+        Expiry::of_version(entry.kind, entry.value)
     }
     fn share(&self) -> Stored<Value> {
-        let entry = self.entry();
-        Stored::new(entry.kind, Value::copy_of(entry.value))
+        self.stored().to_value()
     }
     fn older(&mut self) -> Result<bool> {
         // write_set.1: one op a key.

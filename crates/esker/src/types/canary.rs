@@ -74,6 +74,8 @@ pub enum Canary {
     BlobReferenceForgotten,
     /// Compactions drop versions that are still unresolved (compaction_judge.6).
     UnresolvedForgotten,
+    /// Versions that have expired are returned (time.1).
+    ExpiredReturned,
     /// Tables of large transactions are adopted before their bytes are durable (private.2).
     AdoptedTableNotSynced,
     /// The change feed leaves out a commit now and then (follow.1).
@@ -83,7 +85,7 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one that the simulator is to find.
-    pub const ALL: [Canary; 31] = [
+    pub const ALL: [Canary; 32] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -115,6 +117,7 @@ impl Canary {
         Canary::AdoptedTableNotSynced,
         Canary::UnresolvedForgotten,
         Canary::FeedSkips,
+        Canary::ExpiredReturned,
     ];
 }
 

@@ -1,5 +1,6 @@
 //! How a reader walks one sorted source (a memtable, a table, a run of tables), or several merged.
 
+use super::expiry::Expiry;
 use super::op::Kind;
 use super::stored::Stored;
 use super::{Result, SeqNo, Value};
@@ -30,6 +31,8 @@ pub trait SourceCursor {
     fn seq(&self) -> SeqNo;
     /// What the version says about the key. Panics if not valid.
     fn kind(&self) -> Kind;
+    /// When the version expires; none if its kind does not. Panics if not valid.
+    fn expiry(&self) -> Option<Expiry>;
     /// The value as it is stored, empty if the kind has none. Panics if not valid.
     fn stored(&self) -> Stored<&[u8]>;
     /// The same as a handle that outlives the cursor. Panics if not valid.
@@ -84,6 +87,10 @@ macro_rules! delegate_cursor {
             #[inline]
             fn stored(&self) -> $crate::types::stored::Stored<&[u8]> {
                 match self { $($variant(cursor) => cursor.stored()),* }
+            }
+            #[inline]
+            fn expiry(&self) -> Option<$crate::types::expiry::Expiry> {
+                match self { $($variant(cursor) => cursor.expiry()),* }
             }
             #[inline]
             fn share(&self) -> $crate::types::stored::Stored<$crate::types::Value> {

@@ -9,7 +9,8 @@
 //! | 4 | merge operand | reserved |
 //! | 5 | ops before this one are unresolved | in the log alone: no kind of a version |
 //! | 64 | added to another: the version is unresolved | not to a range |
-//! | 128 | added to another: the version expires | reserved |
+//! | 128 | added to a put: the version expires | its value begins with when (types/expiry.rs) |
+//! | 128 | added to a removal: the key had expired | written by sweeps (engine/sweep.rs) |
 //!
 //! A version is unresolved if its commit did not look up whether the key was live before, and counted as if it was not (txn/counts.rs).
 //!
@@ -36,10 +37,24 @@ pub enum Kind {
     UnresolvedPut = UNRESOLVED + 1,
     /// `PutBlob`, unresolved.
     UnresolvedPutBlob = UNRESOLVED + 3,
+    /// `Remove`, of a key that had expired.
+    Expired = EXPIRES,
+    /// `Put`, until some time.
+    ExpiringPut = EXPIRES + 1,
+    /// `PutBlob`, until some time.
+    ExpiringPutBlob = EXPIRES + 3,
+    /// `Expired`, unresolved.
+    UnresolvedExpired = EXPIRES + UNRESOLVED,
+    /// `ExpiringPut`, unresolved.
+    UnresolvedExpiringPut = EXPIRES + UNRESOLVED + 1,
+    /// `ExpiringPutBlob`, unresolved.
+    UnresolvedExpiringPutBlob = EXPIRES + UNRESOLVED + 3,
 }
 
 /// Added to the number of a kind.
 const UNRESOLVED: u8 = 64;
+/// Added to the number of a kind.
+const EXPIRES: u8 = 128;
 /// The number in the log before the list of the ops of a commit that are unresolved.
 pub(crate) const UNRESOLVED_OPS: u8 = 5;
 
@@ -55,6 +70,12 @@ impl Kind {
             64 => Some(Kind::UnresolvedRemove),
             65 => Some(Kind::UnresolvedPut),
             67 => Some(Kind::UnresolvedPutBlob),
+            128 => Some(Kind::Expired),
+            129 => Some(Kind::ExpiringPut),
+            131 => Some(Kind::ExpiringPutBlob),
+            192 => Some(Kind::UnresolvedExpired),
+            193 => Some(Kind::UnresolvedExpiringPut),
+            195 => Some(Kind::UnresolvedExpiringPutBlob),
             _ => None,
         }
     }
@@ -62,7 +83,7 @@ impl Kind {
     /// Whether its commit counted it as if nothing live were below.
     #[inline(always)]
     pub const fn is_unresolved(self) -> bool {
-        self as u8 >= UNRESOLVED
+        self as u8 & UNRESOLVED != 0
     }
 
     /// The same kind, unresolved.
@@ -72,6 +93,9 @@ impl Kind {
             Kind::Remove | Kind::UnresolvedRemove => Kind::UnresolvedRemove,
             Kind::Put | Kind::UnresolvedPut => Kind::UnresolvedPut,
             Kind::PutBlob | Kind::UnresolvedPutBlob => Kind::UnresolvedPutBlob,
+            Kind::Expired | Kind::UnresolvedExpired => Kind::UnresolvedExpired,
+            Kind::ExpiringPut | Kind::UnresolvedExpiringPut => Kind::UnresolvedExpiringPut,
+            Kind::ExpiringPutBlob | Kind::UnresolvedExpiringPutBlob => Kind::UnresolvedExpiringPutBlob,
             Kind::RemoveRange => Kind::RemoveRange,
         }
     }
@@ -83,8 +107,38 @@ impl Kind {
             Kind::UnresolvedRemove => Kind::Remove,
             Kind::UnresolvedPut => Kind::Put,
             Kind::UnresolvedPutBlob => Kind::PutBlob,
+            Kind::UnresolvedExpired => Kind::Expired,
+            Kind::UnresolvedExpiringPut => Kind::ExpiringPut,
+            Kind::UnresolvedExpiringPutBlob => Kind::ExpiringPutBlob,
             other => other,
         }
+    }
+
+    /// Whether it is a put whose key is gone from some time on.
+    #[inline(always)]
+    pub const fn expires(self) -> bool {
+        self as u8 & (EXPIRES | 1) == EXPIRES | 1
+    }
+
+    /// Whether it removes a key that had expired.
+    #[inline(always)]
+    pub const fn is_sweep(self) -> bool {
+        self as u8 & (EXPIRES | 1) == EXPIRES
+    }
+
+    /// The same kind of a put that expires, and of no other.
+    pub(crate) const fn expiring(self) -> Kind {
+        match self {
+            Kind::Put => Kind::ExpiringPut,
+            Kind::PutBlob => Kind::ExpiringPutBlob,
+            other => other,
+        }
+    }
+
+    /// Whether it is a put of a value that stands beside the key, for ever.
+    #[inline(always)]
+    pub const fn is_plain(self) -> bool {
+        matches!(self, Kind::Put)
     }
 
     /// Whether it is about one key, as the entries of memtables and tables are.
@@ -128,15 +182,24 @@ mod tests {
         let plain = [(0, Kind::Remove), (1, Kind::Put), (2, Kind::RemoveRange), (3, Kind::PutBlob)];
         let unresolved =
             [(64, Kind::UnresolvedRemove), (65, Kind::UnresolvedPut), (67, Kind::UnresolvedPutBlob)];
-        assert_eq!(known, [&plain[..], &unresolved].concat());
+        let expiring = [
+            (128, Kind::Expired),
+            (129, Kind::ExpiringPut),
+            (131, Kind::ExpiringPutBlob),
+            (192, Kind::UnresolvedExpired),
+            (193, Kind::UnresolvedExpiringPut),
+            (195, Kind::UnresolvedExpiringPutBlob),
+        ];
+        assert_eq!(known, [&plain[..], &unresolved, &expiring].concat());
         assert!(known.iter().all(|(n, kind)| *kind as u8 == *n));
         for (n, kind) in known.iter().filter(|(_, kind)| kind.is_point()) {
             let same = (kind.is_live(), kind.has_value(), kind.needs_fetch());
             let resolved = kind.resolved();
-            assert_eq!((resolved as u8, resolved.unresolved() as u8), (n & 63, n | 64));
+            assert_eq!((resolved as u8, resolved.unresolved() as u8), (n & !64, n | 64));
             assert_eq!((resolved.is_live(), resolved.has_value(), resolved.needs_fetch()), same);
-            assert_eq!(kind.is_unresolved(), *n >= 64);
-            assert_eq!(kind.is_live(), matches!(resolved, Kind::Put | Kind::PutBlob));
+            assert_eq!(kind.is_unresolved(), n & 64 != 0);
+            assert_eq!(kind.is_live(), matches!(n & 63, 1 | 3));
+            assert_eq!((kind.expires(), kind.is_sweep()), (*n >= 128 && n & 1 == 1, *n >= 128 && n & 1 == 0));
         }
     }
 }

@@ -42,6 +42,7 @@ mod repair;
 mod sequences;
 mod space;
 mod stats;
+mod ttl;
 #[cfg(feature = "typed")]
 mod typed;
 mod watch;

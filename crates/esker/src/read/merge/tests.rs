@@ -68,6 +68,9 @@ impl SourceCursor for VecCursor {
     fn stored(&self) -> Stored<&[u8]> {
         Stored::Inline(&self.here().0)
     }
+    fn expiry(&self) -> Option<Expiry> {
+        None
+    }
     fn share(&self) -> Stored<Value> {
         Stored::Inline(Value::copy_of(&self.here().0))
     }

@@ -249,6 +249,7 @@ fn view_1_a_memtable_that_hides_newer_versions_is_found() {
             closed: view.closed.clone(),
             known: view.known.clone(),
             gaps: view.gaps.clone(),
+            time: view.time.clone(),
         });
         assert_found(&db.check().unwrap(), message);
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::{DumpValue, Output};
 use crate::txn::payload;
+use crate::types::expiry::{Expiry, value_of};
 use crate::types::{Error, Result, SeqNo};
 use crate::wal::{CUT, SegmentHeader, SegmentPiece, walk_segment_file};
 
@@ -68,7 +69,12 @@ fn dump_commit(out: &mut Output<'_>, path: &Path, offset: u64, bytes: &[u8]) {
     for entry in set.entries(SeqNo::ZERO) {
         let mut fields = vec![("key", entry.key.into())];
         if entry.kind.has_value() {
-            fields.push(("value", entry.value.into()));
+            fields.push(("value", value_of(entry.kind, entry.value).into()));
+        }
+        let expiry = Expiry::of_version(entry.kind, entry.value);
+        fields.extend(expiry.map(|expiry| ("expires_ms", expiry.ms().into())));
+        if entry.kind.is_sweep() {
+            fields.push(("because", "it had expired".into()));
         }
         if entry.kind.is_unresolved() {
             fields.push(("counted", "unresolved".into()));

@@ -102,6 +102,7 @@ fn dump_edit(out: &mut Output<'_>, offset: u64, edit: &VersionEdit) {
             ("entries", meta.counts.entries.into()),
             ("tombstones", meta.counts.tombstones.into()),
             ("unresolved", meta.counts.unresolved.into()),
+            ("expiring", meta.counts.expiring.into()),
             ("range_tombstones", meta.counts.range_tombstones.into()),
             ("min_seq", meta.counts.min_seq.get().into()),
             ("max_seq", meta.counts.max_seq.get().into()),

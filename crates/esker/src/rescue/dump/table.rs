@@ -5,6 +5,7 @@ use std::path::Path;
 use super::Output;
 use crate::sstable::{LostContent, SalvageTable};
 use crate::types::Result;
+use crate::types::expiry::{Expiry, value_of};
 
 pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
     let table = SalvageTable::open(out.env, path)?;
@@ -22,6 +23,9 @@ pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
             ("keys", p.counts.keys.into()),
             ("tombstones", p.counts.tombstones.into()),
             ("unresolved", p.counts.unresolved.into()),
+            ("expiring", p.counts.expiring.into()),
+            ("min_expiry_ms", p.counts.min_expiry.into()),
+            ("max_expiry_ms", p.counts.max_expiry.into()),
             ("range_tombstones", p.counts.range_tombstones.into()),
             ("key_bytes", p.counts.key_bytes.into()),
             ("value_bytes", p.counts.value_bytes.into()),
@@ -70,7 +74,13 @@ pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
             let (kind, offset) = (entry.kind, blocks[scan.block_number()].0.start);
             let mut fields = vec![("key", entry.key.into()), ("seq", entry.seq.get().into())];
             if kind.has_value() {
-                fields.push(("value", entry.value.into()));
+                fields.push(("value", value_of(entry.kind, entry.value).into()));
+            }
+            fields.extend(
+                Expiry::of_version(kind, entry.value).map(|expiry| ("expires_ms", expiry.ms().into())),
+            );
+            if kind.is_sweep() {
+                fields.push(("because", "it had expired".into()));
             }
             if kind.is_unresolved() {
                 fields.push(("counted", "unresolved".into()));

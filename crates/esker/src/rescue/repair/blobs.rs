@@ -12,6 +12,8 @@ use esker_env::Env;
 use crate::blob::{BlobFile, BlobSet, BlobSource};
 use crate::manifest::file_name::{FileKind, blob_path, parse};
 use crate::txn::write_set::WriteSet;
+use crate::types::expiry::{Expiry, value_of};
+use crate::types::op::Kind;
 use crate::types::{FileId, Result, SeqNo};
 
 /// The blob files in a directory; `named`: what the manifest says of them (repair_blobs.1).
@@ -38,11 +40,10 @@ pub(super) fn fetched(set: WriteSet, blobs: &BlobSet) -> Result<WriteSet> {
     set.ranges().iter().for_each(|(start, end)| out.remove_range(start, end));
     for entry in set.entries(SeqNo::ZERO) {
         if entry.kind.needs_fetch() {
-            out.put(entry.key, &blobs.read(entry.value)?);
-        } else if entry.kind.is_live() {
-            out.put(entry.key, entry.value);
+            let value = blobs.read(value_of(entry.kind, entry.value))?;
+            out.put_until(Kind::Put, entry.key, Expiry::of_version(entry.kind, entry.value), &value);
         } else {
-            out.remove(entry.key);
+            out.write(entry.kind.resolved(), entry.key, entry.value);
         }
     }
     Ok(out)

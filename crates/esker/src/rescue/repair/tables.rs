@@ -30,6 +30,7 @@ use crate::manifest::edit::AddedTable;
 use crate::manifest::version::{Level, RunId};
 use crate::sstable::{LostContent, SalvageScan, SalvageTable, TableDamage, TableMeta};
 use crate::types::entry::EntryRef;
+use crate::types::expiry::{Expiry, value_of};
 use crate::types::key_range::KeyRange;
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{Error, FileId, Result, SeqNo};
@@ -67,13 +68,15 @@ pub(super) fn salvage(
         if last.as_ref().is_none_or(|last| *last < key) {
             let entry = merge.entry(at);
             let is_hidden = seq < tombstones.cover(&key, SeqNo::MAX);
+            let beside = value_of(entry.kind, entry.value);
+            let expiry = Expiry::of_version(entry.kind, entry.value);
             if entry.kind.needs_fetch() && !is_hidden {
-                match target.blobs.read(entry.value) {
-                    Ok(value) => target.put(&key, &value, report)?,
+                match target.blobs.read(beside) {
+                    Ok(value) => target.put(&key, expiry, &value, report)?,
                     Err(error) => report.lose(error, 0, LostKeys::between(Some(&key), Some(&key))),
                 }
             } else if entry.kind.is_live() && !is_hidden {
-                target.put(&key, entry.value, report)?;
+                target.put(&key, expiry, beside, report)?;
             }
             last = Some(key);
         } else if last.as_ref().is_some_and(|last| *last > key) {

@@ -25,7 +25,9 @@ use crate::engine::open::open_locked;
 use crate::engine::options::Settings;
 use crate::txn::commit::Durability;
 use crate::txn::write_set::WriteSet;
+use crate::types::expiry::Expiry;
 use crate::types::key::{decode_key, encode_key, keyspace_end};
+use crate::types::op::Kind;
 use crate::types::{Error, KeyspaceId, Result, SeqNo};
 
 /// Entries of tables are committed in pieces of this size.
@@ -65,11 +67,17 @@ impl Target {
     }
 
     /// Puts an entry of a table.
-    pub(super) fn put(&mut self, key: &[u8], value: &[u8], report: &mut RepairReport) -> Result<()> {
+    pub(super) fn put(
+        &mut self,
+        key: &[u8],
+        expiry: Option<Expiry>,
+        value: &[u8],
+        report: &mut RepairReport,
+    ) -> Result<()> {
         match decode_key(key) {
             Some((KeyspaceId::CATALOG, name)) => drop(self.catalog.insert(name.to_vec(), value.to_vec())),
             Some((_, user_key)) if user_key.len() <= KEY_BYTES_MAX => {
-                self.batch.put(key, value);
+                self.batch.put_until(Kind::Put, key, expiry, value);
                 if self.batch.byte_len() >= BATCH_BYTES {
                     self.commit_batch()?;
                 }
@@ -142,7 +150,7 @@ impl Target {
         let mut names: BTreeMap<String, KeyspaceId> = BTreeMap::new();
         let mut ids: BTreeSet<KeyspaceId> = BTreeSet::from([KeyspaceId::CATALOG, KeyspaceId::DEFAULT]);
         let mut next_id = KeyspaceId::DEFAULT.get() + 1;
-        let mut options = BTreeMap::new();
+        let (mut options, mut time) = (BTreeMap::new(), None);
         for (key, value) in &self.catalog {
             if let (Some(id), Ok(_)) = (options_of(key), KeyspaceOptions::decode(value)) {
                 options.insert(id, value);
@@ -156,6 +164,14 @@ impl Target {
                 {
                     names.insert(name.to_owned(), KeyspaceId::new(id));
                     next_id = next_id.max(id.saturating_add(1));
+                }
+                _ if key == catalog::TIME_KEY && ByteReader::new(value).varint().is_ok() => {
+                    time = Some(value);
+                    // What closing stores is no earlier.
+                    ByteReader::new(value)
+                        .varint()
+                        .into_iter()
+                        .for_each(|ms| self.handle.core.time.raise(ms));
                 }
                 (None, Some(id)) if key == catalog::NEXT_ID_KEY => next_id = next_id.max(id),
                 _ => {
@@ -201,6 +217,9 @@ impl Target {
             }
         }
         set.put(&encode_key(KeyspaceId::CATALOG, catalog::NEXT_ID_KEY), &catalog::varint(next_id));
+        if let Some(time) = time {
+            set.put(&encode_key(KeyspaceId::CATALOG, catalog::TIME_KEY), time);
+        }
         names.insert(catalog::DEFAULT_NAME.to_owned(), KeyspaceId::DEFAULT);
         Ok((names, set))
     }

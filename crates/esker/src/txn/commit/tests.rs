@@ -294,6 +294,7 @@ fn memtables_2_a_memtable_is_offered_to_the_flush_once_readers_have_it() {
                 closed: old.closed.clone(),
                 known: old.known.clone(),
                 gaps: old.gaps.clone(),
+                time: old.time.clone(),
             }
         });
     });

@@ -29,8 +29,9 @@ fn an_end_longer_than_any_key_is_refused() {
 /// What a model map and its removed ranges say after the same calls.
 fn check(set: &WriteSet, model: &BTreeMap<Vec<u8>, Option<Vec<u8>>>, removed: &[(u8, u8)]) {
     for n in 0..20 {
-        let expected = match model.get(&k(n)) {
-            Some(Some(value)) => Own::Put(Stored::Inline(value)),
+        let key = k(n);
+        let expected = match model.get(&key) {
+            Some(Some(value)) => Own::Put(EntryRef { key: &key, seq: SeqNo::MAX, kind: Kind::Put, value }),
             Some(None) => Own::Removed,
             None if removed.iter().any(|&(s, e)| s <= n && n < e) => Own::Removed,
             None => Own::Untouched,
@@ -154,4 +155,19 @@ fn damaged_payloads_are_refused() {
     }
     assert!(decode(&[9, 1, 1]).is_err());
     assert!(decode(&[Kind::Remove as u8, 1, 0xF9]).is_err());
+}
+
+#[test]
+fn what_expires_comes_back_from_the_log_and_says_when() {
+    let mut set = WriteSet::new();
+    set.put_until(Kind::Put, b"\x01a", Some(Expiry::at_ms(7)), b"xyz");
+    set.put_until(Kind::Put, b"\x01b", None, b"");
+    set.write(Kind::Expired, b"\x01c", &[]);
+    assert_eq!(set.payload(), b"\x81\x02\x01a\x0b\x07\0\0\0\0\0\0\0xyz\x01\x02\x01b\0\x80\x02\x01c");
+    let again = decode(set.payload()).unwrap();
+    let kinds: Vec<_> = again.entries(SeqNo::ZERO).map(|entry| entry.kind).collect();
+    assert_eq!(kinds, [Kind::ExpiringPut, Kind::Put, Kind::Expired]);
+    assert!(matches!(again.get(b"\x01a"), Own::Put(entry) if Expiry::of(entry.value) == Expiry::at_ms(7)));
+    assert_eq!(again.get(b"\x01c"), Own::Removed);
+    assert!(decode(b"\x81\x02\x01a\x07\x07\0\0\0\0\0\0").is_err(), "seven bytes say no time");
 }

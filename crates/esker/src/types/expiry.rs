@@ -1,0 +1,106 @@
+//! When a version expires, and where that stands: in front of what stands beside its key.
+//!
+//! ```text
+//!   ExpiringPut:      [expiry, 8 bytes][value]
+//!   ExpiringPutBlob:  [expiry, 8 bytes][pointer]
+//! ```
+//!
+//! expiry.1. Bytes too few for an expiry, which only damage can leave, are taken for one that has passed.
+
+use std::time::Duration;
+
+use super::op::Kind;
+
+/// The bytes of an expiry.
+pub(crate) const EXPIRY_BYTES: usize = 8;
+
+/// A moment from which on a version is gone, in milliseconds since 1970 by the engine's clock (read/time.rs).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Expiry(u64);
+
+impl Expiry {
+    /// So many milliseconds since 1970.
+    pub(crate) const fn at_ms(ms: u64) -> Self {
+        Expiry(ms)
+    }
+
+    /// So long after a moment: rounded up to whole milliseconds.
+    pub(crate) fn after(now_ms: u64, ttl: Duration) -> Self {
+        let ms = u64::try_from(ttl.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        Expiry(now_ms.saturating_add(ms))
+    }
+
+    /// Milliseconds since 1970.
+    pub const fn ms(self) -> u64 {
+        self.0
+    }
+
+    /// As it stands in front of a value.
+    pub(crate) const fn to_bytes(self) -> [u8; EXPIRY_BYTES] {
+        self.0.to_le_bytes()
+    }
+
+    /// The expiry in front of these bytes (expiry.1).
+    #[inline]
+    pub(crate) fn of(beside: &[u8]) -> Self {
+        Expiry(beside.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)))
+    }
+
+    /// The expiry of a version of this kind, beside whose key these bytes stand; none if it does not expire.
+    #[inline]
+    pub(crate) fn of_version(kind: Kind, beside: &[u8]) -> Option<Self> {
+        kind.expires().then(|| Expiry::of(beside))
+    }
+}
+
+/// How long a put lasts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Lifetime {
+    /// As long as its keyspace says.
+    #[default]
+    AsKeyspace,
+    /// For ever.
+    Unlimited,
+    /// So long.
+    For(Duration),
+}
+
+/// Where the value, or the pointer to it, begins in what stands beside a key of this kind.
+#[inline(always)]
+pub(crate) fn value_start(kind: Kind, beside_len: usize) -> usize {
+    if kind.expires() { EXPIRY_BYTES.min(beside_len) } else { 0 }
+}
+
+/// The value, or the pointer to it, without what stands before it.
+#[inline(always)]
+pub(crate) fn value_of(kind: Kind, beside: &[u8]) -> &[u8] {
+    &beside[value_start(kind, beside.len())..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expiry_1_it_stands_before_the_value_and_damaged_ones_have_passed() {
+        let beside = [&Expiry::at_ms(0x0102).to_bytes()[..], b"value"].concat();
+        assert_eq!(beside, b"\x02\x01\0\0\0\0\0\0value");
+        assert_eq!(Expiry::of_version(Kind::ExpiringPut, &beside), Some(Expiry::at_ms(0x0102)));
+        assert_eq!(Expiry::of_version(Kind::Put, &beside), None);
+        assert_eq!(
+            (value_of(Kind::ExpiringPutBlob, &beside), value_of(Kind::Put, b"value")),
+            (&b"value"[..], &b"value"[..])
+        );
+        assert_eq!(
+            (Expiry::of(b"short"), value_of(Kind::ExpiringPut, b"short")),
+            (Expiry::at_ms(0), &b""[..])
+        );
+    }
+
+    #[test]
+    fn a_time_to_live_is_rounded_up_and_never_too_long() {
+        assert_eq!(Expiry::after(5, Duration::from_nanos(1)), Expiry::at_ms(6));
+        assert_eq!(Expiry::after(5, Duration::from_millis(2)), Expiry::at_ms(7));
+        assert_eq!(Expiry::after(5, Duration::MAX), Expiry::at_ms(u64::MAX));
+    }
+}
