@@ -3,8 +3,8 @@
 use super::accounts::{self, Account, Accounts, Transfers};
 use super::checksum::checksum;
 use super::{
-    badger::BadgerItems, int::Ints, keyspaces::KeyspaceItems, obigstore, pool::Pool, storage::StorageItems,
-    ycsb,
+    badger::BadgerItems, int::Ints, keyspaces::KeyspaceItems, obigstore, pool::Pool, shapes::Shape,
+    storage::StorageItems, ycsb,
 };
 
 fn sum(pairs: impl Iterator<Item = u64>) -> u64 {
@@ -50,7 +50,17 @@ fn bench_generate_1_every_stream_is_pinned() {
         let amount = transfers.draw(&mut drawn) as u64;
         drawn.iter().fold(amount, |sum: u64, i| sum.rotate_left(7) ^ i)
     };
+    let shapes = || {
+        let mut key = Vec::new();
+        sum(Shape::ALL.into_iter().flat_map(|shape| (0..100).map(move |i| (shape, i))).map(|(shape, i)| {
+            let mut value = vec![0; shape.value_bytes()];
+            shape.key(3, i, &mut key);
+            shape.value(3, i, &mut value);
+            checksum(&key, &value)
+        }))
+    };
     let sums = [
+        ("shapes", shapes(), 18332308579107764206),
         ("int", sum((0..1000).map(|i| checksum(&ints.key(i), &ints.value(i)))), 6462110813504162550),
         ("large", sum((0..3).map(|i| checksum(&[], pool.value(i, 2_000_000)))), 5527708034191719542),
         (

@@ -23,6 +23,7 @@ pub mod obigstore;
 pub mod order;
 pub mod pool;
 pub mod rng;
+pub mod shapes;
 pub mod storage;
 pub mod ycsb;
 

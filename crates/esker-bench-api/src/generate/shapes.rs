@@ -23,8 +23,22 @@ const SITES: u64 = 2000;
 const SECTIONS: [&str; 8] =
     ["news", "docs/reference", "blog", "products/catalogue", "images", "en/wiki", "forum/thread", "about"];
 const WORDS: [&str; 16] = [
-    "storage", "engine", "a", "of", "fast", "transactions", "merge", "how-to", "log", "tree", "the", "release",
-    "notes", "benchmark", "small", "introduction",
+    "storage",
+    "engine",
+    "a",
+    "of",
+    "fast",
+    "transactions",
+    "merge",
+    "how-to",
+    "log",
+    "tree",
+    "the",
+    "release",
+    "notes",
+    "benchmark",
+    "small",
+    "introduction",
 ];
 const HASHES_PREFIX: &[u8] = b"accounts/";
 const HASH_BYTES: usize = 33;
@@ -144,7 +158,10 @@ mod tests {
                 assert!(keys.insert(key.clone()), "{shape:?}");
             }
             let mean = bytes / 2000;
-            assert!(mean.abs_diff(shape.key_bytes()) <= if shape == Shape::Urls { 4 } else { 0 }, "{shape:?} {mean}");
+            assert!(
+                mean.abs_diff(shape.key_bytes()) <= if shape == Shape::Urls { 4 } else { 0 },
+                "{shape:?} {mean}"
+            );
         }
         let mut key = Vec::new();
         Shape::Urls.key(7, 1, &mut key);

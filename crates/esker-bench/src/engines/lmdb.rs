@@ -57,6 +57,12 @@ impl Engine for Lmdb {
                 pointer: "lmdb.h, mdb_env_set_mapsize",
             },
             EngineOption {
+                option: "MDB_MAXKEYSIZE",
+                value: "0: as long as a page allows, 1,982 bytes",
+                reason: "suite `shapes` has keys of 1 KB; the default is 511 bytes",
+                pointer: "mdb.c, MDB_MAXKEYSIZE; heed, feature longer-keys",
+            },
+            EngineOption {
                 option: "cache",
                 value: "the page cache",
                 reason: "LMDB has no cache of its own; on a machine with less free memory than the other engines' cache size this favours nobody",

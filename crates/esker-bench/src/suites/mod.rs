@@ -22,6 +22,7 @@ mod records;
 mod redb;
 #[cfg(test)]
 mod rehearse;
+mod shapes;
 mod sizes;
 mod storage_bench;
 mod transactions;
@@ -50,6 +51,7 @@ pub(crate) static SUITES: &[&dyn Suite] = &[
     &keyspaces::KeyspacesSuite,
     &open::OpenSuite,
     &transactions::TransactionsSuite,
+    &shapes::ShapesSuite,
 ];
 
 const PAGE_BYTES: u64 = 4 << 10;

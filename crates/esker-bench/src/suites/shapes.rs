@@ -211,9 +211,9 @@ impl Items {
         sorted.iter().enumerate().for_each(|(rank, n)| rank_of[*n] = rank);
         let add = |acc, n: &usize| sum(acc, self.key(*n), values[*n]);
         let gets = values.iter().fold(0, |acc: u64, value| acc.rotate_left(1) ^ value);
-        let ranges = (0..values.len()).step_by(ITEMS_PER_RANGE).fold(0, |acc, n| {
-            sorted[rank_of[n]..].iter().take(RANGE_ITEMS as usize).fold(acc, add)
-        });
+        let ranges = (0..values.len())
+            .step_by(ITEMS_PER_RANGE)
+            .fold(0, |acc, n| sorted[rank_of[n]..].iter().take(RANGE_ITEMS as usize).fold(acc, add));
         [gets, ranges, sorted.iter().fold(0, add)]
     }
 
