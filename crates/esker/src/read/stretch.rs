@@ -150,7 +150,8 @@ mod tests {
             assert_eq!(found(false), expected, "{what}");
             assert!(found(true).into_iter().rev().eq(expected.iter().cloned()), "{what}");
             // Shown from the third on, at most fifty, also if the back has been given.
-            let (mut walk, mut shown, mut expected) = (reads.range(bounds.clone()), Vec::new(), &expected[..]);
+            let (mut walk, mut shown, mut expected) =
+                (reads.range(bounds.clone()), Vec::new(), &expected[..]);
             if rng.bool() {
                 walk.next_back();
                 expected = &expected[..expected.len().saturating_sub(1)];
