@@ -365,6 +365,8 @@ impl WalWriter {
             let release = || if is_free { pool.recycle(spare) } else { pool.remove(&spare.path) };
             *number >= segment || !is_released(release())
         });
+        // What is obsolete may end as it likes.
+        self.end_before = self.end_before.take().filter(|end| end.segment >= segment);
         self.count_complete();
         failure.map_or(Ok(()), Err)
     }
