@@ -82,12 +82,11 @@ impl Core {
         let beside = sealed.iter().map(|sealed| sealed.beside_bytes).sum();
         // Of each keyspace what the newest of them says.
         let counts: BTreeMap<_, _> = sealed.iter().flat_map(|s| s.counts.iter().copied()).collect();
-        let counts = counts.into_iter().collect();
         let edit = VersionEdit {
             feed: self.released_now(newest.wal_from, beside),
             wal_from: Some(newest.wal_from),
             flushed_seq: Some(newest.last_seq),
-            counts: Some(counts),
+            counts_changed: counts.into_iter().collect(),
             added: built.added,
             debts: built.debts,
             ..VersionEdit::default()

@@ -112,13 +112,7 @@ pub(crate) fn open_locked(
 
 /// open.4. Whoever finds the damage knows what is wrong; what helps is mostly the same.
 fn with_remedy(error: Error) -> Error {
-    match error {
-        Error::Corrupt { what, path, offset, detail } if !detail.contains("esker repair") => {
-            let detail = format!("{detail}; restore a backup or run `esker repair`");
-            Error::corrupt(what, path, offset, detail)
-        }
-        other => other,
-    }
+    error.with_remedy()
 }
 
 fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Result<Arc<Handle>> {

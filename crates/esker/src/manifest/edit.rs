@@ -56,8 +56,10 @@ pub struct VersionEdit {
     pub durable_seq: Option<SeqNo>,
     /// The database's number for itself, drawn once; its log segments carry it.
     pub database_id: Option<u32>,
-    /// Live items per keyspace as of `flushed_seq`, by id: of those where that has changed since the edits before.
+    /// Live items per keyspace as of `flushed_seq`, by id. Absent keeps the earlier ones; present replaces them all.
     pub counts: Option<Vec<(KeyspaceId, u64)>>,
+    /// The same of keyspaces where that has changed; zero: it holds nothing any more.
+    pub counts_changed: Vec<(KeyspaceId, u64)>,
     /// Tables that leave the version.
     pub removed: Vec<FileId>,
     /// Tables that join it.
@@ -93,6 +95,7 @@ const TAG_REFERENCES: u64 = 22;
 const TAG_UNRESOLVED: u64 = 23;
 const TAG_DEBTS: u64 = 24;
 const TAG_EXPIRY: u64 = 25;
+const TAG_COUNTS_CHANGED: u64 = 26;
 
 impl VersionEdit {
     /// The bytes of one manifest record.
@@ -111,8 +114,10 @@ impl VersionEdit {
         number(TAG_FLUSHED_SEQ, self.flushed_seq.map(SeqNo::get));
         number(TAG_DURABLE_SEQ, self.durable_seq.map(SeqNo::get));
         number(TAG_DATABASE_ID, self.database_id.map(u64::from));
-        if let Some(counts) = &self.counts {
-            put_varint(&mut out, TAG_COUNTS);
+        let changed = Some(&self.counts_changed).filter(|changed| !changed.is_empty());
+        for (tag, counts) in [(TAG_COUNTS, self.counts.as_ref()), (TAG_COUNTS_CHANGED, changed)] {
+            let Some(counts) = counts else { continue };
+            put_varint(&mut out, tag);
             put_varint(&mut out, counts.len() as u64);
             for (keyspace, count) in counts {
                 put_varint(&mut out, u64::from(keyspace.get()));
@@ -182,6 +187,7 @@ impl VersionEdit {
                 TAG_DURABLE_SEQ => edit.durable_seq = Some(seq(&mut reader)?),
                 TAG_DATABASE_ID => edit.database_id = Some(number_of_32_bits(&mut reader)?),
                 TAG_COUNTS => edit.counts = Some(decode_counts(&mut reader)?),
+                TAG_COUNTS_CHANGED => edit.counts_changed = decode_counts(&mut reader)?,
                 TAG_REMOVED => edit.removed.push(FileId::new(reader.varint()?)),
                 TAG_ADDED => edit.added.push(decode_table(&mut reader, SeqNo::ZERO)?),
                 TAG_ADDED_AT => {
@@ -267,6 +273,7 @@ impl VersionEdit {
             durable_seq,
             database_id,
             counts,
+            counts_changed,
             removed,
             added,
             adopted,
@@ -282,8 +289,9 @@ impl VersionEdit {
         self.flushed_seq = flushed_seq.or(self.flushed_seq);
         self.durable_seq = durable_seq.or(self.durable_seq);
         self.database_id = database_id.or(self.database_id);
-        if let Some(counts) = counts {
-            merge_counts(self.counts.get_or_insert_default(), counts);
+        self.counts = counts.or(self.counts.take());
+        if !counts_changed.is_empty() {
+            merge_counts(self.counts.get_or_insert_default(), counts_changed);
         }
         for file in removed {
             match self.added.iter().position(|t| t.file == file) {
@@ -454,17 +462,17 @@ mod tests {
 
     #[test]
     fn edit_1_counts_of_other_keyspaces_stay() {
-        let counts = |counts: &[(u32, u64)]| VersionEdit {
-            counts: Some(counts.iter().map(|&(id, n)| (KeyspaceId::new(id), n)).collect()),
-            ..VersionEdit::default()
-        };
+        let of = |counts: &[(u32, u64)]| counts.iter().map(|&(id, n)| (KeyspaceId::new(id), n)).collect();
+        let counts = |counts| VersionEdit { counts: Some(of(counts)), ..VersionEdit::default() };
+        let changed = |counts| VersionEdit { counts_changed: of(counts), ..VersionEdit::default() };
         let mut state = counts(&[(1, 10), (5, 50), (9, 90)]);
-        state.merge(counts(&[(0, 1), (5, 51), (7, 70), (9, 0)]));
+        state.merge(changed(&[(0, 1), (5, 51), (7, 70), (9, 0)]));
         assert_eq!(state, counts(&[(0, 1), (1, 10), (5, 51), (7, 70)]), "edit.1");
         state.merge(VersionEdit::default());
-        state.merge(counts(&[]));
+        state.merge(changed(&[]));
         assert_eq!(state, counts(&[(0, 1), (1, 10), (5, 51), (7, 70)]), "edit.1");
-        let disordered = counts(&[(5, 1), (1, 1)]).encode();
+        let (disordered, more) = (counts(&[(5, 1), (1, 1)]).encode(), changed(&[(3, 0), (4, 4)]));
+        assert_eq!(VersionEdit::decode(&more.encode()), Ok(more));
         assert!(
             VersionEdit::decode(&disordered).is_err() && VersionEdit::decode(&state.encode()) == Ok(state)
         );

@@ -40,6 +40,8 @@ const MAGIC: &[u8] = b"esker manifest";
 const REWRITE_FACTOR: u64 = 4;
 /// Below this many bytes a manifest is never replaced, unless told otherwise.
 pub(crate) const REWRITE_BYTES_MIN: u64 = 64 << 10;
+/// The length of a marker.
+const MARKER_BYTES: u64 = 20;
 /// So much of an edit is collected before it is written.
 const BUFFER_BYTES: usize = 64 << 10;
 /// `CURRENT` is tiny; anything longer is not ours.
@@ -77,6 +79,10 @@ impl FoundManifest {
     /// Goes on with it; none if it is not settled. Writes nothing.
     pub fn go_on(&self, env: &Env, dir: &Path) -> Result<Option<ManifestLog>> {
         let Some(last) = self.last else { return Ok(None) };
+        if self.bytes <= self.state_bytes + MARKER_BYTES {
+            // No edit proves that CURRENT was durable when it named this manifest (manifest_log.2).
+            sync_dir(env, dir)?;
+        }
         let path = dir.join(manifest_name(self.id));
         let options = recordio::Writer::options().env(env).buffer_bytes(BUFFER_BYTES);
         let mut writer = options.go_on_at(&path, last)?;

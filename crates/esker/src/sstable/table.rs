@@ -371,7 +371,9 @@ impl Table {
     fn load_parts(&self) -> Result<&Loaded> {
         let source = self.source.lock();
         if self.loaded.get().is_none() {
-            let loaded = Loaded::of_file(&source, &self.path, self.base_seq())?;
+            let loaded = Loaded::of_file(&source, &self.path, self.base_seq());
+            let in_database = source.stated.is_some();
+            let loaded = loaded.map_err(|error| if in_database { error.with_remedy() } else { error })?;
             let described = source.stated.as_ref().is_none_or(|stated| *stated == self.meta_of(&loaded));
             // Sequence numbers are given out once: of two tables that hold the same keys, only one is the right one.
             if !described {

@@ -208,6 +208,17 @@ impl Error {
         Error::io("read", path, placed)
     }
 
+    /// The same; damage says what helps.
+    pub(crate) fn with_remedy(self) -> Error {
+        match self {
+            Error::Corrupt { what, path, offset, detail } if !detail.contains("esker repair") => {
+                let detail = format!("{detail}; restore a backup or run `esker repair`");
+                Error::corrupt(what, path, offset, detail)
+            }
+            other => other,
+        }
+    }
+
     /// The one place where corruption is reported.
     #[cold]
     pub fn corrupt(

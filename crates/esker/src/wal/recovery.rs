@@ -70,6 +70,8 @@ pub(crate) struct Recovered {
 /// Bytes at the end of the log's last segment that may not be durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EndOfLog {
+    /// Its segment.
+    pub(super) segment: u64,
     path: PathBuf,
     offset: usize,
     bytes: Vec<u8>,
@@ -193,7 +195,16 @@ pub(crate) fn recover(
     // wal.3: the segments before the last were synced when it got its name.
     if let Some(tail) = tail.filter(|_| !canary::is_set(Canary::WalTailNotSynced)) {
         let (records_end, synced_to) = (tail.records_end, tail.synced_to.min(tail.records_end));
-        let end = EndOfLog { path: tail.path, offset: synced_to, bytes: tail.bytes[synced_to..].to_vec() };
+        if tail.synced_to == 0 {
+            // No record proves that the segment has had its name durably (wal.1).
+            env.fs.sync_dir(dir).map_err(|e| Error::io("sync directory", dir, e))?;
+        }
+        let end = EndOfLog {
+            segment: tail.segment,
+            path: tail.path,
+            offset: synced_to,
+            bytes: tail.bytes[synced_to..].to_vec(),
+        };
         if synced_to < records_end {
             end.store(env)?;
         } else if !end.bytes.is_empty() {
@@ -205,6 +216,7 @@ pub(crate) fn recover(
 
 /// What was read of the log's last segment.
 struct Tail {
+    segment: u64,
     path: PathBuf,
     /// Up to where it ends, its `End` included.
     bytes: Vec<u8>,
@@ -337,7 +349,7 @@ fn read_log(
             bytes.truncate(end + RECORD_HEADER_BYTES);
         }
         let records_end = assembly.end_at.unwrap_or(bytes.len());
-        tail = Some(Tail { path, bytes, records_end, synced_to: assembly.synced_to });
+        tail = Some(Tail { segment: number, path, bytes, records_end, synced_to: assembly.synced_to });
     }
     let is_lost = |durable: &SeqNo| assembly.recovered.last_seq < *durable;
     if let Some(durable) = extent.durable_to.filter(is_lost) {

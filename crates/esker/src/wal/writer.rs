@@ -424,6 +424,8 @@ impl WalWriter {
                 || !is_released(pool.recycle_closed(&kept.path, kept.bytes, kept.is_reusable))
         });
         self.shelve();
+        // What is obsolete may end as it likes.
+        self.end_before = self.end_before.take().filter(|end| end.segment >= segment);
         self.count_complete();
         failure.map_or(Ok(()), Err)
     }

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::common::contents::{Contents, difference, dump_sound};
+use crate::common::contents::{Contents, difference, dump, dump_sound};
 use crate::common::damage::{Golden, path, read, replace};
 use crate::common::goldens::{EXPECTED, NAMES, decode, encode, make};
 use crate::common::{dir, simulated};
@@ -130,8 +130,10 @@ fn refused(golden: &Golden, name: &str, version: u8, bytes: &[u8]) {
     let fs = golden.copy();
     replace(&fs, name, bytes);
     let builder = simulated(Arc::new(fs.clone()));
-    let outcomes =
-        [builder.clone().open(dir()).map(drop), builder.clone().repair(dir(), "repaired").map(drop)];
+    let outcomes = [
+        builder.clone().open(dir()).and_then(|db| dump(&db)).map(drop),
+        builder.clone().repair(dir(), "repaired").map(drop),
+    ];
     for outcome in outcomes {
         match outcome {
             Err(Error::UnsupportedVersion { path: named, found, supported, .. }) => {

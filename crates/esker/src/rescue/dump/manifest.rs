@@ -30,6 +30,7 @@ fn dump_edit(out: &mut Output<'_>, offset: u64, edit: &VersionEdit) {
         durable_seq,
         database_id,
         counts,
+        counts_changed,
         removed,
         added,
         adopted,
@@ -52,7 +53,7 @@ fn dump_edit(out: &mut Output<'_>, offset: u64, edit: &VersionEdit) {
     fields.push(("removed", (removed.len() as u64).into()));
     fields.push(("added", (added.len() as u64).into()));
     out.item(offset, "edit", fields);
-    for (keyspace, keys) in counts.iter().flatten() {
+    for (keyspace, keys) in counts.iter().flatten().chain(counts_changed) {
         let fields = vec![("keyspace", u64::from(keyspace.get()).into()), ("keys", (*keys).into())];
         out.item(offset, "count", fields);
     }

@@ -155,6 +155,9 @@ fn sources_5_an_earlier_manifest_in_the_place_of_the_one_in_force_is_told() {
     };
     run("a");
     let earlier = running.kill();
+    // Without its last marker it is not gone on with.
+    let file = running.open(&path(&manifest(&running)), esker_env::OpenOptions::write()).unwrap();
+    file.set_len(file.len().unwrap() - 20).unwrap();
     run("b");
     let (old, in_force) = (manifest(&earlier), manifest(&running));
     assert_ne!(old, in_force);
