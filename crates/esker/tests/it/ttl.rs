@@ -1,5 +1,7 @@
 //! Entries that expire: what readers see, what counts hold, and what becomes of them.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
