@@ -15,9 +15,9 @@ use super::keeper::KeptTables;
 use crate::compaction::merge::MergeScan;
 use crate::encoding::bytes::{ByteReader, DecodeError, Decoded};
 use crate::sstable::Table;
-use crate::types::key::{decode_key, keyspace_end};
+use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::op::{Kind, UNRESOLVED_OPS};
-use crate::types::{Result, SeqNo};
+use crate::types::{KeyspaceId, Result, SeqNo};
 
 /// A change, of encoded keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,11 +112,15 @@ fn next_op<'a>(reader: &mut ByteReader<'a>) -> Decoded<Option<Change<'a>>> {
 
 /// The parts of a range, each in one keyspace: tables join ranges that meet.
 fn by_keyspace(start: Vec<u8>, end: Vec<u8>) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let (mut parts, mut start) = (Vec::new(), start);
+    let mut parts = Vec::new();
+    let mut id = decode_key(&start).map(|(id, _)| id);
+    let mut start = start;
     while start < end {
-        let behind = decode_key(&start).map_or_else(|| end.clone(), |(id, _)| keyspace_end(id));
-        let part_end = behind.min(end.clone());
-        parts.push((std::mem::replace(&mut start, part_end.clone()), part_end));
+        let behind = id.map_or_else(|| end.clone(), keyspace_end);
+        // What lies behind a keyspace is not the first key of the next, where that has a longer prefix.
+        id = id.and_then(|id| id.get().checked_add(1)).map(KeyspaceId::new);
+        let next = id.map_or_else(|| end.clone(), |id| encode_key(id, &[]));
+        parts.push((std::mem::replace(&mut start, next), behind.min(end.clone())));
     }
     parts
 }
@@ -150,8 +154,6 @@ impl OfTables {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::KeyspaceId;
-    use crate::types::key::encode_key;
 
     #[test]
     fn ranges_of_tables_are_cut_where_keyspaces_meet() {

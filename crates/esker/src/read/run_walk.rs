@@ -100,7 +100,7 @@ impl RunWalk {
 
     /// The same, that gets over dead keys by gaps: of a walk over this view.
     pub fn with_gaps(self, view: &Arc<ReadView>, is_pinned: bool) -> Self {
-        RunWalk { stretch: Some(Stretch::new(view.clone(), self.at, is_pinned)), ..self }
+        RunWalk { stretch: Some(Stretch::new(view, self.at, is_pinned)), ..self }
     }
 
     /// Another walk over the same, which stands nowhere yet.

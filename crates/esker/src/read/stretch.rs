@@ -6,9 +6,9 @@
 //! ```
 
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use super::gaps::DEAD_MIN;
+use super::gaps::{DEAD_MIN, Gaps};
 use super::view::ReadView;
 use crate::types::SeqNo;
 use crate::types::bounds::Bounds;
@@ -19,7 +19,9 @@ const FIRST_LOOK: u64 = 8;
 
 /// The dead keys that a walk steps over one after another.
 pub(super) struct Stretch {
-    view: Arc<ReadView>,
+    gaps: Arc<Gaps>,
+    /// The walk holds it; a second time it would count as another walk's.
+    view: Weak<ReadView>,
     at: SeqNo,
     is_pinned: bool,
     dead: u64,
@@ -29,13 +31,15 @@ pub(super) struct Stretch {
 
 impl Stretch {
     /// For a walk at `at` over a view.
-    pub(super) fn new(view: Arc<ReadView>, at: SeqNo, is_pinned: bool) -> Self {
-        Stretch { view, at, is_pinned, dead: 0, from: Vec::new() }
+    pub(super) fn new(view: &Arc<ReadView>, at: SeqNo, is_pinned: bool) -> Self {
+        let (gaps, view) = (view.gaps.clone(), Arc::downgrade(view));
+        Stretch { gaps, view, at, is_pinned, dead: 0, from: Vec::new() }
     }
 
     /// The same for another walk.
     pub(super) fn again(&self) -> Self {
-        Self::new(self.view.clone(), self.at, self.is_pinned)
+        let (gaps, view) = (self.gaps.clone(), self.view.clone());
+        Stretch { gaps, view, at: self.at, is_pinned: self.is_pinned, dead: 0, from: Vec::new() }
     }
 
     /// The walk stands on a dead key. Whether it is time to look for a gap around it.
@@ -51,12 +55,12 @@ impl Stretch {
 
     /// Where a walk forward goes on from this dead key, if there is a gap around it.
     pub(super) fn end_after(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.view.gaps.end_after(key, self.at)
+        self.gaps.end_after(key, self.at)
     }
 
     /// The key before which a walk backward goes on.
     pub(super) fn start_before(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.view.gaps.start_before(key, self.at)
+        self.gaps.start_before(key, self.at)
     }
 
     /// A walk forward has come to this live key; none: to the end of its bounds.
@@ -115,7 +119,9 @@ impl Stretch {
 
     #[cold]
     fn note(&self, start: &[u8], end: &[u8], dead: u64) {
-        self.view.gaps.note(self.view.seen(self.at, self.is_pinned), start, end, dead);
+        if let Some(view) = self.view.upgrade() {
+            self.gaps.note(view.seen(self.at, self.is_pinned), start, end, dead);
+        }
     }
 }
 

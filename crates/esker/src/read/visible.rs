@@ -94,7 +94,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
 
     /// The same, that gets over dead keys by gaps: of a walk at this number over this view alone.
     pub fn with_gaps(self, view: &Arc<ReadView>, at: SeqNo, is_pinned: bool) -> Self {
-        VisibleCursor { stretch: Some(Stretch::new(view.clone(), at, is_pinned)), ..self }
+        VisibleCursor { stretch: Some(Stretch::new(view, at, is_pinned)), ..self }
     }
 
     #[inline]

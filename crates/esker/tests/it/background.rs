@@ -265,7 +265,7 @@ fn esker_background_4_a_database_whose_threads_do_not_start_can_be_opened_again(
         }
         count += 1;
     };
-    assert_eq!(count, 4, "flush, log, merge, sync");
+    assert_eq!(count, 5, "flush, log, merge, sync, sweep");
     db.default_keyspace().put("a", "b").unwrap();
     db.close().unwrap();
 }

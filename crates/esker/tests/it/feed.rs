@@ -84,6 +84,7 @@ fn write_all_kinds(db: &Db) {
     db.keyspace("tmp").unwrap().put("x", "y").unwrap();
     db.rename_keyspace("tmp", "tmp2").unwrap();
     db.drop_keyspace("tmp2").unwrap();
+    db.sync().unwrap();
 }
 
 #[test]

@@ -375,7 +375,8 @@ fn engine_sweep_3_tables_of_which_all_has_expired_go_unread() {
     assert_eq!((db.sweep().unwrap(), map.len().unwrap()), (499, 1));
     check(&db);
     db.compact().unwrap();
-    assert_eq!((map.iter().count(), map.len().unwrap(), db.stats().tables), (1, 1, 1));
+    assert_eq!((map.iter().count(), map.len().unwrap()), (1, 1));
+    assert!(db.stats().tables <= 2, "one of the keyspace, and one of the catalog");
     check(&db);
 }
 
