@@ -8,20 +8,28 @@
 //! keyspace_options.2. An option that this build does not know is refused: what is written without it might be wrong.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::catalog::KeyspaceState;
 use super::core::Core;
+use super::history::{History, Kept};
 use crate::encoding::bytes::{ByteReader, Decoded, put_varint};
 use crate::txn::commit::Durability;
 use crate::txn::write_set::WriteSet;
 use crate::types::key::encode_key;
-use crate::types::{KeyspaceId, Result};
+use crate::types::{KeyspaceId, Result, SeqNo};
 
 const PREFIX: u8 = b'o';
 /// The smallest value, in bytes, that goes to a blob file; 0: none does.
 const BLOBS_OVER: u64 = 1;
 /// 1: keys are not looked up to count them.
 const IS_LAZY: u64 = 2;
+/// So many versions of each key are kept.
+const HISTORY_VERSIONS: u64 = 10;
+/// All versions are kept for so many milliseconds.
+const HISTORY_MS: u64 = 11;
+/// The number from which on that holds.
+const HISTORY_SINCE: u64 = 12;
 
 /// How commits count the keys of a keyspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -41,10 +49,12 @@ pub(crate) struct KeyspaceOptions {
     pub(crate) blobs_over: Option<Option<usize>>,
     /// Keys are not looked up to count them (txn/counts.rs).
     pub(crate) is_lazy: bool,
+    /// What is kept of older versions (history.rs).
+    pub(crate) history: Kept,
 }
 
 impl KeyspaceOptions {
-    fn encode(self) -> Vec<u8> {
+    pub(crate) fn encode(self) -> Vec<u8> {
         let mut out = Vec::new();
         if let Some(over) = self.blobs_over {
             [BLOBS_OVER, over.unwrap_or(0) as u64].into_iter().for_each(|n| put_varint(&mut out, n));
@@ -52,6 +62,13 @@ impl KeyspaceOptions {
         if self.is_lazy {
             [IS_LAZY, 1].into_iter().for_each(|n| put_varint(&mut out, n));
         }
+        let kept = match self.history.rule {
+            History::None => return out,
+            History::Versions(versions) => [HISTORY_VERSIONS, u64::from(versions)],
+            History::For(_) => [HISTORY_MS, self.history.rule.ms()],
+        };
+        let since = [HISTORY_SINCE, self.history.since.get()];
+        kept.into_iter().chain(since).for_each(|n| put_varint(&mut out, n));
         out
     }
 
@@ -66,6 +83,17 @@ impl KeyspaceOptions {
                     options.blobs_over = Some((over > 0).then_some(over));
                 }
                 IS_LAZY => options.is_lazy = reader.varint()? != 0,
+                HISTORY_VERSIONS => {
+                    let versions = u32::try_from(reader.varint()?).unwrap_or(u32::MAX);
+                    options.history.rule = History::Versions(versions);
+                }
+                HISTORY_MS => {
+                    options.history.rule = History::For(Duration::from_millis(reader.varint()?));
+                }
+                HISTORY_SINCE => {
+                    let since = SeqNo::try_new(reader.varint()?);
+                    options.history.since = since.ok_or_else(|| reader.error("a history since no commit"))?;
+                }
                 other => return Err(reader.error(format!("option {other} of a keyspace is unknown"))),
             }
         }
@@ -98,7 +126,7 @@ impl Core {
         self.set_options(keyspace, |options| options.is_lazy = is_lazy)
     }
 
-    fn set_options(
+    pub(super) fn set_options(
         &self,
         keyspace: &Arc<KeyspaceState>,
         change: impl FnOnce(&mut KeyspaceOptions),
@@ -121,5 +149,6 @@ impl Core {
     pub(super) fn take_options(&self, id: KeyspaceId, options: KeyspaceOptions) {
         self.catalog.note_options(id, options);
         self.blobs.set_limit(id, options.blobs_over);
+        self.histories.set(id, options.history);
     }
 }

@@ -7,6 +7,7 @@
 //! options.1. One memory budget: memtables take their part first, indexes and filters what they need, the block cache the
 //!     rest.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use esker_env::Env;
 
 use super::pace::Allowances;
 use crate::blob::StoreOptions;
+use crate::compaction::filter::Filter;
 use crate::compaction::picker::Limits;
 use crate::encoding::checksum::crc32c;
 use crate::manifest::file_name::{OPTIONS, OPTIONS_TMP};
@@ -109,6 +111,8 @@ pub(crate) struct Settings {
     pub(crate) allowances: Allowances,
     /// None: files have what their directory allows.
     pub(crate) modes: Option<Modes>,
+    /// By the names of their keyspaces.
+    pub(crate) filters: BTreeMap<String, Filter>,
 }
 
 impl Default for Settings {
@@ -136,6 +140,7 @@ impl Default for Settings {
             amplification_percent_max: 150,
             allowances: Allowances::default(),
             modes: None,
+            filters: BTreeMap::new(),
         }
     }
 }
@@ -255,6 +260,10 @@ impl Options {
     }
     pub(crate) fn modes(&self) -> Option<Modes> {
         self.given.modes
+    }
+    /// The compaction filters, by the names of their keyspaces.
+    pub(crate) fn filters(&self) -> &BTreeMap<String, Filter> {
+        &self.given.filters
     }
     /// Where a new database begins to count.
     pub(crate) fn first_number(&self) -> u64 {
