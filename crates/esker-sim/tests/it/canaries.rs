@@ -79,6 +79,7 @@ const ENGINE: &[Fault] = engine! {
     ExpiredReturned: "entries that have expired are returned",
     AdoptedTableNotSynced: "tables of large transactions are adopted before their bytes are synced",
     FeedSkips: "the change feed leaves out a commit now and then",
+    HistoryForgotten: "merges do not know what is kept for the history of keyspaces",
 };
 
 const DISK: &[(BrokenSync, &str, &str)] = &[
@@ -149,14 +150,15 @@ fn every_deliberate_fault_is_found() {
     });
 }
 
-/// What the sweeps are not asked for: their workload has no transactions in conflict, leaves little unresolved and has nothing expire, and few positions lie between
-/// tables that go and the next sync of the log. Seeds find all of them.
-const NOT_BY_SWEEPS: [Canary; 5] = [
+/// What the sweeps are not asked for: their workload has no transactions in conflict and no history, leaves little unresolved and has nothing expire,
+/// and few positions lie between tables that go and the next sync of the log. Seeds find all of them.
+const NOT_BY_SWEEPS: [Canary; 6] = [
     Canary::ConflictCheckSkipped,
     Canary::ReadCheckSkipped,
     Canary::UnresolvedForgotten,
     Canary::CoverNotSynced,
     Canary::ExpiredReturned,
+    Canary::HistoryForgotten,
 ];
 
 /// The positions that are tried, in this order: what most faults are found by, what alone finds some, and all others, which take

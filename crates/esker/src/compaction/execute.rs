@@ -15,12 +15,15 @@ use std::sync::Arc;
 
 use esker_env::Env;
 
+use super::filter::Sieve;
 use super::judge::{Dropped, Horizons, Judge, Verdict, Why};
 use super::merge::{MergeScan, Source};
 use super::output::{Output, Place, Shape, Written};
 use super::picker::{OutputRun, Plan, PlanKind, settled};
+use super::rules::Rules;
 use crate::manifest::debts::Debts;
 use crate::manifest::edit::AddedTable;
+use crate::manifest::history::Floors;
 use crate::manifest::version::{Level, LiveTable, RunId, Version};
 use crate::memtable::Memtable;
 use crate::sstable::{BlockCache, Table, TableOptions};
@@ -48,6 +51,8 @@ pub(crate) struct Context<'a> {
     pub table_bytes: u64,
     /// Gives a new file id.
     pub new_file: &'a (dyn Fn() -> FileId + Sync),
+    /// What is kept for the history of keyspaces.
+    pub rules: Rules,
     /// Told of each stretch of input, in bytes, that was merged; once false the work ends early, without result.
     pub go_on: &'a (dyn Fn(u64) -> bool + Sync),
 }
@@ -104,6 +109,8 @@ pub(crate) struct Built {
     pub opened: HashMap<FileId, Arc<Table>>,
     /// What was found to be owed.
     pub debts: Debts,
+    /// From where on histories are whole of which something went.
+    pub floors: Floors,
     /// What went in and came out.
     pub stats: CompactionStats,
 }
@@ -153,18 +160,20 @@ pub(crate) fn flush(
         fences: fences.to_vec(),
         newest_commit: memtables.iter().filter_map(|m| m.max_seq()).max().unwrap_or_default(),
     };
-    let judge = Judge::new(Horizons::new(snapshots), tombstones, bottommost);
+    let judge =
+        Judge::new(Horizons::new(snapshots), tombstones, bottommost).with_rules(context.rules.clone());
     let sources = memtables.iter().map(|m| Source::Memtable(m.scan()));
-    write(context, sources, judge, shape)
+    write(context, sources, judge, shape, None)
 }
 
 /// Executes a plan made from `version` or an earlier version with the same input tables. `new_run` gives a new run id.
-/// None if it was cancelled.
+/// `sieve` sees what is kept. None if it was cancelled.
 pub(crate) fn compact(
     context: &Context<'_>,
     plan: &Plan,
     version: &Version,
     snapshots: Vec<SeqNo>,
+    sieve: Option<&mut Sieve<'_>>,
     new_run: impl FnOnce() -> RunId,
 ) -> Result<Option<Built>> {
     let run = match plan.output_run {
@@ -185,7 +194,8 @@ pub(crate) fn compact(
     }
     let bytes = inputs.iter().flatten().map(|t| t.meta.file_bytes).sum();
     let tombstones = inputs.iter().flatten().map(|t| t.table.range_tombstones());
-    let judge = Judge::new(Horizons::new(snapshots), RangeTombstones::union(tombstones), plan.bottommost);
+    let judge = Judge::new(Horizons::new(snapshots), RangeTombstones::union(tombstones), plan.bottommost)
+        .with_rules(context.rules.clone());
     let newest_commits: Result<Vec<_>> = inputs.iter().flatten().map(|t| t.table.newest_commit()).collect();
     let shape = Shape {
         level: plan.output_level,
@@ -195,7 +205,7 @@ pub(crate) fn compact(
         newest_commit: newest_commits?.into_iter().max().unwrap_or_default(),
     };
     let sources = inputs.iter().map(|run| Source::run(run.iter().map(|t| t.table.clone()).collect()));
-    let built = write(context, sources, judge, shape)?;
+    let built = write(context, sources, judge, shape, sieve)?;
     Ok(built.map(|built| {
         let stats = CompactionStats { bytes_read: bytes, ..built.stats };
         let settle = |table: AddedTable| {
@@ -230,9 +240,11 @@ fn write(
     sources: impl Iterator<Item = Source>,
     mut judge: Judge,
     shape: Shape,
+    sieve: Option<&mut Sieve<'_>>,
 ) -> Result<Option<Built>> {
-    let mut output = Output::new(context.place(), shape, &judge.surviving_tombstones());
-    match write_to(context, sources, &mut judge, &mut output) {
+    let survivors = judge.surviving_tombstones();
+    let mut output = Output::new(context.place(), shape, &survivors);
+    match write_to(context, sources, &mut judge, &mut output, sieve) {
         Ok(Some(built)) => Ok(Some(built)),
         failed => {
             output.discard();
@@ -246,6 +258,7 @@ fn write_to(
     sources: impl Iterator<Item = Source>,
     judge: &mut Judge,
     output: &mut Output<'_>,
+    mut sieve: Option<&mut Sieve<'_>>,
 ) -> Result<Option<Built>> {
     let mut stats = CompactionStats::default();
     if !(context.go_on)(0) {
@@ -256,7 +269,7 @@ fn write_to(
     let mut waiting = Waiting::default();
     while let Some(entry) = scan.next()? {
         if let Some(earlier) = waiting.take() {
-            put(output, earlier, judge.resolve(earlier, Some(&entry), &mut stats))?;
+            put(output, &mut sieve, earlier, judge.resolve(earlier, Some(&entry), &mut stats))?;
         }
         stretch += entry.key.len() + entry.value.len();
         if stretch >= STRETCH_BYTES && !(context.go_on)(std::mem::take(&mut stretch) as u64) {
@@ -265,28 +278,38 @@ fn write_to(
         stats.entries_in += 1;
         match judge.judge(entry, &mut stats) {
             Verdict::Wait => waiting.set(&entry),
-            verdict => put(output, entry, verdict)?,
+            verdict => put(output, &mut sieve, entry, verdict)?,
         }
     }
     if let Some(last) = waiting.take() {
-        put(output, last, judge.resolve(last, None, &mut stats))?;
+        put(output, &mut sieve, last, judge.resolve(last, None, &mut stats))?;
     }
     let Written { added, opened } = output.finish()?;
     stats.bytes_written = added.iter().map(|t| t.meta.file_bytes).sum();
     stats.entries_out = added.iter().map(|t| t.meta.counts.entries).sum();
     assert_eq!(stats.entries_in, stats.entries_out + stats.garbage + stats.spent, "every version has a fate");
-    Ok(Some(Built { added, removed: Vec::new(), opened, debts: judge.debts().clone(), stats }))
+    let (debts, floors) = (judge.debts().clone(), judge.floors().clone());
+    Ok(Some(Built { added, removed: Vec::new(), opened, debts, floors, stats }))
 }
 
 /// Has a version its fate.
 #[inline(always)]
-fn put(output: &mut Output<'_>, entry: EntryRef<'_>, verdict: Verdict<'_>) -> Result<()> {
-    match verdict {
-        Verdict::Drop => Ok(()),
-        Verdict::Keep => output.add(entry),
-        Verdict::Replace(entry) => output.add(entry),
+fn put(
+    output: &mut Output<'_>,
+    sieve: &mut Option<&mut Sieve<'_>>,
+    entry: EntryRef<'_>,
+    verdict: Verdict<'_>,
+) -> Result<()> {
+    let kept = match verdict {
+        Verdict::Drop => return Ok(()),
+        Verdict::Keep => entry,
+        Verdict::Replace(other) => other,
         Verdict::Wait => unreachable!("an unresolved version is resolved or kept"),
+    };
+    if let Some(sieve) = sieve {
+        sieve.see(&kept, entry.seq)?;
     }
+    output.add(kept)
 }
 
 #[cfg(test)]

@@ -38,7 +38,8 @@ pub(crate) fn write_private(
     let mut judge = Judge::new(Horizons::new(vec![SeqNo::MAX]), removed, false);
     let shape = private_shape(context.table_bytes);
     let place = Place { keeps_warm: keep_warm, ..context.place() };
-    let mut output = Output::new(place, shape, &unnumbered(&judge.surviving_tombstones()));
+    let survivors = judge.surviving_tombstones();
+    let mut output = Output::new(place, shape, &unnumbered(&survivors));
     let written = write_to(layers, &mut judge, &mut output);
     if written.is_err() {
         output.discard();

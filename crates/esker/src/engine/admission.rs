@@ -146,7 +146,7 @@ impl Core {
     }
 
     /// Has the large values of a commit go to blob files.
-    fn divert(&self, mut request: CommitRequest) -> Result<CommitRequest> {
+    pub(super) fn divert(&self, mut request: CommitRequest) -> Result<CommitRequest> {
         if let Some((set, used)) = blobs::divert(&self.blobs, &request.set)? {
             request.set = Arc::new(set);
             request.blobs.extend(&used.leases, used.bytes);

@@ -72,8 +72,9 @@ impl Core {
         let fences = picker::flush_cuts(&version, &limits, bytes, self.has_little_room());
         let bottommost = version.runs().is_empty();
         let new_file = || self.tables.new_file();
-        let context = self.compaction_context(&new_file, &|_| true);
+        // Before the rules of history are read (engine_history.2).
         let horizons = self.published.horizons();
+        let context = self.compaction_context(&new_file, &|_| true);
         let run = self.tables.new_run();
         let begun = self.env.clock.monotonic();
         let built = execute::flush(&context, &memtables, horizons, &fences, bottommost, Level::L0, run);
@@ -89,8 +90,11 @@ impl Core {
             counts_changed: counts.into_iter().collect(),
             added: built.added,
             debts: built.debts,
+            marks: self.history_mark(),
+            floors: built.floors,
             ..VersionEdit::default()
         };
+        self.histories.raise(&edit.floors);
         if canary::is_set(Canary::WalReleasedEarly) {
             self.pipeline.release(sealed.len());
             self.install(edit, built.opened, &memtables)?;

@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use super::catalog::KeyspaceState;
 use super::core::Core;
+use super::history::{History, Kept};
 use crate::encoding::bytes::{ByteReader, Decoded, put_varint};
 use crate::txn::commit::Durability;
 use crate::txn::write_set::WriteSet;
 use crate::types::expiry::Expiry;
 use crate::types::key::encode_key;
-use crate::types::{KeyspaceId, Result};
+use crate::types::{KeyspaceId, Result, SeqNo};
 
 const PREFIX: u8 = b'o';
 /// The smallest value, in bytes, that goes to a blob file; 0: none does.
@@ -26,6 +27,12 @@ const BLOBS_OVER: u64 = 1;
 const IS_LAZY: u64 = 2;
 /// How long puts last, in milliseconds.
 const TTL_MS: u64 = 3;
+/// So many versions of each key are kept.
+const HISTORY_VERSIONS: u64 = 10;
+/// All versions are kept for so many milliseconds.
+const HISTORY_MS: u64 = 11;
+/// The number from which on that holds.
+const HISTORY_SINCE: u64 = 12;
 
 /// How commits count the keys of a keyspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -47,10 +54,12 @@ pub(crate) struct KeyspaceOptions {
     pub(crate) is_lazy: bool,
     /// How long puts last that do not say so themselves, in milliseconds; 0: for ever.
     pub(crate) ttl_ms: u64,
+    /// What is kept of older versions (history.rs).
+    pub(crate) history: Kept,
 }
 
 impl KeyspaceOptions {
-    fn encode(self) -> Vec<u8> {
+    pub(crate) fn encode(self) -> Vec<u8> {
         let mut out = Vec::new();
         if let Some(over) = self.blobs_over {
             [BLOBS_OVER, over.unwrap_or(0) as u64].into_iter().for_each(|n| put_varint(&mut out, n));
@@ -61,6 +70,13 @@ impl KeyspaceOptions {
         if self.ttl_ms > 0 {
             [TTL_MS, self.ttl_ms].into_iter().for_each(|n| put_varint(&mut out, n));
         }
+        let kept = match self.history.rule {
+            History::None => return out,
+            History::Versions(versions) => [HISTORY_VERSIONS, u64::from(versions)],
+            History::For(_) => [HISTORY_MS, self.history.rule.ms()],
+        };
+        let since = [HISTORY_SINCE, self.history.since.get()];
+        kept.into_iter().chain(since).for_each(|n| put_varint(&mut out, n));
         out
     }
 
@@ -76,6 +92,17 @@ impl KeyspaceOptions {
                 }
                 TTL_MS => options.ttl_ms = reader.varint()?,
                 IS_LAZY => options.is_lazy = reader.varint()? != 0,
+                HISTORY_VERSIONS => {
+                    let versions = u32::try_from(reader.varint()?).unwrap_or(u32::MAX);
+                    options.history.rule = History::Versions(versions);
+                }
+                HISTORY_MS => {
+                    options.history.rule = History::For(Duration::from_millis(reader.varint()?));
+                }
+                HISTORY_SINCE => {
+                    let since = SeqNo::try_new(reader.varint()?);
+                    options.history.since = since.ok_or_else(|| reader.error("a history since no commit"))?;
+                }
                 other => return Err(reader.error(format!("option {other} of a keyspace is unknown"))),
             }
         }
@@ -114,7 +141,7 @@ impl Core {
         self.set_options(keyspace, |options| options.ttl_ms = ms)
     }
 
-    fn set_options(
+    pub(super) fn set_options(
         &self,
         keyspace: &Arc<KeyspaceState>,
         change: impl FnOnce(&mut KeyspaceOptions),
@@ -137,5 +164,6 @@ impl Core {
     pub(super) fn take_options(&self, id: KeyspaceId, options: KeyspaceOptions) {
         self.catalog.note_options(id, options);
         self.blobs.set_limit(id, options.blobs_over);
+        self.histories.set(id, options.history);
     }
 }

@@ -38,6 +38,7 @@ use super::core::Core;
 use super::dir_lock::DirLock;
 use super::feed;
 use super::handle::Handle;
+use super::history;
 use super::install::Tables;
 use super::options::{Background, Modes, Options};
 use super::pace::Pace;
@@ -158,6 +159,13 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
     let wal_from = state.log_extent().from;
     let log = &replayed.log;
     let database_id = state.database_id.unwrap_or_else(|| draw_database_id(&env));
+    let keyspace_options = catalog.all_options();
+    let kept = keyspace_options.iter().map(|(id, options)| (id, &options.history));
+    let (marks, floors) = history::recovered(&env, &state, kept, replayed.last_seq);
+    if (&marks, &floors) != (&state.marks, &state.floors) {
+        // What is not kept any more can only be left out.
+        (state.marks, state.floors, found) = (marks, floors.clone(), None);
+    }
     let next_run = state.next_run.map_or(1, |run| run.0);
     let news = news(&state, log, replayed.last_seq, database_id);
     let tables = put_in_force(&env, dir, &options, found, state, news, (next_file, RunId(next_run)))?;
@@ -213,6 +221,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         sweeper: Sweeper::new(catalog.time_ms),
         catalog,
         time,
+        histories: Default::default(),
         tables,
         memtable_memory: Mutex::new(cache.budget().reserve(BudgetKind::Memtable, 0)),
         cache,
@@ -233,10 +242,12 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         locks: Default::default(),
         committer: Default::default(),
         feed,
+        decisions: Default::default(),
         lock,
         options,
     });
-    core.catalog.all_options().into_iter().for_each(|(id, options)| core.take_options(id, options));
+    keyspace_options.into_iter().for_each(|(id, options)| core.take_options(id, options));
+    core.histories.raise(&floors);
     add(&core.counters.recovered_commits, replayed.commits);
     core.counters.recovered_torn_bytes.store(torn_bytes, Ordering::Relaxed);
     core.account_room();

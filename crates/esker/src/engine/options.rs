@@ -7,6 +7,7 @@
 //! options.1. One memory budget: memtables take their part first, indexes and filters what they need, the block cache the
 //!     rest.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use esker_env::{Env, OpenOptions, read_range};
 
 use super::pace::Allowances;
 use crate::blob::StoreOptions;
+use crate::compaction::filter::Filter;
 use crate::compaction::picker::Limits;
 use crate::encoding::checksum::crc32c;
 use crate::manifest::feed::FeedLimits;
@@ -112,6 +114,8 @@ pub(crate) struct Settings {
     pub(crate) modes: Option<Modes>,
     /// How much of the log stays for the change feed; none: as the last opening has said.
     pub(crate) feed_retention: Option<FeedLimits>,
+    /// By the names of their keyspaces.
+    pub(crate) filters: BTreeMap<String, Filter>,
 }
 
 impl Default for Settings {
@@ -140,6 +144,7 @@ impl Default for Settings {
             allowances: Allowances::default(),
             modes: None,
             feed_retention: None,
+            filters: BTreeMap::new(),
         }
     }
 }
@@ -263,6 +268,10 @@ impl Options {
     }
     pub(crate) fn modes(&self) -> Option<Modes> {
         self.given.modes
+    }
+    /// The compaction filters, by the names of their keyspaces.
+    pub(crate) fn filters(&self) -> &BTreeMap<String, Filter> {
+        &self.given.filters
     }
     /// Where a new database begins to count.
     pub(crate) fn first_number(&self) -> u64 {

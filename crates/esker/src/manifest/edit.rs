@@ -8,6 +8,7 @@
 
 use super::debts::Debts;
 use super::feed::{self, FeedEdit};
+use super::history::{Floors, Marks};
 use crate::blob::BlobReferences;
 use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint, unzigzag, zigzag};
 use crate::manifest::version::{Level, RunId};
@@ -75,6 +76,10 @@ pub struct VersionEdit {
     pub debts: Debts,
     /// What is kept for the change feed (feed.rs).
     pub feed: FeedEdit,
+    /// Which commits were visible by when (history.rs).
+    pub marks: Marks,
+    /// From where on histories are whole (history.rs).
+    pub floors: Floors,
 }
 
 const TAG_NEXT_FILE: u64 = 1;
@@ -96,6 +101,8 @@ const TAG_UNRESOLVED: u64 = 23;
 const TAG_DEBTS: u64 = 24;
 const TAG_EXPIRY: u64 = 25;
 const TAG_COUNTS_CHANGED: u64 = 26;
+const TAG_MARKS: u64 = 40;
+const TAG_FLOORS: u64 = 41;
 
 impl VersionEdit {
     /// The bytes of one manifest record.
@@ -170,6 +177,14 @@ impl VersionEdit {
             self.debts.encode(&mut out);
         }
         self.feed.encode(&mut out);
+        if !self.marks.is_empty() {
+            put_varint(&mut out, TAG_MARKS);
+            self.marks.encode(&mut out);
+        }
+        if !self.floors.is_empty() {
+            put_varint(&mut out, TAG_FLOORS);
+            self.floors.encode(&mut out);
+        }
         out
     }
 
@@ -216,6 +231,8 @@ impl VersionEdit {
                 tag @ feed::TAG_FROM..=feed::TAG_LIMITS => {
                     edit.feed.decode_more(tag, &mut reader)?;
                 }
+                TAG_MARKS => edit.marks.decode_more(&mut reader)?,
+                TAG_FLOORS => edit.floors.decode_more(&mut reader)?,
                 other => return Err(reader.error(format!("unknown field {other} of a version edit"))),
             }
         }
@@ -281,6 +298,8 @@ impl VersionEdit {
             blobs_removed,
             debts,
             feed,
+            marks,
+            floors,
         } = later;
         self.next_file = next_file.or(self.next_file);
         self.next_run = next_run.or(self.next_run);
@@ -312,6 +331,8 @@ impl VersionEdit {
         }
         self.debts.extend(&debts);
         self.feed.merge(feed);
+        self.marks.extend(&marks);
+        self.floors.extend(&floors);
         self.adopted.extend(adopted);
         // edit.2
         self.adopted.retain(|adopted| Some(adopted.seq) > self.flushed_seq);
@@ -534,6 +555,17 @@ mod tests {
         let from = Some(FeedFrom { segment: 5, oldest: SeqNo::new(302) });
         all.merge(VersionEdit { feed: FeedEdit { from, ..FeedEdit::default() }, ..VersionEdit::default() });
         assert_eq!((all.feed.limits, all.feed.kept.len()), (edit.feed.limits, 0), "manifest_feed.1");
+    }
+
+    #[test]
+    fn golden_bytes_of_history() {
+        let mut edit = VersionEdit { marks: Marks::one(300, SeqNo::new(7)), ..VersionEdit::default() };
+        edit.marks.extend(&Marks::one(301, SeqNo::new(9)));
+        edit.floors.raise(KeyspaceId::new(2), SeqNo::new(5));
+        let bytes = edit.encode();
+        let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(hex, "28 02 ac02 07 ad02 09 29 01 02 05".replace(' ', ""));
+        assert_eq!(VersionEdit::decode(&bytes), Ok(edit));
     }
 
     #[test]

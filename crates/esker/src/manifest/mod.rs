@@ -11,6 +11,7 @@ pub(crate) mod feed;
 pub(crate) mod file_name;
 #[doc(hidden)]
 pub mod fuzzing;
+pub(crate) mod history;
 pub(crate) mod log;
 pub(crate) mod salvage;
 pub(crate) mod version;

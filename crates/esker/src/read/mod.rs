@@ -8,6 +8,7 @@
 //!                        |- Cover (range tombstones of all sources)
 //!                        `- MergeCursor (newest source wins)
 //!                              `- SourceCursor of each memtable, run, write set
+//!   versions.rs: older versions, and what has changed since a commit
 //!   unresolved.rs: how many keys were counted twice;  resolve.rs: what versions mean; fetch.rs: from what is stored to a value
 //! ```
 
@@ -28,6 +29,7 @@ mod stretch;
 pub(crate) mod time;
 pub(crate) mod unresolved;
 pub(crate) mod value_reader;
+pub(crate) mod versions;
 pub(crate) mod view;
 pub(crate) mod view_cell;
 pub(crate) mod visible;

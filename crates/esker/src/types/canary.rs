@@ -80,12 +80,14 @@ pub enum Canary {
     AdoptedTableNotSynced,
     /// The change feed leaves out a commit now and then (follow.1).
     FeedSkips,
+    /// Compactions do not know the rules of history (compaction_judge.7).
+    HistoryForgotten,
 }
 
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one that the simulator is to find.
-    pub const ALL: [Canary; 32] = [
+    pub const ALL: [Canary; 33] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -118,6 +120,7 @@ impl Canary {
         Canary::UnresolvedForgotten,
         Canary::FeedSkips,
         Canary::ExpiredReturned,
+        Canary::HistoryForgotten,
     ];
 }
 

@@ -127,6 +127,16 @@ pub enum Error {
     /// There is a keyspace of this name already.
     #[error("keyspace {0:?} exists already")]
     KeyspaceExists(String),
+    /// The keyspace does not keep what it held at that commit: see [`Keyspace::set_history`](crate::Keyspace::set_history).
+    #[error(
+        "keyspace {keyspace:?} keeps nothing that is older than commit {oldest}: read at that one or at a later one"
+    )]
+    HistoryGone {
+        /// The name of the keyspace.
+        keyspace: String,
+        /// The oldest commit at which it can be read.
+        oldest: SeqNo,
+    },
     /// An argument or option makes no sense.
     #[error("{0}")]
     Invalid(String),
@@ -263,6 +273,9 @@ impl Error {
             Error::FeedTruncated { oldest } => Error::FeedTruncated { oldest: *oldest },
             Error::KeyspaceNotFound(name) => Error::KeyspaceNotFound(name.clone()),
             Error::KeyspaceExists(name) => Error::KeyspaceExists(name.clone()),
+            Error::HistoryGone { keyspace, oldest } => {
+                Error::HistoryGone { keyspace: keyspace.clone(), oldest: *oldest }
+            }
             Error::Invalid(text) => Error::Invalid(text.clone()),
             Error::Closed => Error::Closed,
         }

@@ -38,6 +38,8 @@ fn dump_edit(out: &mut Output<'_>, offset: u64, edit: &VersionEdit) {
         blobs_removed,
         debts,
         feed,
+        marks,
+        floors,
     } = edit;
     let mut fields: Vec<(&'static str, DumpValue)> = Vec::new();
     let numbers = [
@@ -88,6 +90,13 @@ fn dump_edit(out: &mut Output<'_>, offset: u64, edit: &VersionEdit) {
     for (commit, (file, run)) in feed.kept.iter().flat_map(|kept| kept.tables.iter().map(|t| (kept.seq, t))) {
         let fields = vec![("seq", commit.get().into()), ("file", file.get().into()), ("run", run.0.into())];
         out.item(offset, "kept", fields);
+    }
+    for (ms, seq) in marks.iter() {
+        out.item(offset, "mark", vec![("ms", ms.into()), ("seq", seq.get().into())]);
+    }
+    for (keyspace, from) in floors.iter() {
+        let fields = vec![("keyspace", u64::from(keyspace.get()).into()), ("from", from.get().into())];
+        out.item(offset, "history", fields);
     }
     for Adopted { seq, deltas } in adopted {
         let keys = deltas.iter().map(|delta| delta.1).sum::<i64>();
