@@ -91,7 +91,7 @@ impl Journal {
     pub(crate) fn hear(&mut self, said: &Said) {
         match said {
             Said::Opened => {}
-            Said::Intent { writer, task } => self.intent(*writer, task.clone()),
+            Said::Intent { writer, task } => self.intent(*writer, (**task).clone()),
             Said::Ack { writer } => self.ack(*writer),
         }
     }

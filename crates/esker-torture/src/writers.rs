@@ -227,7 +227,7 @@ pub(crate) enum Said {
     /// The database is open.
     Opened,
     /// A writer begins a task.
-    Intent { writer: usize, task: Task },
+    Intent { writer: usize, task: Box<Task> },
     /// A writer's task is acknowledged.
     Ack { writer: usize },
 }
@@ -251,7 +251,7 @@ impl Writers {
                     let mut script = Script::new(self.seed, writer, state);
                     for _ in 0..self.tasks {
                         let task = script.next();
-                        say(Said::Intent { writer, task: task.clone() });
+                        say(Said::Intent { writer, task: Box::new(task.clone()) });
                         let done = script.perform(db, &task);
                         done.map_err(|e| Failure::from(e).during(&format!("writer {writer}")))?;
                         say(Said::Ack { writer });

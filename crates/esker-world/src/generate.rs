@@ -158,7 +158,7 @@ impl<'a> Generator<'a> {
             large_transactions: setting::has_large_transactions(seed),
             pending: Vec::new(),
             blobs: setting::has_blobs(seed),
-            feed: setting::has_feed(seed),
+            feed: setting::has_feed(seed) && !setting::has_expiry(seed),
             // What a past state shows of entries that have expired since is not modelled.
             history: setting::has_history(seed) && !setting::has_expiry(seed),
             logs_all: setting::logs_all_commits(seed),
@@ -468,7 +468,7 @@ impl<'a> Generator<'a> {
                 // Mostly one that keeps something.
                 Op::SetHistory(self.keyspace(), if which < HISTORIES.len() { which } else { which % 2 } as u8)
             }
-            _ if self.history && self.made % PAST_STRIDE == 0 => {
+            _ if self.history && self.made.is_multiple_of(PAST_STRIDE) => {
                 let (age, no) = (Age(self.choices.u8(0..40)), self.keyspace());
                 if self.one_in(3) { Op::Since(age, no) } else { Op::Past(age, no, self.read()) }
             }

@@ -72,7 +72,7 @@ pub fn has_feed(seed: u64) -> bool {
 
 /// Some entries expire, time passes in small steps, and the wall clock is set back: one seed in seven.
 pub fn has_expiry(seed: u64) -> bool {
-    is_at(seed, 7, 3)
+    is_at(seed, 7, 5)
 }
 
 /// Keyspaces keep history, and are read as they were: one seed in nine.

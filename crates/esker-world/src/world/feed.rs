@@ -98,7 +98,9 @@ fn done(change: FeedChange<'_>, maps: &BTreeMap<KeyspaceId, Map>, before: &[Done
             let value = ValueNo::parse(&bytes);
             Done::Put(keyspace, key, value.unwrap_or_else(|| panic!("world_feed.1: nobody put the value")))
         }
-        FeedChange::Remove { keyspace, key } => Done::Remove(keyspace, known(key)),
+        FeedChange::Remove { keyspace, key } | FeedChange::Expire { keyspace, key } => {
+            Done::Remove(keyspace, known(key))
+        }
         FeedChange::RemoveRange { keyspace, start, end } => {
             let there = maps.get(&keyspace).into_iter().flat_map(|map| map.entries().keys().copied());
             let put = before.iter().filter_map(|done| match done {

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use crate::blob::BlobSet;
 use crate::types::entry::EntryRef;
+use crate::types::expiry::Expiry;
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
 
@@ -37,7 +38,10 @@ pub enum Decision {
 
 /// A function of key and value.
 #[derive(Clone)]
-pub(crate) struct Filter(pub(crate) Arc<dyn Fn(&[u8], &[u8]) -> Decision + Send + Sync>);
+pub(crate) struct Filter(pub(crate) Arc<Decide>);
+
+/// What decides about a key and its value.
+type Decide = dyn Fn(&[u8], &[u8]) -> Decision + Send + Sync;
 
 impl fmt::Debug for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -63,6 +67,8 @@ pub(crate) struct Decided {
     pub(crate) seq: SeqNo,
     /// The new value; none: it goes.
     pub(crate) value: Option<Vec<u8>>,
+    /// When the entry expires, before and after, if it does.
+    pub(crate) expiry: Option<Expiry>,
 }
 
 /// Shows the filters what a merge keeps.
@@ -126,7 +132,7 @@ impl<'a> Sieve<'a> {
             return Ok(());
         }
         let fetched: Value;
-        let value = match Stored::new(entry.kind, entry.value) {
+        let value = match Stored::of(entry.kind, entry.value) {
             Stored::Inline(value) => value,
             Stored::Blob(pointer) => {
                 fetched = self.blobs.read(pointer)?;
@@ -139,7 +145,8 @@ impl<'a> Sieve<'a> {
             Decision::Change(value) => Some(value),
         };
         self.batch_bytes += entry.key.len() + value.as_ref().map_or(0, Vec::len) + ENTRY_BYTES;
-        self.batch.push(Decided { key: entry.key.to_vec(), seq, value });
+        let expiry = Expiry::of_version(entry.kind, entry.value);
+        self.batch.push(Decided { key: entry.key.to_vec(), seq, value, expiry });
         if self.batch_bytes >= BATCH_BYTES {
             self.give();
         }

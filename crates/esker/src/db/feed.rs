@@ -9,6 +9,7 @@ use crate::engine::catalog::{id_of, name_of};
 use crate::engine::handle::Handle;
 use crate::feed::{Change, Changes};
 use crate::read::fetch;
+use crate::types::expiry::Expiry;
 use crate::types::key::decode_key;
 use crate::types::op::Kind;
 use crate::types::stored::Stored;
@@ -49,6 +50,13 @@ pub enum FeedChange<'a> {
     },
     /// A key is removed. It need not have been there.
     Remove {
+        /// The keyspace's number.
+        keyspace: KeyspaceId,
+        /// The key.
+        key: &'a [u8],
+    },
+    /// A key has expired, and was removed for that. Until then its [`FeedValue::expires_at`] tells.
+    Expire {
         /// The keyspace's number.
         keyspace: KeyspaceId,
         /// The key.
@@ -235,6 +243,7 @@ fn shown<'a>(change: Change<'a>, blobs: &'a BlobSet) -> FeedChange<'a> {
             (keyspace, key) if kind.is_live() => {
                 FeedChange::Put { keyspace, key, value: FeedValue { kind, stored, blobs } }
             }
+            (keyspace, key) if kind.is_sweep() => FeedChange::Expire { keyspace, key },
             (keyspace, key) => FeedChange::Remove { keyspace, key },
         },
     }
@@ -280,8 +289,14 @@ impl FeedValue<'_> {
         fetch::copy(self.stored(), self.blobs)
     }
 
+    /// When it expires, if it does.
+    pub fn expires_at(&self) -> Option<std::time::SystemTime> {
+        let expiry = Expiry::of_version(self.kind, self.stored)?;
+        std::time::UNIX_EPOCH.checked_add(std::time::Duration::from_millis(expiry.ms()))
+    }
+
     fn stored(&self) -> Stored<&[u8]> {
-        Stored::new(self.kind, self.stored)
+        Stored::of(self.kind, self.stored)
     }
 }
 

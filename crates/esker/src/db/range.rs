@@ -326,7 +326,7 @@ impl Walks {
                 Walk::Run(run) if is_alone && !run.has_blobs() => run.visit_block(&mut visit),
                 Walk::Run(run) => {
                     run.load_key();
-                    visit(run.key(), &*run.value()?)
+                    visit(run.key(), &run.value()?)
                 }
                 Walk::Plain(walk) => visit_here(walk, &mut visit)?,
                 Walk::Own(walk) => visit_here(walk, &mut visit)?,
@@ -364,7 +364,7 @@ fn visit_here<C: SourceCursor>(
     let key = user_key(walk.key());
     Ok(match walk.value_bytes() {
         Some(value) => visit(key, value),
-        None => visit(key, &*walk.value()?),
+        None => visit(key, &walk.value()?),
     })
 }
 

@@ -39,6 +39,9 @@ pub(crate) const NEXT_ID_KEY: &[u8] = b"i";
 pub(crate) const TIME_KEY: &[u8] = b"t";
 const FIRST_ID: u32 = KeyspaceId::DEFAULT.get() + 1;
 
+/// Takes an entry of the catalog.
+pub(super) type TakeEntry<'a> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'a;
+
 /// A keyspace as all its handles share it.
 #[derive(Debug)]
 pub(crate) struct KeyspaceState {
@@ -174,7 +177,7 @@ impl Catalog {
     /// Rebuilds the catalog from its stored entries: user keys and values of keyspace 0, which `each` gives in their order.
     pub(crate) fn load(
         published: &Arc<Published>,
-        each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()>,
+        each: impl FnOnce(&mut TakeEntry<'_>) -> Result<()>,
         corrupt: impl Fn(String) -> Error,
     ) -> Result<Self> {
         let mut catalog = Catalog {

@@ -22,6 +22,7 @@ use crate::txn::write_set::WriteSet;
 use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::key_range::KeyRange;
 use crate::types::limits::check_value;
+use crate::types::op::Kind;
 use crate::types::{Error, Result, SeqNo};
 
 /// Batches that wait for the end of a merge, at most.
@@ -166,7 +167,7 @@ impl Core {
         let mut set = WriteSet::new();
         let mut keyspaces: Vec<KeyspaceLife> = Vec::new();
         let all = self.catalog.all();
-        for Decided { key, seq, value } in batch {
+        for Decided { key, seq, value, expiry } in batch {
             let id = decode_key(key).expect("tables hold encoded keys").0;
             if view.newest_write(key, *seq)?.is_some() {
                 continue;
@@ -178,7 +179,7 @@ impl Core {
             }
             match value {
                 None => set.remove(key),
-                Some(value) if check_value(value).is_ok() => set.put(key, value),
+                Some(value) if check_value(value).is_ok() => set.put_until(Kind::Put, key, *expiry, value),
                 Some(_) => {}
             }
         }

@@ -33,7 +33,7 @@ use esker_env::{Env, FileLock};
 use parking_lot::Mutex;
 
 use super::blobs::{Tail, check_tail, new_blob_file, open_blobs};
-use super::catalog::Catalog;
+use super::catalog::{Catalog, TakeEntry};
 use super::core::Core;
 use super::dir_lock::DirLock;
 use super::feed;
@@ -714,7 +714,7 @@ fn load_catalog(view: &ReadView, published: &Arc<Published>, dir: &Path) -> Resu
     };
     let mut cursor = view.live(published.visible(), bounds);
     let corrupt = |detail| Error::corrupt("keyspace catalog", dir, 0, detail);
-    let each = |take: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>| {
+    let each = |take: &mut TakeEntry<'_>| {
         cursor.seek_first()?;
         while cursor.valid() {
             let (_, user_key) = decode_key(cursor.key()).expect("keyspace 0 holds encoded keys");

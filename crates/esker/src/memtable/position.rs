@@ -328,14 +328,14 @@ impl Spot {
         if self.rank + 1 < self.permutation.len() {
             return self.stand_at(tree, self.rank + 1);
         }
-        if !self.to_neighbour(tree, Way::Up) {
+        if !self.move_to_neighbour(tree, Way::Up) {
             self.search_next(tree);
         }
     }
 
     /// Goes to the leaf beside, if that takes no descent; says whether it did.
     #[inline]
-    fn to_neighbour(&mut self, tree: &Tree, way: Way) -> bool {
+    fn move_to_neighbour(&mut self, tree: &Tree, way: Way) -> bool {
         let Some((place, permutation, rank)) = self.neighbour(tree, way) else { return false };
         self.enter(place);
         self.permutation = permutation;
@@ -362,7 +362,7 @@ impl Spot {
         if self.rank > 0 {
             return self.stand_at(tree, self.rank - 1);
         }
-        if self.to_neighbour(tree, Way::Down) {
+        if self.move_to_neighbour(tree, Way::Down) {
             return;
         }
         let streak = self.streak;

@@ -148,6 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "real files, of which some go")]
     fn descriptors_1_files_beyond_the_limit_are_opened_again_and_are_the_same() {
         let dir = tempfile::tempdir().unwrap();
         let (fs, pool) = (Env::real().fs, Descriptors::new(3));

@@ -1,5 +1,7 @@
 //! The change feed: what it shows, to whom, and for how long.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +47,9 @@ fn apply(feed: &mut Feed, state: &mut State) -> Vec<u64> {
                     assert_eq!(value.size().unwrap(), bytes.len() as u64);
                     state.insert((keyspace, key.to_vec()), bytes.to_vec());
                 }
-                FeedChange::Remove { keyspace, key } => drop(state.remove(&(keyspace, key.to_vec()))),
+                FeedChange::Remove { keyspace, key } | FeedChange::Expire { keyspace, key } => {
+                    drop(state.remove(&(keyspace, key.to_vec())))
+                }
                 FeedChange::RemoveRange { keyspace, start, end } => state.retain(|(id, key), _| {
                     *id != keyspace || &**key < start || end.is_some_and(|end| &**key >= end)
                 }),

@@ -1,7 +1,5 @@
 //! Compaction filters: what they drop and change is gone and changed for readers, counts and files, and for no snapshot.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

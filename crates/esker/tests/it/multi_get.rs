@@ -1,7 +1,5 @@
 //! Many keys at once: from memory, and from the disk by several threads.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use esker::Db;
 
 fn key(n: u32) -> String {
