@@ -67,6 +67,7 @@ fn transfer(store: &dyn Transactions, accounts: Accounts, transfers: &mut Transf
 ///
 /// # Panics
 /// When the adapter or its engine is wrong.
+#[expect(clippy::disallowed_methods, reason = "the lab's own directories")]
 pub fn check_transactions(engine: &dyn Engine, dir: &Path) {
     for kind in engine.transaction_kinds() {
         let dir = dir.join(kind.name().replace(' ', "-"));
