@@ -42,7 +42,7 @@ pub fn opening(way: Way) -> Opening {
         transaction_memory: Some(1024),
         adoption_bytes: None,
         blobs_over: if way == Way::Blobs { 40 } else { 0 },
-        feed_bytes: (way == Way::Blobs).then_some(u64::MAX),
+        feed_bytes: None,
         block_bytes: if way == Way::Compressed { 512 } else { 128 },
         table_bytes: 1024,
         compression: if way == Way::Compressed { TableCompression::Auto } else { TableCompression::None },

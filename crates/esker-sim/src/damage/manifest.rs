@@ -66,11 +66,12 @@ mod tests {
     #[test]
     fn manifest_1_the_first_bytes_of_another_manifest_leave_no_proof() {
         let made = MemFs::new();
-        let open = || Db::builder().env(env(&made, 1)).background(false).memory(1 << 20).open(DIR).unwrap();
-        open().close().unwrap();
+        let open = |fs, seed| Db::builder().env(env(fs, seed)).background(false).memory(1 << 20).open(DIR);
+        let other = MemFs::new();
+        open(&other, 2).unwrap().close().unwrap();
         let is_manifest = |(name, _): &(String, Vec<u8>)| name.starts_with("MANIFEST-");
-        let (_, earlier) = read(&made).into_iter().find(is_manifest).unwrap();
-        let db = open();
+        let (_, earlier) = read(&other).into_iter().find(is_manifest).unwrap();
+        let db = open(&made, 1).unwrap();
         for n in 0..20_u8 {
             db.default_keyspace().put([n], [n]).unwrap();
             db.flush().unwrap();

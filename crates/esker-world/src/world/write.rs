@@ -127,6 +127,8 @@ impl World {
             self.db().create_keyspace("short").expect("nothing fails yet");
             self.db().drop_keyspace("short").expect("nothing fails yet");
         }
+        // Neither waits for that.
+        self.db().sync().expect("nothing fails yet");
     }
 
     /// Notes the outcome of a commit of writes.
