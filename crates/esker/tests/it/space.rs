@@ -111,7 +111,10 @@ fn covered_1_covered_3_a_snapshot_keeps_what_is_removed_and_its_end_gives_back_t
     drop(snapshot);
     assert_eq!(wait_for_tables(&db, 0), 0);
     let after = db.stats();
-    assert!(after.tables_dropped > 0 && after.compaction_bytes_read == before.compaction_bytes_read);
+    assert!(
+        after.tables_dropped > 0 && after.compaction_bytes_read == before.compaction_bytes_read,
+        "covered.3: {before:?}, {after:?}"
+    );
     assert_eq!(after.flushes, before.flushes, "covered.3: the log has the tombstone");
     drop(map);
     db.close().unwrap();

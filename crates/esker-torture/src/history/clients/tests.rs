@@ -11,7 +11,8 @@ const FAILURE: FaultAction = FaultAction::Fail(std::io::ErrorKind::Other);
 /// A database that does nothing by itself, on a file system that can fail.
 fn failing(faults: &FaultFs) -> Places {
     let env = Env::with_fs(Arc::new(faults.clone()));
-    let db = Db::builder().background(false).block_bytes(128).env(env).open("db").unwrap();
+    // So little memory that what lies around a block is not read with it.
+    let db = Db::builder().memory(1 << 20).background(false).block_bytes(128).env(env).open("db").unwrap();
     Places::new(&db, false).unwrap()
 }
 
