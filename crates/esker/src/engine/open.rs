@@ -55,6 +55,7 @@ use crate::manifest::file_name::{self, CURRENT, FileKind, LOCK, REPAIRING, table
 use crate::manifest::log::{FoundManifest, ManifestLog};
 use crate::manifest::version::{Level, RunId, Version};
 use crate::memtable::{Applier, Memtable};
+use crate::read::gaps::Gaps;
 use crate::read::time::Time;
 use crate::read::view::ReadView;
 use crate::read::view_cell::ViewCell;
@@ -143,7 +144,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         version: Arc::new(version),
         closed: closed.clone(),
         known: Arc::default(),
-        gaps: Arc::default(),
+        gaps: Arc::new(Gaps::behind(replayed.last_seq)),
         time: Arc::new(Time::new(env.clock.clone())),
     };
     if view.unresolved() > 0 {

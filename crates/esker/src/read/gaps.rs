@@ -73,6 +73,11 @@ pub(crate) struct Seen {
 }
 
 impl Gaps {
+    /// Of a database whose last commit is this one, of whose puts nothing is remembered: readers of the past may stand below it.
+    pub(crate) fn behind(last: SeqNo) -> Self {
+        Gaps { entered: AtomicU64::new(last.get()), ..Gaps::default() }
+    }
+
     /// A commit begins that is not visible yet; whether it has to note what it puts.
     #[inline]
     pub(crate) fn enter(&self, seq: SeqNo) -> bool {
@@ -299,6 +304,15 @@ mod tests {
         assert_eq!(end_of(14), None, "the tables of 13 are not in its view");
         gaps.note(seen(14), b"b", b"d", 100);
         assert_eq!(end_of(14), Some(b"d".to_vec()));
+    }
+
+    #[test]
+    fn gaps_2_what_was_put_before_the_opening_is_not_remembered() {
+        let gaps = Gaps::behind(SeqNo::new(9));
+        gaps.note(Seen { held: SeqNo::new(9), ..seen(5) }, b"b", b"f", 100);
+        assert_eq!(gaps.end_after(b"c", SeqNo::new(9)), None, "6 to 9 may have put something");
+        gaps.note(seen(9), b"b", b"f", 100);
+        assert_eq!(gaps.end_after(b"c", SeqNo::new(9)), Some(b"f".to_vec()));
     }
 
     #[test]

@@ -227,3 +227,21 @@ fn a_duration_frees_what_is_beyond_it() {
     db.compact().unwrap();
     assert!(db.stats().table_bytes < 2000, "{}", db.stats().table_bytes);
 }
+
+#[test]
+fn gaps_2_what_was_dead_in_the_past_hides_nothing_of_now() {
+    let world = World::new();
+    let db = world.open();
+    let map = db.default_keyspace();
+    map.set_history(History::Versions(10)).unwrap();
+    let put = |n: u8| drop(map.put([n], [n]).unwrap());
+    (0..100).for_each(put);
+    let removed = (0..100_u8).map(|n| map.remove([n]).unwrap()).last().unwrap();
+    // A walk looks for a gap once it has stepped over some.
+    (20..100).for_each(put);
+    db.close().unwrap();
+    let db = world.open();
+    let map = db.default_keyspace();
+    assert_eq!(map.at(removed).unwrap().iter().count(), 0);
+    assert_eq!((map.iter().count(), map.len().unwrap()), (80, 80));
+}
