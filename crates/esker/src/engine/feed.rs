@@ -58,7 +58,7 @@ impl Found {
         let mut segments = BTreeMap::new();
         let mut first = needed_from;
         while let Some(before) = first.checked_sub(1).filter(|n| *n >= from.segment && there.contains(n)) {
-            let Some(shelved) = wal::look_at(env, dir, before, state.database_id) else { break };
+            let Some(shelved) = wal::look_at(env, dir, before, state.database_id)? else { break };
             segments.insert(before, shelved);
             first = before;
         }
@@ -81,14 +81,15 @@ impl Found {
         dir: &Path,
         cache: &Arc<BlockCache>,
         (log, last, database_id): (&Recovered, SeqNo, u32),
-    ) -> Keeper {
+    ) -> Result<Keeper> {
         let mut segments = self.segments;
         for &number in &log.segments {
-            let shelved = wal::look_at(env, dir, number, Some(database_id));
+            let shelved = wal::look_at(env, dir, number, Some(database_id))?;
             segments.insert(number, shelved.unwrap_or_default());
         }
         let shelf = Arc::new(Shelf::new(segments, log.next_segment, last, self.from.oldest));
-        Keeper::new(shelf, self.limits, (env.clone(), dir.to_path_buf(), cache.clone()), &self.edit.kept)
+        let place = (env.clone(), dir.to_path_buf(), cache.clone());
+        Ok(Keeper::new(shelf, self.limits, place, &self.edit.kept))
     }
 }
 

@@ -238,24 +238,41 @@ impl Place {
     }
 }
 
-/// What a segment has to offer that an earlier process has finished; none if it is not one of this log.
-pub(crate) fn look_at(env: &Env, dir: &Path, segment: u64, database_id: Option<u32>) -> Option<Shelved> {
-    let (mut place, header_of) = Place::open(env, dir, segment).ok()?;
-    let bytes = place.file.len().ok()?;
+/// What was read; none if it is damaged.
+fn unless_damaged<T>(read: Result<T>) -> Result<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(Error::Corrupt { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What a segment has to offer that an earlier process has finished; none if it is not one of this log. Fails if it cannot be read now: who took
+/// that for damage would give up commits that are there.
+pub(crate) fn look_at(
+    env: &Env,
+    dir: &Path,
+    segment: u64,
+    database_id: Option<u32>,
+) -> Result<Option<Shelved>> {
+    let Some((mut place, header_of)) = unless_damaged(Place::open(env, dir, segment))? else {
+        return Ok(None);
+    };
+    let bytes = place.file.len().map_err(|e| Error::io("measure", &place.path, e))?;
     if header_of.is_foreign(database_id) {
-        return None;
+        return Ok(None);
     }
     loop {
-        let header = place.read(0, RECORD_HEADER_BYTES, u64::MAX).ok();
+        let header = unless_damaged(place.read(0, RECORD_HEADER_BYTES, u64::MAX))?;
         match header.and_then(|bytes| RecordHeader::decode(bytes, header_of.stamp())) {
             Some(RecordHeader { kind: Kind::Full | Kind::First, seq, .. }) => {
-                return Some(Shelved { first: Some(seq), bytes });
+                return Ok(Some(Shelved { first: Some(seq), bytes }));
             }
             Some(RecordHeader { kind: Kind::Middle | Kind::Last, payload_len, .. }) => {
                 place.offset += format::padded(RECORD_HEADER_BYTES + payload_len as usize) as u64;
             }
             Some(RecordHeader { kind: Kind::End, .. }) | None => {
-                return Some(Shelved { first: None, bytes });
+                return Ok(Some(Shelved { first: None, bytes }));
             }
         }
     }

@@ -151,6 +151,26 @@ fn feed_3_it_goes_on_after_a_restart_with_tables_and_blobs_that_nothing_else_nee
         let report = Db::builder().env(env.clone()).check_offline("db").unwrap();
         assert!(report.problems.is_empty() && report.notes.is_empty(), "{report:?}");
     }
+    // An opening that cannot read a segment fails, and gives up nothing.
+    let faults = FaultFs::new(Arc::new(fs.clone()));
+    let failing = Env::simulated(Arc::new(faults.clone()), 1);
+    let fails = FaultAction::Fail(std::io::ErrorKind::Other);
+    let mut failed = 0;
+    loop {
+        let nth = failed + 1;
+        faults.add(FaultRule::new(&[OpKind::Read], fails).on_path(".wal").nth(nth));
+        match small(&failing).open("db") {
+            Ok(db) if faults.fired() > failed => db.close().unwrap(),
+            Ok(db) => break db.close().unwrap(),
+            Err(error) => assert!(matches!(error, Error::Io { .. }), "{error:?}"),
+        }
+        failed = faults.fired();
+        faults.clear();
+        let db = small(&env).open("db").unwrap();
+        assert_eq!(db.feed(half).unwrap().next().unwrap().unwrap().seqno(), half, "read {nth}");
+        db.close().unwrap();
+    }
+    assert!(failed > 3);
     // Who does not speak of it leaves it as it is. Without it there is nothing to come back to.
     let db = Db::builder().stepped().env(env.clone()).open("db").unwrap();
     assert_eq!(db.feed(half).unwrap().next().unwrap().unwrap().seqno(), half);

@@ -234,9 +234,11 @@ fn gaps_2_what_was_dead_in_the_past_hides_nothing_of_now() {
     let db = world.open();
     let map = db.default_keyspace();
     map.set_history(History::Versions(10)).unwrap();
-    let put = |n: u8| drop(map.put([n], [n]).unwrap());
+    let put = |n: u8| {
+        map.put([n], [n]).unwrap();
+    };
     (0..100).for_each(put);
-    let removed = (0..100_u8).map(|n| map.remove([n]).unwrap()).last().unwrap();
+    let removed = (0..100_u8).map(|n| map.remove([n]).unwrap()).max().unwrap();
     // A walk looks for a gap once it has stepped over some.
     (20..100).for_each(put);
     db.close().unwrap();
