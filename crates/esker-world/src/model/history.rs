@@ -11,7 +11,7 @@
 //!     later one is acknowledged it is not.
 //! model_history.3. What an opening has found is durable: the log is synced before anybody can see it.
 //! model_history.4. What has expired by the engine's time is not there, whatever the commit. After an opening that is the time that it begins with: what
-//!     an earlier process took for expired may be back, if it was not swept and the clock was set back.
+//!     an earlier process took for expired may be back after a crash, if the clock was set back. Nobody knows which of it was swept or never written.
 
 use super::footprint::Footprint;
 use super::state::{Commit, Contents, State, contents_digest};
@@ -36,6 +36,8 @@ pub struct History {
     doubt: Option<Commit>,
     /// The engine's time, in milliseconds.
     now_ms: u64,
+    /// The latest that it has been, in all processes.
+    latest_ms: u64,
 }
 
 /// How much of the history an event can undo.
@@ -58,12 +60,14 @@ impl History {
             buffered: 0,
             doubt: None,
             now_ms: 0,
+            latest_ms: 0,
         }
     }
 
     /// The engine's time (model_history.4); whether something has expired.
     pub fn set_now(&mut self, now_ms: u64) -> bool {
         self.now_ms = now_ms;
+        self.latest_ms = self.latest_ms.max(now_ms);
         self.newest.expire(now_ms)
     }
 
@@ -147,8 +151,7 @@ impl History {
         };
         let digest = contents_digest(found.iter().map(|(name, map)| (name.as_str(), map)));
         let digests: Vec<u64> = if self.expires() {
-            let now = |mut state: State| (state.expire(self.now_ms), state.digest()).1;
-            self.states().into_iter().map(now).collect()
+            self.states().into_iter().map(|state| self.as_found(&state, found).digest()).collect()
         } else {
             std::iter::once(self.base.digest()).chain(self.entries.iter().map(|entry| entry.digest)).collect()
         };
@@ -157,22 +160,27 @@ impl History {
         let complete = || {
             let mut state = self.state_at(self.entries.len());
             state.apply(self.doubt.as_ref()?);
-            let mut now = state.clone();
-            now.expire(self.now_ms);
-            (now.digest() == digest).then_some(state)
+            (self.as_found(&state, found).digest() == digest).then_some(state)
         };
         let state = shown.map(|at| self.state_at(at)).or_else(complete);
         let Some(state) = state else {
             let too_old = (0..oldest).rev().find(|&at| digest_at(at) == digest);
             return Err(self.complaint(found, oldest, too_old));
         };
-        let now_ms = self.now_ms;
-        *self = History::new(state);
-        self.set_now(now_ms);
+        let newest = self.as_found(&state, found);
+        *self = History { newest, now_ms: self.now_ms, latest_ms: self.latest_ms, ..History::new(state) };
         match self.newest.difference(found) {
             Some(difference) => Err(format!("two states of one digest: {difference}")),
             None => Ok(()),
         }
+    }
+
+    /// A state at this time, without what had expired before and is not there (model_history.4).
+    fn as_found(&self, state: &State, found: &Contents) -> State {
+        let mut state = state.clone();
+        state.expire(self.now_ms);
+        state.lose(self.latest_ms, found);
+        state
     }
 
     /// Whether something in it expires.
@@ -239,6 +247,29 @@ mod tests {
         assert_eq!(allowed(None), [4, 5]);
         let complaint = history.clone().recovered(&holding(1), Some(Reach::Unsynced)).unwrap_err();
         assert!(complaint.contains("commit 1, which is too old"), "{complaint}");
+    }
+
+    #[test]
+    fn model_history_4_what_had_expired_may_be_back_or_not() {
+        let until = |n: u16| Write::PutUntil(KeyNo(n), ValueNo::new(4, u32::from(n)), u64::from(n) * 10 + 5);
+        let mut history = History::new(State::new());
+        history.push(Commit::Writes((0..3).map(|n| (Id(0), until(n))).collect()), Footprint::default(), Sync);
+        history.set_now(20);
+        let allowed = |now_ms| -> Vec<Vec<u16>> {
+            let may_be = |numbers: &Vec<u16>| {
+                let (mut history, mut map) = (history.clone(), Map::default());
+                numbers.iter().for_each(|n| map.put(KeyNo(*n), ValueNo::new(4, u32::from(*n))));
+                history.set_now(now_ms);
+                history
+                    .recovered(&BTreeMap::from([("default".to_owned(), map)]), Some(Reach::Unsynced))
+                    .is_ok()
+            };
+            let subsets = (0..8_u16).map(|bits| (0..3).filter(|n| bits >> n & 1 == 1).collect());
+            subsets.filter(may_be).collect()
+        };
+        assert_eq!(allowed(20), [vec![2]]);
+        assert_eq!(allowed(10), [vec![2], vec![1, 2]], "the first has expired again");
+        assert_eq!(allowed(0), [vec![2], vec![0, 2], vec![1, 2], vec![0, 1, 2]]);
     }
 
     #[test]

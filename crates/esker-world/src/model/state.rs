@@ -184,6 +184,20 @@ impl State {
         is_any
     }
 
+    /// Removes what was to expire by this time and was not found.
+    pub fn lose(&mut self, until_ms: u64, found: &Contents) {
+        for (name, id) in &self.names {
+            let Some(map) = self.maps.get_mut(id) else { continue };
+            let is_there = |key| found.get(name).is_some_and(|found| found.entries.contains_key(key));
+            let due = map.until.iter().filter(|(key, until)| **until <= until_ms && !is_there(key));
+            let lost: Vec<_> = due.map(|(key, _)| *key).collect();
+            if !lost.is_empty() {
+                let map = Arc::make_mut(map);
+                lost.into_iter().for_each(|key| map.remove(key));
+            }
+        }
+    }
+
     /// The names, those of the oldest keyspaces first.
     pub fn names_by_age(&self) -> Vec<&str> {
         let mut names: Vec<_> = self.names.iter().map(|(name, id)| (*id, name.as_str())).collect();
