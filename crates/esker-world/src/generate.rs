@@ -36,6 +36,8 @@ pub fn writer(seed: u64) -> impl Iterator<Item = Op> {
     let mut generator = Generator::new(Choices::Seed(Rng::with_seed(seed)), 0, u64::MAX);
     // Values tell writers apart.
     generator.stamp = seed as u32 >> 1;
+    // Their databases are opened without the operator.
+    generator.merges = false;
     let next = move || match generator.one_in(BULK_ONE_IN) {
         true => Op::Batch(generator.bulk(), generator.durability()),
         false => generator.op(),
@@ -119,6 +121,8 @@ struct Generator<'a> {
     logs_all: bool,
     /// Whether values go to blob files.
     blobs: bool,
+    /// Whether some writes are merges.
+    merges: bool,
     /// Operations made.
     made: usize,
 }
@@ -145,6 +149,7 @@ impl<'a> Generator<'a> {
             large_transactions: setting::has_large_transactions(seed),
             pending: Vec::new(),
             blobs: setting::has_blobs(seed),
+            merges: !setting::lacks_merges(seed),
             logs_all: setting::logs_all_commits(seed),
             made: 0,
             choices,
@@ -211,6 +216,7 @@ impl<'a> Generator<'a> {
 
     fn write(&mut self) -> Write {
         match self.choices.u8(0..40) {
+            22..28 if self.merges => Write::Merge(self.key(), self.value()),
             0..28 => Write::Put(self.key(), self.value()),
             28..37 => Write::Remove(self.key()),
             37 if self.one_in(4) => Write::Clear,
@@ -544,7 +550,9 @@ mod tests {
         for (byte, len) in (0..=255).flat_map(|byte| [(byte, 3 * INPUT_BYTES_MAX), (byte, 1986)]) {
             let ops = from_bytes(&vec![byte; len]).1;
             let bytes = |write: &Write| match write {
-                Write::Put(key, value) => keys::key(*key).len() + value.len as usize,
+                Write::Put(key, value) | Write::Merge(key, value) => {
+                    keys::key(*key).len() + value.len as usize
+                }
                 _ => 0,
             };
             let payload = |op: &Op| match op {

@@ -35,6 +35,8 @@ pub struct KeyspaceNo(pub u8);
 pub enum Write {
     /// Sets a key.
     Put(KeyNo, ValueNo),
+    /// Merges an operand into a key, by the operator of perform.rs.
+    Merge(KeyNo, ValueNo),
     /// Removes a key.
     Remove(KeyNo),
     /// Removes the keys between bounds.

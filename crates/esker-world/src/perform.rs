@@ -6,16 +6,33 @@
 
 use std::ops::Bound;
 
-use esker::{Db, Keyspace, Result, Transaction, WriteBatch};
+use esker::{Builder, Db, Keyspace, Result, Transaction, WriteBatch};
 
 use crate::model::keys::{bounds, key};
 use crate::model::state::{DEFAULT, State};
+use crate::model::values::ValueNo;
 use crate::op::{KeyspaceNo, NAMES, Op, Write};
+
+/// The name of the merge operator of all keyspaces.
+const OPERATOR: &str = "merged numbers";
+
+/// An opening with the operator that merges are done by: the values are those of the model.
+pub fn with_operator(builder: Builder) -> Builder {
+    builder.merge_operator(OPERATOR, |existing, operands| {
+        let parse = |bytes: &[u8]| ValueNo::parse(bytes).ok_or_else(|| "no value has these bytes".to_owned());
+        let mut all = existing.into_iter().chain(operands.iter().copied()).map(parse);
+        let first = all.next().ok_or_else(|| "no operands".to_owned())??;
+        let merged = all.try_fold(first, |before, operand| operand.map(|operand| before.merged(operand)))?;
+        Ok(merged.bytes())
+    })
+}
 
 /// Something that takes writes.
 pub trait Target {
     /// Sets a key.
     fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()>;
+    /// Merges an operand into a key of a keyspace that has an operator.
+    fn merge(&mut self, keyspace: &Keyspace, key: &[u8], operand: &[u8]) -> Result<()>;
     /// Removes a key.
     fn remove(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()>;
     /// Removes the keys between bounds.
@@ -32,6 +49,10 @@ pub struct Single;
 impl Target for Single {
     fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
         keyspace.put(key, value).map(drop)
+    }
+
+    fn merge(&mut self, keyspace: &Keyspace, key: &[u8], operand: &[u8]) -> Result<()> {
+        keyspace.merge(key, operand).map(drop)
     }
 
     fn remove(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
@@ -52,6 +73,10 @@ macro_rules! collects {
         impl Target for $type {
             fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
                 self.put(keyspace, key, value)
+            }
+
+            fn merge(&mut self, keyspace: &Keyspace, key: &[u8], operand: &[u8]) -> Result<()> {
+                self.merge(keyspace, key, operand)
             }
 
             fn remove(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
@@ -79,6 +104,10 @@ collects!(Transaction);
 pub fn write(target: &mut impl Target, keyspace: &Keyspace, write: &Write) -> Result<()> {
     match write {
         Write::Put(no, value) => target.put(keyspace, key(*no), &value.bytes()),
+        Write::Merge(no, operand) => {
+            keyspace.set_merge_operator(OPERATOR)?;
+            target.merge(keyspace, key(*no), &operand.bytes())
+        }
         Write::Remove(no) => target.remove(keyspace, key(*no)),
         Write::RemoveRange(range) => target.remove_range(keyspace, bounds(*range)),
         Write::Clear => target.clear(keyspace),

@@ -46,7 +46,7 @@ fn note(found: &mut BTreeMap<(KeyNo, ValueNo), Hidden>, writes: &[Write]) {
     for (n, write) in writes.iter().enumerate() {
         let Write::Put(key, value) = write else { continue };
         let hides = |later: &Write| match later {
-            Write::Put(other, _) | Write::Remove(other) => other == key,
+            Write::Put(other, _) | Write::Merge(other, _) | Write::Remove(other) => other == key,
             Write::RemoveRange(_) | Write::Clear => true,
         };
         let is_replaced = writes[n + 1..].iter().any(hides);

@@ -76,6 +76,7 @@ const ENGINE: &[Fault] = engine! {
     BlobDroppedEarly: "a blob file goes although commits of the log point into it",
     BlobReferenceForgotten: "tables do not count the values that they reference in blob files",
     UnresolvedForgotten: "merges drop versions that may still count",
+    OperandDropped: "of several merges into a key the newest alone counts",
     AdoptedTableNotSynced: "tables of large transactions are adopted before their bytes are synced",
 };
 

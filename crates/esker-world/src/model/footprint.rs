@@ -21,7 +21,9 @@ impl Footprint {
     /// Adds what a write touches.
     pub fn add(&mut self, id: Id, write: &Write) {
         let touched = match write {
-            Write::Put(key, _) | Write::Remove(key) => (Bound::Included(*key), Bound::Included(*key)),
+            Write::Put(key, _) | Write::Merge(key, _) | Write::Remove(key) => {
+                (Bound::Included(*key), Bound::Included(*key))
+            }
             Write::RemoveRange(range) => *range,
             Write::Clear => (Bound::Unbounded, Bound::Unbounded),
         };

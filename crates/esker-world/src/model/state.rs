@@ -57,6 +57,10 @@ impl Map {
     fn write(&mut self, write: &Write) {
         match write {
             Write::Put(key, value) => self.put(*key, *value),
+            Write::Merge(key, operand) => {
+                let before = self.entries.get(key);
+                self.put(*key, before.map_or(*operand, |before| before.merged(*operand)));
+            }
             Write::Remove(key) => self.remove(*key),
             Write::RemoveRange(bounds) => {
                 let Some(range) = keys::range(*bounds) else { return };

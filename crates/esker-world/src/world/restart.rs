@@ -19,6 +19,7 @@ use super::{DIR, World};
 use crate::judge::read;
 use crate::model::history::{History, Reach};
 use crate::op::{End, Loss, Mishap, Opening, Restart};
+use crate::perform;
 use crate::setting;
 
 impl World {
@@ -308,6 +309,7 @@ pub fn builder(env: Env, opening: Opening) -> Builder {
         Some(bytes) => builder.adoption_bytes(bytes),
         None => builder,
     };
+    let builder = perform::with_operator(builder);
     if opening.stepped { builder.stepped() } else { builder }
 }
 

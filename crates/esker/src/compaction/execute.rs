@@ -17,12 +17,16 @@ use esker_env::Env;
 
 use super::judge::{Dropped, Horizons, Judge, Verdict, Why};
 use super::merge::{MergeScan, Source};
+use super::operands::Gather;
 use super::output::{Output, Place, Shape, Written};
 use super::picker::{OutputRun, Plan, PlanKind, settled};
+use crate::blob::BlobSet;
 use crate::manifest::debts::Debts;
 use crate::manifest::edit::AddedTable;
 use crate::manifest::version::{Level, LiveTable, RunId, Version};
 use crate::memtable::Memtable;
+use crate::read::fold::Means;
+use crate::read::operators::Operators;
 use crate::sstable::{BlockCache, Table, TableOptions};
 use crate::types::entry::EntryRef;
 use crate::types::op::Kind;
@@ -50,9 +54,18 @@ pub(crate) struct Context<'a> {
     pub new_file: &'a (dyn Fn() -> FileId + Sync),
     /// Told of each stretch of input, in bytes, that was merged; once false the work ends early, without result.
     pub go_on: &'a (dyn Fn(u64) -> bool + Sync),
+    /// Where values are that are in no table.
+    pub blobs: BlobSet,
+    /// What operands are merged with.
+    pub operators: Arc<Operators>,
 }
 
 impl<'a> Context<'a> {
+    /// What values are made with.
+    pub(super) fn means(&self) -> Means<'_> {
+        Means { blobs: &self.blobs, operators: &self.operators }
+    }
+
     /// What its tables are made with.
     pub(super) fn place(&self) -> Place<'a> {
         Place {
@@ -252,10 +265,12 @@ fn write_to(
     }
     let mut stretch = 0;
     let mut scan = MergeScan::new(sources)?;
-    let mut waiting = Waiting::default();
+    let (mut waiting, mut gather) = (Waiting::default(), Gather::new(context.means()));
+    let mut write = |entry: EntryRef<'_>| output.add(entry);
     while let Some(entry) = scan.next()? {
         if let Some(earlier) = waiting.take() {
-            put(output, earlier, judge.resolve(earlier, Some(&entry), &mut stats))?;
+            let verdict = judge.resolve(earlier, Some(&entry), &mut stats);
+            stats.garbage += gather.take(earlier, verdict, judge, &mut write)?;
         }
         stretch += entry.key.len() + entry.value.len();
         if stretch >= STRETCH_BYTES && !(context.go_on)(std::mem::take(&mut stretch) as u64) {
@@ -264,28 +279,19 @@ fn write_to(
         stats.entries_in += 1;
         match judge.judge(entry, &mut stats) {
             Verdict::Wait => waiting.set(&entry),
-            verdict => put(output, entry, verdict)?,
+            verdict => stats.garbage += gather.take(entry, verdict, judge, &mut write)?,
         }
     }
     if let Some(last) = waiting.take() {
-        put(output, last, judge.resolve(last, None, &mut stats))?;
+        let verdict = judge.resolve(last, None, &mut stats);
+        stats.garbage += gather.take(last, verdict, judge, &mut write)?;
     }
+    gather.finish(judge, &mut write)?;
     let Written { added, opened } = output.finish()?;
     stats.bytes_written = added.iter().map(|t| t.meta.file_bytes).sum();
     stats.entries_out = added.iter().map(|t| t.meta.counts.entries).sum();
     assert_eq!(stats.entries_in, stats.entries_out + stats.garbage + stats.spent, "every version has a fate");
     Ok(Some(Built { added, removed: Vec::new(), opened, debts: judge.debts().clone(), stats }))
-}
-
-/// Has a version its fate.
-#[inline(always)]
-fn put(output: &mut Output<'_>, entry: EntryRef<'_>, verdict: Verdict<'_>) -> Result<()> {
-    match verdict {
-        Verdict::Drop => Ok(()),
-        Verdict::Keep => output.add(entry),
-        Verdict::Replace(entry) => output.add(entry),
-        Verdict::Wait => unreachable!("an unresolved version is resolved or kept"),
-    }
 }
 
 #[cfg(test)]

@@ -135,6 +135,21 @@ impl Judge {
         }
     }
 
+    /// Whether nothing lies below the inputs.
+    pub(super) fn is_bottommost(&self) -> bool {
+        self.bottommost
+    }
+
+    /// The last number of the stripe that `seq` lies in.
+    pub(super) fn stripe_end(&self, seq: SeqNo) -> SeqNo {
+        self.horizons.stripe_end(seq)
+    }
+
+    /// The number for a put that stands in place of a version of this number (compaction_judge.4).
+    pub(super) fn seq_of_put(&self, seq: SeqNo, is_unresolved: bool) -> SeqNo {
+        if self.settled(seq) && !is_unresolved { SeqNo::ZERO } else { seq }
+    }
+
     /// What was found to be owed (compaction_judge.6).
     pub fn debts(&self) -> &Debts {
         &self.debts
@@ -222,7 +237,7 @@ impl Judge {
             return Err(Why::Covered);
         }
         let answer = self.resolver.feed(entry.seq, entry.kind);
-        self.is_answered = answer != Answer::Older;
+        self.is_answered = matches!(answer, Answer::Live | Answer::Gone);
         if !self.settled(entry.seq) {
             let is_dropped = answer == Answer::Gone && canary::is_set(Canary::TombstoneDroppedEarly);
             return if is_dropped { Err(Why::Spent) } else { Ok(entry.seq) };
@@ -230,7 +245,7 @@ impl Judge {
         match answer {
             Answer::Gone => Err(Why::Spent), // compaction_judge.3
             Answer::Live => Ok(SeqNo::ZERO), // compaction_judge.4
-            Answer::Older => Ok(entry.seq),
+            Answer::Operand | Answer::Older => Ok(entry.seq),
         }
     }
 

@@ -16,6 +16,7 @@ pub(crate) mod covered;
 pub(crate) mod execute;
 pub(crate) mod judge;
 pub(crate) mod merge;
+mod operands;
 pub(crate) mod output;
 pub(crate) mod pacing;
 pub(crate) mod partition;

@@ -53,7 +53,7 @@ impl Walk {
         let ReadSource { view, at, own, .. } = source;
         let Some(own) = own else {
             return match view.only_run(&bounds) {
-                Some(run) => Walk::Run(RunWalk::new(run, *at, bounds, view.version.blobs())),
+                Some(run) => Walk::Run(RunWalk::new(run, *at, bounds, view)),
                 None => Walk::Plain(view.live(*at, bounds)),
             };
         };
@@ -61,7 +61,7 @@ impl Walk {
         let tombstones = own_tombstones(view, *at, own.removals());
         let sources = view.sources(*at, &bounds, own.cursors(&bounds));
         let walk = VisibleCursor::new(sources, tombstones, SeqNo::MAX, bounds);
-        Walk::Own(walk.with_blobs(view.version.blobs()))
+        Walk::Own(walk.with_means(view))
     }
 
     fn valid(&self) -> bool {

@@ -19,12 +19,14 @@ use crate::blob::{BlobPointer, BlobWriter};
 use crate::engine::catalog::{Catalog, KeyspaceState};
 use crate::engine::catalog_changes::Changes;
 use crate::engine::core::Core;
-use crate::read::point::Want;
+use crate::read::fold::{LIST_BYTES_MAX, Operands};
+use crate::read::operators::none_of;
+use crate::read::point::{ValueOf, Want};
 use crate::read::view::ReadView;
 use crate::txn::blobs::BlobUse;
 use crate::txn::commit::{CommitRequest, Durability, KeyspaceLife};
 use crate::txn::counts::count_deltas;
-use crate::txn::layers::Layers;
+use crate::txn::layers::{Layers, OwnAnswer};
 use crate::txn::own::OwnWrites;
 use crate::txn::private::PrivateWrites;
 use crate::txn::read_set::ReadSet;
@@ -205,23 +207,62 @@ impl Writes {
         self.set.byte_len() + self.layers.byte_len()
     }
 
-    /// What they say of an encoded key: `None`, nothing; `Some(None)`, it is removed.
-    pub(super) fn find<W: Want>(&self, core: &Core, key: &[u8]) -> Result<Option<Option<W::Out>>> {
+    /// What they say of an encoded key.
+    pub(super) fn find<W: Want>(&self, core: &Core, key: &[u8]) -> Result<OwnAnswer<W::Out>> {
         let own = self.set.get(key);
         match own {
-            Own::Removed => return Ok(Some(None)),
-            Own::Untouched if self.layers.is_empty() => return Ok(None),
+            Own::Removed => return Ok(OwnAnswer::Known(None)),
+            Own::Untouched if self.layers.is_empty() => return Ok(OwnAnswer::Below(Operands::default())),
             _ => {}
         }
         if !matches!(own, Own::Put(Stored::Inline(_))) {
             self.blob_use()?;
         }
         let guard = crate::sync::pin();
-        let blobs = core.view.load(&guard).version.blobs();
+        let means = core.view.load(&guard).means();
+        let mut operands = Operands::default();
         match own {
-            Own::Put(stored) => W::of_memtable(stored, blobs).map(|value| Some(Some(value))),
-            Own::Removed | Own::Untouched => self.layers.find::<W>(key, blobs, &guard),
+            Own::Put(stored) => {
+                return W::of_memtable(stored, means.blobs).map(|value| OwnAnswer::Known(Some(value)));
+            }
+            Own::Operands(lists) => lists.into_iter().for_each(|list| operands.push(Value::copy_of(list))),
+            Own::Removed | Own::Untouched => {}
         }
+        self.layers.find::<W>(key, operands, means, &guard)
+    }
+
+    /// Merges an operand into a key (write_set.6).
+    pub(crate) fn merge(
+        &mut self,
+        core: &Core,
+        keyspace: &KeyspaceState,
+        key: &[u8],
+        operand: &[u8],
+    ) -> Result<()> {
+        check_key(key)?;
+        if operand.len() > VALUE_BYTES_MAX - LIST_BYTES_MAX {
+            return Err(Error::ValueTooLong { len: operand.len() });
+        }
+        let operator = core.operators.of(keyspace.id).map_err(|_| none_of(&keyspace.name()))?;
+        operator.check(key, operand)?;
+        let encoded = KeyBuf::new(keyspace.id, key);
+        if matches!(self.set.get(&encoded), Own::Untouched | Own::Operands(_)) {
+            // What a savepoint may go back to stays as it is.
+            let kept = self.points.last().filter(|point| point.set.is_none());
+            let kept = kept.map_or(0, |point| point.mark.op_count());
+            self.touch(keyspace)?.merge(&encoded, operand, &operator, kept);
+            return Ok(());
+        }
+        let value = match self.set.get(&encoded) {
+            Own::Untouched | Own::Operands(_) => unreachable!("merged above"),
+            Own::Removed => operator.merge(key, None, &[operand])?,
+            Own::Put(Stored::Inline(value)) => operator.merge(key, Some(value), &[operand])?,
+            Own::Put(Stored::Blob(_)) => match self.find::<ValueOf>(core, &encoded)? {
+                OwnAnswer::Known(value) => operator.merge(key, value.as_deref(), &[operand])?,
+                OwnAnswer::Below(_) => unreachable!("the write set has put it"),
+            },
+        };
+        self.put(core, keyspace, key, &value)
     }
 
     /// The writes so far, for walks.
@@ -254,6 +295,8 @@ impl Writes {
         if bytes < small || (bytes < large && self.layers.is_empty()) {
             return Ok(());
         }
+        // What is merged may be in a blob file.
+        self.blob_use()?;
         core.make_room_for_piece(&mut self.layers)?;
         for point in self.points.iter_mut().filter(|point| point.set.is_none()) {
             point.set = Some(self.set.clone());

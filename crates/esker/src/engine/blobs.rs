@@ -118,6 +118,7 @@ pub(super) fn new_blob_file(env: Env, dir: PathBuf, tables: &Tables, view: Arc<V
                 version: Arc::new(old.version.with_blobs(blobs)),
                 closed: old.closed.clone(),
                 known: old.known.clone(),
+                operators: old.operators.clone(),
             }
         });
         Ok(file)

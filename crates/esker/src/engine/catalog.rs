@@ -170,18 +170,27 @@ impl Catalog {
         Arc::new(KeyspaceState { id, name, dropping, dropped, counter, is_lazy })
     }
 
-    /// A keyspace has these options of its own stored.
-    pub(super) fn note_options(&self, id: KeyspaceId, options: KeyspaceOptions) {
-        self.with_options.lock().insert(id, options);
-        let names = self.names.read();
-        if let Some(state) = names.values().find(|state| state.id == id) {
+    /// A keyspace, here if it is there, has these options of its own stored.
+    pub(super) fn note_options(
+        &self,
+        id: KeyspaceId,
+        state: Option<&Arc<KeyspaceState>>,
+        options: KeyspaceOptions,
+    ) {
+        if let Some(state) = state {
             state.is_lazy.store(options.is_lazy, Ordering::Relaxed);
         }
+        self.with_options.lock().insert(id, options);
+    }
+
+    /// The keyspace of this number.
+    pub(super) fn with_id(&self, id: KeyspaceId) -> Option<Arc<KeyspaceState>> {
+        self.names.read().values().find(|state| state.id == id).cloned()
     }
 
     /// The options of its own that a keyspace has stored.
-    pub(super) fn options_of(&self, id: KeyspaceId) -> KeyspaceOptions {
-        self.with_options.lock().get(&id).copied().unwrap_or_default()
+    pub(crate) fn options_of(&self, id: KeyspaceId) -> KeyspaceOptions {
+        self.with_options.lock().get(&id).cloned().unwrap_or_default()
     }
 
     /// Whether a keyspace has options of its own stored.

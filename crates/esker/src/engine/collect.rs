@@ -138,6 +138,7 @@ impl Core {
             version,
             closed: old.closed.clone(),
             known: old.known.clone(),
+            operators: old.operators.clone(),
         });
         drop(manifest);
         for source in gone {

@@ -301,6 +301,8 @@ impl Core {
             table_bytes: self.limits().table_bytes,
             new_file,
             go_on,
+            blobs: self.version().blobs().clone(),
+            operators: self.operators.clone(),
         }
     }
 }

@@ -42,6 +42,7 @@ use crate::blob::BlobStore;
 use crate::cache::Reservation;
 use crate::manifest::version::Version;
 use crate::read::cost::ReadCost;
+use crate::read::operators::Operators;
 use crate::read::view_cell::ViewCell;
 use crate::sstable::BlockCache;
 use crate::txn::commit::Pipeline;
@@ -62,6 +63,8 @@ pub(crate) struct Core {
     /// Where large values go.
     pub(crate) blobs: Arc<BlobStore>,
     pub(crate) catalog: Catalog,
+    /// What operands are merged with. All views have the same.
+    pub(crate) operators: Arc<Operators>,
     pub(crate) tables: Tables,
     pub(crate) cache: Arc<BlockCache>,
     /// The memtables' part of the memory budget.

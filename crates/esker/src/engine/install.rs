@@ -181,6 +181,7 @@ impl Core {
                 version,
                 closed: old.closed.clone(),
                 known: old.known.clone(),
+                operators: old.operators.clone(),
             }
         });
         let removed = before.tables().filter(|(_, t)| edit.removed.contains(&t.file));

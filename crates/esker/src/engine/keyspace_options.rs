@@ -1,7 +1,7 @@
 //! Options of single keyspaces, kept in the catalog.
 //!
 //! ```text
-//!   keyspace 0:  "o" + id (varint) --> option (varint), value (varint), ...
+//!   keyspace 0:  "o" + id (varint) --> option (varint), value (varint; of option 3 a string), ...
 //! ```
 //!
 //! keyspace_options.1. They are set by a commit of their own, and go with the drop of the keyspace. Those of a keyspace that is not there mean nothing.
@@ -11,17 +11,19 @@ use std::sync::Arc;
 
 use super::catalog::KeyspaceState;
 use super::core::Core;
-use crate::encoding::bytes::{ByteReader, Decoded, put_varint};
+use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
 use crate::txn::commit::Durability;
 use crate::txn::write_set::WriteSet;
 use crate::types::key::encode_key;
-use crate::types::{KeyspaceId, Result};
+use crate::types::{Error, KeyspaceId, Result};
 
 const PREFIX: u8 = b'o';
 /// The smallest value, in bytes, that goes to a blob file; 0: none does.
 const BLOBS_OVER: u64 = 1;
 /// 1: keys are not looked up to count them.
 const IS_LAZY: u64 = 2;
+/// The name of the merge operator, as length and bytes.
+const MERGE_OPERATOR: u64 = 3;
 
 /// How commits count the keys of a keyspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -35,22 +37,28 @@ pub enum Counting {
 }
 
 /// The options of one keyspace that differ from the database's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeyspaceOptions {
     /// The smallest value, in bytes, that goes to a blob file, or none does.
     pub(crate) blobs_over: Option<Option<usize>>,
     /// Keys are not looked up to count them (txn/counts.rs).
     pub(crate) is_lazy: bool,
+    /// What operands are merged with (read/operators.rs).
+    pub(crate) merge_operator: Option<String>,
 }
 
 impl KeyspaceOptions {
-    fn encode(self) -> Vec<u8> {
+    fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         if let Some(over) = self.blobs_over {
             [BLOBS_OVER, over.unwrap_or(0) as u64].into_iter().for_each(|n| put_varint(&mut out, n));
         }
         if self.is_lazy {
             [IS_LAZY, 1].into_iter().for_each(|n| put_varint(&mut out, n));
+        }
+        if let Some(name) = &self.merge_operator {
+            put_varint(&mut out, MERGE_OPERATOR);
+            put_string(&mut out, name.as_bytes());
         }
         out
     }
@@ -66,6 +74,11 @@ impl KeyspaceOptions {
                     options.blobs_over = Some((over > 0).then_some(over));
                 }
                 IS_LAZY => options.is_lazy = reader.varint()? != 0,
+                MERGE_OPERATOR => {
+                    let name = std::str::from_utf8(reader.string()?);
+                    let name = name.map_err(|_| reader.error("the name of a merge operator is no text"))?;
+                    options.merge_operator = Some(name.to_owned());
+                }
                 other => return Err(reader.error(format!("option {other} of a keyspace is unknown"))),
             }
         }
@@ -98,10 +111,43 @@ impl Core {
         self.set_options(keyspace, |options| options.is_lazy = is_lazy)
     }
 
+    /// What operands are merged with in a keyspace (operators.1).
+    pub(crate) fn set_merge_operator(&self, keyspace: &Arc<KeyspaceState>, name: &str) -> Result<()> {
+        if !self.operators.knows(name) {
+            let keyspace = keyspace.name().to_string();
+            return Err(Error::MergeOperatorMissing { keyspace, operator: name.to_owned() });
+        }
+        keyspace.check_alive()?;
+        if self.catalog.options_of(keyspace.id).merge_operator.as_deref() == Some(name) {
+            return Ok(());
+        }
+        self.change_options(keyspace, |options| match &options.merge_operator {
+            Some(other) if other != name => Err(Error::Invalid(format!(
+                "keyspace {:?} has merge operator {other:?}: make another keyspace for {name:?}",
+                keyspace.name()
+            ))),
+            _ => {
+                options.merge_operator = Some(name.to_owned());
+                Ok(())
+            }
+        })
+    }
+
     fn set_options(
         &self,
         keyspace: &Arc<KeyspaceState>,
         change: impl FnOnce(&mut KeyspaceOptions),
+    ) -> Result<()> {
+        self.change_options(keyspace, |options| {
+            change(options);
+            Ok(())
+        })
+    }
+
+    fn change_options(
+        &self,
+        keyspace: &Arc<KeyspaceState>,
+        change: impl FnOnce(&mut KeyspaceOptions) -> Result<()>,
     ) -> Result<()> {
         self.check_ours()?;
         // Before the lock: who is waited for may want it, too.
@@ -109,17 +155,27 @@ impl Core {
         let _catalog = self.catalog.lock();
         keyspace.check_alive()?;
         let mut options = self.catalog.options_of(keyspace.id);
-        change(&mut options);
+        change(&mut options)?;
         let mut set = WriteSet::new();
         set.put(&options_key(keyspace.id), &options.encode());
         self.commit_encoded(set, Durability::Sync)?;
-        self.take_options(keyspace.id, options);
+        self.take_options(keyspace.id, Some(keyspace), options);
         Ok(())
     }
 
-    /// These options are in the catalog.
-    pub(super) fn take_options(&self, id: KeyspaceId, options: KeyspaceOptions) {
-        self.catalog.note_options(id, options);
+    /// These options are in the catalog; `state`: of a keyspace that may not be there yet.
+    pub(super) fn take_options(
+        &self,
+        id: KeyspaceId,
+        state: Option<&Arc<KeyspaceState>>,
+        options: KeyspaceOptions,
+    ) {
         self.blobs.set_limit(id, options.blobs_over);
+        let name = options.merge_operator.clone();
+        let state = state.cloned().or_else(|| self.catalog.with_id(id));
+        self.catalog.note_options(id, state.as_ref(), options);
+        if let (Some(name), Some(state)) = (name, state) {
+            self.operators.set(id, &name, move || state.name().to_string());
+        }
     }
 }

@@ -51,6 +51,7 @@ use crate::manifest::file_name::{self, CURRENT, FileKind, LOCK, REPAIRING, manif
 use crate::manifest::log::ManifestLog;
 use crate::manifest::version::{Level, RunId, Version};
 use crate::memtable::{Applier, Memtable};
+use crate::read::operators::Operators;
 use crate::read::view::ReadView;
 use crate::read::view_cell::ViewCell;
 use crate::sstable::{BlockCache, Table};
@@ -127,18 +128,23 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
     let manifest_id = first_number(&env, dir, &state)?;
     let published = Published::new(replayed.last_seq, replayed.counts);
     let closed = Arc::<AtomicBool>::default();
+    let operators = Arc::new(Operators::new(options.operators().clone()));
     let view = ReadView {
         active: replayed.active,
         immutables: replayed.sealed.iter().rev().map(|s| s.memtable.clone()).collect(),
         version: Arc::new(version),
         closed: closed.clone(),
         known: Arc::default(),
+        operators: operators.clone(),
     };
     if view.unresolved() > 0 {
         published.note_owing();
     }
     let view = Arc::new(ViewCell::new(view, env.clock.clone()));
     let (catalog, keyspace_options) = load_catalog(&view.get(), &published, dir)?;
+    if !options.may_lack_operators() {
+        check_operators(&catalog, &keyspace_options, &operators)?;
+    }
 
     // From here on the directory is changed (open.1).
     let state = VersionEdit { next_file: Some(manifest_id.next()), ..state };
@@ -196,6 +202,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         pipeline,
         blobs,
         catalog,
+        operators,
         tables,
         memtable_memory: Mutex::new(cache.budget().reserve(BudgetKind::Memtable, 0)),
         cache,
@@ -218,7 +225,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         lock,
         options,
     });
-    keyspace_options.into_iter().for_each(|(id, options)| core.take_options(id, options));
+    keyspace_options.into_iter().for_each(|(id, options)| core.take_options(id, None, options));
     add(&core.counters.recovered_commits, replayed.commits);
     core.counters.recovered_torn_bytes.store(torn_bytes, Ordering::Relaxed);
     core.account_room();
@@ -429,6 +436,7 @@ pub(crate) fn look_into(env: &Env, dir: &Path, options: &Options, state: &Versio
         version: Arc::new(version),
         closed: Arc::default(),
         known: Arc::default(),
+        operators: Arc::new(Operators::new(options.operators().clone())),
     };
     Ok(Look { view, counts: replayed.counts, last_seq: replayed.last_seq })
 }
@@ -567,6 +575,22 @@ fn remove_leftovers(env: &Env, dir: &Path, version: &Version, manifest: FileId) 
         };
         if !needed {
             let _ = env.fs.remove_file(&dir.join(&name));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a database that needs merge operators which are not registered.
+fn check_operators(
+    catalog: &Catalog,
+    options: &[(KeyspaceId, KeyspaceOptions)],
+    operators: &Operators,
+) -> Result<()> {
+    for (name, state) in catalog.all() {
+        let of_it = options.iter().find(|(id, _)| *id == state.id);
+        let operator = of_it.and_then(|(_, options)| options.merge_operator.clone());
+        if let Some(operator) = operator.filter(|operator| !operators.knows(operator)) {
+            return Err(Error::MergeOperatorMissing { keyspace: name, operator });
         }
     }
     Ok(())

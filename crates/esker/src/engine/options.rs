@@ -18,6 +18,7 @@ use crate::compaction::picker::Limits;
 use crate::encoding::checksum::crc32c;
 use crate::manifest::file_name::{OPTIONS, OPTIONS_TMP};
 use crate::manifest::log::{REWRITE_BYTES_MIN, replace_file};
+use crate::read::operators::Registered;
 use crate::sstable::{TableCompression, TableOptions};
 use crate::txn::commit::{Durability, Isolation};
 use crate::types::{Error, Result};
@@ -109,6 +110,10 @@ pub(crate) struct Settings {
     pub(crate) allowances: Allowances,
     /// None: files have what their directory allows.
     pub(crate) modes: Option<Modes>,
+    /// Merge operators of the program.
+    pub(crate) operators: Registered,
+    /// Keyspaces may have others.
+    pub(crate) may_lack_operators: bool,
 }
 
 impl Default for Settings {
@@ -136,6 +141,8 @@ impl Default for Settings {
             amplification_percent_max: 150,
             allowances: Allowances::default(),
             modes: None,
+            operators: Registered::default(),
+            may_lack_operators: false,
         }
     }
 }
@@ -252,6 +259,14 @@ impl Options {
     }
     pub(crate) fn allowances(&self) -> Allowances {
         self.given.allowances
+    }
+    /// Merge operators of the program.
+    pub(crate) fn operators(&self) -> &Registered {
+        &self.given.operators
+    }
+    /// Whether keyspaces may have others.
+    pub(crate) fn may_lack_operators(&self) -> bool {
+        self.given.may_lack_operators
     }
     pub(crate) fn modes(&self) -> Option<Modes> {
         self.given.modes

@@ -8,16 +8,19 @@
 //!                        |- Cover (range tombstones of all sources)
 //!                        `- MergeCursor (newest source wins)
 //!                              `- SourceCursor of each memtable, run, write set
+//!   fold.rs, operators.rs: what operands make of values
 //!   unresolved.rs: how many keys were counted twice;  resolve.rs: what versions mean; fetch.rs: from what is stored to a value
 //! ```
 
 pub(crate) mod cost;
 pub(crate) mod cover;
 pub(crate) mod fetch;
+pub(crate) mod fold;
 mod held;
 pub(crate) mod merge;
 #[cfg(all(test, loom))]
 mod models;
+pub(crate) mod operators;
 pub(crate) mod point;
 pub(crate) mod resolve;
 pub(crate) mod run_cursor;

@@ -1,7 +1,7 @@
 //! What the versions of a key come to.
 //!
 //! ```text
-//!   versions of one key, newest first --feed--> Live | Gone | Older, please
+//!   versions of one key, newest first --feed--> Live | Gone | Operand | Older, please
 //! ```
 //!
 //! The one place that knows what a kind of entry means to a reader: point reads, walks, counts, transactions and the
@@ -9,6 +9,8 @@
 //!
 //! resolve.1. A version is hidden by a range tombstone over its key with a larger sequence number (range_tombstone.2).
 //! resolve.2. Versions are fed newest first until one ends the search; who has no older version has no key.
+//! resolve.3. A key with an operand is there, whatever lies below. Its value is what the operands met until the search ended make of that
+//!      version's value, or of nothing (fold.rs).
 
 use crate::types::SeqNo;
 use crate::types::op::Kind;
@@ -20,6 +22,8 @@ pub enum Answer {
     Live,
     /// The key is not there.
     Gone,
+    /// The key is there; its value is made of this operand and what older versions say.
+    Operand,
     /// Nothing yet: the next older version is needed.
     Older,
 }
@@ -46,11 +50,13 @@ impl Resolver {
 
     /// The next version (resolve.2).
     #[inline(always)]
-    pub fn feed(&mut self, seq: SeqNo, kind: Kind) -> Answer {
+    pub fn feed(&self, seq: SeqNo, kind: Kind) -> Answer {
         if self.hides(seq) {
             return Answer::Gone;
         }
-        if kind.is_live() {
+        if kind.is_operand() {
+            Answer::Operand
+        } else if kind.is_live() {
             Answer::Live
         } else if kind.ends_search() {
             Answer::Gone
@@ -80,5 +86,7 @@ mod tests {
         assert_eq!(answer(6, 5, Kind::Put), Answer::Gone, "resolve.1");
         assert_eq!(answer(0, 5, Kind::Remove), Answer::Gone);
         assert_eq!(answer(0, 5, Kind::RemoveRange), Answer::Older, "resolve.2");
+        assert_eq!(answer(5, 5, Kind::Merge), Answer::Operand, "resolve.3");
+        assert_eq!(answer(6, 5, Kind::UnresolvedMerge), Answer::Gone, "resolve.1");
     }
 }

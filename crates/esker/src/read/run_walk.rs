@@ -17,7 +17,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::fetch;
+use super::fold::{Folded, Means, Operands};
+use super::operators::Operators;
 use super::resolve::{Answer, Resolver};
+use super::view::ReadView;
 use crate::blob::BlobSet;
 use crate::manifest::version::Run;
 use crate::sstable::{BlockPlace, Table};
@@ -39,6 +42,7 @@ pub struct RunWalk {
     prefix_len: usize,
     /// None: the run has no values in blob files.
     blobs: Option<BlobSet>,
+    operators: Arc<Operators>,
     ahead: Mutex<Ahead>,
     here: Option<Here>,
 }
@@ -59,24 +63,38 @@ struct Here {
     table: usize,
     place: BlockPlace,
     entry: usize,
+    /// What its key has operands on.
+    folded: Option<Box<Folded>>,
 }
 
 impl RunWalk {
     /// A walk as of `at`, inside these bounds, which lie in one keyspace. Nowhere until it is moved.
-    pub fn new(run: &Arc<Run>, at: SeqNo, bounds: Bounds, blobs: &BlobSet) -> Self {
+    pub fn new(run: &Arc<Run>, at: SeqNo, bounds: Bounds, view: &ReadView) -> Self {
+        let blobs = view.version.blobs();
+        let blobs = (!blobs.is_empty()).then(|| blobs.clone());
+        Self::with(run.clone(), at, bounds, blobs, view.operators.clone())
+    }
+
+    fn with(
+        run: Arc<Run>,
+        at: SeqNo,
+        bounds: Bounds,
+        blobs: Option<BlobSet>,
+        operators: Arc<Operators>,
+    ) -> Self {
         let tables = run.within(&bounds.lower, &bounds.upper);
         let prefix_len = match &bounds.lower {
             Bound::Included(key) | Bound::Excluded(key) => key::prefix_len(key),
             Bound::Unbounded => 0,
         };
-        let blobs = (!blobs.is_empty()).then(|| blobs.clone());
         let ahead = Mutex::default();
-        RunWalk { run: run.clone(), tables, at, bounds, prefix_len, blobs, ahead, here: None }
+        RunWalk { run, tables, at, bounds, prefix_len, blobs, operators, ahead, here: None }
     }
 
     /// Another walk over the same, which stands nowhere yet.
     pub fn again(&self) -> Self {
-        Self::new(&self.run, self.at, self.bounds.clone(), &self.blobs.clone().unwrap_or_default())
+        let (blobs, operators) = (self.blobs.clone(), self.operators.clone());
+        Self::with(self.run.clone(), self.at, self.bounds.clone(), blobs, operators)
     }
 
     /// Whether the walk stands on a key.
@@ -113,6 +131,9 @@ impl RunWalk {
     #[inline]
     pub fn value(&self) -> Result<Value> {
         let here = self.here();
+        if let Some(folded) = &here.folded {
+            return self.fold(here, folded);
+        }
         match (here.place.share(here.entry), &self.blobs) {
             (stored, Some(blobs)) => {
                 if matches!(stored, Stored::Blob(_)) {
@@ -122,6 +143,15 @@ impl RunWalk {
             }
             (stored, None) => Ok(stored.beside()),
         }
+    }
+
+    /// The value that operands make.
+    #[cold]
+    fn fold(&self, here: &Here, folded: &Folded) -> Result<Value> {
+        let key = here.place.key_parts(here.entry, &mut [0; 4]).concat();
+        let none = BlobSet::default();
+        let blobs = self.blobs.as_ref().unwrap_or(&none);
+        folded.value(&key, Means { blobs, operators: &self.operators })
     }
 
     /// Has the system read the next values of the block, if the ones before were read one after another (run_walk.4).
@@ -147,10 +177,13 @@ impl RunWalk {
         ahead.asked = ahead.asked.max(end);
     }
 
-    /// The bytes of the value; none if they are in a blob file.
+    /// The bytes of the value; none if they are in a blob file, or have to be made of operands.
     #[inline]
     pub fn value_bytes(&self) -> Option<&[u8]> {
         let here = self.here();
+        if here.folded.is_some() {
+            return None;
+        }
         fetch::bytes(here.place.stored(here.entry))
     }
 
@@ -259,7 +292,7 @@ impl RunWalk {
 
     #[cold]
     fn next_slowly(&mut self) -> Result<()> {
-        let Here { table, place, entry } = self.here.take().expect("the caller has looked");
+        let Here { table, place, entry, .. } = self.here.take().expect("the caller has looked");
         match self.next_key(place, entry)? {
             Some((place, entry)) => self.settle_forward(table, place, entry),
             None => self.begin_at(table + 1),
@@ -268,7 +301,7 @@ impl RunWalk {
 
     #[cold]
     fn prev_slowly(&mut self) -> Result<()> {
-        let Here { table, place, entry } = self.here.take().expect("the caller has looked");
+        let Here { table, place, entry, .. } = self.here.take().expect("the caller has looked");
         let (place, first) = self.key_start(place, entry)?;
         self.settle_backward(table, place, first)
     }
@@ -286,11 +319,11 @@ impl RunWalk {
                 continue;
             }
             if place.is_settled() {
-                self.here = Some(Here { table, place, entry });
+                self.here = Some(Here { table, place, entry, folded: None });
                 return Ok(());
             }
-            if let Some((place, entry)) = self.resolve(place.clone(), entry)? {
-                self.here = Some(Here { table, place, entry });
+            if let Some(here) = self.resolve(table, place.clone(), entry)? {
+                self.here = Some(here);
                 return Ok(());
             }
             match self.next_key(place, entry)? {
@@ -313,33 +346,43 @@ impl RunWalk {
                 continue;
             }
             if place.is_settled() {
-                self.here = Some(Here { table, place, entry: end - 1 });
+                self.here = Some(Here { table, place, entry: end - 1, folded: None });
                 return Ok(());
             }
             (place, end) = self.key_start(place, end - 1)?;
-            if let Some((place, entry)) = self.resolve(place.clone(), end)? {
-                self.here = Some(Here { table, place, entry });
+            if let Some(here) = self.resolve(table, place.clone(), end)? {
+                self.here = Some(here);
                 return Ok(());
             }
         }
     }
 
-    /// From the newest version of a key: the version that makes the key live, if one does.
-    fn resolve(&self, mut place: BlockPlace, mut entry: usize) -> Result<Option<(BlockPlace, usize)>> {
-        let mut resolver = Resolver::default();
-        loop {
+    /// From the newest version of a key: the version that makes the key live, if one does. With operands, that at which they end.
+    fn resolve(&self, table: usize, mut place: BlockPlace, mut entry: usize) -> Result<Option<Here>> {
+        let (resolver, mut operands) = (Resolver::default(), Operands::default());
+        let base = loop {
             if place.seq(entry) <= self.at {
                 match resolver.feed(place.seq(entry), place.kind(entry)) {
-                    Answer::Live => return Ok(Some((place, entry))),
-                    Answer::Gone => return Ok(None),
+                    Answer::Live if operands.is_empty() => {
+                        return Ok(Some(Here { table, place, entry, folded: None }));
+                    }
+                    Answer::Live => break Some(place.share(entry)),
+                    Answer::Gone => break None,
+                    Answer::Operand => operands.push(place.share(entry).beside()),
                     Answer::Older => {}
                 }
             }
+            let last = (!operands.is_empty()).then(|| (place.clone(), entry));
             match self.older(place, entry)? {
                 (next, entry_of_next, true) => (place, entry) = (next, entry_of_next),
-                _ => return Ok(None),
+                _ => {
+                    let Some(last) = last else { return Ok(None) };
+                    (place, entry) = last;
+                    break None;
+                }
             }
-        }
+        };
+        Ok(Folded::new(operands, base).map(|folded| Here { table, place, entry, folded: Some(folded) }))
     }
 
     /// The entry behind this one, and whether it is an older version of the same key. At the end of the table it stays.
@@ -444,10 +487,8 @@ mod tests {
                 let bounds = random_bounds(&mut rng);
                 let Some(run) = view.only_run(&bounds) else { continue };
                 with_versions += u32::from(run.max_seq() > SeqNo::ZERO);
-                let (mut walk, mut model) = (
-                    RunWalk::new(run, at, bounds.clone(), view.version.blobs()),
-                    view.live(at, bounds.clone()),
-                );
+                let (mut walk, mut model) =
+                    (RunWalk::new(run, at, bounds.clone(), &view), view.live(at, bounds.clone()));
                 for _ in 0..40 {
                     let key =
                         encode_key(KeyspaceId::DEFAULT, &[rng.u8(..52), rng.u8(..3)][..rng.usize(1..3)]);

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::cover::Layers;
+use super::operators::Operators;
 use super::run_cursor::RunCursor;
 use super::source::Source;
 use super::unresolved::Known;
@@ -35,6 +36,8 @@ pub struct ReadView {
     pub closed: Arc<AtomicBool>,
     /// What is known of its unresolved versions.
     pub known: Arc<Known>,
+    /// What operands are merged with.
+    pub operators: Arc<Operators>,
 }
 
 impl ReadView {

@@ -65,8 +65,7 @@ impl Shape {
         self.value_len_max = self.value_len_max.max(value_len);
         self.key_bytes += key_len;
         self.value_bytes += value_len;
-        let is_plain = entry.kind.is_live() && !entry.kind.needs_fetch();
-        self.some_hidden |= !is_plain || entry.seq != SeqNo::ZERO;
+        self.some_hidden |= !entry.kind.is_plain() || entry.seq != SeqNo::ZERO;
         self
     }
 

@@ -53,7 +53,7 @@ pub(crate) fn divert(store: &Arc<BlobStore>, set: &WriteSet) -> Result<Option<(W
     }
     let is_large = |entry: &EntryRef<'_>| {
         let keyspace = decode_key(entry.key).map(|(keyspace, _)| keyspace);
-        !entry.kind.needs_fetch() && keyspace.is_some_and(|keyspace| store.takes(keyspace, entry.value.len()))
+        entry.kind.is_plain() && keyspace.is_some_and(|keyspace| store.takes(keyspace, entry.value.len()))
     };
     let large = set.entries(SeqNo::ZERO).filter(is_large).map(|entry| stored_bytes_max(entry.value.len()));
     let bytes_max: u64 = large.sum();

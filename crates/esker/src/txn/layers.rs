@@ -12,12 +12,13 @@
 use std::sync::Arc;
 
 use super::packing::{Packing, Spares};
-use crate::blob::BlobSet;
 use crate::compaction::merge::Source;
 use crate::encoding::hash::key_hash;
 use crate::manifest::version::Run;
 use crate::memtable::{PieceCursor, PieceScan};
+use crate::read::fold::{Folded, Means, Operands};
 use crate::read::point::Want;
+use crate::read::resolve::{Answer, Resolver};
 use crate::read::run_cursor::RunCursor;
 use crate::types::bounds::Bounds;
 use crate::types::cursor::SourceCursor;
@@ -55,6 +56,14 @@ impl PrivateRun {
         let tables = self.run.tables().iter();
         tables.map(|live| other.run.overlapping(&live.meta.range)).all(<[_]>::is_empty)
     }
+}
+
+/// What a transaction's own writes say of a key.
+pub(crate) enum OwnAnswer<T> {
+    /// This; none: it is not there.
+    Known(Option<T>),
+    /// What has been committed, with these operands above it.
+    Below(Operands),
 }
 
 /// A layer of writes.
@@ -177,43 +186,64 @@ impl Layers {
         SeqNo::new(SeqNo::MAX.get() - (self.all.len() - layer) as u64)
     }
 
-    /// What the layers say of a key: `None`, nothing; `Some(None)`, it is removed.
+    /// What operands and the layers below them say of a key.
     pub(crate) fn find<W: Want>(
         &self,
         key: &[u8],
-        blobs: &BlobSet,
+        mut operands: Operands,
+        means: Means<'_>,
         guard: &Guard,
-    ) -> Result<Option<Option<W::Out>>> {
+    ) -> Result<OwnAnswer<W::Out>> {
         let hash = key_hash(key);
+        let known = |operands: Operands, base| {
+            let folded = Folded::new(operands, base);
+            let known = folded.map(|folded| W::of_folded(&folded, key, means));
+            known.transpose().map(OwnAnswer::Known)
+        };
         for layer in self.all.iter().rev() {
             match layer {
                 Layer::Piece(piece) => {
                     let piece = piece.get();
                     if let Some(entry) = piece.get(key) {
-                        let live = entry.kind.is_live();
                         let stored = Stored::new(entry.kind, entry.value);
-                        let found = live.then(|| W::of_memtable(stored, blobs));
-                        return found.transpose().map(Some);
+                        match Resolver::default().feed(SeqNo::MAX, entry.kind) {
+                            Answer::Live if operands.is_empty() => {
+                                let found = W::of_memtable(stored, means.blobs);
+                                return found.map(|found| OwnAnswer::Known(Some(found)));
+                            }
+                            Answer::Live => return known(operands, Some(stored.map(Value::copy_of))),
+                            Answer::Gone => return known(operands, None),
+                            Answer::Operand => operands.push(Value::copy_of(entry.value)),
+                            Answer::Older => {}
+                        }
                     }
                     let holds = |(start, end): &(Vec<u8>, Vec<u8>)| **start <= *key && *key < **end;
                     if piece.ranges().iter().any(holds) {
-                        return Ok(Some(None));
+                        return known(operands, None);
                     }
                 }
                 Layer::Run(private) => {
                     let Some(at) = private.run.find(key) else { continue };
                     let table = &private.run.tables()[at].table;
                     if let Some(found) = table.get(key, hash, SeqNo::MAX, true, guard)? {
-                        let found = found.kind().is_live().then(|| W::of_table(found, blobs));
-                        return found.transpose().map(Some);
+                        match Resolver::default().feed(SeqNo::MAX, found.kind()) {
+                            Answer::Live if operands.is_empty() => {
+                                let found = W::of_table(found, means.blobs);
+                                return found.map(|found| OwnAnswer::Known(Some(found)));
+                            }
+                            Answer::Live => return known(operands, Some(found.share())),
+                            Answer::Gone => return known(operands, None),
+                            Answer::Operand => operands.push(found.share().beside()),
+                            Answer::Older => {}
+                        }
                     }
                     if table.range_tombstones().fragment_of(key).is_some() {
-                        return Ok(Some(None));
+                        return known(operands, None);
                     }
                 }
             }
         }
-        Ok(None)
+        Ok(OwnAnswer::Below(operands))
     }
 
     /// From the first key to the last one, removed ranges included; none if nothing is written.

@@ -118,6 +118,7 @@ impl Pipeline {
                 version: old.version.clone(),
                 closed: old.closed.clone(),
                 known: old.known.clone(),
+                operators: old.operators.clone(),
             }
         });
         self.memtables.sealed.lock().push_back(Sealed { memtable: full, last_seq, counts, wal_from });

@@ -76,12 +76,14 @@ pub enum Canary {
     UnresolvedForgotten,
     /// Tables of large transactions are adopted before their bytes are durable (private.2).
     AdoptedTableNotSynced,
+    /// Of several lists of operands the newest alone is merged (fold.1).
+    OperandDropped,
 }
 
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one that the simulator is to find.
-    pub const ALL: [Canary; 30] = [
+    pub const ALL: [Canary; 31] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -112,6 +114,7 @@ impl Canary {
         Canary::BlobReferenceForgotten,
         Canary::AdoptedTableNotSynced,
         Canary::UnresolvedForgotten,
+        Canary::OperandDropped,
     ];
 }
 

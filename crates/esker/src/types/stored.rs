@@ -22,6 +22,15 @@ impl<T> Stored<T> {
         if kind.needs_fetch() { Stored::Blob(beside) } else { Stored::Inline(beside) }
     }
 
+    /// The same with other bytes.
+    #[inline]
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Stored<U> {
+        match self {
+            Stored::Inline(beside) => Stored::Inline(f(beside)),
+            Stored::Blob(beside) => Stored::Blob(f(beside)),
+        }
+    }
+
     /// The bytes that stand beside the key.
     #[inline(always)]
     pub fn beside(self) -> T {

@@ -248,6 +248,7 @@ fn view_1_a_memtable_that_hides_newer_versions_is_found() {
             version: view.version.clone(),
             closed: view.closed.clone(),
             known: view.known.clone(),
+            operators: view.operators.clone(),
         });
         assert_found(&db.check().unwrap(), message);
     }

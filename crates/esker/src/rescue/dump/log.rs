@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::entry::{name_of, push_value};
 use super::{DumpValue, Output};
 use crate::txn::payload;
 use crate::types::{Error, Result, SeqNo};
@@ -67,12 +68,10 @@ fn dump_commit(out: &mut Output<'_>, path: &Path, offset: u64, bytes: &[u8]) {
     }
     for entry in set.entries(SeqNo::ZERO) {
         let mut fields = vec![("key", entry.key.into())];
-        if entry.kind.has_value() {
-            fields.push(("value", entry.value.into()));
-        }
+        push_value(&mut fields, entry.kind, entry.value);
         if entry.kind.is_unresolved() {
             fields.push(("counted", "unresolved".into()));
         }
-        out.item(offset, if entry.kind.is_live() { "put" } else { "remove" }, fields);
+        out.item(offset, name_of(entry.kind, "remove"), fields);
     }
 }

@@ -39,10 +39,8 @@ pub(super) fn fetched(set: WriteSet, blobs: &BlobSet) -> Result<WriteSet> {
     for entry in set.entries(SeqNo::ZERO) {
         if entry.kind.needs_fetch() {
             out.put(entry.key, &blobs.read(entry.value)?);
-        } else if entry.kind.is_live() {
-            out.put(entry.key, entry.value);
         } else {
-            out.remove(entry.key);
+            out.write(entry.kind.resolved(), entry.key, entry.value);
         }
     }
     Ok(out)

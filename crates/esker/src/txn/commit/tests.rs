@@ -293,6 +293,7 @@ fn memtables_2_a_memtable_is_offered_to_the_flush_once_readers_have_it() {
                 version: old.version.clone(),
                 closed: old.closed.clone(),
                 known: old.known.clone(),
+                operators: old.operators.clone(),
             }
         });
     });
