@@ -466,11 +466,13 @@ mod tests {
             let builder = Db::builder().background(false).env(env).block_bytes(64 + rng.usize(..200));
             let db = builder.table_bytes(400 + rng.u64(..2000)).open(Path::new("db")).unwrap();
             let map = db.default_keyspace();
+            map.set_merge_operator("append").unwrap();
             let mut snapshots = Vec::new();
             for n in 0..rng.u32(1..400) {
                 let key = [rng.u8(..50), rng.u8(..3)];
                 match rng.u8(..5) {
                     0 => map.remove(key).map(drop).unwrap(),
+                    1 => map.merge(key, n.to_be_bytes()).map(drop).unwrap(),
                     _ => map.put(key, n.to_be_bytes().repeat(rng.usize(..10))).map(drop).unwrap(),
                 }
                 if round % 3 > 0 && rng.u8(..30) == 0 {

@@ -42,6 +42,8 @@ pub fn decode<'a>(payload: impl Into<Cow<'a, [u8]>>) -> Decoded<(CountDeltas, Wr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::read::fold::list_of;
+    use crate::types::op::Kind;
 
     #[test]
     fn golden_bytes() {
@@ -49,9 +51,11 @@ mod tests {
         set.put(b"\x01a", b"xyz");
         set.remove(b"\x01b");
         set.remove_range(b"\x01c", b"\x01d");
+        set.write(Kind::Merge, b"\x01e", &list_of(b"op"));
         let deltas = vec![(KeyspaceId::DEFAULT, -2), (KeyspaceId::new(300), 5)];
         let bytes = [&encode_header(&deltas), set.payload()].concat();
-        assert_eq!(bytes, b"\x02\x01\x03\xac\x02\x0a\x01\x02\x01a\x03xyz\x00\x02\x01b\x02\x02\x01c\x02\x01d");
+        let expected = b"\x02\x01\x03\xac\x02\x0a\x01\x02\x01a\x03xyz\x00\x02\x01b\x02\x02\x01c\x02\x01d\x04\x02\x01e\x03\x02op";
+        assert_eq!(bytes, expected);
         let (again, set_again) = decode(&bytes[..]).unwrap();
         assert_eq!((again, set_again.payload()), (deltas, set.payload()));
     }
