@@ -9,7 +9,7 @@
 //!              `-- covered: tables that go unread, since range tombstones hide all of them
 //! ```
 //!
-//! In reading order: `partition`, `picker`, `shape`, `tiers`, `pacing`, `covered` decide; `merge`, `judge`, `output`, `execute` do. What has failed, and is left
+//! In reading order: `partition`, `picker`, `shape`, `tiers`, `pacing`, `covered` decide; `merge`, `judge`, `operands`, `output`, `execute` do. What has failed, and is left
 //! alone for that: engine/trouble.rs.
 
 pub(crate) mod covered;

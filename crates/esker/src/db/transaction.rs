@@ -287,13 +287,18 @@ impl Transaction {
         for (at, key) in keys.iter().map(AsRef::as_ref).enumerate() {
             check_key(key)?;
             let own = match self.writes.is_empty() {
-                true => None,
+                true => OwnAnswer::Below(Operands::default()),
                 false => self.writes.find::<ValueOf>(core, &KeyBuf::new(state.id, key))?,
             };
-            if own.is_none() {
-                others.push((at, key));
-            }
-            found.push(own.flatten().map(Value::unpinned));
+            let own = match own {
+                OwnAnswer::Known(own) => own,
+                OwnAnswer::Below(operands) if operands.is_empty() => {
+                    others.push((at, key));
+                    None
+                }
+                OwnAnswer::Below(_) => self.find::<ValueOf>(keyspace, key)?,
+            };
+            found.push(own.map(Value::unpinned));
         }
         core.check_open()?;
         if let Some(reads) = &self.reads {
