@@ -71,7 +71,7 @@ impl Operands {
     /// Adds a list that is older than all others.
     #[cold]
     pub fn push(&mut self, list: Value) {
-        if !(canary::is_set(Canary::OperandDropped) && !self.lists.is_empty()) {
+        if !canary::is_set(Canary::OperandDropped) || self.lists.is_empty() {
             self.lists.push(list);
         }
     }

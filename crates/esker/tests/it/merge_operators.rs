@@ -99,10 +99,18 @@ fn single(map: &Keyspace, rng: &mut fastrand::Rng, model: &mut Map) {
     change(
         rng,
         model,
-        &mut |k, v| drop(map.put(k, v).unwrap()),
-        &mut |k, v| drop(map.merge(k, v).unwrap()),
-        &mut |k| drop(map.remove(k).unwrap()),
-        &mut |from, to| drop(map.remove_range(from..to).unwrap()),
+        &mut |k, v| {
+            map.put(k, v).unwrap();
+        },
+        &mut |k, v| {
+            map.merge(k, v).unwrap();
+        },
+        &mut |k| {
+            map.remove(k).unwrap();
+        },
+        &mut |from, to| {
+            map.remove_range(from..to).unwrap();
+        },
     );
 }
 
