@@ -26,6 +26,20 @@ impl Bounds {
         self.from.is_none() && self.to.is_none()
     }
 
+    /// Whether a key lies between them.
+    pub(crate) fn holds(&self, key: &[u8]) -> bool {
+        self.from.as_deref().is_none_or(|from| from <= key) && self.to.as_deref().is_none_or(|to| key < to)
+    }
+
+    /// Whether a key may lie between both.
+    pub(crate) fn meets(&self, other: &Bounds) -> bool {
+        let is_below = |from: &Option<Vec<u8>>, to: &Option<Vec<u8>>| match (from, to) {
+            (Some(from), Some(to)) => from < to,
+            _ => true,
+        };
+        is_below(&self.from, &other.to) && is_below(&other.from, &self.to)
+    }
+
     /// For the engine's `range`; none if no key can lie between the bounds.
     pub(crate) fn range(&self) -> Option<KeyRange> {
         if let (Some(from), Some(to)) = (&self.from, &self.to)

@@ -16,8 +16,8 @@ use crate::choices::Choices;
 use crate::model::keys::{self, KeyBounds, KeyNo};
 use crate::model::values::ValueNo;
 use crate::op::{
-    Calls, DRAWN_NAMES, End, Failure, Fault, KeyspaceNo, Loss, Mishap, Move, NAMES, Op, Opening, Read,
-    Reader, Restart, SLOTS, Write,
+    Age, Calls, DRAWN_NAMES, End, Failure, Fault, HISTORIES, KeyspaceNo, Loss, Mishap, Move, NAMES, Op,
+    Opening, Read, Reader, Restart, SLOTS, Write,
 };
 use crate::setting;
 
@@ -69,6 +69,9 @@ const DENSEST: TableCompression = TableCompression::Auto;
 const BULK_ONE_IN: u32 = 500;
 /// Operations from one large transaction to the next, in seeds that have them.
 const LARGE_TRANSACTIONS_STRIDE: usize = 150;
+/// Operations from one change of a history to the next, and from one look at the past to the next, in seeds that have them.
+const HISTORIES_STRIDE: usize = 90;
+const PAST_STRIDE: usize = 9;
 /// Operations from one to the next.
 const LARGE_VALUES_STRIDE: usize = 200;
 /// Of these the one that puts it, and the one that removes it.
@@ -123,6 +126,8 @@ struct Generator<'a> {
     blobs: bool,
     /// Whether some writes are merges.
     merges: bool,
+    /// Whether keyspaces keep history.
+    history: bool,
     /// Operations made.
     made: usize,
 }
@@ -150,6 +155,7 @@ impl<'a> Generator<'a> {
             pending: Vec::new(),
             blobs: setting::has_blobs(seed),
             merges: !setting::lacks_merges(seed),
+            history: setting::has_history(seed),
             logs_all: setting::logs_all_commits(seed),
             made: 0,
             choices,
@@ -441,6 +447,15 @@ impl<'a> Generator<'a> {
                 Op::Write(KeyspaceNo(0), Write::Put(key, self.stamped(len)))
             }
             LARGE_VALUE_GOES_AT if self.large_values => Op::Write(KeyspaceNo(0), Write::Remove(key)),
+            _ if self.history && self.made % HISTORIES_STRIDE == 1 => {
+                let which = self.choices.usize(0..HISTORIES.len() + 5);
+                // Mostly one that keeps something.
+                Op::SetHistory(self.keyspace(), if which < HISTORIES.len() { which } else { which % 2 } as u8)
+            }
+            _ if self.history && self.made % PAST_STRIDE == 0 => {
+                let (age, no) = (Age(self.choices.u8(0..40)), self.keyspace());
+                if self.one_in(3) { Op::Since(age, no) } else { Op::Past(age, no, self.read()) }
+            }
             _ => self.op(),
         }
     }
@@ -541,7 +556,7 @@ mod tests {
             assert_eq!(format!("{ops:?}"), format!("{:?}", from_bytes(&bytes).1));
             kinds.extend(ops.iter().map(std::mem::discriminant).map(|kind| format!("{kind:?}")));
         }
-        assert_eq!(kinds.len(), 28, "a kind of operation is never made");
+        assert_eq!(kinds.len(), 31, "a kind of operation is never made");
     }
 
     #[test]

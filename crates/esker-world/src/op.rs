@@ -1,6 +1,8 @@
 //! The operations. They name everything by small numbers, so that any part of a sequence is a sequence too.
 
-use esker::{BackgroundStep, Durability, FileSizes, TableCompression};
+use std::time::Duration;
+
+use esker::{BackgroundStep, Durability, FileSizes, History, TableCompression};
 
 use crate::model::keys::{KeyBounds, KeyNo};
 use crate::model::values::ValueNo;
@@ -61,6 +63,19 @@ pub enum Move {
     /// To the key before.
     Prev,
 }
+
+/// A commit of the past: the so-manieth that is remembered, counted from the newest.
+#[derive(Clone, Copy, Debug)]
+pub struct Age(pub u8);
+
+/// What keyspaces keep of the past.
+pub const HISTORIES: [History; 5] = [
+    History::Versions(2),
+    History::For(Duration::from_secs(4_000)),
+    History::Versions(1),
+    History::For(Duration::from_secs(40)),
+    History::None,
+];
 
 /// A way to read one keyspace.
 #[derive(Clone, Debug)]
@@ -276,6 +291,12 @@ pub enum Op {
     ReleaseSnapshot(usize),
     /// Reads.
     Read(Reader, KeyspaceNo, Read),
+    /// A keyspace keeps one of `HISTORIES` from now on.
+    SetHistory(KeyspaceNo, u8),
+    /// Reads a keyspace as it was.
+    Past(Age, KeyspaceNo, Read),
+    /// Catches up with what has changed in a keyspace since then.
+    Since(Age, KeyspaceNo),
     /// Opens an iterator that is stepped later.
     Iterate(usize, Reader, KeyspaceNo, KeyBounds),
     /// Takes from the front (`false`) and the back (`true`).

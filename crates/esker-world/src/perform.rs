@@ -11,7 +11,7 @@ use esker::{Builder, Db, Keyspace, Result, Transaction, WriteBatch};
 use crate::model::keys::{bounds, key};
 use crate::model::state::{DEFAULT, State};
 use crate::model::values::ValueNo;
-use crate::op::{KeyspaceNo, NAMES, Op, Write};
+use crate::op::{HISTORIES, KeyspaceNo, NAMES, Op, Write};
 
 /// The name of the merge operator of all keyspaces.
 const OPERATOR: &str = "merged numbers";
@@ -154,6 +154,7 @@ pub fn perform(db: &Db, op: &Op, find: impl Fn(KeyspaceNo) -> Result<Keyspace>, 
         Op::Create(new) => db.create_keyspace(&name(*new)).map(drop),
         Op::Drop(no) => db.drop_keyspace(&find(*no)?.name()),
         Op::Rename(no, to) => db.rename_keyspace(&find(*no)?.name(), &name(*to)),
+        Op::SetHistory(no, which) => find(*no)?.set_history(HISTORIES[usize::from(*which)]),
         Op::Flush => db.flush(),
         Op::Compact => db.compact(),
         Op::Sync => db.sync(),

@@ -70,6 +70,11 @@ pub fn lacks_merges(seed: u64) -> bool {
     is_at(seed, 7, 3)
 }
 
+/// Keyspaces keep history, and are read as they were: one seed in nine.
+pub fn has_history(seed: u64) -> bool {
+    is_at(seed, 9, 5)
+}
+
 /// Whether a seed is the one of its row of so many: the one at `place` in the first row, one further in each that follows (setting.1).
 fn is_at(seed: u64, row: u64, place: u64) -> bool {
     (seed - seed / row) % row == place
@@ -85,7 +90,7 @@ mod tests {
     type Has = fn(u64) -> bool;
 
     /// The share of each, as one in so many.
-    const PROPERTIES: [(Has, u64); 10] = [
+    const PROPERTIES: [(Has, u64); 11] = [
         (has_unsynced_dir, 2),
         (has_plain_disk, 4),
         (has_long_ids, 16),
@@ -96,6 +101,7 @@ mod tests {
         (logs_all_commits, 2),
         (has_blobs, 5),
         (lacks_merges, 7),
+        (has_history, 9),
     ];
 
     /// How many of the outcomes of any two properties there are, with these seeds.
@@ -112,12 +118,12 @@ mod tests {
         for (has, row) in PROPERTIES {
             assert_eq!((0..4096).filter(|seed| has(*seed)).count() as u64, 4096 / row);
         }
-        assert_eq!(pairs(0..4096), 45 * 4);
+        assert_eq!(pairs(0..4096), 55 * 4);
     }
 
     #[test]
     fn setting_2_byte_strings_meet_all_of_it() {
         let bytes = [0; 4096];
-        assert_eq!(pairs((0..4096).map(|len| seed_of_bytes(&bytes[..len]))), 45 * 4);
+        assert_eq!(pairs((0..4096).map(|len| seed_of_bytes(&bytes[..len]))), 55 * 4);
     }
 }

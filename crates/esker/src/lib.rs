@@ -33,6 +33,7 @@
 //! - [`Db`]: an open database; [`Builder`] has its options. [`Keyspace`]: one of its maps.
 //! - [`WriteBatch`]: writes that are committed together; [`Transaction`]: the same with reads, under snapshot isolation.
 //! - [`Snapshot`]: all keyspaces as of one commit; [`Range`], [`Keys`] and [`Cursor`] walk through one keyspace.
+//! - [`History`]: keyspaces that keep older versions are read as they were, and tell what has changed since a commit.
 //! - [`Reads`]: one trait for the reads of a keyspace, now, in a snapshot and in a transaction.
 //! - [`check_offline`], [`repair`] and [`dump`]: for databases that cannot be opened; [`Db::check`]: for those that can.
 //! - [`recordio`]: files of checksummed records, [`sstable`]: sorted tables; both of use without a database.
@@ -113,15 +114,17 @@ pub use sync::settle_garbage;
 #[doc(hidden)]
 pub use types::canary;
 
+pub use compaction::filter::Decision;
 pub use db::{
-    Builder, Change, CommitError, Committed, Cursor, Db, Ingest, Key, Keys, Keyspace, Listener, NamedLock,
-    Notice, Range, Reads, Savepoint, Sequence, Snapshot, Transaction, View, ViewMut, Watch, WriteBatch,
-    check_offline, repair,
+    Builder, Change, Changed, Changes, CommitError, Committed, Cursor, Db, Ingest, Key, Keys, Keyspace,
+    Listener, NamedLock, Notice, Past, Range, Reads, RemovedRange, Savepoint, Sequence, Snapshot,
+    Transaction, Version, Versions, View, ViewMut, Watch, WriteBatch, check_offline, repair,
 };
 pub use encoding::Compression;
 pub use engine::background::BackgroundStep;
 pub use engine::committer::Committing;
 pub use engine::health::{FailingWork, Health, Work};
+pub use engine::history::History;
 pub use engine::keyspace_options::Counting;
 pub use engine::keyspace_stats::KeyspaceStats;
 pub use engine::locks::LockMode;

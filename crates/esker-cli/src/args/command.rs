@@ -7,6 +7,7 @@ use clap::{Subcommand, ValueEnum};
 
 use super::Common;
 use crate::bounds::Bounds;
+use crate::commands::past::{CommitNo, Span};
 use crate::commands::stats::StatsArgs;
 use crate::failure::Result;
 use crate::formats::{Column, Delimiter};
@@ -29,6 +30,7 @@ Examples:
   esker get --bytes raw photo > photo.jpg    the value and nothing else: no escapes, no line end
   esker get --json ann                       {\"key\":\"ann\",\"value\":\"Ann Smith\"}
   esker get --escapes 'a\\tb'                 a key as `scan` prints it
+  esker get --at 1200 ann                    as it was at commit 1200, in a keyspace that keeps history
   esker get -k users -k mails ann            NAME <tab> VALUE for each keyspace that has it")]
     Get(Get),
     /// Remove keys, or all keys of a range; exit code 1 if there was nothing to remove
@@ -49,8 +51,19 @@ Examples:
   esker scan --from m --to n --keys-only     from m up to, not including, n
   esker scan --reverse --limit 1             the last entry
   esker scan --json                          one JSON object a line, as `export --format jsonl`
+  esker scan --at 1200                       as it was at commit 1200
+  esker scan --since 1200                    what has changed since: COMMIT <tab> put <tab> KEY <tab> VALUE,
+                                             removed KEY, removed-range FROM TO; at the end COMMIT <tab> end
   esker scan -k users -k mails               one keyspace after the other, its name in front")]
     Scan(Scan),
+    /// Print what a key was, newest first; exit code 1 if nothing is known of it
+    #[command(after_help = "\
+A keyspace keeps older versions once `esker keyspaces history` has told it to.
+
+Examples:
+  esker versions ann                         COMMIT <tab> put <tab> VALUE, or COMMIT <tab> removed
+  esker versions ann --limit 3 --json        {\"commit\":1200,\"what\":\"put\",\"value\":\"Ann\"}")]
+    Versions(Versions),
     /// Print how many entries there are; the whole keyspace is counted without reading it
     #[command(after_help = "\
 Examples:
@@ -137,7 +150,7 @@ Examples:
   esker -k users shell
   printf 'begin\\nput a 1\\nput b 2\\ncommit\\n' | esker shell")]
     Shell,
-    /// List, create, drop, rename, clear and copy keyspaces
+    /// List, create, drop, rename, clear and copy keyspaces; tell what they keep of the past
     #[command(
         subcommand,
         after_help = "\
@@ -223,6 +236,22 @@ impl RangeArgs {
     }
 }
 
+/// What a keyspace keeps of the past.
+#[derive(Debug, clap::Args)]
+pub(crate) struct HistoryArgs {
+    /// The name
+    pub(crate) name: String,
+    /// The newest N versions of each key, removals counted
+    #[arg(long, value_name = "N", conflicts_with_all = ["span", "none"])]
+    pub(crate) versions: Option<u32>,
+    /// All that was there at any time since so long ago: 90s, 15m, 12h, 7d
+    #[arg(long = "for", value_name = "TIME", conflicts_with = "none")]
+    pub(crate) span: Option<Span>,
+    /// Nothing
+    #[arg(long)]
+    pub(crate) none: bool,
+}
+
 /// What to do with keyspaces.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Keyspaces {
@@ -270,6 +299,14 @@ Examples:
         #[arg(short, long)]
         yes: bool,
     },
+    /// Print what a keyspace keeps of the past, or have it keep that from now on
+    #[command(after_help = "\
+Examples:
+  esker keyspaces history users
+  esker keyspaces history users --versions 10
+  esker keyspaces history users --for 7d
+  esker keyspaces history users --none")]
+    History(HistoryArgs),
     /// Copy all entries of a keyspace into another one, which is missing or empty
     #[command(after_help = "\
 The copy is of one moment, and is written in batches. If it fails, what was copied is
@@ -324,6 +361,19 @@ pub(crate) struct Get {
     /// The key
     #[arg(allow_negative_numbers = true)]
     pub(crate) key: OsString,
+    /// As it was at this commit
+    #[arg(long, value_name = "COMMIT")]
+    pub(crate) at: Option<CommitNo>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Versions {
+    /// The key
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) key: OsString,
+    /// Stop after this many versions
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -348,6 +398,12 @@ pub(crate) struct Scan {
     /// Leave out the values; they are read from the disk all the same
     #[arg(long)]
     pub(crate) keys_only: bool,
+    /// As it was at this commit
+    #[arg(long, value_name = "COMMIT", conflicts_with = "since")]
+    pub(crate) at: Option<CommitNo>,
+    /// What has changed since this commit
+    #[arg(long, value_name = "COMMIT", conflicts_with = "reverse")]
+    pub(crate) since: Option<CommitNo>,
 }
 
 #[derive(Debug, clap::Args)]

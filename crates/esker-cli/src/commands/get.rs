@@ -17,7 +17,11 @@ pub(super) fn run(session: &Session<'_>, get: &Get) -> Result<Answer> {
     let mut answer = Answer::No;
     let mut out = output::stdout();
     for (name, keyspace) in database.keyspaces(common)? {
-        let Some(value) = database.get(&keyspace, &key)? else { continue };
+        let found = match get.at {
+            Some(at) => keyspace.get_at(&key, at.0).map_err(|error| database.failure(error))?,
+            None => database.get(&keyspace, &key)?,
+        };
+        let Some(value) = found else { continue };
         answer = Answer::Yes;
         if common.json {
             let mut writer = JsonlWriter::new(Box::new(&mut out), common.bytes)?;

@@ -1,4 +1,4 @@
-//! `esker keyspaces`: list, create, drop, rename, clear and copy keyspaces.
+//! `esker keyspaces`: list, create, drop, rename, clear and copy keyspaces, and what they keep of the past.
 //!
 //! keyspaces.1. A copy that fails is removed again, if the database can still be written. A kill leaves what had been committed.
 
@@ -7,6 +7,7 @@ use std::io::{self, IsTerminal, Write};
 use esker::Keyspace;
 use serde_json::json;
 
+use super::past;
 use super::sink::{BATCH_ROWS, Sink};
 use crate::Answer;
 use crate::args::Keyspaces;
@@ -44,6 +45,7 @@ pub(super) fn run(session: &Session<'_>, keyspaces: &Keyspaces) -> Result<Answer
             }
             database.clear_keyspace(&keyspace)?;
         }
+        Keyspaces::History(args) => past::history(session, &database, args)?,
         Keyspaces::Copy { .. } if database.in_transaction() => {
             return Err(Failure::message(
                 "a transaction cannot copy a keyspace: `commit` or `rollback` first",

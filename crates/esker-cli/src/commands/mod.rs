@@ -10,6 +10,7 @@ mod get;
 mod import;
 mod info;
 mod keyspaces;
+pub(crate) mod past;
 mod put;
 mod repair;
 mod scan;
@@ -30,6 +31,7 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Get(get) => get::run(session, get),
         Command::Del(del) => del::run(session, del),
         Command::Scan(scan) => scan::run(session, scan),
+        Command::Versions(versions) => past::versions(session, versions),
         Command::Count(count) => count::run(session, count),
         Command::Import(import) => import::run(session, import),
         Command::Export(export) => export::run(session, export),

@@ -1,5 +1,8 @@
 //! `esker scan`: print entries in key order.
 
+use esker::Reads;
+
+use super::past;
 use crate::Answer;
 use crate::args::Scan;
 use crate::database::Session;
@@ -8,6 +11,9 @@ use crate::formats::{JsonlWriter, RowWriter, TsvWriter, WordsWriter};
 use crate::output;
 
 pub(super) fn run(session: &Session<'_>, scan: &Scan) -> Result<Answer> {
+    if let Some(since) = scan.since {
+        return past::scan_since(session, scan, since.0);
+    }
     let common = &session.common;
     let bounds = scan.range.bounds(common)?;
     let database = session.open()?;
@@ -19,7 +25,10 @@ pub(super) fn run(session: &Session<'_>, scan: &Scan) -> Result<Answer> {
         if common.has_several() {
             writer.begin_keyspace(name);
         }
-        let entries = database.range(keyspace, range.clone());
+        let entries = match scan.at {
+            Some(at) => keyspace.at(at.0).map_err(|e| database.failure(e))?.range(range.clone()),
+            None => database.range(keyspace, range.clone()),
+        };
         if scan.keys_only {
             let keys = entries.keys();
             let keys: &mut dyn Iterator<Item = _> =

@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use self::console::{Console, Typed};
 use self::line::{Asked, Line, ShellCommand};
-use super::{check, compact, count, del, get, info, keyspaces, put, scan, stats};
+use super::{check, compact, count, del, get, info, keyspaces, past, put, scan, stats};
 use crate::Answer;
 use crate::args::{Check, Common, DEFAULT_KEYSPACE, Keyspaces, Opening};
 use crate::database::{Database, Session};
@@ -185,6 +185,7 @@ impl Shell<'_> {
             ShellCommand::Put(put) => return put::run(session, &put),
             ShellCommand::Del(del) => return Ok(self.tell(del::run(session, &del)?)),
             ShellCommand::Scan(scan) => return scan::run(session, &scan),
+            ShellCommand::Versions(args) => return Ok(self.tell(past::versions(session, &args)?)),
             ShellCommand::Count(count) => return count::run(session, &count),
             ShellCommand::Keyspaces { action } => {
                 let action = action.unwrap_or(Keyspaces::List);

@@ -5,6 +5,7 @@ mod common;
 mod files;
 mod inputs;
 mod keyspaces;
+mod past;
 mod shell;
 mod special_files;
 mod upkeep;

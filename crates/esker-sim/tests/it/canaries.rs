@@ -78,6 +78,7 @@ const ENGINE: &[Fault] = engine! {
     UnresolvedForgotten: "merges drop versions that may still count",
     OperandDropped: "of several merges into a key the newest alone counts",
     AdoptedTableNotSynced: "tables of large transactions are adopted before their bytes are synced",
+    HistoryForgotten: "merges do not know what is kept for the history of keyspaces",
 };
 
 const DISK: &[(BrokenSync, &str, &str)] = &[
@@ -148,13 +149,14 @@ fn every_deliberate_fault_is_found() {
     });
 }
 
-/// What the sweeps are not asked for: their workload has no transactions in conflict and leaves little unresolved, and few positions lie between
-/// tables that go and the next sync of the log. Seeds find all of them.
-const NOT_BY_SWEEPS: [Canary; 4] = [
+/// What the sweeps are not asked for: their workload has no transactions in conflict and no history, and leaves little unresolved, and few positions lie
+/// between tables that go and the next sync of the log. Seeds find all of them.
+const NOT_BY_SWEEPS: [Canary; 5] = [
     Canary::ConflictCheckSkipped,
     Canary::ReadCheckSkipped,
     Canary::UnresolvedForgotten,
     Canary::CoverNotSynced,
+    Canary::HistoryForgotten,
 ];
 
 /// The positions that are tried, in this order: what most faults are found by, what alone finds some, and all others, which take

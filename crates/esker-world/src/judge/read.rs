@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::ops::Bound;
 
-use esker::{Cursor, Db, Keyspace, Range, Result, Snapshot, Transaction, Value};
+use esker::{Cursor, Db, Keyspace, Past, Range, Reads, Result, Snapshot, Transaction, Value};
 
 use super::walk::{HeldCursor, is_entry, shown, slice, take};
 use crate::model::keys::{self, KeyBounds, KeyNo, bounds, key};
@@ -18,9 +18,10 @@ pub(crate) enum Source<'a> {
     Latest(&'a Keyspace),
     Snapshot(&'a Snapshot, &'a Keyspace),
     Transaction(&'a Transaction, &'a Keyspace),
+    Past(&'a Past),
 }
 
-use Source::{Latest, Snapshot as At, Transaction as Within};
+use Source::{Latest, Past as Then, Snapshot as At, Transaction as Within};
 
 type ByteBounds = (Bound<&'static [u8]>, Bound<&'static [u8]>);
 
@@ -31,6 +32,7 @@ impl Source<'_> {
             Latest(keyspace) => keyspace.range(bounds),
             At(snapshot, keyspace) => snapshot.range(keyspace, bounds),
             Within(transaction, keyspace) => transaction.range(keyspace, bounds),
+            Then(past) => past.range(bounds),
         }
     }
 
@@ -39,6 +41,7 @@ impl Source<'_> {
             Latest(keyspace) => keyspace.prefix(prefix),
             At(snapshot, keyspace) => snapshot.prefix(keyspace, prefix),
             Within(transaction, keyspace) => transaction.prefix(keyspace, prefix),
+            Then(past) => past.prefix(prefix),
         }
     }
 
@@ -47,6 +50,7 @@ impl Source<'_> {
             Latest(keyspace) => keyspace.get(key),
             At(snapshot, keyspace) => snapshot.get(keyspace, key),
             Within(transaction, keyspace) => transaction.get(keyspace, key),
+            Then(past) => past.get(key),
         }
     }
 
@@ -55,6 +59,7 @@ impl Source<'_> {
             Latest(keyspace) => keyspace.contains(key),
             At(snapshot, keyspace) => snapshot.contains(keyspace, key),
             Within(transaction, keyspace) => transaction.contains(keyspace, key),
+            Then(past) => past.contains(key),
         }
     }
 
@@ -63,6 +68,7 @@ impl Source<'_> {
             Latest(keyspace) => keyspace.multi_get(keys),
             At(snapshot, keyspace) => snapshot.multi_get(keyspace, keys),
             Within(..) => keys.iter().map(|key| self.get(key)).collect(),
+            Then(past) => past.multi_get(keys),
         }
     }
 
@@ -72,6 +78,7 @@ impl Source<'_> {
             Latest(keyspace) => Some(keyspace.len()),
             At(snapshot, keyspace) => Some(snapshot.len(keyspace)),
             Within(..) => None,
+            Then(past) => Some(past.len()),
         }
     }
 
@@ -80,6 +87,7 @@ impl Source<'_> {
             Latest(keyspace) => Some(keyspace.cursor()),
             At(snapshot, keyspace) => Some(snapshot.cursor(keyspace)),
             Within(..) => None,
+            Then(past) => Some(past.cursor()),
         }
     }
 }

@@ -17,9 +17,12 @@
 //! world.7. After a flush that nothing troubles the log has no segment but the one in use, whatever could not be removed before.
 //! world.8. A call of the file system's that panics ends the operation, and no other one. Writes may be refused from then on, until the database is
 //!     opened again; where they are not, the operation has done nothing.
+//! world.9. A keyspace that keeps history is read as it was at a commit, or refused with an older limit; and what has changed since a commit
+//!     leads from that state to the newest (past.rs).
 
 mod offline;
 mod outlook;
+mod past;
 mod restart;
 pub mod trouble;
 mod write;
@@ -83,6 +86,9 @@ figures! {
         blobs: "runs in which values went to blob files",
         collected: "runs in which a blob file was collected, or removed as garbage",
         scattered: "runs in which a commit wrote to more keyspaces than operations make",
+        past: "reads of keyspaces as they were",
+        past_refused: "of commits that are not kept any more",
+        caught_up: "times that what had changed since a commit led to the newest state",
         large: "runs in which a value of a million bytes or more was committed",
         fs_calls: "calls of the file system",
         fingerprint: "a number that two runs share if they did the same",
@@ -105,6 +111,8 @@ pub struct World {
     transactions: [Option<HeldTransaction>; SLOTS],
     iterators: [Option<HeldIterator>; SLOTS],
     cursors: [Option<HeldCursor>; SLOTS],
+    /// States with the numbers of their commits, the newest last (past.rs).
+    past: Vec<(u64, State)>,
     durability: Durability,
     /// How the present process has opened the database; none before the first.
     opening: Option<Opening>,
@@ -166,6 +174,7 @@ impl World {
             transactions: Default::default(),
             iterators: Default::default(),
             cursors: Default::default(),
+            past: Vec::new(),
             durability: Durability::Sync,
             opening: None,
             tier_runs: 0,
@@ -284,6 +293,9 @@ impl World {
             self.tally.inside_calls += 1;
             self.restart(&restart);
         }
+        if !self.is_dead() && setting::has_history(self.seed) {
+            self.remember();
+        }
     }
 
     /// Takes note of what is met in this run.
@@ -341,6 +353,9 @@ impl World {
                 self.note_read(*reader, id, read, found.is_ok());
                 self.read(found);
             }
+            Op::SetHistory(..) => self.maintain(self.done(op)),
+            Op::Past(age, no, read) => self.read_past(*age, *no, read),
+            Op::Since(age, no) => self.catch_up(*age, *no),
             Op::Iterate(slot, reader, no, range) => {
                 let (id, keyspace) = self.pick(*no);
                 let (source, map) = self.source(*reader, &keyspace, id);

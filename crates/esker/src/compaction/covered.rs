@@ -13,25 +13,30 @@
 //! covered.3. Memtables cover, too, the active one among them: whoever removes a table because of one makes the log durable first.
 //! covered.4. A table with unresolved versions (types/op.rs) stays until a merge has resolved them; and so does one under such versions: what it
 //!      holds resolves them.
+//! covered.5. A table with keys of a keyspace with a rule of history (rules.rs) goes only if no reader whom the rule allows tells the two apart; with one
+//!      of so many versions it stays.
 
 use std::sync::Arc;
 
 use super::judge::Horizons;
+use super::rules::{Rule, Rules};
+use crate::manifest::history::Floors;
 use crate::manifest::version::{LiveTable, Run, Version};
 use crate::types::key_range::{End, KeyRange};
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{FileId, SeqNo};
 
-/// The covered tables of a version, under these memtables' tombstones; `tombstones_of` gives those of a table. `is_waiting`: whether memtables
-/// hold unresolved versions in a range.
+/// The covered tables of a version, under these memtables' tombstones, and the floors of history that this raises; `tombstones_of` gives those of a
+/// table. `is_waiting`: whether memtables hold unresolved versions in a range.
 pub(crate) fn covered<'a, T>(
     version: &'a Version<T>,
     memtables: &[Arc<RangeTombstones>],
     tombstones_of: impl Fn(&'a LiveTable<T>) -> &'a RangeTombstones,
     is_waiting: impl Fn(&KeyRange) -> bool,
     horizons: &Horizons,
-) -> Vec<FileId> {
-    let mut out = Vec::new();
+    rules: &Rules,
+) -> (Vec<FileId>, Floors) {
+    let (mut out, mut floors) = (Vec::new(), Floors::default());
     // Runs above, of those that hold range tombstones, and of those that hold unresolved versions.
     let (mut above, mut unresolved): (Vec<&Run<T>>, Vec<&Run<T>>) = Default::default();
     // covered.4
@@ -48,8 +53,17 @@ pub(crate) fn covered<'a, T>(
                     let holding = overlapping.iter().filter(|t| t.meta.counts.range_tombstones > 0);
                     covers.extend(holding.map(|t| tombstones_of(t)));
                 }
-                if is_covered(table, &covers, horizons) && !is_asked_for(&table.meta.range, &unresolved) {
+                let covered = is_covered(table, &covers, horizons)
+                    && is_covered_by_rules(table, &covers, horizons, rules)
+                    && !is_asked_for(&table.meta.range, &unresolved);
+                if covered {
                     out.push(table.file);
+                    // Nobody who sees the tombstones misses it.
+                    let newest = covers.iter().map(|set| set.max_seq()).max().unwrap_or_default();
+                    for ruled in rules.overlapping(&table.meta.range) {
+                        let Rule::From(from) = ruled.rule else { continue };
+                        floors.raise(ruled.id, newest.min(from));
+                    }
                 }
             }
         }
@@ -60,7 +74,20 @@ pub(crate) fn covered<'a, T>(
             unresolved.push(run);
         }
     }
-    out
+    (out, floors)
+}
+
+/// covered.5
+fn is_covered_by_rules<T>(
+    table: &LiveTable<T>,
+    covers: &[&RangeTombstones],
+    horizons: &Horizons,
+    rules: &Rules,
+) -> bool {
+    rules.overlapping(&table.meta.range).all(|ruled| match ruled.rule {
+        Rule::Versions(_) => false,
+        Rule::From(from) => is_covered(table, covers, &horizons.with_all_from(from)),
+    })
 }
 
 /// Whether these tombstones alone hide all of a table, from who reads at `visible`: it goes as soon as no snapshot is in the way.
@@ -98,6 +125,7 @@ mod tests {
     use super::super::picker::tests::parse_version;
     use super::*;
     use crate::manifest::edit::{AddedTable, VersionEdit};
+    use crate::types::KeyspaceId;
     use crate::types::range_tombstone::RangeTombstone;
 
     /// `[a-m)@90`, several apart by spaces.
@@ -136,6 +164,10 @@ mod tests {
     /// `7?` is a table that holds unresolved versions, `c?` a key with one in a memtable. Runs a table of lines: a version, its numbers, then `memtable and tables' tombstones | horizons -> files`. Words of tables begin
     /// with the file: `7[a-m)@90`.
     fn check(text: &str) {
+        check_under(&Rules::default(), text);
+    }
+
+    fn check_under(rules: &Rules, text: &str) {
         let lines: Vec<_> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
         let (shape, seqs) = (parse_version(lines[0]), lines[1]);
         for line in &lines[2..] {
@@ -160,7 +192,8 @@ mod tests {
             let found = {
                 let tombstones_of = |table: &LiveTable<()>| &tombs[&table.file];
                 let is_waiting = |range: &KeyRange| waiting.iter().any(|key| range.contains(key));
-                covered(&version, &memtables, tombstones_of, is_waiting, &Horizons::new(horizons))
+                let horizons = Horizons::new(horizons);
+                covered(&version, &memtables, tombstones_of, is_waiting, &horizons, rules).0
             };
             let mut found: Vec<_> = found.iter().map(FileId::to_string).collect();
             found.sort();
@@ -201,5 +234,24 @@ mod tests {
             [a-z)@90 b?                | 95    -> 2 9
             ",
         );
+    }
+
+    #[test]
+    fn covered_5_what_a_rule_keeps_for_readers_to_come_stays() {
+        let under = |rule| Rules::new([(KeyspaceId::new(b'd'.into()), rule)]);
+        let text = |newest: &str, expected: &str| {
+            format!(
+                "
+                L0: 9[c-f] / 8[a-q]  base: 1[a-c] 2[d-p]
+                9=60..80 8=50..55 1=0..0 2=30..40
+                [a-z)@{newest} | 95 -> {expected}
+                "
+            )
+        };
+        check_under(&under(Rule::From(SeqNo::new(92))), &text("90", "1 2 8 9"));
+        check_under(&under(Rule::From(SeqNo::new(85))), &text("90", "1"));
+        check_under(&under(Rule::From(SeqNo::new(70))), &text("65", "1 2 8"));
+        check_under(&under(Rule::From(SeqNo::new(57))), &text("65", "1"));
+        check_under(&under(Rule::Versions(1)), &text("90", "1"));
     }
 }

@@ -15,14 +15,17 @@ use std::sync::Arc;
 
 use esker_env::Env;
 
+use super::filter::Sieve;
 use super::judge::{Dropped, Horizons, Judge, Verdict, Why};
 use super::merge::{MergeScan, Source};
 use super::operands::Gather;
 use super::output::{Output, Place, Shape, Written};
 use super::picker::{OutputRun, Plan, PlanKind, settled};
+use super::rules::Rules;
 use crate::blob::BlobSet;
 use crate::manifest::debts::Debts;
 use crate::manifest::edit::AddedTable;
+use crate::manifest::history::Floors;
 use crate::manifest::version::{Level, LiveTable, RunId, Version};
 use crate::memtable::Memtable;
 use crate::read::fold::Means;
@@ -52,6 +55,8 @@ pub(crate) struct Context<'a> {
     pub table_bytes: u64,
     /// Gives a new file id.
     pub new_file: &'a (dyn Fn() -> FileId + Sync),
+    /// What is kept for the history of keyspaces.
+    pub rules: Rules,
     /// Told of each stretch of input, in bytes, that was merged; once false the work ends early, without result.
     pub go_on: &'a (dyn Fn(u64) -> bool + Sync),
     /// Where values are that are in no table.
@@ -117,6 +122,8 @@ pub(crate) struct Built {
     pub opened: HashMap<FileId, Arc<Table>>,
     /// What was found to be owed.
     pub debts: Debts,
+    /// From where on histories are whole of which something went.
+    pub floors: Floors,
     /// What went in and came out.
     pub stats: CompactionStats,
 }
@@ -166,18 +173,20 @@ pub(crate) fn flush(
         fences: fences.to_vec(),
         newest_commit: memtables.iter().filter_map(|m| m.max_seq()).max().unwrap_or_default(),
     };
-    let judge = Judge::new(Horizons::new(snapshots), tombstones, bottommost);
+    let judge =
+        Judge::new(Horizons::new(snapshots), tombstones, bottommost).with_rules(context.rules.clone());
     let sources = memtables.iter().map(|m| Source::Memtable(m.scan()));
-    write(context, sources, judge, shape)
+    write(context, sources, judge, shape, None)
 }
 
 /// Executes a plan made from `version` or an earlier version with the same input tables. `new_run` gives a new run id.
-/// None if it was cancelled.
+/// `sieve` sees what is kept. None if it was cancelled.
 pub(crate) fn compact(
     context: &Context<'_>,
     plan: &Plan,
     version: &Version,
     snapshots: Vec<SeqNo>,
+    sieve: Option<&mut Sieve<'_>>,
     new_run: impl FnOnce() -> RunId,
 ) -> Result<Option<Built>> {
     let run = match plan.output_run {
@@ -198,7 +207,8 @@ pub(crate) fn compact(
     }
     let bytes = inputs.iter().flatten().map(|t| t.meta.file_bytes).sum();
     let tombstones = inputs.iter().flatten().map(|t| t.table.range_tombstones());
-    let judge = Judge::new(Horizons::new(snapshots), RangeTombstones::union(tombstones), plan.bottommost);
+    let judge = Judge::new(Horizons::new(snapshots), RangeTombstones::union(tombstones), plan.bottommost)
+        .with_rules(context.rules.clone());
     let shape = Shape {
         level: plan.output_level,
         run,
@@ -207,7 +217,7 @@ pub(crate) fn compact(
         newest_commit: inputs.iter().flatten().map(|t| t.table.newest_commit()).max().unwrap_or_default(),
     };
     let sources = inputs.iter().map(|run| Source::run(run.iter().map(|t| t.table.clone()).collect()));
-    let built = write(context, sources, judge, shape)?;
+    let built = write(context, sources, judge, shape, sieve)?;
     Ok(built.map(|built| {
         let stats = CompactionStats { bytes_read: bytes, ..built.stats };
         let settle = |table: AddedTable| {
@@ -242,9 +252,11 @@ fn write(
     sources: impl Iterator<Item = Source>,
     mut judge: Judge,
     shape: Shape,
+    sieve: Option<&mut Sieve<'_>>,
 ) -> Result<Option<Built>> {
-    let mut output = Output::new(context.place(), shape, &judge.surviving_tombstones());
-    match write_to(context, sources, &mut judge, &mut output) {
+    let survivors = judge.surviving_tombstones();
+    let mut output = Output::new(context.place(), shape, &survivors);
+    match write_to(context, sources, &mut judge, &mut output, sieve) {
         Ok(Some(built)) => Ok(Some(built)),
         failed => {
             output.discard();
@@ -258,6 +270,7 @@ fn write_to(
     sources: impl Iterator<Item = Source>,
     judge: &mut Judge,
     output: &mut Output<'_>,
+    mut sieve: Option<&mut Sieve<'_>>,
 ) -> Result<Option<Built>> {
     let mut stats = CompactionStats::default();
     if !(context.go_on)(0) {
@@ -266,7 +279,12 @@ fn write_to(
     let mut stretch = 0;
     let mut scan = MergeScan::new(sources)?;
     let (mut waiting, mut gather) = (Waiting::default(), Gather::new(context.means()));
-    let mut write = |entry: EntryRef<'_>| output.add(entry);
+    let mut write = |entry: EntryRef<'_>, seq| {
+        if let Some(sieve) = &mut sieve {
+            sieve.see(&entry, seq)?;
+        }
+        output.add(entry)
+    };
     while let Some(entry) = scan.next()? {
         if let Some(earlier) = waiting.take() {
             let verdict = judge.resolve(earlier, Some(&entry), &mut stats);
@@ -291,7 +309,8 @@ fn write_to(
     stats.bytes_written = added.iter().map(|t| t.meta.file_bytes).sum();
     stats.entries_out = added.iter().map(|t| t.meta.counts.entries).sum();
     assert_eq!(stats.entries_in, stats.entries_out + stats.garbage + stats.spent, "every version has a fate");
-    Ok(Some(Built { added, removed: Vec::new(), opened, debts: judge.debts().clone(), stats }))
+    let (debts, floors) = (judge.debts().clone(), judge.floors().clone());
+    Ok(Some(Built { added, removed: Vec::new(), opened, debts, floors, stats }))
 }
 
 #[cfg(test)]

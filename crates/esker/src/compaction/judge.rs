@@ -20,15 +20,22 @@
 //! compaction_judge.5. What is newer than the newest horizon stays as it is.
 //! compaction_judge.6. An unresolved version goes only once it is resolved: by the next older version of its key, by a range tombstone over
 //!      that, or by the bottom. Until then one that would go stays as a bare removal. If the older version was live, it owes one (manifest/debts.rs).
+//! compaction_judge.7. Of a keyspace with a rule of history (rules.rs) no version loses its number. With a rule from a number on, no reader stands above
+//!      that number but those to come; with one of so many versions the newest stay, range tombstones counted.
+//! compaction_judge.8. What goes of such a keyspace raises its floor above all numbers at which a reader would miss it (manifest/history.rs).
+//! compaction_judge.9. With operands that a rule keeps stays what they stand on, down to their base. What the rule itself does not keep of that
+//!      may be merged into them (operands.rs).
 
+use super::rules::{Rule, Rules};
 use crate::manifest::debts::Debts;
+use crate::manifest::history::Floors;
 use crate::read::resolve::{Answer, Resolver};
 use crate::types::SeqNo;
 use crate::types::canary::{self, Canary};
 use crate::types::entry::EntryRef;
 use crate::types::key::decode_key;
 use crate::types::op::Kind;
-use crate::types::range_tombstone::{Fragment, RangeTombstones, Seqs};
+use crate::types::range_tombstone::{Fragment, RangeTombstones, Seqs, SharedKey};
 
 /// The sequence numbers that readers may read at: the registered snapshots, the visible number, and from there on any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,6 +49,13 @@ impl Horizons {
         snapshots.sort_unstable();
         snapshots.dedup();
         Horizons { ascending: snapshots }
+    }
+
+    /// The same readers, and any from this number on (compaction_judge.7). Above the newest horizon there may be any in any case.
+    pub(crate) fn with_all_from(&self, from: SeqNo) -> Self {
+        let from = from.min(self.newest());
+        let below = self.ascending.iter().copied().filter(|horizon| *horizon < from);
+        Horizons { ascending: below.chain([from]).collect() }
     }
 
     /// No reader stands above it but those to come.
@@ -96,10 +110,35 @@ pub trait Dropped {
     fn dropped(&mut self, entry: &EntryRef<'_>, why: Why);
 }
 
+/// Where the judge is among the rules, which come in key order as versions do (compaction_judge.7).
+#[derive(Debug, Default)]
+struct AtRule {
+    /// The first whose keyspace may have the key at hand.
+    next: usize,
+    /// Whether it has.
+    is_in: bool,
+    /// So many commits wrote the key at hand after this version, but for those that only removed a range.
+    versions: u32,
+    /// So many of them removed a range over it, too.
+    twice: u32,
+    /// The one before.
+    newer: SeqNo,
+    /// The number and the stripe of the version before, if that stays and is an operand.
+    operand: Option<(SeqNo, SeqNo)>,
+    /// Whether the version at hand is one of those that the rule counts.
+    is_apart: bool,
+}
+
 /// Judges versions as they come by in order: key ascending, sequence number descending.
 #[derive(Debug)]
 pub struct Judge {
+    /// Of all readers.
+    all: Horizons,
+    /// Of those of the keyspace at hand.
     horizons: Horizons,
+    rules: Rules,
+    at_rule: AtRule,
+    floors: Floors,
     /// In key order.
     fragments: Vec<Fragment>,
     bottommost: bool,
@@ -123,7 +162,11 @@ impl Judge {
     pub fn new(horizons: Horizons, tombstones: RangeTombstones, bottommost: bool) -> Self {
         let fragments = tombstones.fragments().cloned().collect();
         Judge {
+            all: horizons.clone(),
             horizons,
+            rules: Rules::default(),
+            at_rule: AtRule::default(),
+            floors: Floors::default(),
             fragments,
             bottommost,
             fragment: 0,
@@ -145,9 +188,30 @@ impl Judge {
         self.horizons.stripe_end(seq)
     }
 
-    /// The number for a put that stands in place of a version of this number (compaction_judge.4).
-    pub(super) fn seq_of_put(&self, seq: SeqNo, is_unresolved: bool) -> SeqNo {
-        if self.settled(seq) && !is_unresolved { SeqNo::ZERO } else { seq }
+    /// The number for a resolved put that stands in place of the version judged last, which has this number (compaction_judge.4, rules.1).
+    pub(super) fn seq_of_put(&self, seq: SeqNo) -> SeqNo {
+        if self.settled(seq) && !self.at_rule.is_in { SeqNo::ZERO } else { seq }
+    }
+
+    /// Whether the version judged last is kept by a rule, for what it is (compaction_judge.9).
+    #[inline(always)]
+    pub(super) fn is_apart(&self) -> bool {
+        self.at_rule.is_apart
+    }
+
+    /// The same, under these rules (compaction_judge.7).
+    pub(crate) fn with_rules(mut self, rules: Rules) -> Self {
+        let borders = rules.all().iter().flat_map(|ruled| [&ruled.keys.start, &ruled.keys.end]);
+        for border in borders {
+            self.fragments = split_at(std::mem::take(&mut self.fragments), border);
+        }
+        self.rules = rules;
+        self
+    }
+
+    /// From where on histories are whole, of keyspaces of which something went (compaction_judge.8).
+    pub fn floors(&self) -> &Floors {
+        &self.floors
     }
 
     /// What was found to be owed (compaction_judge.6).
@@ -165,7 +229,7 @@ impl Judge {
         let fate = self.fate(&entry);
         let cover = entry.seq.before().map_or(SeqNo::ZERO, |before| self.cover(before));
         let was_live = match next.filter(|next| next.key == entry.key) {
-            _ if entry.seq > self.horizons.newest() => None,
+            _ if entry.seq > self.all.newest() => None,
             Some(next) => Some(next.kind.is_live() && next.seq >= cover),
             None if self.bottommost || cover > SeqNo::ZERO => Some(false),
             None => None,
@@ -183,8 +247,8 @@ impl Judge {
             };
         };
         if was_live && let Some((keyspace, _)) = decode_key(entry.key) {
-            let is_old = entry.seq <= self.horizons.oldest();
-            let from = if is_old { SeqNo::ZERO } else { self.horizons.stripe_end(entry.seq) };
+            let is_old = entry.seq <= self.all.oldest();
+            let from = if is_old { SeqNo::ZERO } else { self.all.stripe_end(entry.seq) };
             self.debts.add(keyspace, from, 1);
         }
         match fate {
@@ -215,6 +279,101 @@ impl Judge {
     /// The sequence number to keep a version under, or why it goes.
     #[inline(always)]
     fn fate(&mut self, entry: &EntryRef<'_>) -> Result<SeqNo, Why> {
+        if self.rules.all().is_empty() { self.fate_for_readers(entry) } else { self.fate_by_rule(entry) }
+    }
+
+    /// The same, under the rule of its keyspace (compaction_judge.7).
+    fn fate_by_rule(&mut self, entry: &EntryRef<'_>) -> Result<SeqNo, Why> {
+        if self.stripe_end.is_none() || self.key != entry.key {
+            self.enter(entry.key);
+            let (next, is_in) = (self.at_rule.next, self.at_rule.is_in);
+            self.at_rule = AtRule { next, is_in, ..AtRule::default() };
+        }
+        let fate = self.fate_for_readers(entry);
+        self.at_rule.is_apart = false;
+        if !self.at_rule.is_in {
+            return fate;
+        }
+        let operand = self.at_rule.operand;
+        let is_base = operand.is_some_and(|(seq, _)| self.cover(seq) <= entry.seq);
+        let fate = self.fate_in_history(entry, fate, is_base);
+        let stripe_end = self.horizons.stripe_end(entry.seq);
+        self.at_rule.operand = (fate.is_ok() && entry.kind.is_operand()).then_some((entry.seq, stripe_end));
+        if let Some((newer, end)) = operand
+            && fate.is_ok()
+            && end == stripe_end
+            && newer > entry.seq
+            && !self.at_rule.is_apart
+        {
+            // It may be merged into the newer one (compaction_judge.8).
+            self.floors.raise(self.rules.all()[self.at_rule.next].id, newer);
+        }
+        fate
+    }
+
+    /// The same for a key of a keyspace with a rule. `is_base`: the newer version is an operand that stays, and nothing hides this one from its readers.
+    fn fate_in_history(
+        &mut self,
+        entry: &EntryRef<'_>,
+        fate: Result<SeqNo, Why>,
+        is_base: bool,
+    ) -> Result<SeqNo, Why> {
+        let (id, rule) = (self.rules.all()[self.at_rule.next].id, self.rules.all()[self.at_rule.next].rule);
+        let newer = std::mem::replace(&mut self.at_rule.newer, entry.seq);
+        if self.at_rule.versions > 0 && newer == entry.seq {
+            // Of a large transaction, which has written the key again: nobody has ever seen it.
+            return if is_base { Ok(entry.seq) } else { fate.map(|_| entry.seq) };
+        }
+        let is_kept = match rule {
+            Rule::From(_) => false,
+            Rule::Versions(kept) => self.newer_commits(entry.seq) < kept,
+        };
+        self.at_rule.is_apart = is_kept && !canary::is_set(Canary::HistoryForgotten);
+        match fate {
+            Ok(_) => Ok(entry.seq),
+            Err(_) if self.at_rule.is_apart => Ok(entry.seq),
+            Err(Why::Outdated | Why::Covered) if is_base => Ok(entry.seq), // compaction_judge.9
+            Err(why) => {
+                // compaction_judge.8
+                let missed_below = match why {
+                    Why::Outdated => newer,
+                    Why::Covered => self.cover(self.horizons.stripe_end(entry.seq)),
+                    Why::Spent => entry.seq,
+                };
+                self.floors.raise(id, missed_below);
+                Err(why)
+            }
+        }
+    }
+
+    /// Finds the rule for a key that is not before the last one.
+    fn enter(&mut self, key: &[u8]) {
+        let all = self.rules.all();
+        let is_behind = |ruled: &super::rules::Ruled| ruled.keys.end.as_slice() <= key;
+        if self.at_rule.is_in && !is_behind(&all[self.at_rule.next]) {
+            return;
+        }
+        while all.get(self.at_rule.next).is_some_and(is_behind) {
+            self.at_rule.next += 1;
+        }
+        let ruled = all.get(self.at_rule.next).filter(|ruled| ruled.keys.start.as_slice() <= key);
+        self.at_rule.is_in = ruled.is_some();
+        self.horizons = horizons_under(ruled.map(|ruled| ruled.rule), &self.all);
+    }
+
+    /// How many commits after this version wrote the key at hand or removed a range over it; the version counts from now on.
+    fn newer_commits(&mut self, seq: SeqNo) -> u32 {
+        let fragment = self.fragments.get(self.fragment).filter(|f| *f.start <= *self.key);
+        let covers = fragment.map_or(0, |f| f.seqs.iter().take_while(|cover| *cover > seq).count() as u32);
+        let newer = (self.at_rule.versions + covers).saturating_sub(self.at_rule.twice);
+        self.at_rule.versions = self.at_rule.versions.saturating_add(1);
+        self.at_rule.twice += u32::from(fragment.is_some_and(|f| f.newest_at(seq) == seq));
+        newer
+    }
+
+    /// The sequence number that readers need a version under, or why it goes.
+    #[inline(always)]
+    fn fate_for_readers(&mut self, entry: &EntryRef<'_>) -> Result<SeqNo, Why> {
         let stripe_end = self.horizons.stripe_end(entry.seq);
         let is_same_key = self.stripe_end.is_some() && self.key == entry.key;
         if !is_same_key {
@@ -249,18 +408,41 @@ impl Judge {
         }
     }
 
-    /// The range tombstones to keep (compaction_judge.1, compaction_judge.3).
-    pub fn surviving_tombstones(&self) -> RangeTombstones {
+    /// The range tombstones to keep (compaction_judge.1, compaction_judge.3, compaction_judge.7).
+    pub fn surviving_tombstones(&mut self) -> RangeTombstones {
         let mut kept: Vec<Fragment> = Vec::new();
         if canary::is_set(Canary::RangeTombstoneForgotten) {
             return RangeTombstones::default();
         }
+        let (bottommost, rules, floors) = (self.bottommost, &self.rules, &mut self.floors);
+        let mut horizons = self.all.clone();
+        let mut at = None;
         for fragment in &self.fragments {
-            let mut last_end = None;
+            let ruled = rules
+                .all()
+                .iter()
+                .find(|r| *r.keys.start <= *fragment.start && *fragment.start < *r.keys.end);
+            if at.map(|at: &super::rules::Ruled| at.id) != ruled.map(|ruled| ruled.id) {
+                (at, horizons) = (ruled, horizons_under(ruled.map(|ruled| ruled.rule), &self.all));
+            }
+            let versions = match ruled.map(|ruled| ruled.rule) {
+                Some(Rule::Versions(kept)) if !canary::is_set(Canary::HistoryForgotten) => kept,
+                _ => 0,
+            };
+            let (mut last_end, mut newer, mut place) = (None, SeqNo::ZERO, 0);
             let mut seqs: Vec<_> = fragment.seqs.iter().collect();
             seqs.retain(|&seq| {
-                let stripe_end = self.horizons.stripe_end(seq);
-                last_end.replace(stripe_end) != Some(stripe_end) && !self.settled(seq)
+                let stripe_end = horizons.stripe_end(seq);
+                let is_outdated = last_end.replace(stripe_end) == Some(stripe_end);
+                let is_settled = bottommost && seq <= horizons.oldest();
+                place += 1;
+                let stays = !is_outdated && !is_settled || place <= versions;
+                if let Some(ruled) = ruled.filter(|_| !stays) {
+                    // compaction_judge.8
+                    floors.raise(ruled.id, if is_outdated { newer } else { seq });
+                }
+                newer = seq;
+                stays
             });
             if seqs.is_empty() {
                 continue;
@@ -294,6 +476,27 @@ impl Judge {
             _ => SeqNo::ZERO,
         }
     }
+}
+
+/// What readers of a keyspace with this rule may read at.
+fn horizons_under(rule: Option<Rule>, all: &Horizons) -> Horizons {
+    match rule {
+        Some(Rule::From(from)) if !canary::is_set(Canary::HistoryForgotten) => all.with_all_from(from),
+        _ => all.clone(),
+    }
+}
+
+/// The same fragments, none of which reaches over a border.
+fn split_at(fragments: Vec<Fragment>, border: &[u8]) -> Vec<Fragment> {
+    let Some(over) = fragments.iter().position(|f| *f.start < *border && *border < *f.end) else {
+        return fragments;
+    };
+    let mut out = fragments;
+    let border = SharedKey::from(border);
+    let behind = Fragment { start: border.clone(), ..out[over].clone() };
+    out[over].end = border;
+    out.insert(over + 1, behind);
+    out
 }
 
 #[cfg(test)]

@@ -6,7 +6,9 @@
 //!              |-- partition: key ranges that can be compacted on their own; fences
 //!              |-- shape, tiers: how many tiers there are beyond the cache, and what is merged there
 //!              |-- pacing: how far behind compaction is, and how much writers wait for it
-//!              `-- covered: tables that go unread, since range tombstones hide all of them
+//!              |-- covered: tables that go unread, since range tombstones hide all of them
+//!              |-- rules: what is kept for the history of keyspaces
+//!              `-- filter: what users' functions say of the values that a merge passes
 //! ```
 //!
 //! In reading order: `partition`, `picker`, `shape`, `tiers`, `pacing`, `covered` decide; `merge`, `judge`, `operands`, `output`, `execute` do. What has failed, and is left
@@ -14,6 +16,7 @@
 
 pub(crate) mod covered;
 pub(crate) mod execute;
+pub(crate) mod filter;
 pub(crate) mod judge;
 pub(crate) mod merge;
 mod operands;
@@ -22,6 +25,7 @@ pub(crate) mod pacing;
 pub(crate) mod partition;
 pub(crate) mod picker;
 pub(crate) mod private;
+pub(crate) mod rules;
 mod shape;
 #[cfg(test)]
 mod simulation;

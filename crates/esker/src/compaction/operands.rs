@@ -14,6 +14,8 @@
 //! compaction_operands.3. A base in a blob file stays there, below its operands, until these have a part of its size: then the value, which would
 //!      be read again and again, moves into the table.
 //! compaction_operands.4. What is made has the number of its newest operand, and is unresolved if its oldest version is.
+//! compaction_operands.5. A version that a rule of history keeps (compaction_judge.7) is not merged into a newer one. The oldest that it keeps
+//!      takes up its base, so that it can be read by itself.
 
 use super::judge::{Judge, Verdict};
 use crate::blob::BlobPointer;
@@ -41,6 +43,8 @@ pub(super) struct Gather<'a> {
 struct Pending {
     /// Of the newest.
     seq: SeqNo,
+    /// The number of a put in their place that is resolved.
+    put_seq: SeqNo,
     stripe_end: SeqNo,
     /// Of the oldest.
     is_unresolved: bool,
@@ -50,6 +54,8 @@ struct Pending {
 /// A version in the place of operands and of what was below them.
 struct Made {
     seq: SeqNo,
+    /// Of the newest operand.
+    source_seq: SeqNo,
     kind: Kind,
     value: Value,
 }
@@ -64,14 +70,15 @@ impl<'a> Gather<'a> {
         Gather { is_strict: true, ..Self::new(means) }
     }
 
-    /// Takes a version and its fate; `write` gets what is to be written. How many versions have gone into others.
+    /// Takes a version and its fate; `write` gets what is to be written, and the number that its source has
+    /// for it. How many versions have gone into others.
     #[inline(always)]
     pub(super) fn take(
         &mut self,
         entry: EntryRef<'_>,
         verdict: Verdict<'_>,
         judge: &Judge,
-        write: &mut impl FnMut(EntryRef<'_>) -> Result<()>,
+        write: &mut impl FnMut(EntryRef<'_>, SeqNo) -> Result<()>,
     ) -> Result<u64> {
         let kept = match verdict {
             Verdict::Drop => None,
@@ -80,7 +87,9 @@ impl<'a> Gather<'a> {
             Verdict::Wait => unreachable!("an unresolved version is resolved or kept"),
         };
         match kept {
-            Some(kept) if self.pending.is_none() && !kept.kind.is_operand() => write(kept).map(|()| 0),
+            Some(kept) if self.pending.is_none() && !kept.kind.is_operand() => {
+                write(kept, entry.seq).map(|()| 0)
+            }
             None if self.pending.is_none() => Ok(0),
             kept => self.take_with_operands(entry, kept, judge, write),
         }
@@ -92,17 +101,17 @@ impl<'a> Gather<'a> {
         entry: EntryRef<'_>,
         kept: Option<EntryRef<'_>>,
         judge: &Judge,
-        write: &mut impl FnMut(EntryRef<'_>) -> Result<()>,
+        write: &mut impl FnMut(EntryRef<'_>, SeqNo) -> Result<()>,
     ) -> Result<u64> {
         if self.pending.is_some() && self.key != entry.key {
             self.finish(judge, write)?;
         }
         let stripe_end = judge.stripe_end(entry.seq);
         if let Some(pending) = self.pending.take() {
-            let is_same_stripe = pending.stripe_end == stripe_end;
+            let is_same_stripe = pending.stripe_end == stripe_end && !judge.is_apart();
             let made = match kept {
                 // Nothing is left of what was below.
-                None => self.fold(&pending, None, false, judge)?,
+                None => self.fold(&pending, None, false)?,
                 Some(kept) if kept.kind.is_operand() => {
                     let len = pending.operands.byte_len() + kept.value.len();
                     if is_same_stripe && len <= LIST_BYTES_MAX {
@@ -117,7 +126,7 @@ impl<'a> Gather<'a> {
                 Some(kept) if kept.kind.is_live() && is_same_stripe => {
                     let base = Stored::new(kept.kind, Value::copy_of(kept.value));
                     let made = match self.pays(&pending, kept) {
-                        true => self.fold(&pending, Some(base), kept.kind.is_unresolved(), judge)?,
+                        true => self.fold(&pending, Some(base), kept.kind.is_unresolved())?,
                         false => None,
                     };
                     if let Some(made) = made {
@@ -127,7 +136,7 @@ impl<'a> Gather<'a> {
                 }
                 Some(kept) if kept.kind.is_live() => None,
                 Some(kept) => {
-                    let made = self.fold(&pending, None, false, judge)?;
+                    let made = self.fold(&pending, None, false)?;
                     // One that is unresolved stays for its debt (compaction_judge.6), and one of an older stripe for its readers.
                     match made {
                         Some(made) if is_same_stripe && !kept.kind.is_unresolved() => {
@@ -149,9 +158,10 @@ impl<'a> Gather<'a> {
                 let mut operands = Operands::default();
                 operands.push(Value::copy_of(kept.value));
                 let (seq, is_unresolved) = (kept.seq, kept.kind.is_unresolved());
-                self.pending = Some(Pending { seq, stripe_end, is_unresolved, operands });
+                let put_seq = judge.seq_of_put(seq);
+                self.pending = Some(Pending { seq, put_seq, stripe_end, is_unresolved, operands });
             }
-            Some(kept) => write(kept)?,
+            Some(kept) => write(kept, entry.seq)?,
             None => {}
         }
         Ok(0)
@@ -161,10 +171,10 @@ impl<'a> Gather<'a> {
     pub(super) fn finish(
         &mut self,
         judge: &Judge,
-        write: &mut impl FnMut(EntryRef<'_>) -> Result<()>,
+        write: &mut impl FnMut(EntryRef<'_>, SeqNo) -> Result<()>,
     ) -> Result<()> {
         let Some(pending) = self.pending.take() else { return Ok(()) };
-        let made = if judge.is_bottommost() { self.fold(&pending, None, false, judge)? } else { None };
+        let made = if judge.is_bottommost() { self.fold(&pending, None, false)? } else { None };
         match made {
             Some(made) => self.write_made(made, write),
             None => self.write_operands(pending, write),
@@ -173,7 +183,8 @@ impl<'a> Gather<'a> {
 
     /// Whether to merge operands into a value (compaction_operands.3).
     fn pays(&self, pending: &Pending, base: EntryRef<'_>) -> bool {
-        if !base.kind.needs_fetch() || self.is_strict {
+        // Of one commit: they cannot stay beside each other.
+        if !base.kind.needs_fetch() || self.is_strict || base.seq == pending.seq {
             return true;
         }
         let len = BlobPointer::decode(base.value).map_or(u64::MAX, |pointer| u64::from(pointer.len));
@@ -186,28 +197,37 @@ impl<'a> Gather<'a> {
         pending: &Pending,
         base: Option<Stored<Value>>,
         is_unresolved: bool,
-        judge: &Judge,
     ) -> Result<Option<Made>> {
         let is_unresolved = is_unresolved || pending.is_unresolved;
         let kind = if is_unresolved { Kind::Put.unresolved() } else { Kind::Put };
         match pending.operands.fold(&self.key, base, self.means) {
-            Ok(value) => Ok(Some(Made { seq: judge.seq_of_put(pending.seq, is_unresolved), kind, value })),
+            Ok(value) => {
+                let seq = if is_unresolved { pending.seq } else { pending.put_seq };
+                Ok(Some(Made { seq, source_seq: pending.seq, kind, value }))
+            }
             Err(error) if self.is_strict => Err(error),
             Err(_) => Ok(None),
         }
     }
 
-    fn write_made(&self, made: Made, write: &mut impl FnMut(EntryRef<'_>) -> Result<()>) -> Result<()> {
-        write(EntryRef { key: &self.key, seq: made.seq, kind: made.kind, value: &made.value })
+    fn write_made(
+        &self,
+        made: Made,
+        write: &mut impl FnMut(EntryRef<'_>, SeqNo) -> Result<()>,
+    ) -> Result<()> {
+        write(
+            EntryRef { key: &self.key, seq: made.seq, kind: made.kind, value: &made.value },
+            made.source_seq,
+        )
     }
 
     fn write_operands(
         &self,
         pending: Pending,
-        write: &mut impl FnMut(EntryRef<'_>) -> Result<()>,
+        write: &mut impl FnMut(EntryRef<'_>, SeqNo) -> Result<()>,
     ) -> Result<()> {
         let list = pending.operands.joined(&self.key, self.means.operators);
         let kind = if pending.is_unresolved { Kind::Merge.unresolved() } else { Kind::Merge };
-        write(EntryRef { key: &self.key, seq: pending.seq, kind, value: &list })
+        write(EntryRef { key: &self.key, seq: pending.seq, kind, value: &list }, pending.seq)
     }
 }

@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 pub(crate) use super::pacing::debt;
 use super::partition::{Member, Partition, free_bytes, partitions, stuck};
+use super::rules::Rules;
 pub(crate) use super::shape::flush_cuts;
 use super::tiers;
 use crate::manifest::version::{Level, Run, RunId, Version};
@@ -97,6 +98,8 @@ pub(crate) struct PickInput {
     pub put_off: BTreeSet<FileId>,
     /// Nobody reads at an older number than this.
     pub oldest_horizon: SeqNo,
+    /// What is kept for the history of keyspaces.
+    pub rules: Rules,
 }
 
 /// The run that takes the output; beyond the cache, those of its tables that do not find an older one (`settled`).
@@ -180,7 +183,7 @@ pub(crate) fn pick<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
     let when_idle = || {
         let others = cheapest(groups.into_iter().filter(|group| !is_put_off(group)).collect());
         let parts = readable().flatten().filter(|part| !is_put_off(part));
-        others.filter(is_due).or_else(|| leftover(parts, input.oldest_horizon))
+        others.filter(is_due).or_else(|| leftover(parts, input))
     };
     best.or_else(|| input.idle.then(when_idle)?).map(|group| plan_into_base(version, &group))
 }
@@ -188,9 +191,9 @@ pub(crate) fn pick<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
 /// The part of the base with most tombstones that snapshots have held, and that nobody needs any more: what they hide goes with them.
 fn leftover<'p, 'a: 'p, T: 'a>(
     parts: impl Iterator<Item = &'p Partition<'a, T>>,
-    oldest_horizon: SeqNo,
+    input: &PickInput,
 ) -> Option<Partition<'a, T>> {
-    let held = |p: &Partition<'_, T>| held_back(p.members.iter().map(|m| &m.table.meta), oldest_horizon);
+    let held = |p: &Partition<'_, T>| held_back(p.members.iter().map(|m| &m.table.meta), input);
     parts
         .filter(|p| p.upper().next().is_none())
         .filter_map(|p| Some((held(p)?, p)))
@@ -201,9 +204,10 @@ fn leftover<'p, 'a: 'p, T: 'a>(
 /// How many tombstones these tables hold that nobody needs any more, if they are worth a rewrite.
 pub(super) fn held_back<'m>(
     metas: impl Iterator<Item = &'m TableMeta> + Clone,
-    oldest_horizon: SeqNo,
+    input: &PickInput,
 ) -> Option<u64> {
-    let is_settled = metas.clone().all(|meta| meta.counts.max_seq <= oldest_horizon);
+    let settled_to = |meta: &TableMeta| input.rules.settled_to(&meta.range, input.oldest_horizon);
+    let is_settled = metas.clone().all(|meta| meta.counts.max_seq <= settled_to(meta));
     let sum = |[points, ranges, entries]: [u64; 3], meta: &TableMeta| {
         let counts = &meta.counts;
         [points + counts.tombstones, ranges + counts.range_tombstones, entries + counts.entries]
@@ -222,10 +226,12 @@ pub(crate) struct ManualProgress {
     newest: Option<RunId>,
 }
 
-/// The next piece of a manual compaction: everything into one base run, without garbage. None when it is done.
+/// The next piece of a manual compaction: everything into one base run, without garbage. None when it is done. `must_pass`: what lies there is read
+/// in any case.
 pub(crate) fn pick_manual<T>(
     version: &Version<T>,
     limits: &Limits,
+    must_pass: &dyn Fn(&KeyRange) -> bool,
     progress: &mut ManualProgress,
 ) -> Option<Plan> {
     let newest =
@@ -233,6 +239,7 @@ pub(crate) fn pick_manual<T>(
     let is_later = |run: &Arc<Run<T>>| run.level == Level::L0 && run.id > newest;
     let later = version.runs().iter().take_while(|run| is_later(run)).count();
     let all = partitions(&version.runs()[later..], later);
+    let is_clean = |m: &Member<'_, T>| is_clean(m) && !must_pass(&m.table.meta.range);
     let unclean = |p: &Partition<'_, T>| p.upper().next().is_some() || p.members.iter().any(|m| !is_clean(m));
     let first = all.iter().position(|p| p.range.end.admits(&progress.from) && unclean(p))?;
     let mut bytes = all[first].bytes();

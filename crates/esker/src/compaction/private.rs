@@ -39,7 +39,8 @@ pub(crate) fn write_private(
     let mut judge = Judge::new(Horizons::new(vec![SeqNo::MAX]), removed, false);
     let shape = private_shape(context.table_bytes);
     let place = Place { keeps_warm: keep_warm, ..context.place() };
-    let mut output = Output::new(place, shape, &unnumbered(&judge.surviving_tombstones()));
+    let survivors = judge.surviving_tombstones();
+    let mut output = Output::new(place, shape, &unnumbered(&survivors));
     let written = write_to(context, layers, &mut judge, &mut output);
     if written.is_err() {
         output.discard();
@@ -61,7 +62,7 @@ fn write_to(
     let (mut stats, mut puts) = (CompactionStats::default(), Puts::default());
     let mut scan = MergeScan::new(layers)?;
     let mut gather = Gather::strict(context.means());
-    let mut write = |entry: EntryRef<'_>| {
+    let mut write = |entry: EntryRef<'_>, _| {
         puts.add(&entry);
         output.add(EntryRef { seq: SeqNo::ZERO, ..entry })
     };

@@ -257,6 +257,7 @@ impl World {
             skip: Default::default(),
             put_off: Default::default(),
             oldest_horizon: SeqNo::ZERO,
+            rules: Default::default(),
         };
         pick(&self.version, &input)
     }

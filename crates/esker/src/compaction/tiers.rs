@@ -104,7 +104,7 @@ fn leftover_of_base<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> 
     let run = version.base()?;
     let usable = |file| !input.skip.contains(&file) && !input.put_off.contains(&file);
     let tables = run.tables().iter().filter(|t| usable(t.file));
-    let held = tables.filter_map(|t| Some((held_back([&t.meta].into_iter(), input.oldest_horizon)?, t)));
+    let held = tables.filter_map(|t| Some((held_back([&t.meta].into_iter(), input)?, t)));
     let (_, table) = held.max_by_key(|(tombstones, _)| *tombstones)?;
     let members = vec![Member { run_index, run: &**run, table }];
     let part = Partition { range: table.meta.range.clone(), members };
@@ -313,7 +313,7 @@ impl<'v, T> Picker<'v, T> {
         }
         let held = |slot: &&&Slot<'_, T>| {
             let metas = slot.part.members.iter().map(|m| &m.table.meta);
-            held_back(metas, input.oldest_horizon).is_some()
+            held_back(metas, input).is_some()
         };
         let base = leftover_of_base(self.version, input);
         base.or_else(|| slots.iter().filter(held).filter_map(|slot| self.step_down(slot)).find(may))

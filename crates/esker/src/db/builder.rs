@@ -7,6 +7,7 @@ use std::time::Duration;
 use esker_env::{Env, MemFs};
 
 use super::Db;
+use crate::compaction::filter::{Decision, Filter};
 use crate::engine::options::{Background, FileSizes, Modes, Settings};
 use crate::read::operators::{ByFunction, MergeOperator};
 use crate::rescue::check::{self, CheckReport};
@@ -153,6 +154,36 @@ impl Builder {
     /// what is in more than 32 files of the log. Default 4 MiB.
     pub fn replay_bytes(mut self, bytes: u64) -> Self {
         self.settings.replay_bytes = bytes;
+        self
+    }
+    /// What becomes of the entries of the keyspace of this name when a compaction passes them: each stays, goes, or gets another value. What goes or
+    /// changes does so by a commit like any other, with a number of its own: snapshots, transactions and [`len`](crate::Keyspace::len) are as exact
+    /// as ever, and a newer write of the key wins. An entry that an open snapshot reads is not shown.
+    ///
+    /// Compactions pass when there is something to merge. [`Db::compact`] has all entries pass. Until then an entry is there, and one may be shown any
+    /// number of times: change it into what is kept as it is. Of merges it is shown what a compaction makes of them; where operands have to stay, as for a
+    /// snapshot below them, it is not shown. Values in blob files are read for this. The function runs in background threads; if it
+    /// panics the database takes no more writes.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// use esker::{Db, Decision};
+    /// let is_over = |_key: &[u8], value: &[u8]| if value == b"over" { Decision::Drop } else { Decision::Keep };
+    /// let db = Db::builder().compaction_filter("sessions", is_over).open_in_memory()?;
+    /// let sessions = db.keyspace("sessions")?;
+    /// sessions.put("ann", "over")?;
+    /// sessions.put("bob", "open")?;
+    /// db.compact()?;
+    /// assert_eq!((sessions.get("ann")?, sessions.len()?), (None, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn compaction_filter(
+        mut self,
+        keyspace: &str,
+        decide: impl Fn(&[u8], &[u8]) -> Decision + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.filters.insert(keyspace.to_owned(), Filter(Arc::new(decide)));
         self
     }
     /// Data of more bytes counts as beyond the cache, and the runs there have the ratios of a large database in small numbers:

@@ -8,6 +8,8 @@
 //!      somebody at work on it: without threads it does the work itself.
 //!      One that only removes waits for none that fails for want of space (room.2 of engine/room.rs).
 //! admission.2. A commit that writes nothing, such as that of a transaction that has only read, waits for no room.
+//! admission.3. While the last memtable that there is room for takes writes, they come no faster than flushes go, so that it is not full before
+//!      one has ended.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,6 +19,7 @@ use parking_lot::Mutex;
 
 use super::core::Core;
 use super::options::{Background, SEALED_MAX};
+use super::pace::time_of;
 use super::room::SEALED_FOR_REMOVALS;
 use super::stats::add;
 use super::trouble::is_more;
@@ -32,6 +35,13 @@ const DELAY_MIN: Duration = Duration::from_millis(1);
 
 /// No single write waits longer.
 const DELAY_MAX: Duration = Duration::from_secs(1);
+
+/// Whether there is room for another memtable behind the one that takes writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Memtables {
+    More,
+    Last,
+}
 
 /// Makes writers wait while compaction is behind.
 #[derive(Default)]
@@ -60,9 +70,8 @@ impl Throttle {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// How long the writer of this many bytes waits; none while too little has been saved up.
-    fn delay(&self, bytes: u64, speed: u64, amplification: f64) -> Option<Duration> {
-        let delay = pacing::write_delay(&self.debt(), bytes, speed, amplification);
+    /// How long a writer waits who owes this delay; none while too little has been saved up.
+    fn take(&self, delay: Duration) -> Option<Duration> {
         // Taken at once: of writers that come together each waits for its own delay, and one for what is left of others.
         let owed = self.owed_ns.swap(0, Ordering::Relaxed) + delay.as_nanos() as u64;
         if owed < DELAY_MIN.as_nanos() as u64 {
@@ -93,8 +102,8 @@ impl Core {
         let bytes = (request.set.byte_len() + request.layers.byte_len()) as u64 + request.blobs.bytes;
         let begun = self.begin_commit(request.durability);
         let _passage = (!request.may_pass).then(|| self.right_of_way.give_way());
-        self.make_room(request.layers.is_empty() && request.set.removes_only())?;
-        self.pay_debt(bytes);
+        let memtables = self.make_room(request.layers.is_empty() && request.set.removes_only())?;
+        self.pay_debt(bytes, memtables);
         let request = self.divert(request)?;
         let done = match request.layers.is_empty() {
             true => self.pipeline.commit(request),
@@ -118,8 +127,8 @@ impl Core {
         let admit = || -> Result<Vec<CommitRequest>> {
             self.check_ours()?;
             self.signal.check_alive()?;
-            self.make_room(requests.iter().all(|request| request.set.removes_only()))?;
-            self.pay_debt(bytes);
+            let memtables = self.make_room(requests.iter().all(|request| request.set.removes_only()))?;
+            self.pay_debt(bytes, memtables);
             requests.into_iter().map(|request| self.divert(request)).collect()
         };
         let outcomes = match admit() {
@@ -137,7 +146,7 @@ impl Core {
     }
 
     /// Has the large values of a commit go to blob files.
-    fn divert(&self, mut request: CommitRequest) -> Result<CommitRequest> {
+    pub(super) fn divert(&self, mut request: CommitRequest) -> Result<CommitRequest> {
         if let Some((set, used)) = blobs::divert(&self.blobs, &request.set)? {
             request.set = Arc::new(set);
             request.blobs.extend(&used.leases, used.bytes);
@@ -146,10 +155,10 @@ impl Core {
     }
 
     /// Waits, or works, until there is room for more writes (admission.1).
-    fn make_room(&self, removes_only: bool) -> Result<()> {
+    fn make_room(&self, removes_only: bool) -> Result<Memtables> {
         let sealed = self.pipeline.sealed_len();
         if sealed == 0 {
-            return Ok(());
+            return Ok(Memtables::More);
         }
         let patience = match self.options.background() {
             Background::Threads => None,
@@ -167,7 +176,7 @@ impl Core {
             }
             // A compaction that fails, over damage elsewhere for one, is no reason to refuse a write.
             while self.account_debt().is_hard() && self.compaction_step(false).is_ok_and(|done| done) {}
-            return Ok(());
+            return Ok(Memtables::More);
         }
         self.signal.wake_flush();
         if sealed > SEALED_MAX {
@@ -183,9 +192,9 @@ impl Core {
                 waited => waited,
             };
             self.add_stall_time(self.env.clock.monotonic().saturating_sub(start));
-            return waited;
+            return waited.map(|()| Memtables::Last);
         }
-        Ok(())
+        Ok(if sealed == SEALED_MAX { Memtables::Last } else { Memtables::More })
     }
 
     /// room.2
@@ -202,17 +211,22 @@ impl Core {
         self.free_bytes().is_some_and(|free| free > waiting && is_more(free))
     }
 
-    /// Slows writers down, smoothly, while compaction is behind.
-    fn pay_debt(&self, bytes: u64) {
+    /// Slows writers down, smoothly, while compaction or flushing is behind (admission.3).
+    fn pay_debt(&self, bytes: u64, memtables: Memtables) {
         self.keep_write_rate(bytes);
-        if !self.throttle.is_on() || self.options.background() != Background::Threads {
+        let is_last = memtables == Memtables::Last;
+        if !(self.throttle.is_on() || is_last) || self.options.background() != Background::Threads {
             return;
         }
         let written = self.counters.compaction_bytes_written.load(Ordering::Relaxed) as f64;
         let flushed = self.counters.flush_bytes_written.load(Ordering::Relaxed).max(1) as f64;
-        if let Some(delay) =
-            self.throttle.delay(bytes, self.pace.speed(), (written / flushed).clamp(1.0, 10.0))
-        {
+        let amplification = (written / flushed).clamp(1.0, 10.0);
+        let mut owed =
+            pacing::write_delay(&self.throttle.debt(), bytes, self.pace.merges.now(), amplification);
+        if is_last {
+            owed = owed.max(time_of(bytes, self.pace.flushes.now()));
+        }
+        if let Some(delay) = self.throttle.take(owed) {
             add(&self.counters.stalls, 1);
             let start = self.env.clock.monotonic();
             self.env.clock.sleep(delay);

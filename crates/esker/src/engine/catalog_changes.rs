@@ -182,6 +182,7 @@ impl Core {
         std::mem::forget(counted);
         for state in &changes.dropped {
             self.published.forget(state.id);
+            self.histories.set(state.id, Default::default());
             state.dropped.store(!canary::is_set(Canary::DropNotMarked), Ordering::Release);
         }
         for state in changes.created.iter().filter(|state| !changes.drops(state.id)) {

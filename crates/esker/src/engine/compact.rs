@@ -26,6 +26,7 @@ use crate::compaction::judge::Horizons;
 use crate::compaction::picker::{self, PickInput};
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::table_path;
+use crate::manifest::history::Floors;
 use crate::manifest::version::Version;
 use crate::types::canary::{self, Canary};
 use crate::types::key_range::KeyRange;
@@ -45,6 +46,13 @@ pub(crate) enum CompactionStep {
     Nothing,
     /// What policy wants waits for room (trouble.4).
     PutOff,
+}
+
+/// Whether a merge shows filters what it keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Filters {
+    Ask,
+    Pass,
 }
 
 /// How long a compaction that reads so many bytes takes, in nanoseconds.
@@ -105,6 +113,7 @@ impl Core {
             skip: BTreeSet::new(),
             put_off: BTreeSet::new(),
             oldest_horizon: self.published.oldest_horizon(),
+            rules: self.history_rules(),
         };
         let fits_cache = input.limits.fits_cache;
         let choice = self.trouble.lock().choose(&version, input, now, || self.free_bytes());
@@ -126,7 +135,7 @@ impl Core {
             picker::PlanKind::Rewrite => compaction_ns(plan.input_bytes(&version)),
             picker::PlanKind::TrivialMove => 0,
         };
-        let done = self.merge(plan)?;
+        let done = self.merge(plan, Filters::Ask)?;
         if self.version().runs().len() <= 1 {
             self.read_cost.reset();
         } else if !fits_cache {
@@ -143,7 +152,7 @@ impl Core {
             false => self.published.horizons(),
         };
         let durable_seq = horizons.last().copied();
-        let horizons = Horizons::new(horizons);
+        let (horizons, rules) = (Horizons::new(horizons), self.history_rules());
         let view = self.view.get();
         let holding = view.memtables().filter(|memtable| memtable.has_range_tombstones());
         let mut memtables: Vec<_> = holding.map(|memtable| memtable.range_tombstones()).collect();
@@ -153,32 +162,34 @@ impl Core {
         drop(view);
         let is_waiting = |range: &KeyRange| waiting.iter().any(|memtable| memtable.is_unresolved_in(range));
         let under = |memtables: &[_]| {
-            covered(&version, memtables, |t| t.table.range_tombstones(), is_waiting, &horizons)
+            covered(&version, memtables, |t| t.table.range_tombstones(), is_waiting, &horizons, &rules)
         };
-        let mut removed = under(&memtables);
+        let (mut removed, mut floors) = under(&memtables);
         // A log that has failed cannot be made durable.
         if !removed.is_empty() && !memtables.is_empty() && self.pipeline.poisoned().is_some() {
             memtables.clear();
-            removed = under(&memtables);
+            (removed, floors) = under(&memtables);
         }
         drop(version);
         if removed.is_empty() {
             return Ok(false);
         }
         let durable_seq = durable_seq.filter(|_| !memtables.is_empty());
-        let remove = || self.remove_covered(&removed, durable_seq);
+        let remove = || self.remove_covered(&removed, &floors, durable_seq);
         self.in_this_thread(|| self.giving_up_spares(remove))
             .inspect_err(|error| self.count_failed_compaction(error))?;
         Ok(true)
     }
 
     /// Removes tables, after the log has become durable if that is what they go for (compact.3).
-    fn remove_covered(&self, removed: &[FileId], durable_seq: Option<SeqNo>) -> Result<()> {
+    fn remove_covered(&self, removed: &[FileId], floors: &Floors, durable_seq: Option<SeqNo>) -> Result<()> {
         if durable_seq.is_some() && !canary::is_set(Canary::CoverNotSynced) {
             self.pipeline.sync()?;
         }
         self.heal_manifest()?;
-        let edit = VersionEdit { removed: removed.to_vec(), durable_seq, ..VersionEdit::default() };
+        self.histories.raise(floors);
+        let (removed_files, floors) = (removed.to_vec(), floors.clone());
+        let edit = VersionEdit { removed: removed_files, floors, durable_seq, ..VersionEdit::default() };
         self.install(edit, HashMap::new(), &[])?;
         add(&self.counters.tables_dropped, removed.len() as u64);
         Ok(())
@@ -196,8 +207,8 @@ impl Core {
     }
 
     /// Executes a plan; false if it was cancelled because the database closes.
-    fn merge(&self, plan: picker::Plan) -> Result<bool> {
-        let merged = self.in_this_thread(|| self.execute(&plan));
+    fn merge(&self, plan: picker::Plan, filters: Filters) -> Result<bool> {
+        let merged = self.in_this_thread(|| self.execute(&plan, filters));
         match &merged {
             // A move leaves its tables in the version.
             Ok(true) => self.watch.retain_failed(|file| !plan.files().contains(&file)),
@@ -214,9 +225,15 @@ impl Core {
         self.watch.retain_failed(|file| paused.contains(&file));
     }
 
-    fn execute(&self, plan: &picker::Plan) -> Result<bool> {
+    fn execute(&self, plan: &picker::Plan, filters: Filters) -> Result<bool> {
         self.heal_manifest()?;
         let version = self.version();
+        // Before the rules of history are read (engine_history.2).
+        let horizons = self.published.horizons();
+        let mut sieve = match filters {
+            Filters::Ask => horizons.last().and_then(|visible| self.sieve(*visible)),
+            Filters::Pass => None,
+        };
         let new_file = || self.tables.new_file();
         let (allowance, begun) = (self.merge_allowance(), self.env.clock.monotonic());
         let go_on = |bytes| allowance.go_on(bytes);
@@ -224,27 +241,65 @@ impl Core {
             options: self.options.table_options(self.writes_past_page_cache()),
             ..self.compaction_context(&new_file, &go_on)
         };
-        let built =
-            execute::compact(&context, plan, &version, self.published.horizons(), || self.tables.new_run());
+        let new_run = || self.tables.new_run();
+        let built = execute::compact(&context, plan, &version, horizons, sieve.as_mut(), new_run);
         // Now, since of what fails later the output is still there, until the manifest has been healed.
         if plan.kind == picker::PlanKind::Rewrite {
             let is_lack = matches!(built, Err(Error::NoSpace { .. }));
             let free = if is_lack { self.free_bytes() } else { None };
             self.trouble.lock().note_room(&plan.files(), free, self.env.clock.monotonic());
         }
-        let Some(Built { added, removed, opened, debts, stats }) = built? else { return Ok(false) };
-        self.pace.note_merge(stats.bytes_written, self.env.clock.monotonic().saturating_sub(begun));
+        let Some(Built { added, removed, opened, debts, floors, stats }) = built? else { return Ok(false) };
+        self.pace.merges.note(stats.bytes_written, self.env.clock.monotonic().saturating_sub(begun));
         if canary::is_set(Canary::TableRemovedEarly) {
             for file in removed.iter().filter(|file| added.iter().all(|a| a.file != **file)) {
                 let _ = self.env.fs.remove_file(&table_path(&self.dir, *file));
             }
         }
-        self.install(VersionEdit { added, removed, debts, ..VersionEdit::default() }, opened, &[])?;
+        self.histories.raise(&floors);
+        self.install(VersionEdit { added, removed, debts, floors, ..VersionEdit::default() }, opened, &[])?;
         add(&self.counters.compactions, 1);
         add(&self.counters.moves, u64::from(plan.kind == picker::PlanKind::TrivialMove));
         add(&self.counters.compaction_bytes_read, stats.bytes_read);
         add(&self.counters.compaction_bytes_written, stats.bytes_written);
+        if let Some(sieve) = &mut sieve {
+            sieve.give();
+        }
         Ok(true)
+    }
+
+    /// Has the filters see everything, until nothing is left to be decided (decisions.2).
+    fn filter_all(&self) -> Result<()> {
+        loop {
+            self.begin_pass();
+            {
+                let _turn = self.turns.compact.lock();
+                self.merge_all(Filters::Ask)?;
+            }
+            let passed = self.end_pass()?;
+            if passed.has_changed {
+                self.flush_all()?;
+            }
+            if !passed.is_partial {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Merges everything into one run without garbage. For the holder of the turn.
+    fn merge_all(&self, filters: Filters) -> Result<()> {
+        let is_filtered = self.is_filtered();
+        let must_pass = |range: &KeyRange| filters == Filters::Ask && is_filtered(range);
+        let mut progress = picker::ManualProgress::default();
+        loop {
+            self.check_able()?;
+            let version = self.version();
+            let plan = picker::pick_manual(&version, &self.limits(), &must_pass, &mut progress);
+            let Some(plan) = plan else { return Ok(()) };
+            if !self.merge(plan, filters)? {
+                return Err(Error::Closed);
+            }
+        }
     }
 
     /// Merges everything into one run without garbage, and trims the log.
@@ -253,18 +308,13 @@ impl Core {
         self.drop_covered_in_turn()?;
         self.blobs.close_current();
         self.flush_all()?;
+        if !self.options.filters().is_empty() {
+            self.filter_all()?;
+        }
         let _turn = self.turns.compact.lock();
         self.check_able()?;
         while self.drop_covered()? {}
-        let mut progress = picker::ManualProgress::default();
-        loop {
-            self.check_able()?;
-            let version = self.version();
-            let Some(plan) = picker::pick_manual(&version, &self.limits(), &mut progress) else { break };
-            if !self.merge(plan)? {
-                return Err(Error::Closed);
-            }
-        }
+        self.merge_all(Filters::Pass)?;
         while self.collect_blobs(true)? {
             self.check_able()?;
         }
@@ -300,6 +350,7 @@ impl Core {
             options: self.options.table_options(true),
             table_bytes: self.limits().table_bytes,
             new_file,
+            rules: self.history_rules(),
             go_on,
             blobs: self.version().blobs().clone(),
             operators: self.operators.clone(),

@@ -5,6 +5,7 @@
 //!   admission.rs  submit          : throttle, signal --> pipeline
 //!   flush.rs      memtables       : pipeline --> tables --> install.rs
 //!   compact.rs    tables          : trouble.rs, picker --> tables --> install.rs
+//!   decisions.rs  compaction filters: what they decide --> commits
 //!   rest.rs       idle            : whether the memtable's removals are worth a flush
 //!   room.rs         what puts leave free on the disk for removals, flush and compaction
 //!   install.rs    version edits   : tables (manifest) --> view
@@ -25,8 +26,10 @@ use parking_lot::Mutex;
 use super::admission::Throttle;
 use super::catalog::Catalog;
 use super::committer::Committer;
+use super::decisions::Decisions;
 use super::dir_lock::DirLock;
 use super::health::Watch;
+use super::history::Histories;
 use super::install::Tables;
 use super::locks::Locks;
 use super::options::Options;
@@ -65,6 +68,8 @@ pub(crate) struct Core {
     pub(crate) catalog: Catalog,
     /// What operands are merged with. All views have the same.
     pub(crate) operators: Arc<Operators>,
+    /// What keyspaces keep of older versions.
+    pub(crate) histories: Histories,
     pub(crate) tables: Tables,
     pub(crate) cache: Arc<BlockCache>,
     /// The memtables' part of the memory budget.
@@ -88,6 +93,8 @@ pub(crate) struct Core {
     pub(crate) right_of_way: RightOfWay,
     pub(crate) locks: Locks,
     pub(crate) committer: Committer,
+    /// What compaction filters have decided.
+    pub(crate) decisions: Decisions,
     /// Of the directory, for as long as the database is open.
     pub(crate) lock: Arc<DirLock>,
 }

@@ -67,19 +67,25 @@ impl Core {
         let fences = picker::flush_cuts(&version, &limits, bytes, self.has_little_room());
         let bottommost = version.runs().is_empty();
         let new_file = || self.tables.new_file();
-        let context = self.compaction_context(&new_file, &|_| true);
+        // Before the rules of history are read (engine_history.2).
         let horizons = self.published.horizons();
+        let context = self.compaction_context(&new_file, &|_| true);
         let run = self.tables.new_run();
+        let begun = self.env.clock.monotonic();
         let built = execute::flush(&context, &memtables, horizons, &fences, bottommost, Level::L0, run);
         let Some(built) = built? else { return Ok(false) };
+        self.pace.flushes.note(bytes, self.env.clock.monotonic().saturating_sub(begun));
         let edit = VersionEdit {
             wal_from: Some(newest.wal_from),
             flushed_seq: Some(newest.last_seq),
             counts: Some(newest.counts.clone()),
             added: built.added,
             debts: built.debts,
+            marks: self.history_mark(),
+            floors: built.floors,
             ..VersionEdit::default()
         };
+        self.histories.raise(&edit.floors);
         if canary::is_set(Canary::WalReleasedEarly) {
             self.pipeline.release(sealed.len());
             self.install(edit, built.opened, &memtables)?;

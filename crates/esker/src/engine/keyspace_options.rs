@@ -8,14 +8,16 @@
 //! keyspace_options.2. An option that this build does not know is refused: what is written without it might be wrong.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::catalog::KeyspaceState;
 use super::core::Core;
+use super::history::{History, Kept};
 use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
 use crate::txn::commit::Durability;
 use crate::txn::write_set::WriteSet;
 use crate::types::key::encode_key;
-use crate::types::{Error, KeyspaceId, Result};
+use crate::types::{Error, KeyspaceId, Result, SeqNo};
 
 const PREFIX: u8 = b'o';
 /// The smallest value, in bytes, that goes to a blob file; 0: none does.
@@ -24,6 +26,12 @@ const BLOBS_OVER: u64 = 1;
 const IS_LAZY: u64 = 2;
 /// The name of the merge operator, as length and bytes.
 const MERGE_OPERATOR: u64 = 3;
+/// So many versions of each key are kept.
+const HISTORY_VERSIONS: u64 = 10;
+/// All versions are kept for so many milliseconds.
+const HISTORY_MS: u64 = 11;
+/// The number from which on that holds.
+const HISTORY_SINCE: u64 = 12;
 
 /// How commits count the keys of a keyspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -45,10 +53,12 @@ pub(crate) struct KeyspaceOptions {
     pub(crate) is_lazy: bool,
     /// What operands are merged with (read/operators.rs).
     pub(crate) merge_operator: Option<String>,
+    /// What is kept of older versions (history.rs).
+    pub(crate) history: Kept,
 }
 
 impl KeyspaceOptions {
-    fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         if let Some(over) = self.blobs_over {
             [BLOBS_OVER, over.unwrap_or(0) as u64].into_iter().for_each(|n| put_varint(&mut out, n));
@@ -60,6 +70,13 @@ impl KeyspaceOptions {
             put_varint(&mut out, MERGE_OPERATOR);
             put_string(&mut out, name.as_bytes());
         }
+        let kept = match self.history.rule {
+            History::None => return out,
+            History::Versions(versions) => [HISTORY_VERSIONS, u64::from(versions)],
+            History::For(_) => [HISTORY_MS, self.history.rule.ms()],
+        };
+        let since = [HISTORY_SINCE, self.history.since.get()];
+        kept.into_iter().chain(since).for_each(|n| put_varint(&mut out, n));
         out
     }
 
@@ -78,6 +95,17 @@ impl KeyspaceOptions {
                     let name = std::str::from_utf8(reader.string()?);
                     let name = name.map_err(|_| reader.error("the name of a merge operator is no text"))?;
                     options.merge_operator = Some(name.to_owned());
+                }
+                HISTORY_VERSIONS => {
+                    let versions = u32::try_from(reader.varint()?).unwrap_or(u32::MAX);
+                    options.history.rule = History::Versions(versions);
+                }
+                HISTORY_MS => {
+                    options.history.rule = History::For(Duration::from_millis(reader.varint()?));
+                }
+                HISTORY_SINCE => {
+                    let since = SeqNo::try_new(reader.varint()?);
+                    options.history.since = since.ok_or_else(|| reader.error("a history since no commit"))?;
                 }
                 other => return Err(reader.error(format!("option {other} of a keyspace is unknown"))),
             }
@@ -133,7 +161,7 @@ impl Core {
         })
     }
 
-    fn set_options(
+    pub(super) fn set_options(
         &self,
         keyspace: &Arc<KeyspaceState>,
         change: impl FnOnce(&mut KeyspaceOptions),
@@ -171,6 +199,7 @@ impl Core {
         options: KeyspaceOptions,
     ) {
         self.blobs.set_limit(id, options.blobs_over);
+        self.histories.set(id, options.history);
         let name = options.merge_operator.clone();
         let state = state.cloned().or_else(|| self.catalog.with_id(id));
         self.catalog.note_options(id, state.as_ref(), options);

@@ -20,12 +20,14 @@ mod collect;
 pub(crate) mod committer;
 mod compact;
 pub(crate) mod core;
+mod decisions;
 mod dir_lock;
 mod flush;
 #[doc(hidden)]
 pub mod fuzzing;
 pub(crate) mod handle;
 pub(crate) mod health;
+pub(crate) mod history;
 pub(crate) mod ingest;
 pub(crate) mod install;
 pub(crate) mod keyspace_options;

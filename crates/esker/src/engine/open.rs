@@ -35,6 +35,7 @@ use super::catalog::Catalog;
 use super::core::Core;
 use super::dir_lock::DirLock;
 use super::handle::Handle;
+use super::history;
 use super::install::Tables;
 use super::keyspace_options::{KeyspaceOptions, options_of};
 use super::options::{Background, Modes, Options};
@@ -159,6 +160,9 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         database_id: Some(database_id),
         ..state
     };
+    let kept = keyspace_options.iter().map(|(id, options)| (id, &options.history));
+    let (marks, floors) = history::recovered(&env, &state, kept, replayed.last_seq);
+    let state = VersionEdit { marks, floors: floors.clone(), ..state };
     let manifest = ManifestLog::create(&env, dir, manifest_id, state)?;
     let manifest = manifest.replaced_from(options.manifest_bytes_min());
     let tables = Tables::new(manifest, manifest_id.next(), RunId(next_run));
@@ -203,6 +207,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         blobs,
         catalog,
         operators,
+        histories: Default::default(),
         tables,
         memtable_memory: Mutex::new(cache.budget().reserve(BudgetKind::Memtable, 0)),
         cache,
@@ -222,10 +227,12 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         right_of_way: Default::default(),
         locks: Default::default(),
         committer: Default::default(),
+        decisions: Default::default(),
         lock,
         options,
     });
     keyspace_options.into_iter().for_each(|(id, options)| core.take_options(id, None, options));
+    core.histories.raise(&floors);
     add(&core.counters.recovered_commits, replayed.commits);
     core.counters.recovered_torn_bytes.store(torn_bytes, Ordering::Relaxed);
     core.account_room();

@@ -7,6 +7,7 @@
 //! options.1. One memory budget: memtables take their part first, indexes and filters what they need, the block cache the
 //!     rest.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use esker_env::Env;
 
 use super::pace::Allowances;
 use crate::blob::StoreOptions;
+use crate::compaction::filter::Filter;
 use crate::compaction::picker::Limits;
 use crate::encoding::checksum::crc32c;
 use crate::manifest::file_name::{OPTIONS, OPTIONS_TMP};
@@ -114,6 +116,8 @@ pub(crate) struct Settings {
     pub(crate) operators: Registered,
     /// Keyspaces may have others.
     pub(crate) may_lack_operators: bool,
+    /// By the names of their keyspaces.
+    pub(crate) filters: BTreeMap<String, Filter>,
 }
 
 impl Default for Settings {
@@ -143,6 +147,7 @@ impl Default for Settings {
             modes: None,
             operators: Registered::default(),
             may_lack_operators: false,
+            filters: BTreeMap::new(),
         }
     }
 }
@@ -270,6 +275,10 @@ impl Options {
     }
     pub(crate) fn modes(&self) -> Option<Modes> {
         self.given.modes
+    }
+    /// The compaction filters, by the names of their keyspaces.
+    pub(crate) fn filters(&self) -> &BTreeMap<String, Filter> {
+        &self.given.filters
     }
     /// Where a new database begins to count.
     pub(crate) fn first_number(&self) -> u64 {

@@ -1,7 +1,7 @@
 //! The pace of writers and of merges: how fast merges have been, and what both may use at the most.
 //!
 //! ```text
-//!   merges --bytes, time--> speed: what a writer's delay is computed with (compaction/pacing.rs)
+//!   flushes, merges --bytes, time--> Speed: what a writer's delay is computed with (compaction/pacing.rs, admission.rs)
 //!   merge  --1 MiB of input, again and again--> Allowance: a pause, if it is ahead of its share of the disk or of a processor
 //!   commit --bytes--> Rate: a pause, if the writers are ahead of the rate that was set
 //! ```
@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use super::compact::COMPACTION_BYTES_PER_SECOND;
 use super::core::Core;
 
-/// Shorter merges say nothing of the speed.
+/// Shorter ones say nothing of the speed.
 const MEASURED_BYTES_MIN: u64 = 4 << 20;
 /// pace.3
 const BURST: Duration = Duration::from_millis(10);
@@ -36,33 +36,41 @@ pub(crate) struct Allowances {
     pub(crate) merge_percent: Option<u64>,
 }
 
-/// See the module's text.
+/// Bytes a second of the last flushes or merges; zero before the first. Relaxed: an estimate.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
-    /// Bytes a second of the last merges; zero before the first. Relaxed: an estimate.
-    speed: AtomicU64,
-    /// When the next commit may be made (pace.3).
-    next_write: Mutex<Duration>,
-}
+pub(super) struct Speed(AtomicU64);
 
-impl Pace {
-    /// Bytes a second that merges write.
-    pub(super) fn speed(&self) -> u64 {
-        match self.speed.load(Ordering::Relaxed) {
+impl Speed {
+    /// Bytes a second.
+    pub(super) fn now(&self) -> u64 {
+        match self.0.load(Ordering::Relaxed) {
             0 => COMPACTION_BYTES_PER_SECOND,
             speed => speed,
         }
     }
 
-    /// A merge has written so many bytes in this time.
-    pub(super) fn note_merge(&self, bytes: u64, time: Duration) {
+    /// So many bytes took this time.
+    pub(super) fn note(&self, bytes: u64, time: Duration) {
         if bytes < MEASURED_BYTES_MIN || time.is_zero() {
             return;
         }
         let speed = (bytes as f64 / time.as_secs_f64()) as u64;
-        self.speed.store(((3 * self.speed() + speed) / 4).max(1), Ordering::Relaxed);
+        self.0.store(((3 * self.now() + speed) / 4).max(1), Ordering::Relaxed);
     }
+}
 
+/// See the module's text.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    /// Of what merges write.
+    pub(super) merges: Speed,
+    /// Of the memtables that flushes write.
+    pub(super) flushes: Speed,
+    /// When the next commit may be made (pace.3).
+    next_write: Mutex<Duration>,
+}
+
+impl Pace {
     /// How long a commit of so many bytes waits, so that writers keep to a rate (pace.3).
     fn wait_to_write(&self, bytes: u64, rate: u64, now: Duration) -> Duration {
         let mut next = self.next_write.lock();
@@ -72,7 +80,8 @@ impl Pace {
     }
 }
 
-fn time_of(bytes: u64, rate: u64) -> Duration {
+/// How long so many bytes take at a rate.
+pub(super) fn time_of(bytes: u64, rate: u64) -> Duration {
     Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64)
 }
 
@@ -160,11 +169,11 @@ mod tests {
     }
 
     #[test]
-    fn the_speed_of_merges_follows_what_was_measured() {
-        let pace = Pace::default();
-        pace.note_merge(1, MS);
-        assert_eq!(pace.speed(), COMPACTION_BYTES_PER_SECOND);
-        (0..40).for_each(|_| pace.note_merge(100 << 20, Duration::from_secs(10)));
-        assert!((10 << 20..11 << 20).contains(&pace.speed()), "{}", pace.speed());
+    fn a_speed_follows_what_was_measured() {
+        let speed = Speed::default();
+        speed.note(1, MS);
+        assert_eq!(speed.now(), COMPACTION_BYTES_PER_SECOND);
+        (0..40).for_each(|_| speed.note(100 << 20, Duration::from_secs(10)));
+        assert!((10 << 20..11 << 20).contains(&speed.now()), "{}", speed.now());
     }
 }

@@ -169,6 +169,13 @@ impl RightOfWay {
         }
     }
 
+    /// Passes if nobody has it.
+    pub(super) fn pass_if_free(&self) -> Option<Passage<'_>> {
+        self.under_way.fetch_add(1, Ordering::SeqCst);
+        let passage = Passage(self);
+        (!self.is_held.load(Ordering::SeqCst)).then_some(passage)
+    }
+
     /// Waits for who has it; whether this thread goes on whoever has it then.
     #[cold]
     fn wait(&self) -> bool {

@@ -7,6 +7,7 @@
 //!      durably. The manifest says the same for as long as its counts are older.
 
 use super::debts::Debts;
+use super::history::{Floors, Marks};
 use crate::blob::BlobReferences;
 use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint, unzigzag, zigzag};
 use crate::manifest::version::{Level, RunId};
@@ -70,6 +71,10 @@ pub struct VersionEdit {
     pub blobs_removed: Vec<FileId>,
     /// What is to be taken from the counts (debts.rs).
     pub debts: Debts,
+    /// Which commits were visible by when (history.rs).
+    pub marks: Marks,
+    /// From where on histories are whole (history.rs).
+    pub floors: Floors,
 }
 
 const TAG_NEXT_FILE: u64 = 1;
@@ -89,6 +94,8 @@ const TAG_BLOB_REMOVED: u64 = 21;
 const TAG_REFERENCES: u64 = 22;
 const TAG_UNRESOLVED: u64 = 23;
 const TAG_DEBTS: u64 = 24;
+const TAG_MARKS: u64 = 40;
+const TAG_FLOORS: u64 = 41;
 
 impl VersionEdit {
     /// The bytes of one manifest record.
@@ -156,6 +163,14 @@ impl VersionEdit {
             put_varint(&mut out, TAG_DEBTS);
             self.debts.encode(&mut out);
         }
+        if !self.marks.is_empty() {
+            put_varint(&mut out, TAG_MARKS);
+            self.marks.encode(&mut out);
+        }
+        if !self.floors.is_empty() {
+            put_varint(&mut out, TAG_FLOORS);
+            self.floors.encode(&mut out);
+        }
         out
     }
 
@@ -194,6 +209,8 @@ impl VersionEdit {
                     None => return Err(reader.error("unresolved versions of no table")),
                 },
                 TAG_DEBTS => edit.debts.decode_more(&mut reader)?,
+                TAG_MARKS => edit.marks.decode_more(&mut reader)?,
+                TAG_FLOORS => edit.floors.decode_more(&mut reader)?,
                 other => return Err(reader.error(format!("unknown field {other} of a version edit"))),
             }
         }
@@ -257,6 +274,8 @@ impl VersionEdit {
             blobs,
             blobs_removed,
             debts,
+            marks,
+            floors,
         } = later;
         self.next_file = next_file.or(self.next_file);
         self.next_run = next_run.or(self.next_run);
@@ -284,6 +303,8 @@ impl VersionEdit {
             self.blobs.push(blob);
         }
         self.debts.extend(&debts);
+        self.marks.extend(&marks);
+        self.floors.extend(&floors);
         self.adopted.extend(adopted);
         // edit.2
         self.adopted.retain(|adopted| Some(adopted.seq) > self.flushed_seq);
@@ -442,6 +463,17 @@ mod tests {
         let expected =
             "0a 07 07 01 e807 0a08020164a0060309 020161 00 020171 05 16 01 04 01 03 14 04 05 15 03";
         assert_eq!(hex, expected.replace(' ', ""));
+        assert_eq!(VersionEdit::decode(&bytes), Ok(edit));
+    }
+
+    #[test]
+    fn golden_bytes_of_history() {
+        let mut edit = VersionEdit { marks: Marks::one(300, SeqNo::new(7)), ..VersionEdit::default() };
+        edit.marks.extend(&Marks::one(301, SeqNo::new(9)));
+        edit.floors.raise(KeyspaceId::new(2), SeqNo::new(5));
+        let bytes = edit.encode();
+        let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(hex, "28 02 ac02 07 ad02 09 29 01 02 05".replace(' ', ""));
         assert_eq!(VersionEdit::decode(&bytes), Ok(edit));
     }
 

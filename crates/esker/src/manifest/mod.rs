@@ -10,6 +10,7 @@ pub(crate) mod edit;
 pub(crate) mod file_name;
 #[doc(hidden)]
 pub mod fuzzing;
+pub(crate) mod history;
 pub(crate) mod log;
 pub(crate) mod salvage;
 pub(crate) mod version;

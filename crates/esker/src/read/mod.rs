@@ -9,6 +9,7 @@
 //!                        `- MergeCursor (newest source wins)
 //!                              `- SourceCursor of each memtable, run, write set
 //!   fold.rs, operators.rs: what operands make of values
+//!   versions.rs: older versions, and what has changed since a commit
 //!   unresolved.rs: how many keys were counted twice;  resolve.rs: what versions mean; fetch.rs: from what is stored to a value
 //! ```
 
@@ -28,6 +29,7 @@ pub(crate) mod run_walk;
 pub(crate) mod source;
 pub(crate) mod unresolved;
 pub(crate) mod value_reader;
+pub(crate) mod versions;
 pub(crate) mod view;
 pub(crate) mod view_cell;
 pub(crate) mod visible;

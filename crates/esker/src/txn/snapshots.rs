@@ -255,6 +255,11 @@ impl Published {
         pins.pinned.keys().next().copied().unwrap_or_else(|| self.visible())
     }
 
+    /// The newest pinned number.
+    pub fn newest_snapshot(&self) -> Option<SeqNo> {
+        self.pins.lock().pinned.keys().next_back().copied()
+    }
+
     /// How many snapshots are open.
     pub fn snapshots_open(&self) -> usize {
         self.pins.lock().pinned.values().map(|pin| pin.guards).sum()

@@ -78,12 +78,14 @@ pub enum Canary {
     AdoptedTableNotSynced,
     /// Of several lists of operands the newest alone is merged (fold.1).
     OperandDropped,
+    /// Compactions do not know the rules of history (compaction_judge.7).
+    HistoryForgotten,
 }
 
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one that the simulator is to find.
-    pub const ALL: [Canary; 31] = [
+    pub const ALL: [Canary; 32] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -115,6 +117,7 @@ impl Canary {
         Canary::AdoptedTableNotSynced,
         Canary::UnresolvedForgotten,
         Canary::OperandDropped,
+        Canary::HistoryForgotten,
     ];
 }
 

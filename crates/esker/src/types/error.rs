@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use esker_env::LockError;
 
+use super::SeqNo;
 use super::conflict::Contended;
 
 /// What can go wrong.
@@ -140,6 +141,16 @@ pub enum Error {
         keyspace: String,
         /// The name of the operator.
         operator: String,
+    },
+    /// The keyspace does not keep what it held at that commit: see [`Keyspace::set_history`](crate::Keyspace::set_history).
+    #[error(
+        "keyspace {keyspace:?} keeps nothing that is older than commit {oldest}: read at that one or at a later one"
+    )]
+    HistoryGone {
+        /// The name of the keyspace.
+        keyspace: String,
+        /// The oldest commit at which it can be read.
+        oldest: SeqNo,
     },
     /// An argument or option makes no sense.
     #[error("{0}")]
@@ -273,6 +284,9 @@ impl Error {
             },
             Error::MergeOperatorMissing { keyspace, operator } => {
                 Error::MergeOperatorMissing { keyspace: keyspace.clone(), operator: operator.clone() }
+            }
+            Error::HistoryGone { keyspace, oldest } => {
+                Error::HistoryGone { keyspace: keyspace.clone(), oldest: *oldest }
             }
             Error::Invalid(text) => Error::Invalid(text.clone()),
             Error::Closed => Error::Closed,

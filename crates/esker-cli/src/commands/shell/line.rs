@@ -6,7 +6,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use super::words;
-use crate::args::{Common, Count, Del, Get, Keyspaces, Put, RangeArgs, Scan};
+use crate::args::{Common, Count, Del, Get, Keyspaces, Put, RangeArgs, Scan, Versions};
 use crate::commands::stats::StatsArgs;
 use crate::failure::{Failure, Result};
 
@@ -55,6 +55,9 @@ pub(super) enum ShellCommand {
         after_help = "Examples:\n  scan\n  scan --from m --to n --keys-only\n  scan --reverse --limit 3"
     )]
     Scan(Scan),
+    /// Print what a key was, newest first
+    #[command(after_help = "Examples:\n  versions ann\n  versions ann --limit 3")]
+    Versions(Versions),
     /// Print the entries whose keys start with something
     #[command(after_help = "Examples:\n  prefix app\n  prefix app --limit 10")]
     Prefix {
@@ -175,7 +178,7 @@ pub(super) fn candidates(before: &[String], keyspaces: &[String]) -> Vec<String>
         [] | ["help"] => names(&shell),
         [.., "-k" | "--keyspace"] | ["use"] => keyspaces.to_vec(),
         ["keyspaces"] => shell.find_subcommand("keyspaces").map(names).unwrap_or_default(),
-        ["keyspaces", "drop" | "clear" | "rename" | "copy"] => keyspaces.to_vec(),
+        ["keyspaces", "drop" | "clear" | "rename" | "copy" | "history"] => keyspaces.to_vec(),
         [command, ..] => shell.find_subcommand(command).map(options).unwrap_or_default(),
     }
 }

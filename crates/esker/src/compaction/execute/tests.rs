@@ -99,6 +99,7 @@ impl World {
             },
             table_bytes: TABLE_BYTES,
             new_file: &new_file,
+            rules: Rules::default(),
             go_on: &|_| !cancel.load(Ordering::Relaxed),
         })
     }
@@ -159,7 +160,7 @@ impl World {
 
     fn merge(&mut self, plan: &Plan) {
         let new_run = || RunId(self.next_id());
-        let built = self.with_context(|c| compact(c, plan, &self.version, self.horizons(), new_run));
+        let built = self.with_context(|c| compact(c, plan, &self.version, self.horizons(), None, new_run));
         self.install(built.unwrap().unwrap());
     }
 
@@ -180,7 +181,8 @@ impl World {
 
     fn compact(&mut self) {
         let mut progress = ManualProgress::default();
-        while let Some(plan) = picker::pick_manual(&self.version, &Self::limits(), &mut progress) {
+        while let Some(plan) = picker::pick_manual(&self.version, &Self::limits(), &|_| false, &mut progress)
+        {
             self.merge(&plan);
         }
     }
@@ -258,13 +260,16 @@ impl World {
             idle: rng.bool(),
             wasted_seek_ns: rng.u64(0..1000),
             bytes_per_second: 1 << 30,
+            rules: Rules::default(),
             oldest_horizon: self.horizons().into_iter().min().unwrap_or_default(),
             skip: self.version.tables().map(|(_, t)| t.file).filter(|_| rng.u8(0..20) == 0).collect(),
             put_off: BTreeSet::new(),
         };
         let plan = match rng.u8(0..3) {
             0 => picker::pick(&self.version, &input),
-            1 => picker::pick_manual(&self.version, &input.limits, &mut ManualProgress::default()),
+            1 => {
+                picker::pick_manual(&self.version, &input.limits, &|_| false, &mut ManualProgress::default())
+            }
             _ if self.version.runs().is_empty() => None,
             _ => {
                 let from = rng.usize(0..self.version.runs().len());
@@ -340,8 +345,8 @@ fn a_first_flush_is_clean_and_cut_evenly() {
     assert_eq!(metas.iter().map(|m| m.counts.entries).sum::<u64>(), KEYS);
     assert!(metas.len() > 2 && metas.iter().all(|m| m.counts.max_seq == SeqNo::ZERO));
     let mut progress = ManualProgress::default();
-    let plan = picker::pick_manual(&world.version, &World::limits(), &mut progress).unwrap();
-    let moved = world.with_context(|c| compact(c, &plan, &world.version, vec![], || RunId(99)));
+    let plan = picker::pick_manual(&world.version, &World::limits(), &|_| false, &mut progress).unwrap();
+    let moved = world.with_context(|c| compact(c, &plan, &world.version, vec![], None, || RunId(99)));
     let Built { added, removed, opened, stats, .. } = moved.unwrap().unwrap();
     assert_eq!(added.iter().map(|a| a.file).collect::<Vec<_>>(), removed);
     assert!(opened.is_empty() && stats == CompactionStats::default(), "a move neither reads nor writes");

@@ -54,10 +54,17 @@ impl Set {
         words.chain(self.debts.iter().map(debt)).collect::<Vec<_>>().join(" ")
     }
 
-    fn merge(mut self, horizons: &[u64], bottommost: bool) -> Self {
+    fn merge(self, horizons: &[u64], bottommost: bool) -> Self {
+        self.merge_under(horizons, bottommost, &[]).0
+    }
+
+    /// Under rules of keyspaces, which have the number that their key's byte is; with the floors.
+    fn merge_under(mut self, horizons: &[u64], bottommost: bool, rules: &[(u8, Rule)]) -> (Self, Floors) {
         self.versions.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
         let horizons = Horizons::new(horizons.iter().map(|&n| SeqNo::new(n)).collect());
-        let mut judge = Judge::new(horizons, RangeTombstones::new(self.tombstones), bottommost);
+        let rules = Rules::new(rules.iter().map(|(id, rule)| (KeyspaceId::new((*id).into()), *rule)));
+        let tombstones = RangeTombstones::new(self.tombstones);
+        let mut judge = Judge::new(horizons, tombstones, bottommost).with_rules(rules);
         let (mut out, mut dropped) = (Set::default(), Vec::new());
         let came = self.versions.len();
         fn entry(version: &(Vec<u8>, SeqNo, Kind, u64)) -> EntryRef<'_> {
@@ -83,7 +90,18 @@ impl Set {
         out.debts.extend(judge.debts());
         out.tombstones = judge.surviving_tombstones().iter().collect();
         assert_eq!(out.versions.len() + dropped.len(), came, "the listener hears of each version that goes");
-        out
+        (out, judge.floors().clone())
+    }
+
+    /// The numbers of versions of a key and of range tombstones over it, newest first.
+    fn items(parts: &[&Set], key: &[u8]) -> Vec<SeqNo> {
+        let versions = parts.iter().flat_map(|s| &s.versions).filter(|v| v.0 == key).map(|v| v.1);
+        let covers = |t: &&RangeTombstone| t.start.as_slice() <= key && key < t.end.as_slice();
+        let covers = parts.iter().flat_map(|s| &s.tombstones).filter(covers).map(|t| t.seq);
+        let mut items: Vec<_> = versions.chain(covers).collect();
+        items.sort_unstable_by(|a, b| b.cmp(a));
+        items.dedup();
+        items
     }
 
     /// Which version a reader at `at` finds.
@@ -174,6 +192,85 @@ fn compaction_judge_6_an_unresolved_version_goes_once_it_is_resolved() {
     assert_eq!(kept("k7? a..z@8", &[9], false), "k7-? a..z@8");
     assert_eq!(kept("k3 k7? k8 a..z@9", &[9], true), "k!1");
     assert_eq!(kept("k10 k11?", &[9], false), "k11? k10", "nobody can see it yet");
+}
+
+fn kept_under(rule: Rule, input: &str, horizons: &[u64], bottommost: bool) -> String {
+    let (kept, floors) = Set::parse(input).merge_under(horizons, bottommost, &[(b'k', rule), (b'x', rule)]);
+    format!("{} | {}", kept.show(), floors.of(KeyspaceId::new(b'k'.into())))
+}
+
+#[test]
+fn compaction_judge_7_compaction_judge_8_a_rule_of_history_keeps_versions_with_their_numbers() {
+    let from = |n| Rule::From(SeqNo::new(n));
+    assert_eq!(kept_under(from(5), "j3 k3 k4 k7 k9", &[9], true), "j0 k9 k7 k4 | 4");
+    assert_eq!(kept_under(from(5), "k3 k7- k9", &[9], true), "k9 k7- k3 | 0");
+    assert_eq!(kept_under(from(8), "k3 k7- k9", &[9], true), "k9 | 7", "the removal is in no dump since 6");
+    assert_eq!(kept_under(from(5), "k3 k7 k8", &[4, 9], true), "k8 k7 k3 | 0");
+    assert_eq!(kept_under(from(99), "k3 k7 k11", &[9], true), "k11 k7 | 7", "no later than readers do");
+    assert_eq!(kept_under(from(5), "k3 a..z@7", &[9], true), "k3 k..l@7 x..y@7 | 0");
+    assert_eq!(kept_under(from(8), "k3 l3 a..z@7", &[9], true), " | 7");
+    let versions = |n| Rule::Versions(n);
+    assert_eq!(kept_under(versions(2), "j3 j4 k3 k4 k7", &[9], true), "j0 k7 k4 | 4");
+    assert_eq!(kept_under(versions(1), "k3 k4 k7-", &[9], true), "k7- | 7");
+    assert_eq!(kept_under(versions(2), "k3 k7", &[9], false), "k7 k3 | 0");
+    assert_eq!(kept_under(versions(2), "k3 k4 a..z@7", &[9], true), "k4 k..l@7 x..y@7 | 4");
+    assert_eq!(kept_under(versions(1), "k8 k..l@7 k..l@6", &[9], true), "k8 k..l@7 | 7");
+    assert_eq!(kept_under(versions(1), "k3 k5 k7", &[4, 9], true), "k7 k3 | 7");
+    assert_eq!(kept_under(versions(1), "k7? k8", &[9], false), "k8 k7-? | 8", "what it owes stays");
+    assert_eq!(
+        kept_under(versions(3), "k5 k7 k7 k8", &[9], false),
+        "k8 k7 k5 | 0",
+        "one commit, one version"
+    );
+    assert_eq!(kept_under(from(5), "k7 k7 k8", &[9], false), "k8 k7 | 0", "one commit, one version");
+}
+
+#[test]
+fn compaction_judge_8_who_reads_above_the_floor_cannot_tell_a_merge_from_no_merge() {
+    for seed in 0..3000 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let all = random_set(&mut rng);
+        let bottommost = rng.bool();
+        let older = if bottommost { 0 } else { rng.u64(0..8) };
+        let newer = rng.u64(older..=20);
+        let part = |from: u64, to: u64| Set {
+            debts: Debts::default(),
+            versions: all.versions.iter().filter(|v| (from..to).contains(&v.1.get())).cloned().collect(),
+            tombstones: all
+                .tombstones
+                .iter()
+                .filter(|t| (from..to).contains(&t.seq.get()))
+                .cloned()
+                .collect(),
+        };
+        let (below, input, above) = (part(0, older + 1), part(older + 1, newer + 1), part(newer + 1, 99));
+        let visible = rng.u64(1..=20);
+        let horizons: Vec<u64> =
+            (0..rng.usize(0..3)).map(|_| rng.u64(0..=visible)).chain([visible]).collect();
+        let (from, versions) = (SeqNo::new(rng.u64(0..=20)), rng.u32(1..4));
+        let rules = [(1, Rule::From(from)), (3, Rule::Versions(versions)), (4, Rule::From(from))];
+        let (merged, floors) = input.clone().merge_under(&horizons, bottommost, &rules);
+        for (key, rule) in rules {
+            let floor = floors.of(KeyspaceId::new(key.into()));
+            let (before, after) = ([&below, &input, &above], [&below, &merged, &above]);
+            for at in horizons.iter().copied().chain(floor.get()..=21).map(SeqNo::new) {
+                let [read, again] = [before, after].map(|parts| Set::read(&parts, &[key], at));
+                assert_eq!(read, again, "seed {seed} key {key} at {at}, {rule:?}, floor {floor}");
+            }
+            let [items, left] = [before, after].map(|parts| Set::items(&parts, &[key]));
+            match rule {
+                Rule::From(from) => {
+                    assert!(floor <= from, "seed {seed}: {floor} {from}");
+                    let is_kept = |item: &&SeqNo| **item > floor;
+                    assert!(items.iter().filter(is_kept).eq(left.iter().filter(is_kept)), "seed {seed}");
+                }
+                Rule::Versions(kept) => {
+                    let first = |items: &[SeqNo]| items[..items.len().min(kept as usize)].to_vec();
+                    assert_eq!(first(&items), first(&left), "seed {seed} key {key}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

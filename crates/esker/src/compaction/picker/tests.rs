@@ -90,6 +90,7 @@ fn parse_input(words: &str) -> PickInput {
         bytes_per_second: 1000 * MIB,
         skip: files("unreadable="),
         put_off: files("off="),
+        rules: Rules::default(),
         oldest_horizon: SeqNo::new(u64::from(words.contains("settled"))),
     }
 }
@@ -103,7 +104,7 @@ fn check(table: &str) {
             Some((words, expected)) if words.starts_with("compact") => {
                 let mut progress = ManualProgress::default();
                 let mut plans = Vec::new();
-                while let Some(plan) = pick_manual(&version, &Limits::default(), &mut progress) {
+                while let Some(plan) = pick_manual(&version, &Limits::default(), &|_| false, &mut progress) {
                     plans.push(show(&plan));
                 }
                 let plans = if plans.is_empty() { "nothing".to_owned() } else { plans.join(", then ") };
@@ -472,7 +473,7 @@ fn picker_3_random_versions_come_to_rest() {
             }
         }
         let mut progress = ManualProgress::default();
-        while let Some(plan) = pick_manual(&version, &Limits::default(), &mut progress) {
+        while let Some(plan) = pick_manual(&version, &Limits::default(), &|_| false, &mut progress) {
             version = execute(&version, &plan, SeqNo::MAX, &mut next);
         }
         assert!(version.runs().len() <= 1, "seed {seed}: {version:?}");

@@ -35,6 +35,8 @@ fn dump_edit(out: &mut Output<'_>, offset: u64, edit: &VersionEdit) {
         blobs,
         blobs_removed,
         debts,
+        marks,
+        floors,
     } = edit;
     let mut fields: Vec<(&'static str, DumpValue)> = Vec::new();
     let numbers = [
@@ -70,6 +72,13 @@ fn dump_edit(out: &mut Output<'_>, offset: u64, edit: &VersionEdit) {
             ("keys", keys.into()),
         ];
         out.item(offset, "debt", fields);
+    }
+    for (ms, seq) in marks.iter() {
+        out.item(offset, "mark", vec![("ms", ms.into()), ("seq", seq.get().into())]);
+    }
+    for (keyspace, from) in floors.iter() {
+        let fields = vec![("keyspace", u64::from(keyspace.get()).into()), ("from", from.get().into())];
+        out.item(offset, "history", fields);
     }
     for Adopted { seq, deltas } in adopted {
         let keys = deltas.iter().map(|delta| delta.1).sum::<i64>();

@@ -163,8 +163,11 @@ impl Target {
         let mut next_id = KeyspaceId::DEFAULT.get() + 1;
         let mut options = BTreeMap::new();
         for (key, value) in &self.catalog {
-            if let (Some(id), Ok(_)) = (options_of(key), KeyspaceOptions::decode(value)) {
-                options.insert(id, value);
+            if let (Some(id), Ok(of)) = (options_of(key), KeyspaceOptions::decode(value)) {
+                if of.history != Default::default() {
+                    report.notes.push(format!("keyspace {id} keeps no history any more"));
+                }
+                options.insert(id, KeyspaceOptions { history: Default::default(), ..of }.encode());
                 continue;
             }
             let mut reader = ByteReader::new(value);

@@ -1,0 +1,217 @@
+//! `esker versions`, `esker scan --since`, `esker keyspaces history`: what keyspaces keep of the past.
+//!
+//! ```text
+//!   versions:      COMMIT put VALUE | COMMIT removed                                  newest first
+//!   scan --since:  COMMIT removed-range FROM TO, then COMMIT put KEY VALUE | COMMIT removed KEY, then COMMIT end
+//! ```
+
+use std::fmt::{self, Display, Formatter};
+use std::io::Write;
+use std::str::FromStr;
+use std::time::Duration;
+
+use esker::{History, SeqNo};
+use serde_json::{Map, Value};
+
+use crate::Answer;
+use crate::args::{Common, HistoryArgs, Scan, Versions};
+use crate::bounds::Bounds;
+use crate::database::{Database, Session};
+use crate::failure::{Failure, Result};
+use crate::output;
+use crate::text::{ByteForm, json_shown, shown};
+
+/// The number of a commit on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CommitNo(pub(crate) SeqNo);
+
+impl FromStr for CommitNo {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let number = text.parse().ok().and_then(SeqNo::try_new);
+        number.map(CommitNo).ok_or_else(|| "the number of a commit, as `esker stats` shows it".to_owned())
+    }
+}
+
+/// A duration on the command line: 90s, 15m, 12h, 7d.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span(Duration);
+
+const UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let parse = || {
+            let unit = text.chars().last()?;
+            let seconds = UNITS.iter().find(|(name, _)| *name == unit)?.1;
+            text[..text.len() - 1].parse::<u64>().ok()?.checked_mul(seconds)
+        };
+        let seconds = parse().ok_or_else(|| "a number with a unit: 90s, 15m, 12h or 7d".to_owned())?;
+        Ok(Span(Duration::from_secs(seconds)))
+    }
+}
+
+impl Display for Span {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        let (unit, of) = UNITS.into_iter().find(|(_, of)| seconds.is_multiple_of(*of)).unwrap_or(('s', 1));
+        write!(f, "{}{unit}", seconds / of)
+    }
+}
+
+/// A line: a commit, what it did, and to what.
+struct Line<'a> {
+    common: &'a Common,
+    text: Vec<u8>,
+    object: Map<String, Value>,
+}
+
+impl<'a> Line<'a> {
+    fn new(common: &'a Common, keyspace: &str, seqno: SeqNo, what: &str) -> Self {
+        let mut line = Line { common, text: Vec::new(), object: Map::new() };
+        if common.has_several() {
+            line.text.extend_from_slice(format!("{}\t", shown(keyspace)).as_bytes());
+            line.object.insert("keyspace".to_owned(), keyspace.into());
+        }
+        line.text.extend_from_slice(format!("{seqno}\t{what}").as_bytes());
+        line.object.insert("commit".to_owned(), seqno.get().into());
+        line.object.insert("what".to_owned(), what.into());
+        line
+    }
+
+    fn with(mut self, name: &str, bytes: &[u8]) -> Self {
+        self.text.push(b'\t');
+        self.common.form().encode(bytes, &mut self.text);
+        let (name, value) = match std::str::from_utf8(bytes) {
+            Ok(text) if self.common.form() != ByteForm::Hex => (name.to_owned(), text.to_owned()),
+            _ => (format!("{name}_hex"), crate::text::hex(bytes)),
+        };
+        self.object.insert(name, value.into());
+        self
+    }
+
+    fn write(mut self, out: &mut impl Write) -> Result<()> {
+        if self.common.json {
+            self.text = json_shown(Value::Object(self.object).to_string()).into_bytes();
+        }
+        self.text.push(b'\n');
+        Ok(out.write_all(&self.text)?)
+    }
+}
+
+pub(super) fn versions(session: &Session<'_>, args: &Versions) -> Result<Answer> {
+    let common = &session.common;
+    let key = common.decode(&args.key)?;
+    let database = session.open()?;
+    let mut answer = Answer::No;
+    let mut out = output::stdout();
+    for (name, keyspace) in database.keyspaces(common)? {
+        let versions = keyspace.versions(&key).map_err(|error| database.failure(error))?;
+        for version in versions.take(args.limit.unwrap_or(usize::MAX)) {
+            let version = version.map_err(|error| database.failure(error))?;
+            answer = Answer::Yes;
+            let line = match &version.value {
+                Some(value) if version.is_merge => {
+                    Line::new(common, &name, version.seqno, "merge").with("value", value)
+                }
+                Some(value) => Line::new(common, &name, version.seqno, "put").with("value", value),
+                None => Line::new(common, &name, version.seqno, "removed"),
+            };
+            line.write(&mut out)?;
+        }
+    }
+    out.flush()?;
+    Ok(answer)
+}
+
+/// `esker scan --since`.
+pub(super) fn scan_since(session: &Session<'_>, scan: &Scan, since: SeqNo) -> Result<Answer> {
+    let common = &session.common;
+    let bounds = scan.range.bounds(common)?;
+    let database = session.open()?;
+    let mut out = output::stdout();
+    for (name, keyspace) in database.keyspaces(common)? {
+        let failure = |error| database.failure(error);
+        let changes = keyspace.since(since).map_err(failure)?;
+        let upto = changes.seqno();
+        for range in changes.removed_ranges().iter().filter(|range| meets(&bounds, range)) {
+            let line = Line::new(common, &name, range.seqno, "removed-range").with("from", &range.start);
+            let line = match &range.end {
+                Some(end) => line.with("to", end),
+                None => line,
+            };
+            line.write(&mut out)?;
+        }
+        let mut left = scan.limit.unwrap_or(usize::MAX);
+        for changed in changes {
+            let changed = changed.map_err(failure)?;
+            if !bounds.holds(&changed.key) {
+                continue;
+            }
+            let Some(rest) = left.checked_sub(1) else { break };
+            left = rest;
+            let what = if changed.value.is_some() { "put" } else { "removed" };
+            let line = Line::new(common, &name, changed.seqno, what).with("key", &changed.key);
+            let line = match changed.value.filter(|_| !scan.keys_only) {
+                Some(value) => line.with("value", &value),
+                None => line,
+            };
+            line.write(&mut out)?;
+        }
+        Line::new(common, &name, upto, "end").write(&mut out)?;
+    }
+    out.flush()?;
+    Ok(Answer::Yes)
+}
+
+/// Whether a removed range and the bounds have a key in common.
+fn meets(bounds: &Bounds, range: &esker::RemovedRange) -> bool {
+    Bounds::new(None, Some(range.start.clone()), range.end.clone()).meets(bounds)
+}
+
+/// Prints or sets what a keyspace keeps.
+pub(super) fn history(session: &Session<'_>, database: &Database, args: &HistoryArgs) -> Result<()> {
+    let keyspace = database.keyspace(&args.name)?;
+    let asked = match (args.versions, args.span, args.none) {
+        (Some(versions), ..) => Some(History::Versions(versions)),
+        (_, Some(span), _) => Some(History::For(span.0)),
+        (.., true) => Some(History::None),
+        _ => None,
+    };
+    if let Some(history) = asked {
+        if database.in_transaction() {
+            let text = "a transaction cannot set a history: `commit` or `rollback` first";
+            return Err(Failure::message(text));
+        }
+        return keyspace.set_history(history).map_err(|error| database.failure(error));
+    }
+    let kept = match keyspace.history() {
+        History::None => "none".to_owned(),
+        History::Versions(versions) => format!("versions {versions}"),
+        History::For(duration) => format!("for {}", Span(duration)),
+    };
+    match session.common.json {
+        true => output::print_json(&serde_json::json!({ "keyspace": args.name, "history": kept })),
+        false => output::print_line(kept),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_and_shown() {
+        for (text, seconds) in [("90s", 90), ("15m", 900), ("12h", 43_200), ("7d", 604_800), ("0s", 0)] {
+            let span: Span = text.parse().unwrap();
+            assert_eq!(span.0, Duration::from_secs(seconds));
+            assert!(seconds == 0 || span.to_string() == text, "{span}");
+        }
+        for wrong in ["", "7", "d", "-1d", "1w", "1.5h", "99999999999999999999d"] {
+            assert!(wrong.parse::<Span>().is_err(), "{wrong}");
+        }
+    }
+}

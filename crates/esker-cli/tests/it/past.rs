@@ -1,0 +1,43 @@
+//! What keyspaces keep of the past, from the outside.
+
+use crate::common::Esker;
+
+#[test]
+fn a_keyspace_with_history_is_read_as_it_was() {
+    let esker = Esker::new();
+    esker.ok("put ann 1");
+    assert_eq!(esker.ok("keyspaces history default"), "none\n");
+    esker.ok("keyspaces history default --versions 3");
+    assert_eq!(esker.ok("keyspaces history default"), "versions 3\n");
+    let number = || -> u64 {
+        let stats: serde_json::Value = serde_json::from_str(&esker.ok("stats --json")).unwrap();
+        stats["seqno"].as_u64().unwrap()
+    };
+    let first = number();
+    for line in ["put bob x", "put ann 2", "del bob", "put cid 3", "put x1 4", "del --prefix x"] {
+        esker.ok(line);
+    }
+    let last = number();
+    assert_eq!(
+        (esker.ok(&format!("get --at {first} ann")), esker.ok("get ann")),
+        ("1\n".into(), "2\n".into())
+    );
+    assert_eq!(esker.ok(&format!("scan --at {first}")), "ann\t1\n");
+    assert_eq!(esker.run(["get", "--at", &first.to_string(), "bob"]).code, 1);
+    let [bob, ann, gone, cid] = [1, 2, 3, 4].map(|n| first + n);
+    assert_eq!(esker.ok("versions bob"), format!("{gone}\tremoved\n{bob}\tput\tx\n"));
+    let json = format!("{{\"commit\":{ann},\"value\":\"2\",\"what\":\"put\"}}\n");
+    assert_eq!(esker.ok("versions ann --json --limit 1"), json);
+    assert_eq!(esker.run(["versions", "nobody"]).code, 1);
+    let since = format!("{gone}\tremoved\tbob\n{cid}\tput\tcid\t3\n{last}\tend\n");
+    assert_eq!(esker.ok(&format!("scan --since {ann} --from b --to d")), since);
+    assert!(esker.ok(&format!("scan --since {ann}")).starts_with(&format!("{last}\tremoved-range\tx\ty\n")));
+    assert_eq!(esker.ok(&format!("scan --since {last}")), format!("{last}\tend\n"));
+    let said = esker.fails(&format!("get --at {} ann", first - 2));
+    assert!(said.contains("keeps nothing that is older than commit"), "{said}");
+    assert!(esker.fails(&format!("scan --at {}", last + 9)).contains("there is no commit"));
+    esker.ok("keyspaces history default --for 7d");
+    assert_eq!(esker.ok("keyspaces history default"), "for 7d\n");
+    esker.ok("keyspaces history default --none");
+    assert!(esker.fails(&format!("scan --at {first}")).contains("keeps nothing"));
+}

@@ -1,0 +1,103 @@
+//! The past: states by the numbers of their commits, and keyspaces read as they were.
+//!
+//! ```text
+//!   operation --a new number--> past: (number, state)      Past, Since --one of these--> Db --compared--> that state (world.9)
+//! ```
+
+use esker::{Changes, Error, SeqNo};
+
+use super::World;
+use super::trouble::attempt;
+use crate::judge::read::{Source, check_read};
+use crate::model::keys::{self, key};
+use crate::model::state::{Map, State};
+use crate::model::values::ValueNo;
+use crate::op::{Age, KeyspaceNo, Read};
+
+/// So many states are remembered.
+const REMEMBERED: usize = 40;
+
+impl World {
+    /// Remembers the newest state. What a crash has taken was never there.
+    pub(super) fn remember(&mut self) {
+        let seqno = self.seqno();
+        if self.poisoned || self.panicked || self.db.is_none() {
+            return;
+        }
+        self.past.retain(|(number, _)| *number < seqno);
+        self.past.push((seqno, self.history.newest().clone()));
+        if self.past.len() > REMEMBERED {
+            self.past.remove(0);
+        }
+    }
+
+    fn remembered(&self, age: Age) -> Option<(SeqNo, State)> {
+        let at = self.past.len().checked_sub(1 + usize::from(age.0) % self.past.len().max(1))?;
+        let (number, state) = &self.past[at];
+        Some((SeqNo::new(*number), state.clone()))
+    }
+
+    /// A refusal of what is not kept is an answer.
+    fn kept<T>(&mut self, outcome: esker::Result<T>, at: SeqNo) -> Option<T> {
+        if let Err(Error::HistoryGone { oldest, .. }) = &outcome {
+            assert!(*oldest > at, "world.9: commit {at} is refused, though {oldest} is kept");
+            self.tally.past_refused += 1;
+            return None;
+        }
+        self.read(outcome)
+    }
+
+    pub(super) fn read_past(&mut self, age: Age, no: KeyspaceNo, read: &Read) {
+        let Some((at, state)) = self.remembered(age) else { return };
+        let (id, keyspace) = self.pick(no);
+        let map = state.map(id);
+        if let Read::Get(no) = read {
+            let found = attempt(|| keyspace.get_at(key(*no), at));
+            let Some(found) = self.kept(found, at) else { return };
+            let found = found.map(|value| ValueNo::parse(&value).expect("world.9: nobody put this value"));
+            assert_eq!(found, map.entries().get(no).copied(), "world.9: get_at {at}");
+        } else {
+            let Some(past) = self.kept(attempt(|| keyspace.at(at)), at) else { return };
+            let found = attempt(|| check_read(&Source::Past(&past), &map, read));
+            if self.read(found).is_none() {
+                return;
+            }
+        }
+        self.tally.past += 1;
+    }
+
+    pub(super) fn catch_up(&mut self, age: Age, no: KeyspaceNo) {
+        let Some((at, state)) = self.remembered(age) else { return };
+        let (id, keyspace) = self.pick(no);
+        let Some(changes) = self.kept(attempt(|| keyspace.since(at)), at) else { return };
+        let Some(map) = self.read(attempt(|| applied(changes, at, &state.map(id)))) else { return };
+        let newest = self.history.newest().map(id);
+        assert_eq!(map.entries(), newest.entries(), "world.9: what has changed since {at}");
+        self.tally.caught_up += 1;
+    }
+}
+
+/// The state that changes lead to.
+fn applied(changes: Changes, since: SeqNo, from: &Map) -> esker::Result<Map> {
+    let mut entries = from.entries().clone();
+    for range in changes.removed_ranges() {
+        assert!(range.seqno > since, "world.9");
+        let is_before = |k: &[u8]| range.end.as_ref().is_none_or(|end| k < end.as_slice());
+        entries.retain(|no, _| key(*no) < range.start.as_slice() || !is_before(key(*no)));
+    }
+    for changed in changes {
+        let changed = changed?;
+        assert!(changed.seqno > since, "world.9");
+        let no = keys::find(&changed.key).expect("world.9: nobody wrote this key");
+        match changed.value {
+            Some(value) => {
+                let value = ValueNo::parse(&value).expect("world.9: nobody put this value");
+                entries.insert(no, value);
+            }
+            None => drop(entries.remove(&no)),
+        }
+    }
+    let mut map = Map::default();
+    entries.into_iter().for_each(|(no, value)| map.put(no, value));
+    Ok(map)
+}

@@ -1,0 +1,223 @@
+//! Compaction filters: what a user's function says of the values that a merge passes.
+//!
+//! ```text
+//!   merge --newest version of a key, seen by no snapshot--> Filter (user) --Decision--> Sieve --batches--> engine/decisions.rs
+//! ```
+//!
+//! A merge changes nothing by a filter: what the filter decides becomes commits of their own (engine/decisions.rs). So readers, snapshots, counts,
+//! transactions and the log see what they see of any other removal or put.
+//!
+//! compaction_filter.1. A filter sees no version that a snapshot may read, nor one that readers do not see yet, nor one with a newer version in the merge.
+//! compaction_filter.2. Batches are given away as they fill, so memory does not grow with the merge.
+//! compaction_filter.3. Of operands a filter sees what a merge makes of them, under the number of the newest one. It is not asked about a key whose
+//!      newest version stays an operand.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::blob::BlobSet;
+use crate::types::entry::EntryRef;
+use crate::types::stored::Stored;
+use crate::types::{Result, SeqNo, Value};
+
+/// A batch has about so many bytes.
+const BATCH_BYTES: usize = 256 << 10;
+/// What an entry of a batch takes beside key and value.
+const ENTRY_BYTES: usize = 64;
+
+/// What becomes of an entry: see [`Builder::compaction_filter`](crate::Builder::compaction_filter).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It stays as it is.
+    Keep,
+    /// Its key is removed.
+    Drop,
+    /// Its key gets this value.
+    Change(Vec<u8>),
+}
+
+/// A function of key and value.
+#[derive(Clone)]
+pub(crate) struct Filter(pub(crate) Arc<dyn Fn(&[u8], &[u8]) -> Decision + Send + Sync>);
+
+impl fmt::Debug for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Filter")
+    }
+}
+
+/// A keyspace with a filter.
+#[derive(Clone, Debug)]
+pub(crate) struct Filtered {
+    /// The encoded keys of the keyspace, all of which begin with that of the empty key.
+    pub(crate) keys: Range<Vec<u8>>,
+    /// Its filter.
+    pub(crate) filter: Filter,
+}
+
+/// An entry that is to go or to change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Decided {
+    /// Its encoded key.
+    pub(crate) key: Vec<u8>,
+    /// The number of its version, as its source has it.
+    pub(crate) seq: SeqNo,
+    /// The new value; none: it goes.
+    pub(crate) value: Option<Vec<u8>>,
+}
+
+/// Shows the filters what a merge keeps.
+pub(crate) struct Sieve<'a> {
+    /// In key order.
+    filtered: Vec<Filtered>,
+    /// The first keyspace that the key at hand may be of.
+    at: usize,
+    /// The newest snapshot; none if there is none (compaction_filter.1).
+    newest_snapshot: Option<SeqNo>,
+    visible: SeqNo,
+    blobs: BlobSet,
+    /// The key seen last.
+    key: Vec<u8>,
+    batch: Vec<Decided>,
+    batch_bytes: usize,
+    /// Takes batches.
+    take: Box<dyn FnMut(Vec<Decided>) + 'a>,
+}
+
+impl<'a> Sieve<'a> {
+    /// For a merge beside which snapshots up to this one are open. None without filters.
+    pub(crate) fn new(
+        mut filtered: Vec<Filtered>,
+        newest_snapshot: Option<SeqNo>,
+        visible: SeqNo,
+        blobs: BlobSet,
+        take: impl FnMut(Vec<Decided>) + 'a,
+    ) -> Option<Self> {
+        if filtered.is_empty() {
+            return None;
+        }
+        filtered.sort_by(|a, b| a.keys.start.cmp(&b.keys.start));
+        Some(Sieve {
+            filtered,
+            at: 0,
+            newest_snapshot,
+            visible,
+            blobs,
+            key: Vec::new(),
+            batch: Vec::new(),
+            batch_bytes: 0,
+            take: Box::new(take),
+        })
+    }
+
+    /// A version that stays: key ascending, sequence number descending. `seq`: as its source has it.
+    pub(super) fn see(&mut self, entry: &EntryRef<'_>, seq: SeqNo) -> Result<()> {
+        while self.filtered.get(self.at).is_some_and(|f| f.keys.end.as_slice() <= entry.key) {
+            self.at += 1;
+        }
+        let Some(of) = self.filtered.get(self.at) else { return Ok(()) };
+        let Some(user_key) = entry.key.strip_prefix(of.keys.start.as_slice()) else { return Ok(()) };
+        if self.key == entry.key {
+            return Ok(());
+        }
+        self.key.clear();
+        self.key.extend_from_slice(entry.key);
+        let is_seen = self.newest_snapshot.is_some_and(|newest| seq <= newest);
+        if is_seen || seq > self.visible || !entry.kind.is_live() || !entry.kind.ends_search() {
+            return Ok(());
+        }
+        let fetched: Value;
+        let value = match Stored::new(entry.kind, entry.value) {
+            Stored::Inline(value) => value,
+            Stored::Blob(pointer) => {
+                fetched = self.blobs.read(pointer)?;
+                &fetched
+            }
+        };
+        let value = match (of.filter.0)(user_key, value) {
+            Decision::Keep => return Ok(()),
+            Decision::Drop => None,
+            Decision::Change(value) => Some(value),
+        };
+        self.batch_bytes += entry.key.len() + value.as_ref().map_or(0, Vec::len) + ENTRY_BYTES;
+        self.batch.push(Decided { key: entry.key.to_vec(), seq, value });
+        if self.batch_bytes >= BATCH_BYTES {
+            self.give();
+        }
+        Ok(())
+    }
+
+    /// Gives away what is left.
+    pub(crate) fn give(&mut self) {
+        self.batch_bytes = 0;
+        if !self.batch.is_empty() {
+            (self.take)(std::mem::take(&mut self.batch));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::KeyspaceId;
+    use crate::types::key::{encode_key, keyspace_end};
+    use crate::types::op::Kind;
+
+    #[test]
+    fn compaction_filter_1_compaction_filter_2_a_filter_sees_the_newest_versions_that_no_snapshot_reads() {
+        let filtered = |n: u32| {
+            let id = KeyspaceId::new(n);
+            let drop_all = Filter(Arc::new(|_: &[u8], _: &[u8]| Decision::Drop));
+            Filtered { keys: encode_key(id, b"")..keyspace_end(id), filter: drop_all }
+        };
+        let sifted = |snapshot: Option<u64>, versions: &[(u32, &str, u64, Kind)]| {
+            let mut given = Vec::new();
+            let filters = vec![filtered(5), filtered(2)];
+            let take = |batch: Vec<Decided>| given.extend(batch);
+            let (snapshot, visible) = (snapshot.map(SeqNo::new), SeqNo::new(20));
+            let mut sieve = Sieve::new(filters, snapshot, visible, BlobSet::default(), take).unwrap();
+            for (keyspace, key, seq, kind) in versions {
+                let key = encode_key(KeyspaceId::new(*keyspace), key.as_bytes());
+                let seq = SeqNo::new(*seq);
+                sieve.see(&EntryRef { key: &key, seq: SeqNo::ZERO, kind: *kind, value: b"v" }, seq).unwrap();
+            }
+            sieve.give();
+            drop(sieve);
+            let shown = |d: &Decided| format!("{}@{}", d.key[1..].escape_ascii(), d.seq);
+            given.iter().map(shown).collect::<Vec<_>>().join(" ")
+        };
+        let (put, remove) = (Kind::Put, Kind::Remove);
+        let versions = [
+            (1, "a", 9, put),
+            (2, "b", 9, put),
+            (2, "b", 8, put),
+            (2, "c", 9, remove),
+            (2, "c", 8, put),
+            (2, "d", 21, put),
+            (2, "d", 20, put),
+            (2, "e", 0, put),
+            (3, "f", 9, put),
+            (5, "g", 20, Kind::UnresolvedPut),
+            (6, "h", 9, put),
+        ];
+        assert_eq!(sifted(None, &versions), "b@9 e@0 g@20");
+        assert_eq!(sifted(Some(8), &versions), "b@9 g@20");
+        assert_eq!(sifted(Some(9), &versions), "g@20");
+        assert_eq!(sifted(Some(20), &versions), "");
+        let many: Vec<_> = (0..20_000).map(|n| format!("{n:06}")).collect();
+        let mut batches = 0;
+        let take = |batch: Vec<Decided>| {
+            assert!(batch.len() < 10_000, "compaction_filter.2");
+            batches += 1;
+        };
+        let mut sieve = Sieve::new(vec![filtered(2)], None, SeqNo::new(9), BlobSet::default(), take).unwrap();
+        for key in &many {
+            let key = encode_key(KeyspaceId::new(2), key.as_bytes());
+            let entry = EntryRef { key: &key, seq: SeqNo::ZERO, kind: Kind::Put, value: b"v" };
+            sieve.see(&entry, SeqNo::ZERO).unwrap();
+        }
+        drop(sieve);
+        assert!(batches > 1, "compaction_filter.2");
+    }
+}

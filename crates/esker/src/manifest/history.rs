@@ -1,0 +1,200 @@
+//! What the manifest knows of history: which commits were made by when, and from which number on a keyspace's history is whole.
+//!
+//! ```text
+//!   flush --(time, visible number)--> Marks --newest by now - duration--> what merges keep (engine/history.rs)
+//!   merge --number below which something went--> Floors --> requests for older numbers are refused
+//! ```
+//!
+//! marks.1. A mark says that its commit was visible by its time. Times and numbers ascend, also when the clock goes back.
+//! marks.2. There are at most [`MARKS_MAX`]: one goes where its neighbours are nearest, for their age. So the distance of marks grows with their age.
+//! floors.1. A floor only rises.
+
+use std::collections::BTreeMap;
+
+use crate::encoding::bytes::{ByteReader, Decoded, put_varint};
+use crate::types::{KeyspaceId, SeqNo};
+
+/// So many marks are kept.
+const MARKS_MAX: usize = 512;
+
+/// Which commit was visible by which time, in milliseconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Marks(Vec<(u64, SeqNo)>);
+
+impl Marks {
+    /// One mark.
+    pub fn one(ms: u64, seq: SeqNo) -> Self {
+        Marks(vec![(ms, seq)])
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, SeqNo)> {
+        self.0.iter().copied()
+    }
+
+    /// The time of the newest; 0 if there is none.
+    pub fn newest_ms(&self) -> u64 {
+        self.0.last().map_or(0, |mark| mark.0)
+    }
+
+    /// Adds others, which are newer.
+    pub fn extend(&mut self, others: &Marks) {
+        for &(ms, seq) in &others.0 {
+            // marks.1
+            if self.0.last().is_none_or(|last| last.1 < seq) {
+                self.0.push((ms.max(self.newest_ms()), seq));
+            }
+        }
+        while self.0.len() > MARKS_MAX {
+            self.0.remove(self.least_needed());
+        }
+    }
+
+    /// The mark without which the gap is smallest, as a part of its age (marks.2). Neither the first nor the last.
+    fn least_needed(&self) -> usize {
+        let newest = self.newest_ms();
+        let part = |around: &[(u64, SeqNo)]| {
+            let [before, after] = [around[0].0, around[2].0];
+            (after - before) as f64 / (newest - before + 1) as f64
+        };
+        let parts = self.0.windows(3).map(part).enumerate();
+        parts.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |(at, _)| at + 1)
+    }
+
+    /// The newest commit that is known to have been visible by this time.
+    pub fn newest_by(&self, ms: u64) -> Option<SeqNo> {
+        let after = self.0.partition_point(|mark| mark.0 <= ms);
+        Some(self.0[after.checked_sub(1)?].1)
+    }
+
+    /// Appends them.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.0.len() as u64);
+        for (ms, seq) in self.iter() {
+            [ms, seq.get()].into_iter().for_each(|n| put_varint(out, n));
+        }
+    }
+
+    /// Takes those of one list more.
+    pub(super) fn decode_more(&mut self, reader: &mut ByteReader<'_>) -> Decoded<()> {
+        for _ in 0..reader.varint()? {
+            let (ms, seq) = (reader.varint()?, reader.varint()?);
+            let Some(seq) = SeqNo::try_new(seq) else { return Err(reader.error("a mark of no commit")) };
+            self.extend(&Marks::one(ms, seq));
+        }
+        Ok(())
+    }
+}
+
+/// From which number on all is there that a keyspace's history is to keep.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Floors(BTreeMap<KeyspaceId, SeqNo>);
+
+impl Floors {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All.
+    pub fn iter(&self) -> impl Iterator<Item = (KeyspaceId, SeqNo)> {
+        self.0.iter().map(|(id, seq)| (*id, *seq))
+    }
+
+    /// That of a keyspace; zero if it has none.
+    pub fn of(&self, id: KeyspaceId) -> SeqNo {
+        self.0.get(&id).copied().unwrap_or(SeqNo::ZERO)
+    }
+
+    /// Something that a reader below this number would need is gone (floors.1).
+    #[inline]
+    pub fn raise(&mut self, id: KeyspaceId, to: SeqNo) {
+        let floor = self.0.entry(id).or_insert(SeqNo::ZERO);
+        *floor = to.max(*floor);
+    }
+
+    /// Takes others.
+    pub fn extend(&mut self, others: &Floors) {
+        others.iter().for_each(|(id, to)| self.raise(id, to));
+    }
+
+    /// Forgets those of keyspaces that are not kept.
+    pub fn retain(&mut self, keep: impl Fn(KeyspaceId) -> bool) {
+        self.0.retain(|id, _| keep(*id));
+    }
+
+    /// Appends them.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.0.len() as u64);
+        for (id, seq) in self.iter() {
+            [u64::from(id.get()), seq.get()].into_iter().for_each(|n| put_varint(out, n));
+        }
+    }
+
+    /// Takes those of one list more.
+    pub(super) fn decode_more(&mut self, reader: &mut ByteReader<'_>) -> Decoded<()> {
+        for _ in 0..reader.varint()? {
+            let (id, seq) = (reader.varint()?, reader.varint()?);
+            let (Ok(id), Some(seq)) = (u32::try_from(id), SeqNo::try_new(seq)) else {
+                return Err(reader.error("a floor of no keyspace, or of no commit"));
+            };
+            self.raise(KeyspaceId::new(id), seq);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_1_the_newest_commit_by_a_time_and_clocks_that_go_back() {
+        let seq = SeqNo::new;
+        let mut marks = Marks::default();
+        for (ms, n) in [(10, 5), (20, 7), (5, 9), (30, 9), (40, 12)] {
+            marks.extend(&Marks::one(ms, seq(n)));
+        }
+        let by = |ms| marks.newest_by(ms).map(SeqNo::get);
+        assert_eq!([9, 10, 19, 20, 39, 99].map(by), [None, Some(5), Some(5), Some(9), Some(9), Some(12)]);
+        let mut bytes = Vec::new();
+        marks.encode(&mut bytes);
+        let mut again = Marks::default();
+        again.decode_more(&mut ByteReader::new(&bytes)).unwrap();
+        assert_eq!(again, marks);
+    }
+
+    #[test]
+    fn marks_2_marks_are_few_and_their_distance_grows_with_their_age() {
+        let mut marks = Marks::default();
+        for n in 1..=50_000 {
+            marks.extend(&Marks::one(n, SeqNo::new(n)));
+            assert!(marks.0.len() <= MARKS_MAX, "marks.2");
+        }
+        for age in [1, 10, 100, 1000, 10_000, 40_000] {
+            let found = marks.newest_by(50_000 - age).unwrap().get();
+            let late = 50_000 - age - found;
+            assert!(late <= age / 10, "marks.2: {late} of {age}");
+        }
+    }
+
+    #[test]
+    fn floors_1_floors_only_rise() {
+        let (a, b, seq) = (KeyspaceId::new(1), KeyspaceId::new(2), SeqNo::new);
+        let mut floors = Floors::default();
+        [(a, 5), (b, 3), (a, 4), (b, 9)].into_iter().for_each(|(id, to)| floors.raise(id, seq(to)));
+        assert_eq!((floors.of(a), floors.of(b), floors.of(KeyspaceId::new(3))), (seq(5), seq(9), seq(0)));
+        let mut bytes = Vec::new();
+        floors.encode(&mut bytes);
+        let mut again = Floors::default();
+        again.decode_more(&mut ByteReader::new(&bytes)).unwrap();
+        assert_eq!(again, floors);
+        again.retain(|id| id == b);
+        assert_eq!((again.of(a), again.of(b)), (SeqNo::ZERO, seq(9)));
+    }
+}

@@ -1,0 +1,278 @@
+//! History: a keyspace is read as it was at any commit that it keeps, whatever was merged, and refused below.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker::env::{Clock, Env, ManualClock, MemFs};
+use esker::{BackgroundStep, Db, Error, History, Keyspace, Reads, SeqNo};
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// `append` by another name, which does not combine.
+fn concat(existing: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<u8>, String> {
+    Ok(existing.into_iter().chain(operands.iter().copied()).flatten().copied().collect())
+}
+
+struct World {
+    fs: MemFs,
+    clock: Arc<ManualClock>,
+}
+
+impl World {
+    fn new() -> Self {
+        World { fs: MemFs::new(), clock: Arc::new(ManualClock::new()) }
+    }
+
+    fn open(&self) -> Db {
+        let env = Env { clock: self.clock.clone(), ..Env::simulated(Arc::new(self.fs.clone()), 1) };
+        let builder =
+            Db::builder().memory(1 << 20).memtable_bytes(4 << 10).block_bytes(256).table_bytes(4 << 10);
+        let builder = builder.merge_operator("concat", concat);
+        builder.stepped().blobs_over(40).env(env).open(Path::new("db")).unwrap()
+    }
+}
+
+fn all(reads: &impl Reads) -> Map {
+    let map: Map = reads.iter().map(|entry| entry.unwrap()).map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+    assert_eq!(reads.len().unwrap(), map.len() as u64);
+    map
+}
+
+fn change(map: &Keyspace, model: &mut Map, rng: &mut fastrand::Rng) {
+    let key = vec![rng.u8(0..40)];
+    match rng.u8(0..20) {
+        0..6 if map.merge_operator().is_some() => {
+            let operand = vec![rng.u8(..); rng.usize(0..20)];
+            map.merge(&key, &operand).unwrap();
+            model.entry(key).or_default().extend(operand);
+        }
+        0..12 => {
+            let value = vec![rng.u8(..); rng.usize(1..80)];
+            map.put(&key, &value).unwrap();
+            model.insert(key, value);
+        }
+        12..19 => drop((map.remove(&key).unwrap(), model.remove(&key))),
+        _ => {
+            let end = vec![key[0] + rng.u8(0..10)];
+            map.remove_range(&key[..]..&end[..]).unwrap();
+            model.retain(|k, _| *k < key || *k >= end);
+        }
+    }
+}
+
+/// Applies what has changed since a state.
+fn catch_up(map: &Keyspace, since: SeqNo, state: &Map) -> Map {
+    let mut state = state.clone();
+    let changes = map.since(since).unwrap();
+    for range in changes.removed_ranges() {
+        assert!(range.seqno > since);
+        state.retain(|k, _| *k < range.start || range.end.as_ref().is_some_and(|end| k >= end));
+    }
+    for changed in changes {
+        let changed = changed.unwrap();
+        assert!(changed.seqno > since);
+        match changed.value {
+            Some(value) => drop(state.insert(changed.key.to_vec(), value.to_vec())),
+            None => drop(state.remove(&changed.key[..])),
+        }
+    }
+    state
+}
+
+#[test]
+fn any_kept_commit_is_read_as_it_was_and_older_ones_are_refused() {
+    for (seed, rule, operator) in [
+        (1, History::Versions(1), None),
+        (2, History::Versions(3), None),
+        (3, History::For(Duration::from_secs(500)), None),
+        (4, History::Versions(3), None),
+        (5, History::For(Duration::from_secs(20)), None),
+        (6, History::Versions(1), Some("append")),
+        (7, History::Versions(3), Some("concat")),
+        (8, History::Versions(4), Some("append")),
+        (9, History::For(Duration::from_secs(500)), Some("append")),
+        (10, History::For(Duration::from_secs(20)), Some("concat")),
+    ] {
+        let world = World::new();
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut db = world.open();
+        let mut map = db.keyspace("past").unwrap();
+        operator.iter().for_each(|name| map.set_merge_operator(name).unwrap());
+        let mut model = Map::new();
+        (0..200).for_each(|_| change(&map, &mut model, &mut rng));
+        assert!(matches!(map.at(SeqNo::new(50)), Err(Error::HistoryGone { .. })));
+        map.set_history(rule).unwrap();
+        let mut states: Vec<(SeqNo, Duration, Map)> = Vec::new();
+        let (mut reads, mut refusals, mut single) = (0, 0, 0);
+        for round in 0..3000 {
+            match rng.u8(0..20) {
+                0..12 => change(&map, &mut model, &mut rng),
+                12 => drop(db.keyspace("other").unwrap().put([rng.u8(..)], "x").unwrap()),
+                13 => drop(db.step(BackgroundStep::Flush).unwrap()),
+                14..17 => drop(db.step(BackgroundStep::Compact { idle: rng.bool() }).unwrap()),
+                17 => world.clock.advance(Duration::from_secs(1)),
+                18 if round % 40 == 0 => db.compact().unwrap(),
+                19 if round % 60 == 0 => {
+                    db.close().unwrap();
+                    db = world.open();
+                    map = db.open_keyspace("past").unwrap();
+                    assert_eq!(map.history(), rule);
+                }
+                _ => {
+                    let now = world.clock.monotonic();
+                    states.push((SeqNo::new(db.stats().seqno), now, model.clone()));
+                    let (seqno, then, state) = &states[rng.usize(0..states.len())];
+                    match map.at(*seqno) {
+                        Ok(past) => {
+                            assert_eq!(&all(&past), state, "seed {seed} round {round} at {seqno}");
+                            assert_eq!(catch_up(&map, *seqno, state), model, "seed {seed} round {round}");
+                            reads += 1;
+                        }
+                        Err(Error::HistoryGone { oldest, .. }) => {
+                            assert!(oldest > *seqno);
+                            let age = now - *then;
+                            let is_kept = matches!(rule, History::For(kept) if age <= kept);
+                            assert!(!is_kept, "seed {seed} round {round}: {age:?}");
+                            refusals += 1;
+                            if matches!(rule, History::Versions(_)) {
+                                // Since any commit, whatever has been merged.
+                                assert_eq!(catch_up(&map, *seqno, state), model, "seed {seed} round {round}");
+                            }
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
+                    for _ in 0..5 {
+                        let key = [rng.u8(0..40)];
+                        match map.get_at(key, *seqno) {
+                            Ok(value) => {
+                                assert_eq!(value.as_deref(), state.get(&key[..]).map(Vec::as_slice));
+                                single += 1;
+                            }
+                            Err(Error::HistoryGone { oldest, .. }) => {
+                                assert!(oldest > *seqno && map.get_at(key, oldest).is_ok(), "seed {seed}");
+                            }
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                }
+            }
+        }
+        assert!(reads > 20 && single > 100, "seed {seed}: {reads} {single}");
+        assert!(refusals > 20 || rule == History::For(Duration::from_secs(500)), "seed {seed}: {refusals}");
+        assert_eq!(map.len().unwrap(), model.len() as u64);
+        assert!(db.check().unwrap().problems.is_empty());
+    }
+}
+
+#[test]
+fn versions_come_newest_first_with_numbers_and_removals() {
+    let world = World::new();
+    let db = world.open();
+    let map = db.default_keyspace();
+    map.put("k", "before").unwrap();
+    map.set_history(History::Versions(4)).unwrap();
+    let writes =
+        [map.put("k", "1"), map.remove("k"), map.put("k", vec![7; 100]), map.clear(), map.put("k", "2")];
+    let writes = writes.map(|seqno| seqno.unwrap());
+    let shown = || -> Vec<(SeqNo, Option<Vec<u8>>)> {
+        let versions = map.versions("k").unwrap().map(|version| version.unwrap());
+        versions.map(|version| (version.seqno, version.value.map(|value| value.to_vec()))).collect()
+    };
+    let values =
+        [Some(b"2".to_vec()), None, Some(vec![7; 100]), None, Some(b"1".to_vec()), Some(b"before".to_vec())];
+    let numbers = writes.iter().rev().copied();
+    let expected: Vec<_> = numbers.zip(values.clone()).collect();
+    assert_eq!(shown()[..5], expected);
+    assert_eq!(shown()[5].1, values[5]);
+    for _ in 0..2 {
+        db.compact().unwrap();
+        assert_eq!(shown(), expected[..4]);
+    }
+    assert!(map.versions("nobody").unwrap().count() == 1, "the keyspace was cleared");
+    let kept = writes[1];
+    assert_eq!(map.get_at("k", kept).unwrap(), None);
+    let gone = map.get_at("k", kept.before().unwrap());
+    assert!(matches!(gone, Err(Error::HistoryGone { oldest, .. }) if oldest == kept), "{gone:?}");
+    map.set_history(History::None).unwrap();
+    db.compact().unwrap();
+    assert_eq!(shown().len(), 1);
+    assert!(map.set_history(History::Versions(0)).is_err());
+}
+
+#[test]
+fn merges_are_versions_and_keep_what_they_stand_on() {
+    let world = World::new();
+    let db = world.open();
+    let map = db.default_keyspace();
+    map.set_merge_operator("append").unwrap();
+    map.set_history(History::Versions(3)).unwrap();
+    let writes =
+        [map.put("k", "1"), map.merge("k", "2"), map.merge("k", "3"), map.put("k", "9"), map.merge("k", "8")];
+    let [_, second, third, fourth, fifth] = writes.map(|seqno| seqno.unwrap());
+    let shown = || -> Vec<(SeqNo, Vec<u8>, bool)> {
+        let versions = map.versions("k").unwrap().map(|version| version.unwrap());
+        versions.map(|version| (version.seqno, version.value.unwrap().to_vec(), version.is_merge)).collect()
+    };
+    let all =
+        [(fifth, &b"98"[..], true), (fourth, b"9", false), (third, b"123", true), (second, b"12", true)];
+    let all = all.map(|(seqno, value, is_merge)| (seqno, value.to_vec(), is_merge));
+    assert_eq!(shown()[..4], all);
+    let mut kept = all[..3].to_vec();
+    kept[2].2 = false; // With all that it stands on.
+    for _ in 0..2 {
+        db.compact().unwrap();
+        assert_eq!(shown(), kept);
+    }
+    let gone = map.get_at("k", second);
+    assert!(matches!(gone, Err(Error::HistoryGone { oldest, .. }) if oldest == third), "{gone:?}");
+    map.set_history(History::None).unwrap();
+    db.compact().unwrap();
+    assert_eq!(shown()[0].1, b"98");
+    assert!(!shown()[0].2);
+}
+
+#[test]
+fn idle_databases_with_history_come_to_rest() {
+    let world = World::new();
+    let db = world.open();
+    let map = db.default_keyspace();
+    map.set_history(History::Versions(2)).unwrap();
+    for n in 0..400_u32 {
+        map.put(n.to_be_bytes(), [1; 30]).unwrap();
+        map.remove(n.to_be_bytes()).unwrap();
+    }
+    map.clear().unwrap();
+    db.flush().unwrap();
+    let steps = (0..200).take_while(|_| db.step(BackgroundStep::Compact { idle: true }).unwrap()).count();
+    assert!(steps < 100, "{steps}");
+}
+
+#[test]
+fn a_duration_frees_what_is_beyond_it() {
+    let world = World::new();
+    let db = world.open();
+    let map = db.default_keyspace();
+    map.set_history(History::For(Duration::from_secs(60))).unwrap();
+    for round in 0..100_u8 {
+        for n in 0..20_u8 {
+            map.put([n], [round; 20]).unwrap();
+        }
+        db.flush().unwrap();
+        world.clock.advance(Duration::from_secs(10));
+    }
+    db.compact().unwrap();
+    let versions = map.versions([3]).unwrap().count();
+    assert!((6..10).contains(&versions), "{versions}");
+    map.clear().unwrap();
+    db.flush().unwrap();
+    world.clock.advance(Duration::from_secs(100));
+    map.put("a", "1").unwrap();
+    db.compact().unwrap();
+    world.clock.advance(Duration::from_secs(100));
+    db.compact().unwrap();
+    assert!(db.stats().table_bytes < 2000, "{}", db.stats().table_bytes);
+}
