@@ -320,7 +320,7 @@ impl Judge {
     ) -> Result<SeqNo, Why> {
         let (id, rule) = (self.rules.all()[self.at_rule.next].id, self.rules.all()[self.at_rule.next].rule);
         let newer = std::mem::replace(&mut self.at_rule.newer, entry.seq);
-        if self.at_rule.versions > 0 && newer == entry.seq {
+        if newer > SeqNo::ZERO && newer == entry.seq {
             // Of a large transaction, which has written the key again: nobody has ever seen it.
             return if is_base { Ok(entry.seq) } else { fate.map(|_| entry.seq) };
         }
