@@ -132,8 +132,13 @@ impl Database {
     /// Opens the database that the command line names.
     pub(crate) fn open(opening: &Opening, create: bool) -> Result<Self> {
         let directory = directory(opening)?;
-        let open =
-            || Db::builder().create_if_missing(create).durability(opening.durability.into()).open(&directory);
+        let open = || {
+            Db::builder()
+                .create_if_missing(create)
+                .allow_missing_merge_operators(true)
+                .durability(opening.durability.into())
+                .open(&directory)
+        };
         match when_free(opening.wait, open) {
             Ok(db) => {
                 Ok(Database { db, directory, transaction: RefCell::default(), given: RefCell::default() })

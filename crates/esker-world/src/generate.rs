@@ -36,8 +36,9 @@ pub fn writer(seed: u64) -> impl Iterator<Item = Op> {
     let mut generator = Generator::new(Choices::Seed(Rng::with_seed(seed)), 0, u64::MAX);
     // Values tell writers apart.
     generator.stamp = seed as u32 >> 1;
-    // Their model knows no time.
+    // Their model knows no time, and their databases are opened without the operator.
     generator.expiry = false;
+    generator.merges = false;
     let next = move || match generator.one_in(BULK_ONE_IN) {
         true => Op::Batch(generator.bulk(), generator.durability()),
         false => generator.op(),
@@ -130,6 +131,8 @@ struct Generator<'a> {
     feed: bool,
     /// Whether some entries expire.
     expiry: bool,
+    /// Whether some writes are merges.
+    merges: bool,
     /// Whether keyspaces keep history.
     history: bool,
     /// Operations made.
@@ -159,6 +162,7 @@ impl<'a> Generator<'a> {
             pending: Vec::new(),
             blobs: setting::has_blobs(seed),
             feed: setting::has_feed(seed) && !setting::has_expiry(seed),
+            merges: !setting::has_expiry(seed),
             // What a past state shows of entries that have expired since is not modelled.
             history: setting::has_history(seed) && !setting::has_expiry(seed),
             logs_all: setting::logs_all_commits(seed),
@@ -231,6 +235,7 @@ impl<'a> Generator<'a> {
             0..28 if self.expiry && self.one_in(2) => {
                 Write::PutFor(self.key(), self.value(), [0, 1, 300, 2000, 10_000][self.choices.usize(0..5)])
             }
+            22..28 if self.merges => Write::Merge(self.key(), self.value()),
             0..28 => Write::Put(self.key(), self.value()),
             28..37 => Write::Remove(self.key()),
             37 if self.one_in(4) => Write::Clear,
@@ -590,7 +595,7 @@ mod tests {
         for (byte, len) in (0..=255).flat_map(|byte| [(byte, 3 * INPUT_BYTES_MAX), (byte, 1986)]) {
             let ops = from_bytes(&vec![byte; len]).1;
             let bytes = |write: &Write| match write {
-                Write::Put(key, value) | Write::PutFor(key, value, _) => {
+                Write::Put(key, value) | Write::PutFor(key, value, _) | Write::Merge(key, value) => {
                     keys::key(*key).len() + value.len as usize
                 }
                 _ => 0,

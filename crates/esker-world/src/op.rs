@@ -41,6 +41,8 @@ pub enum Write {
     PutFor(KeyNo, ValueNo, u32),
     /// The same as the model has it: until this time of the engine's, in milliseconds.
     PutUntil(KeyNo, ValueNo, u64),
+    /// Merges an operand into a key, by the operator of perform.rs.
+    Merge(KeyNo, ValueNo),
     /// Removes a key.
     Remove(KeyNo),
     /// Removes the keys between bounds.

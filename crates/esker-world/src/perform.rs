@@ -7,11 +7,26 @@
 use std::ops::Bound;
 use std::time::Duration;
 
-use esker::{Db, Keyspace, Result, Transaction, WriteBatch};
+use esker::{Builder, Db, Keyspace, Result, Transaction, WriteBatch};
 
 use crate::model::keys::{bounds, key};
 use crate::model::state::{DEFAULT, State};
+use crate::model::values::ValueNo;
 use crate::op::{HISTORIES, KeyspaceNo, NAMES, Op, Write};
+
+/// The name of the merge operator of all keyspaces.
+const OPERATOR: &str = "merged numbers";
+
+/// An opening with the operator that merges are done by: the values are those of the model.
+pub fn with_operator(builder: Builder) -> Builder {
+    builder.merge_operator(OPERATOR, |existing, operands| {
+        let parse = |bytes: &[u8]| ValueNo::parse(bytes).ok_or_else(|| "no value has these bytes".to_owned());
+        let mut all = existing.into_iter().chain(operands.iter().copied()).map(parse);
+        let first = all.next().ok_or_else(|| "no operands".to_owned())??;
+        let merged = all.try_fold(first, |before, operand| operand.map(|operand| before.merged(operand)))?;
+        Ok(merged.bytes())
+    })
+}
 
 /// Something that takes writes.
 pub trait Target {
@@ -19,6 +34,8 @@ pub trait Target {
     fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()>;
     /// Sets a key for some time.
     fn put_with_ttl(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8], ttl: Duration) -> Result<()>;
+    /// Merges an operand into a key of a keyspace that has an operator.
+    fn merge(&mut self, keyspace: &Keyspace, key: &[u8], operand: &[u8]) -> Result<()>;
     /// Removes a key.
     fn remove(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()>;
     /// Removes the keys between bounds.
@@ -39,6 +56,10 @@ impl Target for Single {
 
     fn put_with_ttl(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8], ttl: Duration) -> Result<()> {
         keyspace.put_with_ttl(key, value, ttl).map(drop)
+    }
+
+    fn merge(&mut self, keyspace: &Keyspace, key: &[u8], operand: &[u8]) -> Result<()> {
+        keyspace.merge(key, operand).map(drop)
     }
 
     fn remove(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
@@ -71,6 +92,10 @@ macro_rules! collects {
                 self.put_with_ttl(keyspace, key, value, ttl)
             }
 
+            fn merge(&mut self, keyspace: &Keyspace, key: &[u8], operand: &[u8]) -> Result<()> {
+                self.merge(keyspace, key, operand)
+            }
+
             fn remove(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
                 self.remove(keyspace, key)
             }
@@ -100,6 +125,10 @@ pub fn write(target: &mut impl Target, keyspace: &Keyspace, write: &Write) -> Re
             target.put_with_ttl(keyspace, key(*no), &value.bytes(), Duration::from_millis(u64::from(*ms)))
         }
         Write::PutUntil(..) => panic!("the model's own"),
+        Write::Merge(no, operand) => {
+            keyspace.set_merge_operator(OPERATOR)?;
+            target.merge(keyspace, key(*no), &operand.bytes())
+        }
         Write::Remove(no) => target.remove(keyspace, key(*no)),
         Write::RemoveRange(range) => target.remove_range(keyspace, bounds(*range)),
         Write::Clear => target.clear(keyspace),

@@ -135,6 +135,8 @@ pub use engine::keyspace_stats::KeyspaceStats;
 pub use engine::locks::LockMode;
 pub use engine::options::FileSizes;
 pub use engine::stats::{OldestSnapshot, Stats};
+pub use read::operators::MergeOperator;
+pub use read::operators::set::{merge_set, merge_set_elements};
 pub use read::value_reader::ValueReader;
 pub use rescue::check::CheckReport;
 pub use rescue::dump::{DumpItem, DumpOptions, DumpValue, dump};

@@ -114,6 +114,9 @@ pub(super) fn versions(session: &Session<'_>, args: &Versions) -> Result<Answer>
             let version = version.map_err(|error| database.failure(error))?;
             answer = Answer::Yes;
             let line = match &version.value {
+                Some(value) if version.is_merge => {
+                    Line::new(common, &name, version.seqno, "merge").with("value", value)
+                }
                 Some(value) => Line::new(common, &name, version.seqno, "put").with("value", value),
                 None => Line::new(common, &name, version.seqno, "removed"),
             };

@@ -49,6 +49,7 @@ fn note(found: &mut BTreeMap<(KeyNo, ValueNo), Hidden>, writes: &[Write]) {
             Write::Put(other, _)
             | Write::PutFor(other, ..)
             | Write::PutUntil(other, ..)
+            | Write::Merge(other, _)
             | Write::Remove(other) => other == key,
             Write::RemoveRange(_) | Write::Clear => true,
         };

@@ -24,7 +24,7 @@ use esker_world::judge::read::contents;
 use esker_world::model::keys::KeyNo;
 use esker_world::model::state::{Id, State};
 use esker_world::model::values::ValueNo;
-use esker_world::op::{End, Mishap, Op, Opening, Restart};
+use esker_world::op::{End, Mishap, Op, Opening, Restart, Write};
 use esker_world::world::{DIR, Left, World, builder};
 
 /// What tells the choices of a campaign from those of the generator, which has the same seed.
@@ -140,7 +140,24 @@ fn calm(op: Op) -> Option<Op> {
         Op::Fault(_) | Op::DiskFull(_) | Op::Mend(_) => None,
         Op::Restart(restart) => Some(Op::Restart(calm(restart))),
         Op::RestartIn { after, keep, restart } => Some(Op::RestartIn { after, keep, restart: calm(restart) }),
+        Op::Write(no, write) => Some(Op::Write(no, unmerged(write))),
+        Op::Batch(writes, durability) => {
+            let writes = writes.into_iter().map(|(no, write)| (no, unmerged(write)));
+            Some(Op::Batch(writes.collect(), durability))
+        }
+        Op::Replace(no, writes, durability) => {
+            Some(Op::Replace(no, writes.into_iter().map(unmerged).collect(), durability))
+        }
+        Op::TransactionWrite(slot, no, write) => Some(Op::TransactionWrite(slot, no, unmerged(write))),
         op => Some(op),
+    }
+}
+
+/// A put in place of a merge: where a part of what was merged is lost a key has a value that nobody wrote, and no other value tells of it.
+fn unmerged(write: Write) -> Write {
+    match write {
+        Write::Merge(key, operand) => Write::Put(key, operand),
+        write => write,
     }
 }
 

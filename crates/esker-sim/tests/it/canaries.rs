@@ -77,6 +77,7 @@ const ENGINE: &[Fault] = engine! {
     BlobReferenceForgotten: "tables do not count the values that they reference in blob files",
     UnresolvedForgotten: "merges drop versions that may still count",
     ExpiredReturned: "entries that have expired are returned",
+    OperandDropped: "of several merges into a key the newest alone counts",
     AdoptedTableNotSynced: "tables of large transactions are adopted before their bytes are synced",
     FeedSkips: "the change feed leaves out a commit now and then",
     HistoryForgotten: "merges do not know what is kept for the history of keyspaces",

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
-use esker::{Cursor, Db, Keyspace, Past, Range, Reads, Result, Snapshot, Transaction, Value};
+use esker::{Cursor, Db, Keyspace, Past, Range, Reads, Result, Snapshot, Transaction, Ttl, Value};
 
 use super::walk::{HeldCursor, is_entry, shown, slice, take};
 use crate::model::keys::{self, KeyBounds, KeyNo, bounds, key};
@@ -213,12 +213,28 @@ pub(crate) fn check_read(source: &Source<'_>, map: &Map, read: &Read, has_expire
 /// # Errors
 /// Those of the calls.
 pub fn contents(db: &Db, thorough: bool) -> Result<Contents> {
-    contents_with(db, thorough, true)
+    contents_with(db, thorough, true, None)
 }
 
-/// The same; `is_swept`: nothing counts that has expired.
-pub(crate) fn contents_with(db: &Db, thorough: bool, is_swept: bool) -> Result<Contents> {
-    let one = |name: String| Ok((name.clone(), content(&db.open_keyspace(&name)?, thorough, is_swept)?));
+/// The same; `is_swept`: nothing counts that has expired; `now_ms`: the engine's time, with which it is found out when entries expire.
+pub(crate) fn contents_with(
+    db: &Db,
+    thorough: bool,
+    is_swept: bool,
+    now_ms: Option<u64>,
+) -> Result<Contents> {
+    let one = |name: String| {
+        let keyspace = db.open_keyspace(&name)?;
+        let mut map = content(&keyspace, thorough, is_swept)?;
+        if let Some(now_ms) = now_ms {
+            for no in map.entries().keys().copied().collect::<Vec<_>>() {
+                if let Some(Ttl::Left(left)) = keyspace.ttl(key(no))? {
+                    map.set_until(no, now_ms + left.as_millis() as u64);
+                }
+            }
+        }
+        Ok((name, map))
+    };
     db.keyspaces()?.into_iter().map(one).collect()
 }
 

@@ -21,9 +21,11 @@ impl Footprint {
     /// Adds what a write touches.
     pub fn add(&mut self, id: Id, write: &Write) {
         let touched = match write {
-            Write::Put(key, _) | Write::PutFor(key, ..) | Write::PutUntil(key, ..) | Write::Remove(key) => {
-                (Bound::Included(*key), Bound::Included(*key))
-            }
+            Write::Put(key, _)
+            | Write::PutFor(key, ..)
+            | Write::PutUntil(key, ..)
+            | Write::Merge(key, _)
+            | Write::Remove(key) => (Bound::Included(*key), Bound::Included(*key)),
             Write::RemoveRange(range) => *range,
             Write::Clear => (Bound::Unbounded, Bound::Unbounded),
         };

@@ -37,6 +37,10 @@ fn entry_digest(key: KeyNo, value: ValueNo) -> u64 {
     scramble(scramble(u64::from(key.0) + 1) ^ value.digest())
 }
 
+fn until_digest(key: KeyNo, until: u64) -> u64 {
+    scramble(scramble(u64::from(key.0) + 2) ^ scramble(until))
+}
+
 impl Map {
     /// The entries.
     pub fn entries(&self) -> &BTreeMap<KeyNo, ValueNo> {
@@ -48,6 +52,12 @@ impl Map {
         self.remove(key);
         self.entries.insert(key, value);
         self.digest = self.digest.wrapping_add(entry_digest(key, value));
+    }
+
+    /// Merges an operand into a key.
+    pub fn merge(&mut self, key: KeyNo, operand: ValueNo) {
+        let before = self.entries.get(&key);
+        self.put(key, before.map_or(operand, |before| before.merged(operand)));
     }
 
     /// When entries expire that do.
@@ -62,9 +72,17 @@ impl Map {
         gone.into_iter().for_each(|key| self.remove(key));
     }
 
+    /// Has a key that is there, and does not expire, do so.
+    pub fn set_until(&mut self, key: KeyNo, until: u64) {
+        self.until.insert(key, until);
+        self.digest = self.digest.wrapping_add(until_digest(key, until));
+    }
+
     /// Removes a key, if it is there.
     pub fn remove(&mut self, key: KeyNo) {
-        self.until.remove(&key);
+        if let Some(until) = self.until.remove(&key) {
+            self.digest = self.digest.wrapping_sub(until_digest(key, until));
+        }
         if let Some(old) = self.entries.remove(&key) {
             self.digest = self.digest.wrapping_sub(entry_digest(key, old));
         }
@@ -75,9 +93,10 @@ impl Map {
             Write::Put(key, value) => self.put(*key, *value),
             Write::PutUntil(key, value, until) => {
                 self.put(*key, *value);
-                self.until.insert(*key, *until);
+                self.set_until(*key, *until);
             }
             Write::PutFor(..) => panic!("the model has it dated"),
+            Write::Merge(key, operand) => self.merge(*key, *operand),
             Write::Remove(key) => self.remove(*key),
             Write::RemoveRange(bounds) => {
                 let Some(range) = keys::range(*bounds) else { return };
@@ -296,7 +315,11 @@ impl State {
             return Some(format!("keyspaces {there:?}, expected {names:?}"));
         }
         self.names.iter().find_map(|(name, id)| {
-            let (found, expected) = (found[name].entries(), self.maps[id].entries());
+            let (found, expected) = (&found[name], &self.maps[id]);
+            if found.entries == expected.entries && found.until != expected.until {
+                return Some(format!("{name} expires {:?}, expected {:?}", found.until, expected.until));
+            }
+            let (found, expected) = (found.entries(), expected.entries());
             let mut keys = found.keys().chain(expected.keys());
             let key = keys.find(|key| found.get(key) != expected.get(key))?;
             let shown = keys::key(*key);

@@ -57,6 +57,13 @@ impl ValueNo {
         value.is_filled(bytes).then_some(value)
     }
 
+    /// The value that an operand makes of this one. The order of operands tells.
+    pub fn merged(self, operand: ValueNo) -> ValueNo {
+        let len = self.len.max(operand.len).max(STAMP_BYTES as u32);
+        let stamp = self.stamp.wrapping_mul(0x9E37_79B1).rotate_left(5);
+        ValueNo::new(len, stamp.wrapping_add(operand.stamp).wrapping_add(operand.len))
+    }
+
     /// Whether these are its bytes.
     pub fn is(self, bytes: &[u8]) -> bool {
         let kept = bytes.len().min(STAMP_BYTES);

@@ -36,6 +36,7 @@ pub(super) struct Reader {
 /// What a commit does.
 enum Done {
     Put(KeyspaceId, KeyNo, ValueNo),
+    Merge(KeyspaceId, KeyNo, Vec<ValueNo>),
     Remove(KeyspaceId, KeyNo),
     RemoveRange(KeyspaceId, Vec<KeyNo>),
     Named(KeyspaceId, String),
@@ -90,13 +91,16 @@ fn known(key: &[u8]) -> KeyNo {
     keys::find(key).unwrap_or_else(|| panic!("world_feed.1: nobody put the key {}", key.escape_ascii()))
 }
 
+fn value_of(bytes: &[u8]) -> ValueNo {
+    ValueNo::parse(bytes).unwrap_or_else(|| panic!("world_feed.1: nobody put the value"))
+}
+
 /// A change, of keys that are there by then: in the maps, or by what the commit has done before.
 fn done(change: FeedChange<'_>, maps: &BTreeMap<KeyspaceId, Map>, before: &[Done]) -> Result<Option<Done>> {
     Ok(Some(match change {
-        FeedChange::Put { keyspace, key, value } => {
-            let (key, bytes) = (known(key), value.read()?);
-            let value = ValueNo::parse(&bytes);
-            Done::Put(keyspace, key, value.unwrap_or_else(|| panic!("world_feed.1: nobody put the value")))
+        FeedChange::Put { keyspace, key, value } => Done::Put(keyspace, known(key), value_of(&value.read()?)),
+        FeedChange::Merge { keyspace, key, operands } => {
+            Done::Merge(keyspace, known(key), operands.into_iter().map(value_of).collect())
         }
         FeedChange::Remove { keyspace, key } | FeedChange::Expire { keyspace, key } => {
             Done::Remove(keyspace, known(key))
@@ -104,7 +108,7 @@ fn done(change: FeedChange<'_>, maps: &BTreeMap<KeyspaceId, Map>, before: &[Done
         FeedChange::RemoveRange { keyspace, start, end } => {
             let there = maps.get(&keyspace).into_iter().flat_map(|map| map.entries().keys().copied());
             let put = before.iter().filter_map(|done| match done {
-                Done::Put(id, key, _) if *id == keyspace => Some(*key),
+                Done::Put(id, key, _) | Done::Merge(id, key, _) if *id == keyspace => Some(*key),
                 _ => None,
             });
             let is_inside = |no: &KeyNo| {
@@ -122,6 +126,10 @@ fn done(change: FeedChange<'_>, maps: &BTreeMap<KeyspaceId, Map>, before: &[Done
 fn apply(done: Done, names: &mut BTreeMap<String, KeyspaceId>, maps: &mut BTreeMap<KeyspaceId, Map>) {
     match done {
         Done::Put(id, key, value) => maps.entry(id).or_default().put(key, value),
+        Done::Merge(id, key, operands) => {
+            let map = maps.entry(id).or_default();
+            operands.into_iter().for_each(|operand| map.merge(key, operand));
+        }
         Done::Remove(id, key) => maps.entry(id).or_default().remove(key),
         Done::RemoveRange(id, keys) => {
             let map = maps.entry(id).or_default();

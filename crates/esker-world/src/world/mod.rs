@@ -527,7 +527,8 @@ impl World {
     pub fn verify_all(&mut self) {
         self.expire();
         let is_swept = self.sweep();
-        let found = attempt(|| read::contents_with(self.db(), true, is_swept));
+        let now_ms = self.expires.then(|| self.now_ms());
+        let found = attempt(|| read::contents_with(self.db(), true, is_swept, now_ms));
         let Some(found) = self.read(found) else { return };
         if let Some(difference) = self.history.newest().difference(&found) {
             panic!("world.1: {difference}");

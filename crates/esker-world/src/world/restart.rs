@@ -20,6 +20,7 @@ use super::{DIR, World};
 use crate::judge::read;
 use crate::model::history::{History, Reach};
 use crate::op::{End, Loss, Mishap, Opening, Restart};
+use crate::perform;
 use crate::setting;
 
 impl World {
@@ -212,7 +213,8 @@ impl World {
             self.begin_operation();
             let is_swept = self.sweep();
             self.history.set_now(self.now_ms());
-            let found = attempt(|| read::contents_with(self.db(), false, is_swept));
+            let now_ms = self.expires.then(|| self.now_ms());
+            let found = attempt(|| read::contents_with(self.db(), false, is_swept, now_ms));
             // A fault that outlives the opening hits readers once or for ever.
             let Some(found) = self.read(found) else {
                 if self.is_dead() {
@@ -318,6 +320,7 @@ pub fn builder(env: Env, opening: Opening) -> Builder {
         Some(bytes) => builder.adoption_bytes(bytes),
         None => builder,
     };
+    let builder = perform::with_operator(builder);
     if opening.stepped { builder.stepped() } else { builder }
 }
 

@@ -18,14 +18,18 @@ use esker_env::Env;
 use super::filter::Sieve;
 use super::judge::{Dropped, Horizons, Judge, Verdict, Why};
 use super::merge::{MergeScan, Source};
+use super::operands::Gather;
 use super::output::{Output, Place, Shape, Written};
 use super::picker::{OutputRun, Plan, PlanKind, settled};
 use super::rules::Rules;
+use crate::blob::BlobSet;
 use crate::manifest::debts::Debts;
 use crate::manifest::edit::AddedTable;
 use crate::manifest::history::Floors;
 use crate::manifest::version::{Level, LiveTable, RunId, Version};
 use crate::memtable::Memtable;
+use crate::read::fold::Means;
+use crate::read::operators::Operators;
 use crate::sstable::{BlockCache, Table, TableOptions};
 use crate::types::entry::EntryRef;
 use crate::types::op::Kind;
@@ -55,9 +59,18 @@ pub(crate) struct Context<'a> {
     pub rules: Rules,
     /// Told of each stretch of input, in bytes, that was merged; once false the work ends early, without result.
     pub go_on: &'a (dyn Fn(u64) -> bool + Sync),
+    /// Where values are that are in no table.
+    pub blobs: BlobSet,
+    /// What operands are merged with.
+    pub operators: Arc<Operators>,
 }
 
 impl<'a> Context<'a> {
+    /// What values are made with.
+    pub(super) fn means(&self) -> Means<'_> {
+        Means { blobs: &self.blobs, operators: &self.operators }
+    }
+
     /// What its tables are made with.
     pub(super) fn place(&self) -> Place<'a> {
         Place {
@@ -266,10 +279,17 @@ fn write_to(
     }
     let mut stretch = 0;
     let mut scan = MergeScan::new(sources)?;
-    let mut waiting = Waiting::default();
+    let (mut waiting, mut gather) = (Waiting::default(), Gather::new(context.means()));
+    let mut write = |entry: EntryRef<'_>, seq| {
+        if let Some(sieve) = &mut sieve {
+            sieve.see(&entry, seq)?;
+        }
+        output.add(entry)
+    };
     while let Some(entry) = scan.next()? {
         if let Some(earlier) = waiting.take() {
-            put(output, &mut sieve, earlier, judge.resolve(earlier, Some(&entry), &mut stats))?;
+            let verdict = judge.resolve(earlier, Some(&entry), &mut stats);
+            stats.garbage += gather.take(earlier, verdict, judge, &mut write)?;
         }
         stretch += entry.key.len() + entry.value.len();
         if stretch >= STRETCH_BYTES && !(context.go_on)(std::mem::take(&mut stretch) as u64) {
@@ -278,38 +298,20 @@ fn write_to(
         stats.entries_in += 1;
         match judge.judge(entry, &mut stats) {
             Verdict::Wait => waiting.set(&entry),
-            verdict => put(output, &mut sieve, entry, verdict)?,
+            verdict => stats.garbage += gather.take(entry, verdict, judge, &mut write)?,
         }
     }
     if let Some(last) = waiting.take() {
-        put(output, &mut sieve, last, judge.resolve(last, None, &mut stats))?;
+        let verdict = judge.resolve(last, None, &mut stats);
+        stats.garbage += gather.take(last, verdict, judge, &mut write)?;
     }
+    gather.finish(judge, &mut write)?;
     let Written { added, opened } = output.finish()?;
     stats.bytes_written = added.iter().map(|t| t.meta.file_bytes).sum();
     stats.entries_out = added.iter().map(|t| t.meta.counts.entries).sum();
     assert_eq!(stats.entries_in, stats.entries_out + stats.garbage + stats.spent, "every version has a fate");
     let (debts, floors) = (judge.debts().clone(), judge.floors().clone());
     Ok(Some(Built { added, removed: Vec::new(), opened, debts, floors, stats }))
-}
-
-/// Has a version its fate.
-#[inline(always)]
-fn put(
-    output: &mut Output<'_>,
-    sieve: &mut Option<&mut Sieve<'_>>,
-    entry: EntryRef<'_>,
-    verdict: Verdict<'_>,
-) -> Result<()> {
-    let kept = match verdict {
-        Verdict::Drop => return Ok(()),
-        Verdict::Keep => entry,
-        Verdict::Replace(other) => other,
-        Verdict::Wait => unreachable!("an unresolved version is resolved or kept"),
-    };
-    if let Some(sieve) = sieve {
-        sieve.see(&kept, entry.seq)?;
-    }
-    output.add(kept)
 }
 
 #[cfg(test)]

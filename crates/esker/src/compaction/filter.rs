@@ -9,6 +9,8 @@
 //!
 //! compaction_filter.1. A filter sees no version that a snapshot may read, nor one that readers do not see yet, nor one with a newer version in the merge.
 //! compaction_filter.2. Batches are given away as they fill, so memory does not grow with the merge.
+//! compaction_filter.3. Of operands a filter sees what a merge makes of them, under the number of the newest one. It is not asked about a key whose
+//!      newest version stays an operand.
 
 use std::fmt;
 use std::ops::Range;

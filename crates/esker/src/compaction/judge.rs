@@ -23,6 +23,8 @@
 //! compaction_judge.7. Of a keyspace with a rule of history (rules.rs) no version loses its number. With a rule from a number on, no reader stands above
 //!      that number but those to come; with one of so many versions the newest stay, range tombstones counted.
 //! compaction_judge.8. What goes of such a keyspace raises its floor above all numbers at which a reader would miss it (manifest/history.rs).
+//! compaction_judge.9. With operands that a rule keeps stays what they stand on, down to their base. What the rule itself does not keep of that
+//!      may be merged into them (operands.rs).
 
 use super::rules::{Rule, Rules};
 use crate::manifest::debts::Debts;
@@ -121,6 +123,10 @@ struct AtRule {
     twice: u32,
     /// The one before.
     newer: SeqNo,
+    /// The number and the stripe of the version before, if that stays and is an operand.
+    operand: Option<(SeqNo, SeqNo)>,
+    /// Whether the version at hand is one of those that the rule counts.
+    is_apart: bool,
 }
 
 /// Judges versions as they come by in order: key ascending, sequence number descending.
@@ -170,6 +176,27 @@ impl Judge {
             is_answered: false,
             debts: Debts::default(),
         }
+    }
+
+    /// Whether nothing lies below the inputs.
+    pub(super) fn is_bottommost(&self) -> bool {
+        self.bottommost
+    }
+
+    /// The last number of the stripe that `seq` lies in.
+    pub(super) fn stripe_end(&self, seq: SeqNo) -> SeqNo {
+        self.horizons.stripe_end(seq)
+    }
+
+    /// The number for a resolved put that stands in place of the version judged last, which has this number (compaction_judge.4, rules.1).
+    pub(super) fn seq_of_put(&self, seq: SeqNo) -> SeqNo {
+        if self.settled(seq) && !self.at_rule.is_in { SeqNo::ZERO } else { seq }
+    }
+
+    /// Whether the version judged last is kept by a rule, for what it is (compaction_judge.9).
+    #[inline(always)]
+    pub(super) fn is_apart(&self) -> bool {
+        self.at_rule.is_apart
     }
 
     /// The same, under these rules (compaction_judge.7).
@@ -259,25 +286,53 @@ impl Judge {
     fn fate_by_rule(&mut self, entry: &EntryRef<'_>) -> Result<SeqNo, Why> {
         if self.stripe_end.is_none() || self.key != entry.key {
             self.enter(entry.key);
-            (self.at_rule.versions, self.at_rule.twice, self.at_rule.newer) = (0, 0, SeqNo::ZERO);
+            let (next, is_in) = (self.at_rule.next, self.at_rule.is_in);
+            self.at_rule = AtRule { next, is_in, ..AtRule::default() };
         }
         let fate = self.fate_for_readers(entry);
+        self.at_rule.is_apart = false;
         if !self.at_rule.is_in {
             return fate;
         }
+        let operand = self.at_rule.operand;
+        let is_base = operand.is_some_and(|(seq, _)| self.cover(seq) <= entry.seq);
+        let fate = self.fate_in_history(entry, fate, is_base);
+        let stripe_end = self.horizons.stripe_end(entry.seq);
+        self.at_rule.operand = (fate.is_ok() && entry.kind.is_operand()).then_some((entry.seq, stripe_end));
+        if let Some((newer, end)) = operand
+            && fate.is_ok()
+            && end == stripe_end
+            && newer > entry.seq
+            && !self.at_rule.is_apart
+        {
+            // It may be merged into the newer one (compaction_judge.8).
+            self.floors.raise(self.rules.all()[self.at_rule.next].id, newer);
+        }
+        fate
+    }
+
+    /// The same for a key of a keyspace with a rule. `is_base`: the newer version is an operand that stays, and nothing hides this one from its readers.
+    fn fate_in_history(
+        &mut self,
+        entry: &EntryRef<'_>,
+        fate: Result<SeqNo, Why>,
+        is_base: bool,
+    ) -> Result<SeqNo, Why> {
         let (id, rule) = (self.rules.all()[self.at_rule.next].id, self.rules.all()[self.at_rule.next].rule);
         let newer = std::mem::replace(&mut self.at_rule.newer, entry.seq);
         if newer > SeqNo::ZERO && newer == entry.seq {
             // Of a large transaction, which has written the key again: nobody has ever seen it.
-            return fate.map(|_| entry.seq);
+            return if is_base { Ok(entry.seq) } else { fate.map(|_| entry.seq) };
         }
         let is_kept = match rule {
             Rule::From(_) => false,
             Rule::Versions(kept) => self.newer_commits(entry.seq) < kept,
         };
+        self.at_rule.is_apart = is_kept && !canary::is_set(Canary::HistoryForgotten);
         match fate {
             Ok(_) => Ok(entry.seq),
-            Err(_) if is_kept && !canary::is_set(Canary::HistoryForgotten) => Ok(entry.seq),
+            Err(_) if self.at_rule.is_apart => Ok(entry.seq),
+            Err(Why::Outdated | Why::Covered) if is_base => Ok(entry.seq), // compaction_judge.9
             Err(why) => {
                 // compaction_judge.8
                 let missed_below = match why {
@@ -341,7 +396,7 @@ impl Judge {
             return Err(Why::Covered);
         }
         let answer = self.resolver.feed(entry.seq, entry.kind);
-        self.is_answered = answer != Answer::Older;
+        self.is_answered = matches!(answer, Answer::Live | Answer::Gone);
         if !self.settled(entry.seq) {
             let is_dropped = answer == Answer::Gone && canary::is_set(Canary::TombstoneDroppedEarly);
             return if is_dropped { Err(Why::Spent) } else { Ok(entry.seq) };
@@ -349,7 +404,7 @@ impl Judge {
         match answer {
             Answer::Gone => Err(Why::Spent), // compaction_judge.3
             Answer::Live => Ok(SeqNo::ZERO), // compaction_judge.4
-            Answer::Older => Ok(entry.seq),
+            Answer::Operand | Answer::Older => Ok(entry.seq),
         }
     }
 

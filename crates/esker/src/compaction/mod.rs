@@ -11,7 +11,7 @@
 //!              `-- filter: what users' functions say of the values that a merge passes
 //! ```
 //!
-//! In reading order: `partition`, `picker`, `shape`, `tiers`, `pacing`, `covered` decide; `merge`, `judge`, `output`, `execute` do. What has failed, and is left
+//! In reading order: `partition`, `picker`, `shape`, `tiers`, `pacing`, `covered` decide; `merge`, `judge`, `operands`, `output`, `execute` do. What has failed, and is left
 //! alone for that: engine/trouble.rs.
 
 pub(crate) mod covered;
@@ -19,6 +19,7 @@ pub(crate) mod execute;
 pub(crate) mod filter;
 pub(crate) mod judge;
 pub(crate) mod merge;
+mod operands;
 pub(crate) mod output;
 pub(crate) mod pacing;
 pub(crate) mod partition;

@@ -11,6 +11,7 @@
 use super::execute::{Built, CompactionStats, Context};
 use super::judge::{Horizons, Judge, Verdict};
 use super::merge::{MergeScan, Source};
+use super::operands::Gather;
 use super::output::{Output, Place, Shape, Written};
 use crate::manifest::version::{Level, RunId};
 use crate::types::entry::EntryRef;
@@ -40,7 +41,7 @@ pub(crate) fn write_private(
     let place = Place { keeps_warm: keep_warm, ..context.place() };
     let survivors = judge.surviving_tombstones();
     let mut output = Output::new(place, shape, &unnumbered(&survivors));
-    let written = write_to(layers, &mut judge, &mut output);
+    let written = write_to(context, layers, &mut judge, &mut output);
     if written.is_err() {
         output.discard();
     }
@@ -53,22 +54,24 @@ pub(crate) fn private_shape(table_bytes: u64) -> Shape {
 }
 
 fn write_to(
+    context: &Context<'_>,
     layers: impl IntoIterator<Item = Source>,
     judge: &mut Judge,
     output: &mut Output<'_>,
 ) -> Result<PrivateBuilt> {
     let (mut stats, mut puts) = (CompactionStats::default(), Puts::default());
     let mut scan = MergeScan::new(layers)?;
+    let mut gather = Gather::strict(context.means());
+    let mut write = |entry: EntryRef<'_>, _| {
+        puts.add(&entry);
+        output.add(EntryRef { seq: SeqNo::ZERO, ..entry })
+    };
     while let Some(entry) = scan.next()? {
-        match judge.judge(entry, &mut stats) {
-            Verdict::Drop => {}
-            Verdict::Wait => unreachable!("a transaction's own writes are counted when it commits"),
-            Verdict::Keep | Verdict::Replace(_) => {
-                puts.add(&entry);
-                output.add(EntryRef { seq: SeqNo::ZERO, ..entry })?;
-            }
-        }
+        let verdict = judge.judge(entry, &mut stats);
+        assert!(verdict != Verdict::Wait, "a transaction's own writes are counted when it commits");
+        gather.take(entry, verdict, judge, &mut write)?;
     }
+    gather.finish(judge, &mut write)?;
     let Written { added, opened } = output.finish()?;
     let built = Built { added, opened, ..Built::default() };
     Ok(PrivateBuilt { built, puts: puts.per_keyspace })

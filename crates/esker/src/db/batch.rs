@@ -71,6 +71,22 @@ impl WriteBatch {
         self.writes.put_from(&self.handle.core, state, key.as_ref(), value, len)
     }
 
+    /// Merges an operand into a key, without reading it: see [`Keyspace::merge`]. Operands that the batch merges into one key are one write of it.
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put); [`Invalid`](crate::Error::Invalid) if the keyspace has no merge operator,
+    /// [`Merge`](crate::Error::Merge) if the operand is none for that operator.
+    pub fn merge(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let state = keyspace.state_in(&self.handle)?;
+        self.writes.make_room(&self.handle.core)?;
+        self.writes.merge(&self.handle.core, state, key.as_ref(), operand.as_ref())
+    }
+
     /// Removes a key.
     ///
     /// # Errors

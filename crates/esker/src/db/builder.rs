@@ -10,6 +10,7 @@ use super::Db;
 use crate::compaction::filter::{Decision, Filter};
 use crate::engine::options::{Background, FileSizes, Modes, Settings};
 use crate::manifest::feed::FeedLimits;
+use crate::read::operators::{ByFunction, MergeOperator};
 use crate::rescue::check::{self, CheckReport};
 use crate::rescue::repair::{self, RepairReport};
 use crate::sstable::TableCompression;
@@ -170,7 +171,8 @@ impl Builder {
     /// as ever, and a newer write of the key wins. An entry that an open snapshot reads is not shown.
     ///
     /// Compactions pass when there is something to merge. [`Db::compact`] has all entries pass. Until then an entry is there, and one may be shown any
-    /// number of times: change it into what is kept as it is. Values in blob files are read for this. The function runs in background threads; if it
+    /// number of times: change it into what is kept as it is. Of merges it is shown what a compaction makes of them; where operands have to stay, as for a
+    /// snapshot below them, it is not shown. Values in blob files are read for this. The function runs in background threads; if it
     /// panics the database takes no more writes.
     ///
     /// ```
@@ -221,13 +223,53 @@ impl Builder {
         self.settings.first_number = number;
         self
     }
+    /// Registers a merge operator: a function of the value that a key has (none: it is not there) and of operands, oldest first, which gives the new
+    /// value, or says what is wrong. See [`MergeOperator`](crate::MergeOperator) for what it has to keep to, and
+    /// [`Keyspace::set_merge_operator`](crate::Keyspace::set_merge_operator) for those that are built in.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// let builder = esker::Db::builder().merge_operator("first", |existing, operands| {
+    ///     Ok(existing.unwrap_or(operands[0]).to_vec())
+    /// });
+    /// let db = builder.open_in_memory()?;
+    /// let winners = db.keyspace("winners")?;
+    /// winners.set_merge_operator("first")?;
+    /// winners.merge("race", "ann")?;
+    /// winners.merge("race", "bob")?;
+    /// assert_eq!(winners.get("race")?.as_deref(), Some(&b"ann"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn merge_operator(
+        self,
+        name: impl Into<String>,
+        merge: impl Fn(Option<&[u8]>, &[&[u8]]) -> Result<Vec<u8>, String> + Send + Sync + 'static,
+    ) -> Self {
+        self.merge_operator_by(name, ByFunction(merge))
+    }
+    /// Registers a merge operator that can also combine and check operands.
+    pub fn merge_operator_by(
+        mut self,
+        name: impl Into<String>,
+        operator: impl MergeOperator + 'static,
+    ) -> Self {
+        self.settings.operators.add(name, operator);
+        self
+    }
+    /// Whether to open a database that needs merge operators which are not registered: for tools. Default no. Reading a key whose value has to
+    /// be made by one gives [`Error::MergeOperatorMissing`](crate::Error::MergeOperatorMissing) then.
+    pub fn allow_missing_merge_operators(mut self, yes: bool) -> Self {
+        self.settings.may_lack_operators = yes;
+        self
+    }
     /// Opens the database in a directory. A relative path is that of the moment: the database stays where it is when the process
     /// changes its working directory, and its path and messages are absolute.
     ///
     /// # Errors
     /// [`Error::Locked`](crate::Error::Locked) if it is open elsewhere, [`Error::NotFound`](crate::Error::NotFound), [`Error::UnfinishedRepair`](crate::Error::UnfinishedRepair), [`Error::Corrupt`](crate::Error::Corrupt) and
     /// [`Error::UnsupportedVersion`](crate::Error::UnsupportedVersion) with the file, [`Error::Invalid`](crate::Error::Invalid) for options that make no sense, an empty path, and one that is
-    /// no directory. [`Error::Io`](crate::Error::Io) and
+    /// no directory, [`Error::MergeOperatorMissing`](crate::Error::MergeOperatorMissing). [`Error::Io`](crate::Error::Io) and
     /// [`Error::NoSpace`](crate::Error::NoSpace): opening reads the log and writes a new manifest and a log segment.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         let options = self.settings.derive()?;

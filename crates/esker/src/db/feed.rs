@@ -1,5 +1,6 @@
 //! The change feed: every commit, in order, for readers that come back.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use crate::engine::catalog::{id_of, name_of};
 use crate::engine::handle::Handle;
 use crate::feed::{Change, Changes};
 use crate::read::fetch;
+use crate::read::fold::elements;
 use crate::types::expiry::Expiry;
 use crate::types::key::decode_key;
 use crate::types::op::Kind;
@@ -47,6 +49,15 @@ pub enum FeedChange<'a> {
         key: &'a [u8],
         /// The value.
         value: FeedValue<'a>,
+    },
+    /// Operands are merged into what a key has, by the operator of its keyspace.
+    Merge {
+        /// The keyspace's number.
+        keyspace: KeyspaceId,
+        /// The key.
+        key: &'a [u8],
+        /// The operands, oldest first. Of several that the commit has merged there may be one in their place.
+        operands: Vec<&'a [u8]>,
     },
     /// A key is removed. It need not have been there.
     Remove {
@@ -225,14 +236,14 @@ impl FeedCommit {
     /// [`Corrupt`](crate::Error::Corrupt), and [`Io`](crate::Error::Io) if the commit is so large that it is read from tables.
     pub fn next_change(&mut self) -> Result<Option<FeedChange<'_>>> {
         let change = self.changes.next(self.seqno)?;
-        Ok(change.map(|change| shown(change, &self.blobs)))
+        change.map(|change| shown(change, &self.blobs)).transpose()
     }
 }
 
 /// Keys are encoded: the log and tables hold no others.
-fn shown<'a>(change: Change<'a>, blobs: &'a BlobSet) -> FeedChange<'a> {
+fn shown<'a>(change: Change<'a>, blobs: &'a BlobSet) -> Result<FeedChange<'a>> {
     let split = |key: &'a [u8]| decode_key(key).unwrap_or((KeyspaceId::CATALOG, key));
-    match change {
+    Ok(match change {
         Change::Range(start, end) => {
             let (keyspace, start) = split(start);
             let end = decode_key(end).filter(|(id, _)| *id == keyspace).map(|(_, end)| end);
@@ -240,13 +251,17 @@ fn shown<'a>(change: Change<'a>, blobs: &'a BlobSet) -> FeedChange<'a> {
         }
         Change::Key(kind, key, stored) => match split(key) {
             (KeyspaceId::CATALOG, key) => of_catalog(key, kind.is_live().then_some(stored)),
+            (keyspace, key) if kind.is_operand() => {
+                let operands = elements(stored).map_err(|e| e.in_file("commit payload", Path::new(""), 0))?;
+                FeedChange::Merge { keyspace, key, operands }
+            }
             (keyspace, key) if kind.is_live() => {
                 FeedChange::Put { keyspace, key, value: FeedValue { kind, stored, blobs } }
             }
             (keyspace, key) if kind.is_sweep() => FeedChange::Expire { keyspace, key },
             (keyspace, key) => FeedChange::Remove { keyspace, key },
         },
-    }
+    })
 }
 
 fn of_catalog<'a>(key: &'a [u8], value: Option<&'a [u8]>) -> FeedChange<'a> {

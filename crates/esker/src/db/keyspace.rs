@@ -184,6 +184,54 @@ impl Keyspace {
         self.core().submit(writes.into_request(self.core().options.durability())?)
     }
 
+    /// Merges an operand into a key by the keyspace's merge operator (see [`set_merge_operator`](Self::set_merge_operator)), without reading it. The
+    /// operand is stored as it is; who reads the key finds the value that all its operands make. A key that is not there becomes what its operands
+    /// alone come to. The number is that of the commit.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::in_memory()?;
+    /// let views = db.keyspace("views")?;
+    /// views.set_merge_operator("add-u64")?;
+    /// for page in ["home", "news", "home"] {
+    ///     views.merge(page, 1_u64.to_le_bytes())?;
+    /// }
+    /// assert_eq!(views.get("home")?.as_deref(), Some(&2_u64.to_le_bytes()[..]));
+    /// assert_eq!(views.len()?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put); [`Invalid`](crate::Error::Invalid) if the keyspace has no merge operator,
+    /// [`Merge`](crate::Error::Merge) if the operand is none for that operator.
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<SeqNo> {
+        self.merge_with(key, operand, self.core().options.durability())
+    }
+
+    /// [`merge`](Self::merge) with a durability of its own.
+    ///
+    /// # Errors
+    /// Those of [`merge`](Self::merge).
+    pub fn merge_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<SeqNo> {
+        let mut writes = Writes::default();
+        writes.merge(self.core(), &self.state, key.as_ref(), operand.as_ref())?;
+        self.core().submit(writes.into_request(durability)?)
+    }
+
+    /// [`merge`](Self::merge) without a thread that waits: see [`put_async`](Self::put_async).
+    ///
+    /// # Errors
+    /// The future's are those of [`merge`](Self::merge).
+    pub fn merge_async(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Committing {
+        self.write_async(|core, writes| writes.merge(core, &self.state, key.as_ref(), operand.as_ref()))
+    }
+
     /// [`put`](Self::put) without a thread that waits: one thread commits for all who ask it to, in their order, and many at once.
     ///
     /// ```
@@ -287,6 +335,33 @@ impl Keyspace {
     /// Those of [`remove`](Self::remove).
     pub fn set_blobs_over(&self, bytes: usize) -> Result<()> {
         self.core().set_blobs_over(&self.state, (bytes > 0).then_some(bytes))
+    }
+
+    /// The operator by which [`merge`](Self::merge) changes keys of this keyspace. This is kept in the database, and for good: operands that are
+    /// there mean nothing to another operator. Built in are
+    ///
+    /// | name | value and operands | merged |
+    /// |---|---|---|
+    /// | `add-i64`, `add-u64` | 8 bytes, little-endian | the sum, which wraps around |
+    /// | `add-f64` | 8 bytes, little-endian | the sum, in the order of the merges |
+    /// | `append` | any bytes | one behind the other |
+    /// | `min`, `max` | any bytes | the smallest, the largest, in the order of keys |
+    /// | `bit-or` | any bytes | the bits of all; missing bytes count as zeros |
+    /// | `bit-and` | any bytes | the common bits; missing bytes count as ones |
+    /// | `set-union` | [sets](crate::merge_set) | the elements of all |
+    ///
+    /// Others are registered by [`Builder::merge_operator`](crate::Builder::merge_operator) whenever the database is opened.
+    ///
+    /// # Errors
+    /// [`MergeOperatorMissing`](crate::Error::MergeOperatorMissing) if there is none of this name; [`Invalid`](crate::Error::Invalid) if the
+    /// keyspace has another one; and those of [`remove`](Self::remove).
+    pub fn set_merge_operator(&self, name: &str) -> Result<()> {
+        self.core().set_merge_operator(&self.state, name)
+    }
+
+    /// The name of the keyspace's merge operator, if it has one.
+    pub fn merge_operator(&self) -> Option<String> {
+        self.core().catalog.options_of(self.state.id).merge_operator
     }
 
     /// How commits count the keys of this keyspace from now on. This is kept in the database.

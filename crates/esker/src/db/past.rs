@@ -32,6 +32,8 @@ impl Keyspace {
     /// the time is that of the wall clock, and is looked at with flushes: the keyspace can be read at all states of that time, and at older ones,
     /// too, until the next flush and compaction. Of what lies long ago the border is known to a tenth of its age.
     ///
+    /// Merges are versions, too: with [`History::Versions`] one counts as a put of what it makes. What it stands on is kept with it.
+    ///
     /// Keys that were removed take space for as long as the history reaches, with [`History::Versions`] for ever.
     ///
     /// ```
@@ -242,6 +244,9 @@ pub struct Version {
     pub seqno: SeqNo,
     /// The value; none: it was removed, by itself or with a range.
     pub value: Option<Value>,
+    /// Whether operands were merged into what was there, and still stand for that: compactions make puts of merges that nothing tells apart any more. The
+    /// value is what they made.
+    pub is_merge: bool,
 }
 
 /// The versions of a key, newest first: see [`Keyspace::versions`].
@@ -257,14 +262,15 @@ impl Versions {
     fn find(&mut self, upto: SeqNo) -> Result<Option<Version>> {
         self.source.view.check_open()?;
         let guard = crate::sync::pin();
-        let Some(seqno) = self.source.view.newest_item(&self.key, upto, &guard)? else { return Ok(None) };
+        let newest = self.source.view.newest_item(&self.key, upto, &guard)?;
+        let Some((seqno, is_merge)) = newest else { return Ok(None) };
         let value = self.source.view.find::<ValueOf>(&self.key, seqno, &guard)?;
         self.given += 1;
         // Of what is older something may be missing.
         let kept = self.source.kept;
         let is_last = seqno <= self.source.floor && self.given >= kept.versions() || seqno <= kept.since;
         self.next = seqno.before().filter(|_| !is_last);
-        Ok(Some(Version { seqno, value: value.map(Value::unpinned) }))
+        Ok(Some(Version { seqno, value: value.map(Value::unpinned), is_merge }))
     }
 }
 

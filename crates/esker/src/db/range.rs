@@ -55,7 +55,7 @@ impl Walk {
         let Some(own) = own else {
             return match view.only_run(&bounds) {
                 Some(run) => {
-                    let walk = RunWalk::new(run, *at, bounds, view.version.blobs(), &view.time);
+                    let walk = RunWalk::new(run, *at, bounds, view);
                     Walk::Run(walk.with_gaps(view, source._pin.is_some()))
                 }
                 None => {
@@ -68,7 +68,7 @@ impl Walk {
         let tombstones = own_tombstones(view, *at, own.removals());
         let sources = view.sources(*at, &bounds, own.cursors(&bounds));
         let walk = VisibleCursor::new(sources, tombstones, SeqNo::MAX, bounds);
-        Walk::Own(walk.with_blobs(view.version.blobs()).at_time(&view.time))
+        Walk::Own(walk.with_means(view).at_time(&view.time))
     }
 
     fn valid(&self) -> bool {
@@ -323,7 +323,7 @@ impl Walks {
             }
             let is_alone = self.back.is_none() && self.seen.is_none();
             let flow = match self.front.as_mut().expect("it just moved") {
-                Walk::Run(run) if is_alone && !run.has_blobs() => run.visit_block(&mut visit),
+                Walk::Run(run) if is_alone && run.shows_bytes() => run.visit_block(&mut visit),
                 Walk::Run(run) => {
                     run.load_key();
                     visit(run.key(), &run.value()?)

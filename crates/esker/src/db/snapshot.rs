@@ -11,6 +11,7 @@ use super::writes::{encode_bounds, prefix_bounds};
 use crate::engine::catalog::KeyspaceState;
 use crate::engine::handle::Handle;
 use crate::engine::reads::ReadSource;
+use crate::read::fold::Operands;
 use crate::read::point::{ExpiryOf, Presence, ValueOf, Want};
 use crate::read::value_reader::{ReaderOf, ValueReader};
 use crate::txn::snapshots::SnapshotGuard;
@@ -54,7 +55,17 @@ impl Snapshot {
 
     /// Looks a key up in a keyspace that is there.
     pub(super) fn find<W: Want>(&self, keyspace: &KeyspaceState, key: &[u8]) -> Result<Option<W::Out>> {
-        self.handle.core.find_at::<W>(keyspace, key, self.pin.seq())
+        self.handle.core.find_at::<W>(keyspace, key, self.pin.seq(), Operands::default())
+    }
+
+    /// The same below a transaction's operands.
+    pub(super) fn find_below<W: Want>(
+        &self,
+        keyspace: &KeyspaceState,
+        key: &[u8],
+        operands: Operands,
+    ) -> Result<Option<W::Out>> {
+        self.handle.core.find_at::<W>(keyspace, key, self.pin.seq(), operands)
     }
 
     /// For iterators over a keyspace that is there.

@@ -19,9 +19,11 @@ use crate::engine::handle::Handle;
 use crate::engine::locks::Owner;
 use crate::engine::reads::ReadSource;
 use crate::engine::right_of_way::Turn;
+use crate::read::fold::Operands;
 use crate::read::point::{ExpiryOf, Presence, ValueOf, Want};
 use crate::read::value_reader::{ReaderOf, ValueReader};
 use crate::txn::commit::{Durability, Isolation};
+use crate::txn::layers::OwnAnswer;
 use crate::txn::read_set::ReadSet;
 use crate::types::bounds::Bounds;
 use crate::types::expiry::Lifetime;
@@ -165,6 +167,22 @@ impl Transaction {
         self.writes.put_from(&self.handle.core, state, key.as_ref(), value, len)
     }
 
+    /// Merges an operand into a key, without reading it: see [`Keyspace::merge`]. It conflicts as a [`put`](Self::put) of the key does: with every
+    /// later commit that has written the key, another merge included. Outside of transactions merges never conflict.
+    ///
+    /// # Errors
+    /// Those of [`WriteBatch::merge`](crate::WriteBatch::merge).
+    pub fn merge(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let state = keyspace.state_in(&self.handle)?;
+        self.writes.make_room(&self.handle.core)?;
+        self.writes.merge(&self.handle.core, state, key.as_ref(), operand.as_ref())
+    }
+
     /// Removes a key.
     ///
     /// # Errors
@@ -254,18 +272,21 @@ impl Transaction {
         check_key(key)?;
         let state = keyspace.state_in(&self.handle)?;
         self.check_there(state)?;
+        let mut operands = Operands::default();
         if !self.writes.is_empty() {
-            let own = self.writes.find::<W>(&self.handle.core, &KeyBuf::new(state.id, key))?;
-            if let Some(own) = own {
-                self.handle.core.check_open()?;
-                return Ok(own);
+            match self.writes.find::<W>(&self.handle.core, &KeyBuf::new(state.id, key))? {
+                OwnAnswer::Known(own) => {
+                    self.handle.core.check_open()?;
+                    return Ok(own);
+                }
+                OwnAnswer::Below(found) => operands = found,
             }
         }
         self.has_read.store(true, Ordering::Relaxed);
         if let Some(reads) = &self.reads {
             reads.note_key(&KeyBuf::new(state.id, key));
         }
-        self.snapshot.find::<W>(state, key)
+        self.snapshot.find_below::<W>(state, key, operands)
     }
 
     /// See [`Reads::get`](crate::Reads::get).
@@ -305,13 +326,18 @@ impl Transaction {
         for (at, key) in keys.iter().map(AsRef::as_ref).enumerate() {
             check_key(key)?;
             let own = match self.writes.is_empty() {
-                true => None,
+                true => OwnAnswer::Below(Operands::default()),
                 false => self.writes.find::<ValueOf>(core, &KeyBuf::new(state.id, key))?,
             };
-            if own.is_none() {
-                others.push((at, key));
-            }
-            found.push(own.flatten().map(Value::unpinned));
+            let own = match own {
+                OwnAnswer::Known(own) => own,
+                OwnAnswer::Below(operands) if operands.is_empty() => {
+                    others.push((at, key));
+                    None
+                }
+                OwnAnswer::Below(_) => self.find::<ValueOf>(keyspace, key)?,
+            };
+            found.push(own.map(Value::unpinned));
         }
         core.check_open()?;
         if let Some(reads) = &self.reads {

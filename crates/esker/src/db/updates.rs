@@ -40,6 +40,14 @@ impl ViewMut<'_> {
         self.transaction.put(self.keyspace, key, value)
     }
 
+    /// Merges an operand into a key, without reading it: see [`Transaction::merge`].
+    ///
+    /// # Errors
+    /// Those of [`WriteBatch::merge`](crate::WriteBatch::merge).
+    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.transaction.merge(self.keyspace, key, operand)
+    }
+
     /// Removes a key.
     ///
     /// # Errors

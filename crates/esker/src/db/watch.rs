@@ -21,7 +21,7 @@ pub enum Change {
     Put {
         /// The key.
         key: Key,
-        /// The value; none if it is so large that it went to a blob file: read it, if it is still there.
+        /// The value; none if it is so large that it went to a blob file, or if something was merged into it: read the key.
         value: Option<Value>,
     },
     /// A key was removed. It need not have been there.

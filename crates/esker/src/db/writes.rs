@@ -19,12 +19,14 @@ use crate::blob::{BlobPointer, BlobWriter};
 use crate::engine::catalog::{Catalog, KeyspaceState};
 use crate::engine::catalog_changes::Changes;
 use crate::engine::core::Core;
-use crate::read::point::Want;
+use crate::read::fold::{LIST_BYTES_MAX, Operands};
+use crate::read::operators::none_of;
+use crate::read::point::{ValueOf, Want};
 use crate::read::view::ReadView;
 use crate::txn::blobs::BlobUse;
 use crate::txn::commit::{CommitRequest, Durability, KeyspaceLife};
 use crate::txn::counts::count_deltas;
-use crate::txn::layers::Layers;
+use crate::txn::layers::{Layers, OwnAnswer};
 use crate::txn::own::OwnWrites;
 use crate::txn::private::PrivateWrites;
 use crate::txn::read_set::ReadSet;
@@ -206,12 +208,12 @@ impl Writes {
         self.set.byte_len() + self.layers.byte_len()
     }
 
-    /// What they say of an encoded key: `None`, nothing; `Some(None)`, it is removed.
-    pub(super) fn find<W: Want>(&self, core: &Core, key: &[u8]) -> Result<Option<Option<W::Out>>> {
+    /// What they say of an encoded key.
+    pub(super) fn find<W: Want>(&self, core: &Core, key: &[u8]) -> Result<OwnAnswer<W::Out>> {
         let own = self.set.get(key);
         match own {
-            Own::Removed => return Ok(Some(None)),
-            Own::Untouched if self.layers.is_empty() => return Ok(None),
+            Own::Removed => return Ok(OwnAnswer::Known(None)),
+            Own::Untouched if self.layers.is_empty() => return Ok(OwnAnswer::Below(Operands::default())),
             _ => {}
         }
         if !matches!(own, Own::Put(entry) if !entry.kind.needs_fetch()) {
@@ -219,13 +221,54 @@ impl Writes {
         }
         let guard = crate::sync::pin();
         let view = core.view.load(&guard);
+        let mut operands = Operands::default();
         match own {
             Own::Put(entry) if view.has_expired::<W>(Expiry::of_version(entry.kind, entry.value)) => {
-                Ok(Some(None))
+                return Ok(OwnAnswer::Known(None));
             }
-            Own::Put(entry) => W::of_entry(&entry, view.version.blobs()).map(|value| Some(Some(value))),
-            Own::Removed | Own::Untouched => self.layers.find::<W>(key, view, &guard),
+            Own::Put(entry) => {
+                let value = W::of_entry(&entry, view.version.blobs());
+                return value.map(|value| OwnAnswer::Known(Some(value)));
+            }
+            Own::Operands(lists) => lists.into_iter().for_each(|list| operands.push(Value::copy_of(list))),
+            Own::Removed | Own::Untouched => {}
         }
+        self.layers.find::<W>(key, operands, view, &guard)
+    }
+
+    /// Merges an operand into a key (write_set.6).
+    pub(crate) fn merge(
+        &mut self,
+        core: &Core,
+        keyspace: &KeyspaceState,
+        key: &[u8],
+        operand: &[u8],
+    ) -> Result<()> {
+        check_key(key)?;
+        if operand.len() > VALUE_BYTES_MAX - LIST_BYTES_MAX {
+            return Err(Error::ValueTooLong { len: operand.len() });
+        }
+        let operator = core.operators.of(keyspace.id).map_err(|_| none_of(&keyspace.name()))?;
+        operator.check(key, operand)?;
+        let encoded = KeyBuf::new(keyspace.id, key);
+        if matches!(self.set.get(&encoded), Own::Untouched | Own::Operands(_)) {
+            // What a savepoint may go back to stays as it is.
+            let kept = self.points.last().filter(|point| point.set.is_none());
+            let kept = kept.map_or(0, |point| point.mark.op_count());
+            self.touch(keyspace)?.merge(&encoded, operand, &operator, kept);
+            return Ok(());
+        }
+        let before = match self.find::<ValueOf>(core, &encoded)? {
+            OwnAnswer::Known(before) => before,
+            OwnAnswer::Below(_) => unreachable!("the write set says what the key has"),
+        };
+        // What had an end keeps it, unless that has passed.
+        let expiry = match self.set.get(&encoded) {
+            Own::Put(entry) if before.is_some() => Expiry::of_version(entry.kind, entry.value),
+            _ => None,
+        };
+        let value = operator.merge(key, before.as_deref(), &[operand])?;
+        self.put_until(core, keyspace, key, &value, expiry)
     }
 
     /// The writes so far, for walks.
@@ -258,6 +301,8 @@ impl Writes {
         if bytes < small || (bytes < large && self.layers.is_empty()) {
             return Ok(());
         }
+        // What is merged may be in a blob file.
+        self.blob_use()?;
         core.make_room_for_piece(&mut self.layers)?;
         for point in self.points.iter_mut().filter(|point| point.set.is_none()) {
             point.set = Some(self.set.clone());
@@ -374,9 +419,20 @@ impl Writes {
         value: &[u8],
         lifetime: Lifetime,
     ) -> Result<()> {
+        self.put_until(core, keyspace, key, value, keyspace.expiry(&core.time, lifetime))
+    }
+
+    /// Sets a key to a value until a moment, if there is one.
+    fn put_until(
+        &mut self,
+        core: &Core,
+        keyspace: &KeyspaceState,
+        key: &[u8],
+        value: &[u8],
+        expiry: Option<Expiry>,
+    ) -> Result<()> {
         check_key(key)?;
         check_value(value)?;
-        let expiry = keyspace.expiry(&core.time, lifetime);
         if expiry.is_some() && value.len() > VALUE_BYTES_MAX - EXPIRY_BYTES {
             return Err(Error::ValueTooLong { len: value.len() });
         }

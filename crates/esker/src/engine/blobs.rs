@@ -121,6 +121,7 @@ pub(super) fn new_blob_file(env: Env, dir: PathBuf, tables: &Tables, view: Arc<V
                 known: old.known.clone(),
                 gaps: old.gaps.clone(),
                 time: old.time.clone(),
+                operators: old.operators.clone(),
             }
         });
         Ok(file)

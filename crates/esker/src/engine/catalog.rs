@@ -281,22 +281,39 @@ impl Catalog {
 
     /// All options that keyspaces have of their own.
     pub(super) fn all_options(&self) -> Vec<(KeyspaceId, KeyspaceOptions)> {
-        self.with_options.lock().iter().map(|(&id, &options)| (id, options)).collect()
+        self.with_options.lock().iter().map(|(&id, options)| (id, options.clone())).collect()
     }
 
-    /// A keyspace has these options of its own stored.
-    pub(super) fn note_options(&self, id: KeyspaceId, options: KeyspaceOptions) {
-        self.with_options.lock().insert(id, options);
-        let names = self.names.read();
-        if let Some(state) = names.made.values().flatten().find(|state| state.id == id) {
+    /// A keyspace has these options of its own stored; `state`: of one that may not be found yet.
+    pub(super) fn note_options(
+        &self,
+        id: KeyspaceId,
+        state: Option<&Arc<KeyspaceState>>,
+        options: KeyspaceOptions,
+    ) {
+        let made = || self.names.read().made.values().flatten().find(|state| state.id == id).cloned();
+        if let Some(state) = state.cloned().or_else(made) {
             state.is_lazy.store(options.is_lazy, Ordering::Relaxed);
             state.ttl_ms.store(options.ttl_ms, Ordering::Relaxed);
         }
+        self.with_options.lock().insert(id, options);
+    }
+
+    /// The keyspace of this number.
+    pub(super) fn with_id(&self, id: KeyspaceId) -> Option<Arc<KeyspaceState>> {
+        let names = self.names.read();
+        if let Some(made) = names.made.values().flatten().find(|state| state.id == id) {
+            return Some(made.clone());
+        }
+        let at = names.stored.ends.iter().position(|(_, stored)| *stored == id)?;
+        let name = names.stored.name(at).to_owned();
+        drop(names);
+        self.take_over(&name, id).filter(|state| state.id == id)
     }
 
     /// The options of its own that a keyspace has stored.
-    pub(super) fn options_of(&self, id: KeyspaceId) -> KeyspaceOptions {
-        self.with_options.lock().get(&id).copied().unwrap_or_default()
+    pub(crate) fn options_of(&self, id: KeyspaceId) -> KeyspaceOptions {
+        self.with_options.lock().get(&id).cloned().unwrap_or_default()
     }
 
     /// Whether a keyspace has options of its own stored.

@@ -144,6 +144,7 @@ impl Core {
             known: old.known.clone(),
             gaps: old.gaps.clone(),
             time: old.time.clone(),
+            operators: old.operators.clone(),
         });
         drop(manifest);
         for source in gone {

@@ -357,6 +357,8 @@ impl Core {
             new_file,
             rules: self.history_rules(),
             go_on,
+            blobs: self.version().blobs().clone(),
+            operators: self.operators.clone(),
         }
     }
 }

@@ -48,6 +48,7 @@ use crate::cache::Reservation;
 use crate::feed::Keeper;
 use crate::manifest::version::Version;
 use crate::read::cost::ReadCost;
+use crate::read::operators::Operators;
 use crate::read::time::Time;
 use crate::read::view_cell::ViewCell;
 use crate::sstable::BlockCache;
@@ -72,6 +73,8 @@ pub(crate) struct Core {
     /// By which versions expire. That of all views.
     pub(crate) time: Arc<Time>,
     pub(crate) sweeper: Sweeper,
+    /// What operands are merged with. All views have the same.
+    pub(crate) operators: Arc<Operators>,
     /// What keyspaces keep of older versions.
     pub(crate) histories: Histories,
     pub(crate) tables: Tables,

@@ -142,7 +142,8 @@ impl PastSource {
         let (mut count, mut oldest) = (0, SeqNo::MAX);
         let mut upto = SeqNo::MAX;
         while count < most
-            && let Some(item) = self.view.newest_item(key, upto, &guard)?.filter(|item| *item > at)
+            && let Some(item) =
+                self.view.newest_item(key, upto, &guard)?.map(|(item, _)| item).filter(|item| *item > at)
         {
             (count, oldest) = (count + 1, item);
             upto = item.before().unwrap_or_default();

@@ -183,6 +183,7 @@ impl Core {
                 known: old.known.clone(),
                 gaps: old.gaps.clone(),
                 time: old.time.clone(),
+                operators: old.operators.clone(),
             }
         });
         let removed = before.tables().filter(|(_, t)| edit.removed.contains(&t.file));

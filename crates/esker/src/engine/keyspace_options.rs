@@ -1,7 +1,7 @@
 //! Options of single keyspaces, kept in the catalog.
 //!
 //! ```text
-//!   keyspace 0:  "o" + id (varint) --> option (varint), value (varint), ...
+//!   keyspace 0:  "o" + id (varint) --> option (varint), value (varint; of option 3 a string), ...
 //! ```
 //!
 //! keyspace_options.1. They are set by a commit of their own, and go with the drop of the keyspace. Those of a keyspace that is not there mean nothing.
@@ -13,12 +13,12 @@ use std::time::Duration;
 use super::catalog::KeyspaceState;
 use super::core::Core;
 use super::history::{History, Kept};
-use crate::encoding::bytes::{ByteReader, Decoded, put_varint};
+use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
 use crate::txn::commit::Durability;
 use crate::txn::write_set::WriteSet;
 use crate::types::expiry::Expiry;
 use crate::types::key::encode_key;
-use crate::types::{KeyspaceId, Result, SeqNo};
+use crate::types::{Error, KeyspaceId, Result, SeqNo};
 
 const PREFIX: u8 = b'o';
 /// The smallest value, in bytes, that goes to a blob file; 0: none does.
@@ -27,6 +27,8 @@ const BLOBS_OVER: u64 = 1;
 const IS_LAZY: u64 = 2;
 /// How long puts last, in milliseconds.
 const TTL_MS: u64 = 3;
+/// The name of the merge operator, as length and bytes.
+const MERGE_OPERATOR: u64 = 4;
 /// So many versions of each key are kept.
 const HISTORY_VERSIONS: u64 = 10;
 /// All versions are kept for so many milliseconds.
@@ -46,7 +48,7 @@ pub enum Counting {
 }
 
 /// The options of one keyspace that differ from the database's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeyspaceOptions {
     /// The smallest value, in bytes, that goes to a blob file, or none does.
     pub(crate) blobs_over: Option<Option<usize>>,
@@ -54,12 +56,14 @@ pub(crate) struct KeyspaceOptions {
     pub(crate) is_lazy: bool,
     /// How long puts last that do not say so themselves, in milliseconds; 0: for ever.
     pub(crate) ttl_ms: u64,
+    /// What operands are merged with (read/operators.rs).
+    pub(crate) merge_operator: Option<String>,
     /// What is kept of older versions (history.rs).
     pub(crate) history: Kept,
 }
 
 impl KeyspaceOptions {
-    pub(crate) fn encode(self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         if let Some(over) = self.blobs_over {
             [BLOBS_OVER, over.unwrap_or(0) as u64].into_iter().for_each(|n| put_varint(&mut out, n));
@@ -69,6 +73,10 @@ impl KeyspaceOptions {
         }
         if self.ttl_ms > 0 {
             [TTL_MS, self.ttl_ms].into_iter().for_each(|n| put_varint(&mut out, n));
+        }
+        if let Some(name) = &self.merge_operator {
+            put_varint(&mut out, MERGE_OPERATOR);
+            put_string(&mut out, name.as_bytes());
         }
         let kept = match self.history.rule {
             History::None => return out,
@@ -92,6 +100,11 @@ impl KeyspaceOptions {
                 }
                 TTL_MS => options.ttl_ms = reader.varint()?,
                 IS_LAZY => options.is_lazy = reader.varint()? != 0,
+                MERGE_OPERATOR => {
+                    let name = std::str::from_utf8(reader.string()?);
+                    let name = name.map_err(|_| reader.error("the name of a merge operator is no text"))?;
+                    options.merge_operator = Some(name.to_owned());
+                }
                 HISTORY_VERSIONS => {
                     let versions = u32::try_from(reader.varint()?).unwrap_or(u32::MAX);
                     options.history.rule = History::Versions(versions);
@@ -141,10 +154,43 @@ impl Core {
         self.set_options(keyspace, |options| options.ttl_ms = ms)
     }
 
+    /// What operands are merged with in a keyspace (operators.1).
+    pub(crate) fn set_merge_operator(&self, keyspace: &Arc<KeyspaceState>, name: &str) -> Result<()> {
+        if !self.operators.knows(name) {
+            let keyspace = keyspace.name().to_string();
+            return Err(Error::MergeOperatorMissing { keyspace, operator: name.to_owned() });
+        }
+        keyspace.check_alive()?;
+        if self.catalog.options_of(keyspace.id).merge_operator.as_deref() == Some(name) {
+            return Ok(());
+        }
+        self.change_options(keyspace, |options| match &options.merge_operator {
+            Some(other) if other != name => Err(Error::Invalid(format!(
+                "keyspace {:?} has merge operator {other:?}: make another keyspace for {name:?}",
+                keyspace.name()
+            ))),
+            _ => {
+                options.merge_operator = Some(name.to_owned());
+                Ok(())
+            }
+        })
+    }
+
     pub(super) fn set_options(
         &self,
         keyspace: &Arc<KeyspaceState>,
         change: impl FnOnce(&mut KeyspaceOptions),
+    ) -> Result<()> {
+        self.change_options(keyspace, |options| {
+            change(options);
+            Ok(())
+        })
+    }
+
+    fn change_options(
+        &self,
+        keyspace: &Arc<KeyspaceState>,
+        change: impl FnOnce(&mut KeyspaceOptions) -> Result<()>,
     ) -> Result<()> {
         self.check_ours()?;
         // Before the lock: who is waited for may want it, too.
@@ -152,18 +198,28 @@ impl Core {
         let _catalog = self.catalog.lock();
         keyspace.check_alive()?;
         let mut options = self.catalog.options_of(keyspace.id);
-        change(&mut options);
+        change(&mut options)?;
         let mut set = WriteSet::new();
         set.put(&options_key(keyspace.id), &options.encode());
         self.commit_encoded(set, Durability::Sync)?;
-        self.take_options(keyspace.id, options);
+        self.take_options(keyspace.id, Some(keyspace), options);
         Ok(())
     }
 
-    /// These options are in the catalog.
-    pub(super) fn take_options(&self, id: KeyspaceId, options: KeyspaceOptions) {
-        self.catalog.note_options(id, options);
+    /// These options are in the catalog; `state`: of a keyspace that may not be there yet.
+    pub(super) fn take_options(
+        &self,
+        id: KeyspaceId,
+        state: Option<&Arc<KeyspaceState>>,
+        options: KeyspaceOptions,
+    ) {
         self.blobs.set_limit(id, options.blobs_over);
         self.histories.set(id, options.history);
+        if let Some(name) = &options.merge_operator
+            && let Some(state) = state.cloned().or_else(|| self.catalog.with_id(id))
+        {
+            self.operators.set(id, name, move || state.name().to_string());
+        }
+        self.catalog.note_options(id, state, options);
     }
 }

@@ -56,6 +56,7 @@ use crate::manifest::log::{FoundManifest, ManifestLog};
 use crate::manifest::version::{Level, RunId, Version};
 use crate::memtable::{Applier, Memtable};
 use crate::read::gaps::Gaps;
+use crate::read::operators::Operators;
 use crate::read::time::Time;
 use crate::read::view::ReadView;
 use crate::read::view_cell::ViewCell;
@@ -138,6 +139,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
     let published = Published::new(replayed.last_seq, replayed.counts.now(&state));
     published.note_changed(replayed.counts.unsealed);
     let closed = Arc::<AtomicBool>::default();
+    let operators = Arc::new(Operators::new(options.operators().clone()));
     let view = ReadView {
         active: replayed.active,
         immutables: replayed.sealed.iter().rev().map(|s| s.memtable.clone()).collect(),
@@ -146,12 +148,16 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         known: Arc::default(),
         gaps: Arc::new(Gaps::behind(replayed.last_seq)),
         time: Arc::new(Time::new(env.clock.clone())),
+        operators: operators.clone(),
     };
     if view.unresolved() > 0 {
         published.note_owing();
     }
     let view = Arc::new(ViewCell::new(view, env.clock.clone()));
     let catalog = load_catalog(&view.get(), &published, dir)?;
+    if !options.may_lack_operators() {
+        check_operators(&catalog, &operators)?;
+    }
     // time.2
     let time = view.get().time.clone();
     time.raise(catalog.time_ms);
@@ -222,6 +228,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         sweeper: Sweeper::new(catalog.time_ms),
         catalog,
         time,
+        operators,
         histories: Default::default(),
         tables,
         memtable_memory: Mutex::new(cache.budget().reserve(BudgetKind::Memtable, 0)),
@@ -247,7 +254,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         lock,
         options,
     });
-    keyspace_options.into_iter().for_each(|(id, options)| core.take_options(id, options));
+    keyspace_options.into_iter().for_each(|(id, options)| core.take_options(id, None, options));
     core.histories.raise(&floors);
     add(&core.counters.recovered_commits, replayed.commits);
     core.counters.recovered_torn_bytes.store(torn_bytes, Ordering::Relaxed);
@@ -518,6 +525,7 @@ pub(crate) fn look_into(env: &Env, dir: &Path, options: &Options, state: &Versio
         known: Arc::default(),
         gaps: Arc::default(),
         time: Arc::new(Time::new(env.clock.clone())),
+        operators: Arc::new(Operators::new(options.operators().clone())),
     };
     let counts = replayed.counts.now(state).collect();
     Ok(Look { view, counts, last_seq: replayed.last_seq })
@@ -706,6 +714,18 @@ fn remove_leftovers(
             let _ = env.fs.remove_file(&dir.join(name));
         }
     }
+}
+
+/// Refuses a database that needs merge operators which are not registered.
+fn check_operators(catalog: &Catalog, operators: &Operators) -> Result<()> {
+    for (id, options) in catalog.all_options() {
+        if let Some(operator) = options.merge_operator.filter(|operator| !operators.knows(operator))
+            && let Some(state) = catalog.with_id(id)
+        {
+            return Err(Error::MergeOperatorMissing { keyspace: state.name().to_string(), operator });
+        }
+    }
+    Ok(())
 }
 
 fn load_catalog(view: &ReadView, published: &Arc<Published>, dir: &Path) -> Result<Catalog> {

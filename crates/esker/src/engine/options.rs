@@ -21,6 +21,7 @@ use crate::encoding::checksum::crc32c;
 use crate::manifest::feed::FeedLimits;
 use crate::manifest::file_name::{OPTIONS, OPTIONS_TMP};
 use crate::manifest::log::{REWRITE_BYTES_MIN, replace_file};
+use crate::read::operators::Registered;
 use crate::sstable::{TableCompression, TableOptions};
 use crate::txn::commit::{Durability, Isolation};
 use crate::types::{Error, Result};
@@ -114,6 +115,10 @@ pub(crate) struct Settings {
     pub(crate) modes: Option<Modes>,
     /// How much of the log stays for the change feed; none: as the last opening has said.
     pub(crate) feed_retention: Option<FeedLimits>,
+    /// Merge operators of the program.
+    pub(crate) operators: Registered,
+    /// Keyspaces may have others.
+    pub(crate) may_lack_operators: bool,
     /// By the names of their keyspaces.
     pub(crate) filters: BTreeMap<String, Filter>,
 }
@@ -144,6 +149,8 @@ impl Default for Settings {
             allowances: Allowances::default(),
             modes: None,
             feed_retention: None,
+            operators: Registered::default(),
+            may_lack_operators: false,
             filters: BTreeMap::new(),
         }
     }
@@ -265,6 +272,14 @@ impl Options {
     /// How much of the log stays for the change feed, if that is said.
     pub(crate) fn feed_retention(&self) -> Option<FeedLimits> {
         self.given.feed_retention
+    }
+    /// Merge operators of the program.
+    pub(crate) fn operators(&self) -> &Registered {
+        &self.given.operators
+    }
+    /// Whether keyspaces may have others.
+    pub(crate) fn may_lack_operators(&self) -> bool {
+        self.given.may_lack_operators
     }
     pub(crate) fn modes(&self) -> Option<Modes> {
         self.given.modes

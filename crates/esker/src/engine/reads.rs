@@ -11,6 +11,7 @@ use std::sync::Arc;
 use super::catalog::{KeyspaceState, name_key, varint};
 use super::core::Core;
 use crate::encoding::hash::key_hash;
+use crate::read::fold::Operands;
 use crate::read::point::{InlineOf, ValueOf, Want};
 use crate::read::view::ReadView;
 use crate::txn::front::{first_key, head_of};
@@ -97,20 +98,21 @@ impl Core {
         })
     }
 
-    /// Looks one key up at a pinned number.
+    /// Looks one key up at a pinned number, below these operands.
     pub(crate) fn find_at<W: Want>(
         &self,
         keyspace: &KeyspaceState,
         key: &[u8],
         at: SeqNo,
+        operands: Operands,
     ) -> Result<Option<W::Out>> {
-        let find = || {
+        let find = move || {
             check_key(key)?;
             let guard = crate::sync::pin();
             let view = self.view.load(&guard);
             view.check_open()?;
             self.read_cost.looked_up(view);
-            view.find::<W>(&KeyBuf::new(keyspace.id, key), at, &guard)
+            view.find_below::<W>(&KeyBuf::new(keyspace.id, key), at, operands, &guard)
         };
         if self.cache.activity().get_begins() { self.measured(find) } else { find() }
     }

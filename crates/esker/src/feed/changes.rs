@@ -6,7 +6,8 @@
 //! ```
 //!
 //! changes.1. Who applies them in their order has what the commit has made of the database.
-//! changes.2. Nothing of a record is copied, nor brought into another order; of tables one entry is in memory.
+//! changes.2. Nothing of a record is copied, nor brought into another order; of tables one key is in memory, with its operands.
+//! changes.3. Operands of several runs come oldest first, behind the value that they are merged into if that is of the commit, too.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,13 +37,21 @@ pub(crate) enum Changes {
     Tables(Box<OfTables>),
 }
 
+/// What stands beside a key.
+type Beside = (Kind, Vec<u8>);
+
 pub(crate) struct OfTables {
     /// Newest first; the first that are not read yet.
     ranges: std::vec::IntoIter<(Vec<u8>, Vec<u8>)>,
     range: (Vec<u8>, Vec<u8>),
     scan: MergeScan,
-    /// The last entry.
-    entry: Option<(Kind, Vec<u8>, Vec<u8>)>,
+    /// The key at hand, and what is still to be shown of it, the newest first.
+    key: Vec<u8>,
+    left: Vec<Beside>,
+    /// What was shown last.
+    value: Vec<u8>,
+    /// The first entry behind the key.
+    ahead: Option<(Vec<u8>, Beside)>,
     _tables: Vec<Arc<Table>>,
     _kept: Arc<KeptTables>,
 }
@@ -68,7 +77,10 @@ impl Changes {
             ranges: ranges.into_iter(),
             range: Default::default(),
             scan: MergeScan::new(sources)?,
-            entry: None,
+            key: Vec::new(),
+            left: Vec::new(),
+            value: Vec::new(),
+            ahead: None,
             _tables: tables,
             _kept: kept,
         })))
@@ -131,23 +143,38 @@ impl OfTables {
             self.range = range;
             return Ok(Some(Change::Range(&self.range.0, &self.range.1)));
         }
-        loop {
-            let Some(found) = self.scan.next()? else { return Ok(None) };
-            match &mut self.entry {
-                // Of a newer run (layers.1).
-                Some((_, key, _)) if *key == found.key => continue,
-                Some((kind, key, value)) => {
-                    *kind = found.kind;
-                    key.clear();
-                    key.extend_from_slice(found.key);
-                    value.clear();
-                    value.extend_from_slice(found.value);
-                }
-                None => self.entry = Some((found.kind, found.key.to_vec(), found.value.to_vec())),
-            }
-            break;
+        if self.left.is_empty() {
+            self.gather()?;
         }
-        Ok(self.entry.as_ref().map(|(kind, key, value)| Change::Key(*kind, key, value)))
+        let Some((kind, value)) = self.left.pop() else { return Ok(None) };
+        self.value = value;
+        Ok(Some(Change::Key(kind, &self.key, &self.value)))
+    }
+
+    /// Takes the entries of the next key, down to the one that hides those below it (layers.1).
+    fn gather(&mut self) -> Result<()> {
+        loop {
+            let scanned = |scan: &mut MergeScan| -> Result<_> {
+                let found = scan.next()?;
+                Ok(found.map(|found| (found.key.to_vec(), (found.kind, found.value.to_vec()))))
+            };
+            let next = self.ahead.take().map_or_else(|| scanned(&mut self.scan), |ahead| Ok(Some(ahead)))?;
+            let Some((key, (kind, value))) = next else { return Ok(()) };
+            // No key is empty.
+            match (key == self.key, self.left.is_empty()) {
+                (true, true) => continue,
+                (true, false) => {}
+                (false, true) => self.key = key,
+                (false, false) => {
+                    self.ahead = Some((key, (kind, value)));
+                    return Ok(());
+                }
+            }
+            self.left.push((kind, value));
+            if kind.ends_search() {
+                return Ok(());
+            }
+        }
     }
 }
 

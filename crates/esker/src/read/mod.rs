@@ -8,6 +8,7 @@
 //!                        |- Cover (range tombstones of all sources)
 //!                        `- MergeCursor (newest source wins)
 //!                              `- SourceCursor of each memtable, run, write set
+//!   fold.rs, operators.rs: what operands make of values
 //!   versions.rs: older versions, and what has changed since a commit
 //!   unresolved.rs: how many keys were counted twice;  resolve.rs: what versions mean; fetch.rs: from what is stored to a value
 //! ```
@@ -15,11 +16,13 @@
 pub(crate) mod cost;
 pub(crate) mod cover;
 pub(crate) mod fetch;
+pub(crate) mod fold;
 pub(crate) mod gaps;
 mod held;
 pub(crate) mod merge;
 #[cfg(all(test, loom))]
 mod models;
+pub(crate) mod operators;
 pub(crate) mod point;
 pub(crate) mod resolve;
 pub(crate) mod run_cursor;

@@ -12,6 +12,7 @@
 use crossbeam_epoch::Guard;
 
 use super::fetch;
+use super::fold::{Folded, Means, Operands};
 use super::resolve::{Answer, Resolver};
 use super::view::ReadView;
 use crate::blob::BlobSet;
@@ -34,6 +35,8 @@ pub trait Want {
     const EXPECTS_NONE: bool;
     /// Whether versions that have expired count as live (resolve.3).
     const SEES_EXPIRED: bool = false;
+    /// Whether the value has to be known.
+    const NEEDS_VALUE: bool = true;
     /// Makes it of a live version in a memtable.
     fn of_memtable(stored: Stored<&[u8]>, blobs: &BlobSet) -> Result<Self::Out>;
     /// The same of one whose expiry is known.
@@ -43,6 +46,8 @@ pub trait Want {
     }
     /// Makes it of a live version in a table.
     fn of_table(found: Found<'_>, blobs: &BlobSet) -> Result<Self::Out>;
+    /// Makes it of operands on an encoded key.
+    fn of_folded(folded: &Folded, key: &[u8], means: Means<'_>) -> Result<Self::Out>;
 }
 
 /// Its value.
@@ -51,7 +56,7 @@ pub struct ValueOf;
 pub struct Presence;
 /// Whether counts hold it: it is there, or has expired and was not swept yet.
 pub struct CountedPresence;
-/// When it expires; none if never.
+/// When it expires; none if never, as what has operands.
 pub struct ExpiryOf;
 /// The same, also of what has expired already.
 pub struct ExpiryOfCounted;
@@ -66,6 +71,9 @@ impl Want for ValueOf {
     #[inline(always)]
     fn of_table(found: Found<'_>, blobs: &BlobSet) -> Result<Value> {
         fetch::value(found.share(), blobs)
+    }
+    fn of_folded(folded: &Folded, key: &[u8], means: Means<'_>) -> Result<Value> {
+        folded.value(key, means)
     }
 }
 
@@ -87,17 +95,24 @@ impl Want for InlineOf {
             Stored::Blob(_) => None,
         })
     }
+    fn of_folded(folded: &Folded, key: &[u8], means: Means<'_>) -> Result<Option<Value>> {
+        if folded.needs_fetch() { Ok(None) } else { folded.value(key, means).map(Some) }
+    }
 }
 
 impl Want for Presence {
     type Out = ();
     const EXPECTS_NONE: bool = true;
+    const NEEDS_VALUE: bool = false;
     #[inline]
     fn of_memtable(_: Stored<&[u8]>, _: &BlobSet) -> Result<()> {
         Ok(())
     }
     #[inline]
     fn of_table(_: Found<'_>, _: &BlobSet) -> Result<()> {
+        Ok(())
+    }
+    fn of_folded(_: &Folded, _: &[u8], _: Means<'_>) -> Result<()> {
         Ok(())
     }
 }
@@ -106,12 +121,16 @@ impl Want for CountedPresence {
     type Out = ();
     const EXPECTS_NONE: bool = true;
     const SEES_EXPIRED: bool = true;
+    const NEEDS_VALUE: bool = false;
     #[inline]
     fn of_memtable(_: Stored<&[u8]>, _: &BlobSet) -> Result<()> {
         Ok(())
     }
     #[inline]
     fn of_table(_: Found<'_>, _: &BlobSet) -> Result<()> {
+        Ok(())
+    }
+    fn of_folded(_: &Folded, _: &[u8], _: Means<'_>) -> Result<()> {
         Ok(())
     }
 }
@@ -122,6 +141,7 @@ macro_rules! wants_expiry {
             type Out = Option<Expiry>;
             const EXPECTS_NONE: bool = false;
             const SEES_EXPIRED: bool = $sees_expired;
+            const NEEDS_VALUE: bool = false;
             fn of_memtable(_: Stored<&[u8]>, _: &BlobSet) -> Result<Option<Expiry>> {
                 Ok(None)
             }
@@ -130,6 +150,9 @@ macro_rules! wants_expiry {
             }
             fn of_table(found: Found<'_>, _: &BlobSet) -> Result<Option<Expiry>> {
                 Ok(found.expiry())
+            }
+            fn of_folded(_: &Folded, _: &[u8], _: Means<'_>) -> Result<Option<Expiry>> {
+                Ok(None)
             }
         }
     };
@@ -168,7 +191,38 @@ impl ReadView {
         at: SeqNo,
         guard: &Guard,
     ) -> Result<Option<W::Out>> {
-        self.find_by::<W, ReadIt>(key, hash, at, guard)
+        self.find_by::<W, ReadIt>(key, hash, at, Operands::default(), guard)
+    }
+
+    /// Looks an encoded key up below operands that lie above all that is here.
+    pub(crate) fn find_below<W: Want>(
+        &self,
+        key: &[u8],
+        at: SeqNo,
+        operands: Operands,
+        guard: &Guard,
+    ) -> Result<Option<W::Out>> {
+        self.find_by::<W, ReadIt>(key, key_hash(key), at, operands, guard)
+    }
+
+    /// What values are made with.
+    #[inline(always)]
+    pub fn means(&self) -> Means<'_> {
+        Means { blobs: self.version.blobs(), operators: &self.operators }
+    }
+
+    /// What operands come to whose search has ended; none: there are none.
+    #[inline]
+    fn folded<W: Want>(
+        &self,
+        key: &[u8],
+        operands: Operands,
+        base: Option<Stored<Value>>,
+    ) -> Result<Option<W::Out>> {
+        match Folded::new(operands, base) {
+            None => Ok(None),
+            Some(folded) => W::of_folded(&folded, key, self.means()).map(Some),
+        }
     }
 
     /// The same without reading a table's file: `None` if it would have to be read.
@@ -179,7 +233,7 @@ impl ReadView {
         at: SeqNo,
         guard: &Guard,
     ) -> Result<Option<Option<W::Out>>> {
-        match self.find_by::<W, GiveUp>(key, hash, at, guard) {
+        match self.find_by::<W, GiveUp>(key, hash, at, Operands::default(), guard) {
             Ok(found) => Ok(Some(found)),
             Err(NoAnswer::NotInMemory) => Ok(None),
             Err(NoAnswer::Failed(error)) => Err(error),
@@ -192,6 +246,7 @@ impl ReadView {
         key: &[u8],
         hash: u64,
         at: SeqNo,
+        mut operands: Operands,
         guard: &Guard,
     ) -> Result<Option<W::Out>, M::Error> {
         let mut resolver = Resolver::default();
@@ -206,9 +261,19 @@ impl ReadView {
             while let Some(entry) = memtable.get(key, below) {
                 let expired = || self.has_expired::<W>(Some(Expiry::of(entry.value)));
                 match resolver.feed_reader(entry.seq, entry.kind, expired) {
-                    Answer::Live => return Ok(Some(W::of_entry(&entry, self.version.blobs())?)),
-                    Answer::Gone => return Ok(None),
+                    Answer::Live if operands.is_empty() => {
+                        return Ok(Some(W::of_entry(&entry, self.version.blobs())?));
+                    }
+                    Answer::Live => {
+                        let base = Stored::of(entry.kind, entry.value).to_value();
+                        return Ok(self.folded::<W>(key, operands, Some(base))?);
+                    }
+                    Answer::Gone => return Ok(self.folded::<W>(key, operands, None)?),
+                    Answer::Operand => operands.push(Value::copy_of(entry.value)),
                     Answer::Older => {}
+                }
+                if !W::NEEDS_VALUE && !operands.is_empty() {
+                    return Ok(self.folded::<W>(key, operands, None)?);
                 }
                 let Some(before) = entry.seq.before() else { break };
                 below = before;
@@ -229,15 +294,22 @@ impl ReadView {
                 let seq = found.seq();
                 let expired = || self.has_expired::<W>(found.expiry());
                 match resolver.feed_reader(seq, found.kind(), expired) {
-                    Answer::Live => return Ok(Some(W::of_table(found, self.version.blobs())?)),
-                    Answer::Gone => return Ok(None),
+                    Answer::Live if operands.is_empty() => {
+                        return Ok(Some(W::of_table(found, self.version.blobs())?));
+                    }
+                    Answer::Live => return Ok(self.folded::<W>(key, operands, Some(found.share()))?),
+                    Answer::Gone => return Ok(self.folded::<W>(key, operands, None)?),
+                    Answer::Operand => operands.push(found.share().beside()),
                     Answer::Older => {}
+                }
+                if !W::NEEDS_VALUE && !operands.is_empty() {
+                    return Ok(self.folded::<W>(key, operands, None)?);
                 }
                 let Some(before) = seq.before() else { break };
                 below = before;
             }
         }
-        Ok(None)
+        Ok(self.folded::<W>(key, operands, None)?)
     }
 
     /// The newest commit that wrote or removed an encoded key, if it is newer than `since`. For conflict checks.

@@ -1,7 +1,7 @@
 //! What the versions of a key come to.
 //!
 //! ```text
-//!   versions of one key, newest first --feed--> Live | Gone | Older, please
+//!   versions of one key, newest first --feed--> Live | Gone | Operand | Older, please
 //! ```
 //!
 //! The one place that knows what a kind of entry means to a reader: point reads, walks, counts, transactions and the
@@ -11,6 +11,8 @@
 //! resolve.2. Versions are fed newest first until one ends the search; who has no older version has no key.
 //! resolve.3. To a reader a version that has expired is a removal: older versions stay hidden. What counts keys, and merges, take it for live
 //!      until a sweep has removed it (engine/sweep.rs).
+//! resolve.4. A key with an operand is there, whatever lies below. Its value is what the operands met until the search ended make of that
+//!      version's value, or of nothing (fold.rs).
 
 use crate::types::SeqNo;
 use crate::types::op::Kind;
@@ -22,6 +24,8 @@ pub enum Answer {
     Live,
     /// The key is not there.
     Gone,
+    /// The key is there; its value is made of this operand and what older versions say.
+    Operand,
     /// Nothing yet: the next older version is needed.
     Older,
 }
@@ -48,7 +52,7 @@ impl Resolver {
 
     /// The next version, for a reader: `expired` says whether the version has expired, and is asked if its kind can (resolve.3).
     #[inline(always)]
-    pub fn feed_reader(&mut self, seq: SeqNo, kind: Kind, expired: impl FnOnce() -> bool) -> Answer {
+    pub fn feed_reader(&self, seq: SeqNo, kind: Kind, expired: impl FnOnce() -> bool) -> Answer {
         match self.feed(seq, kind) {
             Answer::Live if kind.expires() && expired() => Answer::Gone,
             answer => answer,
@@ -57,11 +61,13 @@ impl Resolver {
 
     /// The next version (resolve.2).
     #[inline(always)]
-    pub fn feed(&mut self, seq: SeqNo, kind: Kind) -> Answer {
+    pub fn feed(&self, seq: SeqNo, kind: Kind) -> Answer {
         if self.hides(seq) {
             return Answer::Gone;
         }
-        if kind.is_live() {
+        if kind.is_operand() {
+            Answer::Operand
+        } else if kind.is_live() {
             Answer::Live
         } else if kind.ends_search() {
             Answer::Gone
@@ -101,5 +107,7 @@ mod tests {
             let fed = Resolver::default().feed_reader(seq(5), kind, || expired);
             assert_eq!(fed, expected, "resolve.3: {kind:?}");
         }
+        assert_eq!(answer(5, 5, Kind::Merge), Answer::Operand, "resolve.4");
+        assert_eq!(answer(6, 5, Kind::UnresolvedMerge), Answer::Gone, "resolve.1");
     }
 }

@@ -17,6 +17,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::fetch;
+use super::fold::{Folded, Means, Operands};
+use super::operators::Operators;
 use super::resolve::{Answer, Resolver};
 use super::stretch::Stretch;
 use super::time::Time;
@@ -44,6 +46,7 @@ pub struct RunWalk {
     time: Arc<Time>,
     /// None: the run has no values in blob files.
     blobs: Option<BlobSet>,
+    operators: Arc<Operators>,
     ahead: Mutex<Ahead>,
     here: Option<Here>,
     /// None: gaps are not used.
@@ -69,27 +72,29 @@ struct Here {
     table: usize,
     place: BlockPlace,
     entry: usize,
+    /// What its key has operands on.
+    folded: Option<Box<Folded>>,
 }
 
 impl RunWalk {
     /// A walk as of `at`, inside these bounds, which lie in one keyspace. Nowhere until it is moved.
-    pub fn new(run: &Arc<Run>, at: SeqNo, bounds: Bounds, blobs: &BlobSet, time: &Arc<Time>) -> Self {
+    pub fn new(run: &Arc<Run>, at: SeqNo, bounds: Bounds, view: &ReadView) -> Self {
         let tables = run.within(&bounds.lower, &bounds.upper);
         let prefix_len = match &bounds.lower {
             Bound::Included(key) | Bound::Excluded(key) => key::prefix_len(key),
             Bound::Unbounded => 0,
         };
-        let blobs = (!blobs.is_empty()).then(|| blobs.clone());
         let ahead = Mutex::default();
-        let (run, time) = (run.clone(), time.clone());
+        let (blobs, operators) = (view.version.blobs(), view.operators.clone());
         RunWalk {
-            run,
+            run: run.clone(),
             tables,
             at,
             bounds,
             prefix_len,
-            time,
-            blobs,
+            time: view.time.clone(),
+            blobs: (!blobs.is_empty()).then(|| blobs.clone()),
+            operators,
             ahead,
             here: None,
             stretch: None,
@@ -105,9 +110,21 @@ impl RunWalk {
 
     /// Another walk over the same, which stands nowhere yet.
     pub fn again(&self) -> Self {
-        let blobs = self.blobs.clone().unwrap_or_default();
-        let again = Self::new(&self.run, self.at, self.bounds.clone(), &blobs, &self.time);
-        RunWalk { stretch: self.stretch.as_ref().map(Stretch::again), ..again }
+        RunWalk {
+            run: self.run.clone(),
+            tables: self.tables.clone(),
+            at: self.at,
+            bounds: self.bounds.clone(),
+            prefix_len: self.prefix_len,
+            time: self.time.clone(),
+            blobs: self.blobs.clone(),
+            operators: self.operators.clone(),
+            ahead: Mutex::default(),
+            here: None,
+            stretch: self.stretch.as_ref().map(Stretch::again),
+            key: KeyRoom::default(),
+            key_of: (usize::MAX, 0),
+        }
     }
 
     /// Whether the walk stands on a key.
@@ -174,7 +191,7 @@ impl RunWalk {
         &mut self,
         visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        assert!(self.blobs.is_none(), "values that are beside their keys");
+        assert!(self.shows_bytes(), "values that are beside their keys");
         self.load_key();
         let here = self.here.as_mut().expect("a walk that stands on a key");
         visit(&self.key, here.place.stored(here.entry).beside())?;
@@ -193,15 +210,19 @@ impl RunWalk {
         ControlFlow::Continue(())
     }
 
-    /// Whether values of the run may be in blob files.
-    pub fn has_blobs(&self) -> bool {
-        self.blobs.is_some()
+    /// Whether the value at hand lies beside its key, as do those behind it that the same block has for certain.
+    #[inline]
+    pub fn shows_bytes(&self) -> bool {
+        self.blobs.is_none() && self.here().folded.is_none()
     }
 
     /// The value.
     #[inline]
     pub fn value(&self) -> Result<Value> {
         let here = self.here();
+        if let Some(folded) = &here.folded {
+            return self.fold(here, folded);
+        }
         match (here.place.share(here.entry), &self.blobs) {
             (stored, Some(blobs)) => {
                 if matches!(stored, Stored::Blob(_)) {
@@ -211,6 +232,15 @@ impl RunWalk {
             }
             (stored, None) => Ok(stored.beside()),
         }
+    }
+
+    /// The value that operands make.
+    #[cold]
+    fn fold(&self, here: &Here, folded: &Folded) -> Result<Value> {
+        let key = here.place.key_parts(here.entry, &mut [0; 4]).concat();
+        let none = BlobSet::default();
+        let blobs = self.blobs.as_ref().unwrap_or(&none);
+        folded.value(&key, Means { blobs, operators: &self.operators })
     }
 
     /// Has the system read the next values of the block, if the ones before were read one after another (run_walk.4).
@@ -236,10 +266,13 @@ impl RunWalk {
         ahead.asked = ahead.asked.max(end);
     }
 
-    /// The bytes of the value; none if they are in a blob file.
+    /// The bytes of the value; none if they are in a blob file, or have to be made of operands.
     #[inline]
     pub fn value_bytes(&self) -> Option<&[u8]> {
         let here = self.here();
+        if here.folded.is_some() {
+            return None;
+        }
         fetch::bytes(here.place.stored(here.entry))
     }
 
@@ -368,7 +401,7 @@ impl RunWalk {
 
     #[cold]
     fn next_slowly(&mut self) -> Result<()> {
-        let Here { table, place, entry } = self.leave().expect("next of a walk that stands on a key");
+        let Here { table, place, entry, .. } = self.leave().expect("next of a walk that stands on a key");
         match self.next_key(place, entry)? {
             Some((place, entry)) => self.settle_forward(table, place, entry),
             None => self.begin_at(table + 1),
@@ -377,7 +410,7 @@ impl RunWalk {
 
     #[cold]
     fn prev_slowly(&mut self) -> Result<()> {
-        let Here { table, place, entry } = self.leave().expect("the caller has looked");
+        let Here { table, place, entry, .. } = self.leave().expect("the caller has looked");
         let (place, first) = self.key_start(place, entry)?;
         self.settle_backward(table, place, first)
     }
@@ -401,14 +434,14 @@ impl RunWalk {
                 if let Some(stretch) = &mut self.stretch {
                     stretch.end_at(|| place.key(entry), &self.bounds);
                 }
-                self.here = Some(Here { table, place, entry });
+                self.here = Some(Here { table, place, entry, folded: None });
                 return Ok(());
             }
-            if let Some((place, entry)) = self.resolve(place.clone(), entry)? {
+            if let Some(here) = self.resolve(table, place.clone(), entry)? {
                 if let Some(stretch) = &mut self.stretch {
-                    stretch.end_at(|| place.key(entry), &self.bounds);
+                    stretch.end_at(|| here.place.key(here.entry), &self.bounds);
                 }
-                self.here = Some(Here { table, place, entry });
+                self.here = Some(here);
                 return Ok(());
             }
             if let Some(stretch) = &mut self.stretch
@@ -447,15 +480,15 @@ impl RunWalk {
                 if let Some(stretch) = &mut self.stretch {
                     stretch.end_backward_at(|| place.key(end - 1), &self.bounds);
                 }
-                self.here = Some(Here { table, place, entry: end - 1 });
+                self.here = Some(Here { table, place, entry: end - 1, folded: None });
                 return Ok(());
             }
             (place, end) = self.key_start(place, end - 1)?;
-            if let Some((place, entry)) = self.resolve(place.clone(), end)? {
+            if let Some(here) = self.resolve(table, place.clone(), end)? {
                 if let Some(stretch) = &mut self.stretch {
-                    stretch.end_backward_at(|| place.key(entry), &self.bounds);
+                    stretch.end_backward_at(|| here.place.key(here.entry), &self.bounds);
                 }
-                self.here = Some(Here { table, place, entry });
+                self.here = Some(here);
                 return Ok(());
             }
             if let Some(stretch) = &mut self.stretch
@@ -467,23 +500,33 @@ impl RunWalk {
         }
     }
 
-    /// From the newest version of a key: the version that makes the key live, if one does.
-    fn resolve(&self, mut place: BlockPlace, mut entry: usize) -> Result<Option<(BlockPlace, usize)>> {
-        let mut resolver = Resolver::default();
-        loop {
+    /// From the newest version of a key: the version that makes the key live, if one does. With operands, that at which they end.
+    fn resolve(&self, table: usize, mut place: BlockPlace, mut entry: usize) -> Result<Option<Here>> {
+        let (resolver, mut operands) = (Resolver::default(), Operands::default());
+        let base = loop {
             if place.seq(entry) <= self.at {
                 let expired = || place.expiry(entry).is_some_and(|expiry| self.time.has_come(expiry));
                 match resolver.feed_reader(place.seq(entry), place.kind(entry), expired) {
-                    Answer::Live => return Ok(Some((place, entry))),
-                    Answer::Gone => return Ok(None),
+                    Answer::Live if operands.is_empty() => {
+                        return Ok(Some(Here { table, place, entry, folded: None }));
+                    }
+                    Answer::Live => break Some(place.share(entry)),
+                    Answer::Gone => break None,
+                    Answer::Operand => operands.push(place.share(entry).beside()),
                     Answer::Older => {}
                 }
             }
+            let last = (!operands.is_empty()).then(|| (place.clone(), entry));
             match self.older(place, entry)? {
                 (next, entry_of_next, true) => (place, entry) = (next, entry_of_next),
-                _ => return Ok(None),
+                _ => {
+                    let Some(last) = last else { return Ok(None) };
+                    (place, entry) = last;
+                    break None;
+                }
             }
-        }
+        };
+        Ok(Folded::new(operands, base).map(|folded| Here { table, place, entry, folded: Some(folded) }))
     }
 
     /// The entry behind this one, and whether it is an older version of the same key. At the end of the table it stays.
@@ -567,11 +610,13 @@ mod tests {
             let builder = Db::builder().background(false).env(env).block_bytes(64 + rng.usize(..200));
             let db = builder.table_bytes(400 + rng.u64(..2000)).open(Path::new("db")).unwrap();
             let map = db.default_keyspace();
+            map.set_merge_operator("append").unwrap();
             let mut snapshots = Vec::new();
             for n in 0..rng.u32(1..400) {
                 let key = [rng.u8(..50), rng.u8(..3)];
                 match rng.u8(..5) {
                     0 => map.remove(key).map(drop).unwrap(),
+                    1 => map.merge(key, n.to_be_bytes()).map(drop).unwrap(),
                     _ => map.put(key, n.to_be_bytes().repeat(rng.usize(..10))).map(drop).unwrap(),
                 }
                 if round % 3 > 0 && rng.u8(..30) == 0 {
@@ -588,10 +633,8 @@ mod tests {
                 let bounds = random_bounds(&mut rng);
                 let Some(run) = view.only_run(&bounds) else { continue };
                 with_versions += u32::from(run.max_seq() > SeqNo::ZERO);
-                let (mut walk, mut model) = (
-                    RunWalk::new(run, at, bounds.clone(), view.version.blobs(), &view.time),
-                    view.live(at, bounds.clone()),
-                );
+                let (mut walk, mut model) =
+                    (RunWalk::new(run, at, bounds.clone(), &view), view.live(at, bounds.clone()));
                 for _ in 0..40 {
                     let key =
                         encode_key(KeyspaceId::DEFAULT, &[rng.u8(..52), rng.u8(..3)][..rng.usize(1..3)]);

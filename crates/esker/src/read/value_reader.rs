@@ -7,6 +7,7 @@
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 
+use super::fold::{Folded, Means};
 use super::point::Want;
 use crate::blob::{BlobSet, StoredValue};
 use crate::sstable::Found;
@@ -150,5 +151,8 @@ impl Want for ReaderOf {
             Stored::Blob(pointer) => Whole::Blob(blobs.open(&pointer)?),
         };
         Ok(ValueReader::new(value))
+    }
+    fn of_folded(folded: &Folded, key: &[u8], means: Means<'_>) -> Result<ValueReader> {
+        Ok(ValueReader::new(Whole::Here(folded.value(key, means)?)))
     }
 }

@@ -5,7 +5,8 @@
 //!   since 5 --sources with something newer--> NewerCursor --> a@9 = x, c@7 removed;  [m--p)@8 removed
 //! ```
 //!
-//! read_versions.1. `newest_item` finds the newest commit, not newer than a number, that wrote or removed the key, as far as it is kept.
+//! read_versions.1. `newest_item` finds the newest commit, not newer than a number, that wrote or removed the key, as far as it is kept,
+//!      and whether it did so by operands.
 //! read_versions.2. A key is shown if its newest version is newer than the number and no range tombstone hides it. So whoever applies the removed ranges to
 //!      the state at that number, and then the keys, has the state of the reader.
 //! read_versions.3. No table is read that holds nothing newer.
@@ -28,8 +29,13 @@ use crate::types::range_tombstone::{Fragment, RangeTombstones};
 use crate::types::{Result, SeqNo};
 
 impl ReadView {
-    /// The newest commit up to `upto` that wrote or removed an encoded key (read_versions.1).
-    pub(crate) fn newest_item(&self, key: &[u8], upto: SeqNo, guard: &Guard) -> Result<Option<SeqNo>> {
+    /// The newest commit up to `upto` that wrote or removed an encoded key, and whether it merged into it (read_versions.1).
+    pub(crate) fn newest_item(
+        &self,
+        key: &[u8],
+        upto: SeqNo,
+        guard: &Guard,
+    ) -> Result<Option<(SeqNo, bool)>> {
         let hash = key_hash(key);
         let mut newest = None;
         let mut covers = SeqNo::ZERO;
@@ -38,7 +44,7 @@ impl ReadView {
                 covers = covers.max(memtable.range_tombstones().cover(key, upto));
             }
             if newest.is_none() && memtable.may_contain(hash) {
-                newest = memtable.get(key, upto).map(|entry| entry.seq);
+                newest = memtable.get(key, upto).map(|entry| (entry.seq, entry.kind.is_operand()));
             }
         }
         for run in self.version.runs() {
@@ -46,10 +52,11 @@ impl ReadView {
             let table = &run.tables()[index].table;
             covers = covers.max(table.range_tombstones().cover(key, upto));
             if newest.is_none() {
-                newest = table.get(key, hash, upto, true, guard)?.map(|found| found.seq());
+                let found = table.get(key, hash, upto, true, guard)?;
+                newest = found.map(|found| (found.seq(), found.kind().is_operand()));
             }
         }
-        Ok(newest.max((covers > SeqNo::ZERO).then_some(covers)))
+        Ok(newest.max((covers > SeqNo::ZERO).then_some((covers, false))))
     }
 
     /// The keys inside the bounds that have changed since a commit, for a reader at `at`. Not valid until it is moved.

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::cover::Layers;
 use super::gaps::{Gaps, Seen};
+use super::operators::Operators;
 use super::run_cursor::RunCursor;
 use super::source::Source;
 use super::time::Time;
@@ -41,6 +42,8 @@ pub struct ReadView {
     pub(crate) gaps: Arc<Gaps>,
     /// By which versions expire.
     pub time: Arc<Time>,
+    /// What operands are merged with.
+    pub operators: Arc<Operators>,
 }
 
 impl ReadView {

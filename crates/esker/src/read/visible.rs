@@ -4,7 +4,7 @@
 //!   MergeCursor --drops tombstones, keys under range tombstones, keys out of bounds--> VisibleCursor
 //! ```
 //!
-//! visible.1. Shows exactly the keys inside the bounds whose newest version not newer than `at` is a put that no range
+//! visible.1. Shows exactly the keys inside the bounds whose newest version not newer than `at` is a put or an operand that no range
 //!      tombstone visible at `at` covers.
 //! visible.2. A range tombstone hides versions with a smaller sequence number (range_tombstone.2). Sources whose newest version is older
 //!      than the tombstone are moved to its end in one seek.
@@ -15,7 +15,9 @@ use std::sync::Arc;
 
 use super::cover::{Cover, Layers};
 use super::fetch;
+use super::fold::{Folded, Means, Operands};
 use super::merge::MergeCursor;
+use super::operators::Operators;
 use super::resolve::{Answer, Resolver};
 use super::source::{Nothing, Source};
 use super::stretch::Stretch;
@@ -42,6 +44,9 @@ pub struct VisibleCursor<C> {
     stretch: Option<Stretch>,
     /// For readers: what has expired is hidden (resolve.3).
     time: Option<Arc<Time>>,
+    operators: Arc<Operators>,
+    /// What the key at hand has operands on.
+    folded: Option<Box<Folded>>,
     /// Whether the compaction stands on a live key inside the bounds.
     valid: bool,
 }
@@ -51,7 +56,7 @@ impl ReadView {
     /// [`at_time`](VisibleCursor::at_time).
     pub fn live(&self, at: SeqNo, bounds: Bounds) -> VisibleCursor<Source<Nothing>> {
         let sources = self.sources(at, &bounds, Vec::new());
-        VisibleCursor::new(sources, self.tombstones(Vec::new()), at, bounds).with_blobs(self.version.blobs())
+        VisibleCursor::new(sources, self.tombstones(Vec::new()), at, bounds).with_means(self)
     }
 }
 
@@ -83,13 +88,15 @@ impl<C: SourceCursor> VisibleCursor<C> {
             blobs: BlobSet::default(),
             stretch: None,
             time: None,
+            operators: Arc::default(),
+            folded: None,
             valid: false,
         }
     }
 
-    /// The same, for sources whose values may be in these blob files.
-    pub fn with_blobs(self, blobs: &BlobSet) -> Self {
-        VisibleCursor { blobs: blobs.clone(), ..self }
+    /// The same, with what a view makes values with.
+    pub fn with_means(self, view: &ReadView) -> Self {
+        VisibleCursor { blobs: view.version.blobs().clone(), operators: view.operators.clone(), ..self }
     }
 
     /// The same, that gets over dead keys by gaps: of a walk at this number over this view alone.
@@ -154,18 +161,43 @@ impl<C: SourceCursor> VisibleCursor<C> {
     fn is_live(&mut self, cover: SeqNo) -> Result<bool> {
         let mut resolver = Resolver::default();
         resolver.cover(cover);
+        self.folded = None;
         loop {
-            let expired = || match (&self.time, self.merged.expiry()) {
-                (Some(time), Some(expiry)) => time.has_come(expiry),
-                _ => false,
-            };
-            match resolver.feed_reader(self.merged.seq(), self.merged.kind(), expired) {
+            match resolver.feed_reader(self.merged.seq(), self.merged.kind(), || self.has_expired()) {
                 Answer::Live => return Ok(true),
                 Answer::Gone => return Ok(false),
+                Answer::Operand => return self.gather(resolver),
                 Answer::Older if self.merged.older()? => {}
                 Answer::Older => return Ok(false),
             }
         }
+    }
+
+    /// Whether the version at hand has expired, for a reader.
+    fn has_expired(&self) -> bool {
+        match (&self.time, self.merged.expiry()) {
+            (Some(time), Some(expiry)) => time.has_come(expiry),
+            _ => false,
+        }
+    }
+
+    /// From a key's newest operand on: all that its value is made of.
+    #[cold]
+    fn gather(&mut self, resolver: Resolver) -> Result<bool> {
+        let mut operands = Operands::default();
+        let base = loop {
+            match resolver.feed_reader(self.merged.seq(), self.merged.kind(), || self.has_expired()) {
+                Answer::Live => break Some(self.merged.share()),
+                Answer::Gone => break None,
+                Answer::Operand => operands.push(self.merged.share().beside()),
+                Answer::Older => {}
+            }
+            if !self.merged.older()? {
+                break None;
+            }
+        };
+        self.folded = Folded::new(operands, base);
+        Ok(true)
     }
 
     /// The newest range tombstone over the current key; zero if there is none.
@@ -302,17 +334,21 @@ impl<C: SourceCursor> VisibleCursor<C> {
         self.merged.key()
     }
 
-    /// The bytes of the value; none if they are in a blob file.
+    /// The bytes of the value; none if they are in a blob file, or have to be made of operands.
     #[inline]
     pub fn value_bytes(&self) -> Option<&[u8]> {
         assert!(self.valid, "value of a cursor that is not valid");
-        fetch::bytes(self.merged.stored())
+        if self.folded.is_some() { None } else { fetch::bytes(self.merged.stored()) }
     }
 
     /// The value.
     #[inline]
     pub fn value(&self) -> Result<Value> {
         assert!(self.valid, "value of a cursor that is not valid");
+        if let Some(folded) = &self.folded {
+            let means = Means { blobs: &self.blobs, operators: &self.operators };
+            return folded.value(self.merged.key(), means);
+        }
         fetch::value(self.merged.share(), &self.blobs)
     }
 }

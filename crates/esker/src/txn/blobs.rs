@@ -55,7 +55,8 @@ pub(crate) fn divert(store: &Arc<BlobStore>, set: &WriteSet) -> Result<Option<(W
     }
     let is_large = |entry: &EntryRef<'_>| {
         let keyspace = decode_key(entry.key).map(|(keyspace, _)| keyspace);
-        !entry.kind.needs_fetch()
+        let stands_beside = !entry.kind.needs_fetch() && !entry.kind.is_operand();
+        stands_beside
             && keyspace.is_some_and(|keyspace| store.takes(keyspace, value_of(entry.kind, entry.value).len()))
     };
     let large = set.entries(SeqNo::ZERO).filter(is_large);

@@ -16,7 +16,9 @@ use crate::compaction::merge::Source;
 use crate::encoding::hash::key_hash;
 use crate::manifest::version::Run;
 use crate::memtable::{PieceCursor, PieceScan};
+use crate::read::fold::{Folded, Operands};
 use crate::read::point::Want;
+use crate::read::resolve::{Answer, Resolver};
 use crate::read::run_cursor::RunCursor;
 use crate::read::view::ReadView;
 use crate::types::bounds::Bounds;
@@ -56,6 +58,14 @@ impl PrivateRun {
         let tables = self.run.tables().iter();
         tables.map(|live| other.run.overlapping(&live.meta.range)).all(<[_]>::is_empty)
     }
+}
+
+/// What a transaction's own writes say of a key.
+pub(crate) enum OwnAnswer<T> {
+    /// This; none: it is not there.
+    Known(Option<T>),
+    /// What has been committed, with these operands above it.
+    Below(Operands),
 }
 
 /// A layer of writes.
@@ -178,44 +188,68 @@ impl Layers {
         SeqNo::new(SeqNo::MAX.get() - (self.all.len() - layer) as u64)
     }
 
-    /// What the layers say of a key to a reader of this view: `None`, nothing; `Some(None)`, it is removed.
+    /// What operands and the layers below them say of a key to a reader of this view.
     pub(crate) fn find<W: Want>(
         &self,
         key: &[u8],
+        mut operands: Operands,
         view: &ReadView,
         guard: &Guard,
-    ) -> Result<Option<Option<W::Out>>> {
+    ) -> Result<OwnAnswer<W::Out>> {
         let hash = key_hash(key);
+        let known = |operands: Operands, base| {
+            let folded = Folded::new(operands, base);
+            let known = folded.map(|folded| W::of_folded(&folded, key, view.means()));
+            known.transpose().map(OwnAnswer::Known)
+        };
         for layer in self.all.iter().rev() {
             match layer {
                 Layer::Piece(piece) => {
                     let piece = piece.get();
                     if let Some(entry) = piece.get(key) {
-                        let expiry = Expiry::of_version(entry.kind, entry.value);
-                        let live = entry.kind.is_live() && !view.has_expired::<W>(expiry);
-                        let found = live.then(|| W::of_entry(&entry, view.version.blobs()));
-                        return found.transpose().map(Some);
+                        let expired = || view.has_expired::<W>(Some(Expiry::of(entry.value)));
+                        match Resolver::default().feed_reader(SeqNo::MAX, entry.kind, expired) {
+                            Answer::Live if operands.is_empty() => {
+                                let found = W::of_entry(&entry, view.version.blobs());
+                                return found.map(|found| OwnAnswer::Known(Some(found)));
+                            }
+                            Answer::Live => {
+                                let base = Stored::of(entry.kind, entry.value).to_value();
+                                return known(operands, Some(base));
+                            }
+                            Answer::Gone => return known(operands, None),
+                            Answer::Operand => operands.push(Value::copy_of(entry.value)),
+                            Answer::Older => {}
+                        }
                     }
                     let holds = |(start, end): &(Vec<u8>, Vec<u8>)| **start <= *key && *key < **end;
                     if piece.ranges().iter().any(holds) {
-                        return Ok(Some(None));
+                        return known(operands, None);
                     }
                 }
                 Layer::Run(private) => {
                     let Some(at) = private.run.find(key) else { continue };
                     let table = &private.run.tables()[at].table;
                     if let Some(found) = table.get(key, hash, SeqNo::MAX, true, guard)? {
-                        let live = found.kind().is_live() && !view.has_expired::<W>(found.expiry());
-                        let found = live.then(|| W::of_table(found, view.version.blobs()));
-                        return found.transpose().map(Some);
+                        let expired = || view.has_expired::<W>(found.expiry());
+                        match Resolver::default().feed_reader(SeqNo::MAX, found.kind(), expired) {
+                            Answer::Live if operands.is_empty() => {
+                                let found = W::of_table(found, view.version.blobs());
+                                return found.map(|found| OwnAnswer::Known(Some(found)));
+                            }
+                            Answer::Live => return known(operands, Some(found.share())),
+                            Answer::Gone => return known(operands, None),
+                            Answer::Operand => operands.push(found.share().beside()),
+                            Answer::Older => {}
+                        }
                     }
                     if table.range_tombstones().fragment_of(key).is_some() {
-                        return Ok(Some(None));
+                        return known(operands, None);
                     }
                 }
             }
         }
-        Ok(None)
+        Ok(OwnAnswer::Below(operands))
     }
 
     /// From the first key to the last one, removed ranges included; none if nothing is written.

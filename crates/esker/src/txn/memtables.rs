@@ -124,6 +124,7 @@ impl Pipeline {
                 known: old.known.clone(),
                 gaps: old.gaps.clone(),
                 time: old.time.clone(),
+                operators: old.operators.clone(),
             }
         });
         self.memtables.sealed.lock().push_back(Sealed {

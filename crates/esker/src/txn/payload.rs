@@ -42,6 +42,8 @@ pub fn decode<'a>(payload: impl Into<Cow<'a, [u8]>>) -> Decoded<(CountDeltas, Wr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::read::fold::list_of;
+    use crate::types::op::Kind;
 
     #[test]
     fn golden_bytes() {
@@ -54,5 +56,12 @@ mod tests {
         assert_eq!(bytes, b"\x02\x01\x03\xac\x02\x0a\x01\x02\x01a\x03xyz\x00\x02\x01b\x02\x02\x01c\x02\x01d");
         let (again, set_again) = decode(&bytes[..]).unwrap();
         assert_eq!((again, set_again.payload()), (deltas, set.payload()));
+    }
+
+    #[test]
+    fn golden_bytes_of_a_merge() {
+        let mut set = WriteSet::new();
+        set.write(Kind::Merge, b"\x01e", &list_of(b"op"));
+        assert_eq!(set.payload(), b"\x04\x02\x01e\x03\x02op");
     }
 }

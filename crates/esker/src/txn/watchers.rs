@@ -26,7 +26,7 @@ const QUEUED_MAX: usize = 16 << 10;
 /// What a watcher is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A key has this value; none: it has one that is in a blob file.
+    /// A key has this value; none: it has one that is in a blob file, or is made of operands.
     Put(Vec<u8>, Option<Value>),
     /// A key is gone.
     Removed(Vec<u8>),
@@ -198,7 +198,8 @@ impl Watchers {
             }
             for entry in set.entries_from(&range.start, seq).take_while(|entry| range.end.admits(entry.key)) {
                 let key = entry.key.to_vec();
-                let event = match (entry.kind.is_live(), entry.kind.needs_fetch()) {
+                let is_elsewhere = entry.kind.needs_fetch() || entry.kind.is_operand();
+                let event = match (entry.kind.is_live(), is_elsewhere) {
                     (true, true) => Event::Put(key, None),
                     (true, false) => Event::Put(key, Some(Value::copy_of(value_of(entry.kind, entry.value)))),
                     (false, _) if entry.kind.is_sweep() => Event::Expired(key),

@@ -10,12 +10,15 @@
 //!
 //! write_set.1. For each key only the last op counts; a range removal cancels earlier ops inside it. So within a commit the
 //!      range removals logically come first, then one op for each key.
+//! write_set.6. Operands come behind no op of their key but operands, whose lists are joined: those over a put or a removal of the same commit are
+//!      merged into it when they are written (db/writes.rs), and become a put.
 //! write_set.2. Decoding a payload replays its ops in order, and so ends in the same state.
 //! write_set.3. Writing costs no look-up: a bulk load pays for its order once, when it commits.
 //! write_set.4. A record of the log that is decoded is taken as it is, without a copy: what was committed once can be replayed in as much memory.
 //! write_set.5. A set knows whether decoding would refuse one of its ops: such a commit would keep the database from opening again.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use hashbrown::HashTable;
@@ -24,6 +27,8 @@ use parking_lot::Mutex;
 use crate::blob::BlobPointer;
 use crate::encoding::bytes::{ByteReader, DecodeError, Decoded, put_string, put_varint};
 use crate::encoding::hash::key_hash;
+use crate::read::fold;
+use crate::read::operators::Operator;
 use crate::read::resolve::{Answer, Resolver};
 use crate::types::entry::EntryRef;
 use crate::types::expiry::{EXPIRY_BYTES, Expiry, value_of};
@@ -72,8 +77,19 @@ pub struct WriteSet {
     has_puts: bool,
     /// Bytes of the longest value that was put.
     largest_value: usize,
-    sorted: OnceLock<Vec<u32>>,
+    /// Some op has operands.
+    has_operands: bool,
+    sorted: OnceLock<Order>,
     index: Mutex<Index>,
+}
+
+/// The op of each key.
+#[derive(Clone, Debug, Default)]
+struct Order {
+    /// By key.
+    ops: Vec<u32>,
+    /// Lists of operands that come from several ops, by the last of these (write_set.6).
+    joined: BTreeMap<u32, Vec<u8>>,
 }
 
 /// The last op of each key among the first `upto` ops.
@@ -81,6 +97,8 @@ pub struct WriteSet {
 struct Index {
     upto: usize,
     last: HashTable<u32>,
+    /// The op of the same key before one with operands, if that has operands too.
+    before: BTreeMap<u32, u32>,
 }
 
 /// A moment in the life of a write set, to which it can go back.
@@ -103,8 +121,17 @@ pub enum Own<'a> {
     Put(EntryRef<'a>),
     /// It is removed, alone or in a range.
     Removed,
+    /// These lists of operands, the newest first, are merged into what it has.
+    Operands(Vec<&'a [u8]>),
     /// Nothing.
     Untouched,
+}
+
+impl Mark {
+    /// So many ops the set had.
+    pub fn op_count(&self) -> usize {
+        self.ops
+    }
 }
 
 impl Clone for WriteSet {
@@ -119,6 +146,7 @@ impl Clone for WriteSet {
             has_refused: self.has_refused,
             has_puts: self.has_puts,
             largest_value: self.largest_value,
+            has_operands: self.has_operands,
             sorted: self.sorted.clone(),
             index: Mutex::new(self.index.lock().clone()),
         }
@@ -151,6 +179,11 @@ impl WriteSet {
         !self.has_refused
     }
 
+    /// Whether something in it may have operands: doing it twice is not doing it once.
+    pub fn has_operands(&self) -> bool {
+        self.has_operands
+    }
+
     /// Whether nothing in it ever put anything.
     pub fn removes_only(&self) -> bool {
         !self.has_puts
@@ -163,7 +196,7 @@ impl WriteSet {
 
     /// Keys put or removed, apart from range removals. Sorts.
     pub fn key_count(&self) -> usize {
-        self.order().len()
+        self.order().ops.len()
     }
 
     /// Bytes of memory that its ops take.
@@ -182,10 +215,12 @@ impl WriteSet {
         self.has_refused = false;
         self.has_puts = false;
         self.largest_value = 0;
+        self.has_operands = false;
         self.sorted.take();
         let index = self.index.get_mut();
         index.upto = 0;
         index.last.clear();
+        index.before.clear();
     }
 
     /// This moment.
@@ -243,6 +278,21 @@ impl WriteSet {
     /// Sets an encoded key to a value.
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
         self.push(Kind::Put, key, value);
+    }
+
+    /// Merges an operand into an encoded key, about which the set says nothing yet, or has operands (write_set.6). An op behind the first `kept` may
+    /// be changed for this.
+    pub fn merge(&mut self, key: &[u8], operand: &[u8], operator: &Operator, kept: usize) {
+        let last = self.find(key).filter(|at| *at >= kept).map(|at| self.ops[at]);
+        if let Some(op) = last.filter(|op| op.live && op.kind.is_operand())
+            && let Some(list) = combined(self.value_of(&op), operand, key, operator)
+            && list.len() == op.value_len as usize
+        {
+            self.bytes[op.value_start..][..list.len()].copy_from_slice(&list);
+            self.sorted.take();
+            return;
+        }
+        self.push(Kind::Merge, key, &fold::list_of(operand));
     }
 
     /// Writes an entry about an encoded key.
@@ -316,11 +366,12 @@ impl WriteSet {
         (key_start, key): (usize, &[u8]),
         (value_start, value_len): (usize, usize),
     ) {
-        debug_assert!(kind.ends_search(), "write_set.1");
+        debug_assert!(kind.is_point(), "write_set.1");
         let (key_len, value_len) = (key.len() as u32, value_len as u32);
         self.ops.push(Op { head: head8(key), key_start, value_start, key_len, value_len, kind, live: true });
         self.live += 1;
         self.has_puts |= kind.is_live();
+        self.has_operands |= kind.is_operand();
         self.sorted.take();
     }
 
@@ -345,12 +396,17 @@ impl WriteSet {
         if self.ops.len() <= LINEAR_OPS_MAX {
             return self.ops.iter().rposition(|op| self.key_of(op) == key);
         }
-        let Index { upto, last } = &mut *self.index.lock();
+        let Index { upto, last, before } = &mut *self.index.lock();
         for at in *upto as u32..self.ops.len() as u32 {
             let key = self.key_at(at);
             let hash = key_hash(key);
             match last.find_mut(hash, |&i| self.key_at(i) == key) {
-                Some(slot) => *slot = at,
+                Some(slot) => {
+                    let earlier = std::mem::replace(slot, at);
+                    if self.follows(at, earlier) {
+                        before.insert(at, earlier);
+                    }
+                }
                 None => drop(last.insert_unique(hash, at, |&i| key_hash(self.key_at(i)))),
             }
         }
@@ -358,13 +414,42 @@ impl WriteSet {
         last.find(key_hash(key), |&i| self.key_at(i) == key).map(|&i| i as usize)
     }
 
+    /// Whether an op's operands follow those of an earlier op of the same key.
+    fn follows(&self, later: u32, earlier: u32) -> bool {
+        let [later, earlier] = [later, earlier].map(|at| &self.ops[at as usize]);
+        later.kind.is_operand() && earlier.kind.is_operand() && earlier.live
+    }
+
+    /// The lists of an op with operands, and of those before it, the newest first.
+    fn lists(&self, key: &[u8], last: usize) -> Vec<&[u8]> {
+        let mut lists = vec![self.value_of(&self.ops[last])];
+        let mut at = last;
+        if self.ops.len() <= LINEAR_OPS_MAX {
+            while let Some(before) = self.ops[..at].iter().rposition(|op| self.key_of(op) == key)
+                && self.follows(at as u32, before as u32)
+            {
+                lists.push(self.value_of(&self.ops[before]));
+                at = before;
+            }
+            return lists;
+        }
+        let index = self.index.lock();
+        let mut at = at as u32;
+        while let Some(before) = index.before.get(&at).filter(|before| self.follows(at, **before)) {
+            lists.push(self.value_of(&self.ops[*before as usize]));
+            at = *before;
+        }
+        lists
+    }
+
     /// What the set says about an encoded key.
     pub fn get(&self, key: &[u8]) -> Own<'_> {
-        let op = self.find(key).map(|i| &self.ops[i]).filter(|op| op.live);
-        match op.map(|op| (Resolver::default().feed(SeqNo::MAX, op.kind), op)) {
-            Some((Answer::Live, op)) => Own::Put(self.entry_of(op, SeqNo::MAX)),
-            Some((Answer::Gone, _)) => Own::Removed,
-            Some((Answer::Older, _)) => unreachable!("write_set.1: each op answers for its key alone"),
+        let found = self.find(key).map(|at| (at, &self.ops[at])).filter(|(_, op)| op.live);
+        match found.map(|(at, op)| (Resolver::default().feed(SeqNo::MAX, op.kind), at, op)) {
+            Some((Answer::Live, _, op)) => Own::Put(self.entry_of(op, SeqNo::MAX)),
+            Some((Answer::Gone, ..)) => Own::Removed,
+            Some((Answer::Operand, at, _)) => Own::Operands(self.lists(key, at)),
+            Some((Answer::Older, ..)) => unreachable!("write_set.1: each op answers for its key alone"),
             None if self.in_removed_range(key) => Own::Removed,
             None => Own::Untouched,
         }
@@ -381,7 +466,7 @@ impl WriteSet {
     }
 
     /// The op that counts of each key, in key order.
-    fn order(&self) -> &[u32] {
+    fn order(&self) -> &Order {
         self.sorted.get_or_init(|| {
             let mut order: Vec<(u64, u32)> = Vec::with_capacity(self.live);
             let live = self.ops.iter().enumerate().filter(|(_, op)| op.live);
@@ -390,24 +475,47 @@ impl WriteSet {
             order.sort_unstable_by(|a, b| {
                 a.0.cmp(&b.0).then_with(|| self.key_at(a.1).cmp(self.key_at(b.1))).then(b.1.cmp(&a.1))
             });
-            order.dedup_by(|later, kept| later.0 == kept.0 && self.key_at(later.1) == self.key_at(kept.1));
-            order.into_iter().map(|(_, i)| i).collect()
+            let is_same = |a: &(u64, u32), b: &(u64, u32)| a.0 == b.0 && self.key_at(a.1) == self.key_at(b.1);
+            let mut joined = BTreeMap::new();
+            if self.has_operands {
+                for ops in order.chunk_by(is_same).filter(|ops| ops.len() > 1) {
+                    let follows = |pair: &&[(u64, u32)]| self.follows(pair[0].1, pair[1].1);
+                    let count = 1 + ops.windows(2).take_while(follows).count();
+                    let lists = ops[..count].iter().rev().map(|(_, i)| self.value_of(&self.ops[*i as usize]));
+                    if count > 1 {
+                        joined.insert(ops[0].1, lists.collect::<Vec<_>>().concat());
+                    }
+                }
+            }
+            order.dedup_by(|later, kept| is_same(later, kept));
+            Order { ops: order.into_iter().map(|(_, i)| i).collect(), joined }
         })
+    }
+
+    /// What an op of the order says, as an entry of commit `seq`.
+    #[inline]
+    fn entry<'s>(&'s self, order: &'s Order, i: u32, seq: SeqNo) -> EntryRef<'s> {
+        let op = &self.ops[i as usize];
+        let joined = if op.kind.is_operand() { order.joined.get(&i) } else { None };
+        let value = joined.map_or_else(|| self.value_of(op), |list| &**list);
+        EntryRef { key: self.key_of(op), seq, kind: op.kind, value }
     }
 
     /// The n-th live op in key order, as an entry of commit `seq`.
     pub fn nth(&self, n: usize, seq: SeqNo) -> EntryRef<'_> {
-        self.entry_of(&self.ops[self.order()[n] as usize], seq)
+        let order = self.order();
+        self.entry(order, order.ops[n], seq)
     }
 
     /// The number of live ops with a key below `key`.
     pub fn rank(&self, key: &[u8]) -> usize {
-        self.order().partition_point(|&i| self.key_of(&self.ops[i as usize]) < key)
+        self.order().ops.partition_point(|&i| self.key_of(&self.ops[i as usize]) < key)
     }
 
     /// The live ops in key order, as entries of commit `seq`.
     pub fn entries(&self, seq: SeqNo) -> impl Iterator<Item = EntryRef<'_>> + Clone {
-        self.order().iter().map(move |&i| self.entry_of(&self.ops[i as usize], seq))
+        let order = self.order();
+        order.ops.iter().map(move |&i| self.entry(order, i, seq))
     }
 
     /// Those of them from a key on.
@@ -436,7 +544,7 @@ impl WriteSet {
             return out;
         }
         let order = self.order();
-        let mut ops: Vec<u32> = places.iter().map(|place| order[*place as usize]).collect();
+        let mut ops: Vec<u32> = places.iter().map(|place| order.ops[*place as usize]).collect();
         ops.sort_unstable();
         out.push(UNRESOLVED_OPS);
         put_varint(&mut out, ops.len() as u64);
@@ -491,6 +599,8 @@ impl WriteSet {
                 }
                 if kind.needs_fetch() {
                     BlobPointer::decode(value_of(kind, value))?;
+                } else if kind.is_operand() {
+                    fold::elements(value)?;
                 }
                 let value_start = header_len + reader.position() - value.len();
                 set.note(kind, (first_start, first), (value_start, value.len()));
@@ -501,6 +611,14 @@ impl WriteSet {
         set.bytes = record.into_owned();
         Ok(set)
     }
+}
+
+/// The list of an operand behind a list of one operand, if both are combined in one.
+fn combined(list: &[u8], operand: &[u8], key: &[u8], operator: &Operator) -> Option<Vec<u8>> {
+    let mut operands = fold::elements(list).ok()?;
+    operands.push(operand);
+    let (_, user_key) = key::decode_key(key)?;
+    fold::combine(operator, user_key, &operands).map(|combined| fold::list_of(&combined))
 }
 
 /// The end of a range: a key, a key and a zero byte, or the first byte behind all keys of a keyspace.

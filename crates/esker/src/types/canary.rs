@@ -80,6 +80,8 @@ pub enum Canary {
     AdoptedTableNotSynced,
     /// The change feed leaves out a commit now and then (follow.1).
     FeedSkips,
+    /// Of several lists of operands the newest alone is merged (fold.1).
+    OperandDropped,
     /// Compactions do not know the rules of history (compaction_judge.7).
     HistoryForgotten,
 }
@@ -87,7 +89,7 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one that the simulator is to find.
-    pub const ALL: [Canary; 33] = [
+    pub const ALL: [Canary; 34] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -120,6 +122,7 @@ impl Canary {
         Canary::UnresolvedForgotten,
         Canary::FeedSkips,
         Canary::ExpiredReturned,
+        Canary::OperandDropped,
         Canary::HistoryForgotten,
     ];
 }

@@ -127,6 +127,29 @@ pub enum Error {
     /// There is a keyspace of this name already.
     #[error("keyspace {0:?} exists already")]
     KeyspaceExists(String),
+    /// Operands cannot be merged into what a key has: one of the two is not what the keyspace's merge operator expects. When it is written nothing is
+    /// changed by this; when it is read, a `put` or `remove` of the key gives it another value.
+    #[error("cannot merge into key \"{}\" of keyspace {keyspace:?} by {operator:?}: {detail}", .key.escape_ascii())]
+    Merge {
+        /// The name of the keyspace.
+        keyspace: String,
+        /// The name of its merge operator.
+        operator: String,
+        /// The key.
+        key: Vec<u8>,
+        /// What is wrong.
+        detail: String,
+    },
+    /// A keyspace has a merge operator that this program has not registered.
+    #[error(
+        "keyspace {keyspace:?} needs merge operator {operator:?}: register it by `Builder::merge_operator` before opening"
+    )]
+    MergeOperatorMissing {
+        /// The name of the keyspace.
+        keyspace: String,
+        /// The name of the operator.
+        operator: String,
+    },
     /// The keyspace does not keep what it held at that commit: see [`Keyspace::set_history`](crate::Keyspace::set_history).
     #[error(
         "keyspace {keyspace:?} keeps nothing that is older than commit {oldest}: read at that one or at a later one"
@@ -273,6 +296,15 @@ impl Error {
             Error::FeedTruncated { oldest } => Error::FeedTruncated { oldest: *oldest },
             Error::KeyspaceNotFound(name) => Error::KeyspaceNotFound(name.clone()),
             Error::KeyspaceExists(name) => Error::KeyspaceExists(name.clone()),
+            Error::Merge { keyspace, operator, key, detail } => Error::Merge {
+                keyspace: keyspace.clone(),
+                operator: operator.clone(),
+                key: key.clone(),
+                detail: detail.clone(),
+            },
+            Error::MergeOperatorMissing { keyspace, operator } => {
+                Error::MergeOperatorMissing { keyspace: keyspace.clone(), operator: operator.clone() }
+            }
             Error::HistoryGone { keyspace, oldest } => {
                 Error::HistoryGone { keyspace: keyspace.clone(), oldest: *oldest }
             }

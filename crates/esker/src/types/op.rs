@@ -6,7 +6,7 @@
 //! | 1 | put | |
 //! | 2 | remove a range | in the log; tables store these apart, as range tombstones |
 //! | 3 | put, the value in a blob file | |
-//! | 4 | merge operand | reserved |
+//! | 4 | operands, to be merged into what the key has | beside the key stand one or more, oldest first |
 //! | 5 | ops before this one are unresolved | in the log alone: no kind of a version |
 //! | 64 | added to another: the version is unresolved | not to a range |
 //! | 128 | added to a put: the version expires | its value begins with when (types/expiry.rs) |
@@ -31,6 +31,8 @@ pub enum Kind {
     RemoveRange = 2,
     /// The key has a value that is in a blob file. Beside the key stands where.
     PutBlob = 3,
+    /// Operands are merged into what the key has (read/fold.rs).
+    Merge = 4,
     /// `Remove`, unresolved.
     UnresolvedRemove = UNRESOLVED,
     /// `Put`, unresolved.
@@ -49,6 +51,8 @@ pub enum Kind {
     UnresolvedExpiringPut = EXPIRES + UNRESOLVED + 1,
     /// `ExpiringPutBlob`, unresolved.
     UnresolvedExpiringPutBlob = EXPIRES + UNRESOLVED + 3,
+    /// `Merge`, unresolved.
+    UnresolvedMerge = UNRESOLVED + 4,
 }
 
 /// Added to the number of a kind.
@@ -67,6 +71,7 @@ impl Kind {
             1 => Some(Kind::Put),
             2 => Some(Kind::RemoveRange),
             3 => Some(Kind::PutBlob),
+            4 => Some(Kind::Merge),
             64 => Some(Kind::UnresolvedRemove),
             65 => Some(Kind::UnresolvedPut),
             67 => Some(Kind::UnresolvedPutBlob),
@@ -76,6 +81,7 @@ impl Kind {
             192 => Some(Kind::UnresolvedExpired),
             193 => Some(Kind::UnresolvedExpiringPut),
             195 => Some(Kind::UnresolvedExpiringPutBlob),
+            68 => Some(Kind::UnresolvedMerge),
             _ => None,
         }
     }
@@ -96,6 +102,7 @@ impl Kind {
             Kind::Expired | Kind::UnresolvedExpired => Kind::UnresolvedExpired,
             Kind::ExpiringPut | Kind::UnresolvedExpiringPut => Kind::UnresolvedExpiringPut,
             Kind::ExpiringPutBlob | Kind::UnresolvedExpiringPutBlob => Kind::UnresolvedExpiringPutBlob,
+            Kind::Merge | Kind::UnresolvedMerge => Kind::UnresolvedMerge,
             Kind::RemoveRange => Kind::RemoveRange,
         }
     }
@@ -110,6 +117,7 @@ impl Kind {
             Kind::UnresolvedExpired => Kind::Expired,
             Kind::UnresolvedExpiringPut => Kind::ExpiringPut,
             Kind::UnresolvedExpiringPutBlob => Kind::ExpiringPutBlob,
+            Kind::UnresolvedMerge => Kind::Merge,
             other => other,
         }
     }
@@ -150,19 +158,25 @@ impl Kind {
     /// Whether it answers for its key alone, whatever older versions say.
     #[inline(always)]
     pub const fn ends_search(self) -> bool {
-        !matches!(self, Kind::RemoveRange)
+        self.is_point() && !self.is_operand()
+    }
+
+    /// Whether operands stand beside the key.
+    #[inline(always)]
+    pub const fn is_operand(self) -> bool {
+        self as u8 & 7 == 4
     }
 
     /// Whether the key has a value once this version answers.
     #[inline(always)]
     pub const fn is_live(self) -> bool {
-        self as u8 & 1 == 1
+        self as u8 & 5 != 0
     }
 
-    /// Whether bytes of a value stand beside the key.
+    /// Whether bytes stand beside the key.
     #[inline(always)]
     pub const fn has_value(self) -> bool {
-        self as u8 & 1 == 1
+        self as u8 & 5 != 0
     }
 
     /// Whether those bytes say where the value is, instead of being it.
@@ -179,9 +193,14 @@ mod tests {
     #[test]
     fn op_1_the_numbers_stay() {
         let known: Vec<_> = (0..=u8::MAX).filter_map(|n| Some((n, Kind::from_u8(n)?))).collect();
-        let plain = [(0, Kind::Remove), (1, Kind::Put), (2, Kind::RemoveRange), (3, Kind::PutBlob)];
-        let unresolved =
-            [(64, Kind::UnresolvedRemove), (65, Kind::UnresolvedPut), (67, Kind::UnresolvedPutBlob)];
+        let plain =
+            [(0, Kind::Remove), (1, Kind::Put), (2, Kind::RemoveRange), (3, Kind::PutBlob), (4, Kind::Merge)];
+        let unresolved = [
+            (64, Kind::UnresolvedRemove),
+            (65, Kind::UnresolvedPut),
+            (67, Kind::UnresolvedPutBlob),
+            (68, Kind::UnresolvedMerge),
+        ];
         let expiring = [
             (128, Kind::Expired),
             (129, Kind::ExpiringPut),
@@ -198,7 +217,9 @@ mod tests {
             assert_eq!((resolved as u8, resolved.unresolved() as u8), (n & !64, n | 64));
             assert_eq!((resolved.is_live(), resolved.has_value(), resolved.needs_fetch()), same);
             assert_eq!(kind.is_unresolved(), n & 64 != 0);
-            assert_eq!(kind.is_live(), matches!(n & 63, 1 | 3));
+            assert_eq!(kind.is_live(), matches!(n & 63, 1 | 3 | 4));
+            assert_eq!(kind.is_operand(), resolved == Kind::Merge);
+            assert_eq!(kind.is_plain(), *kind == Kind::Put);
             assert_eq!((kind.expires(), kind.is_sweep()), (*n >= 128 && n & 1 == 1, *n >= 128 && n & 1 == 0));
         }
     }

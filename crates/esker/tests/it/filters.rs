@@ -159,6 +159,38 @@ fn merges_in_the_background_decide_too_while_others_write_and_read() {
 }
 
 #[test]
+fn a_filter_sees_what_merges_have_made() {
+    let seen: Arc<std::sync::Mutex<Vec<Vec<u8>>>> = Arc::default();
+    let log = seen.clone();
+    let filter = move |_: &[u8], value: &[u8]| {
+        log.lock().unwrap().push(value.to_vec());
+        if value == b"abc" { Decision::Drop } else { Decision::Keep }
+    };
+    let db = in_memory(filter).open_in_memory().unwrap();
+    let map = db.keyspace("f").unwrap();
+    map.set_merge_operator("append").unwrap();
+    map.put("base", "a").unwrap();
+    db.flush().unwrap();
+    for operand in ["b", "c"] {
+        map.merge("base", operand).unwrap();
+        map.merge("none", operand).unwrap();
+        db.flush().unwrap();
+    }
+    let snapshot = db.snapshot();
+    map.merge("none", "d").unwrap();
+    db.compact().unwrap();
+    assert!(
+        seen.lock().unwrap().is_empty(),
+        "a snapshot reads the one, the other one stays an operand for it"
+    );
+    drop(snapshot);
+    db.compact().unwrap();
+    assert!(seen.lock().unwrap().iter().all(|value| [&b"abc"[..], b"bcd"].contains(&value.as_slice())));
+    assert_eq!((map.get("base").unwrap(), map.get("none").unwrap().as_deref()), (None, Some(&b"bcd"[..])));
+    assert_eq!(map.len().unwrap(), 1);
+}
+
+#[test]
 fn an_exclusive_transaction_puts_decisions_off_and_no_merge_waits_for_it() {
     let db = in_memory(drop_odd).stepped().open_in_memory().unwrap();
     let map = db.keyspace("f").unwrap();

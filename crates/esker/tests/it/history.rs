@@ -12,6 +12,11 @@ use esker::{BackgroundStep, Db, Error, History, Keyspace, Reads, SeqNo};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
+/// `append` by another name, which does not combine.
+fn concat(existing: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<u8>, String> {
+    Ok(existing.into_iter().chain(operands.iter().copied()).flatten().copied().collect())
+}
+
 struct World {
     fs: MemFs,
     clock: Arc<ManualClock>,
@@ -26,6 +31,7 @@ impl World {
         let env = Env { clock: self.clock.clone(), ..Env::simulated(Arc::new(self.fs.clone()), 1) };
         let builder =
             Db::builder().memory(1 << 20).memtable_bytes(4 << 10).block_bytes(256).table_bytes(4 << 10);
+        let builder = builder.merge_operator("concat", concat);
         builder.stepped().blobs_over(40).env(env).open(Path::new("db")).unwrap()
     }
 }
@@ -39,6 +45,11 @@ fn all(reads: &impl Reads) -> Map {
 fn change(map: &Keyspace, model: &mut Map, rng: &mut fastrand::Rng) {
     let key = vec![rng.u8(0..40)];
     match rng.u8(0..20) {
+        0..6 if map.merge_operator().is_some() => {
+            let operand = vec![rng.u8(..); rng.usize(0..20)];
+            map.merge(&key, &operand).unwrap();
+            model.entry(key).or_default().extend(operand);
+        }
         0..12 => {
             let value = vec![rng.u8(..); rng.usize(1..80)];
             map.put(&key, &value).unwrap();
@@ -74,17 +85,23 @@ fn catch_up(map: &Keyspace, since: SeqNo, state: &Map) -> Map {
 
 #[test]
 fn any_kept_commit_is_read_as_it_was_and_older_ones_are_refused() {
-    for (seed, rule) in [
-        (1, History::Versions(1)),
-        (2, History::Versions(3)),
-        (3, History::For(Duration::from_secs(500))),
-        (4, History::Versions(3)),
-        (5, History::For(Duration::from_secs(20))),
+    for (seed, rule, operator) in [
+        (1, History::Versions(1), None),
+        (2, History::Versions(3), None),
+        (3, History::For(Duration::from_secs(500)), None),
+        (4, History::Versions(3), None),
+        (5, History::For(Duration::from_secs(20)), None),
+        (6, History::Versions(1), Some("append")),
+        (7, History::Versions(3), Some("concat")),
+        (8, History::Versions(4), Some("append")),
+        (9, History::For(Duration::from_secs(500)), Some("append")),
+        (10, History::For(Duration::from_secs(20)), Some("concat")),
     ] {
         let world = World::new();
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut db = world.open();
         let mut map = db.keyspace("past").unwrap();
+        operator.iter().for_each(|name| map.set_merge_operator(name).unwrap());
         let mut model = Map::new();
         (0..200).for_each(|_| change(&map, &mut model, &mut rng));
         assert!(matches!(map.at(SeqNo::new(50)), Err(Error::HistoryGone { .. })));
@@ -184,6 +201,38 @@ fn versions_come_newest_first_with_numbers_and_removals() {
     db.compact().unwrap();
     assert_eq!(shown().len(), 1);
     assert!(map.set_history(History::Versions(0)).is_err());
+}
+
+#[test]
+fn merges_are_versions_and_keep_what_they_stand_on() {
+    let world = World::new();
+    let db = world.open();
+    let map = db.default_keyspace();
+    map.set_merge_operator("append").unwrap();
+    map.set_history(History::Versions(3)).unwrap();
+    let writes =
+        [map.put("k", "1"), map.merge("k", "2"), map.merge("k", "3"), map.put("k", "9"), map.merge("k", "8")];
+    let [_, second, third, fourth, fifth] = writes.map(|seqno| seqno.unwrap());
+    let shown = || -> Vec<(SeqNo, Vec<u8>, bool)> {
+        let versions = map.versions("k").unwrap().map(|version| version.unwrap());
+        versions.map(|version| (version.seqno, version.value.unwrap().to_vec(), version.is_merge)).collect()
+    };
+    let all =
+        [(fifth, &b"98"[..], true), (fourth, b"9", false), (third, b"123", true), (second, b"12", true)];
+    let all = all.map(|(seqno, value, is_merge)| (seqno, value.to_vec(), is_merge));
+    assert_eq!(shown()[..4], all);
+    let mut kept = all[..3].to_vec();
+    kept[2].2 = false; // With all that it stands on.
+    for _ in 0..2 {
+        db.compact().unwrap();
+        assert_eq!(shown(), kept);
+    }
+    let gone = map.get_at("k", second);
+    assert!(matches!(gone, Err(Error::HistoryGone { oldest, .. }) if oldest == third), "{gone:?}");
+    map.set_history(History::None).unwrap();
+    db.compact().unwrap();
+    assert_eq!(shown()[0].1, b"98");
+    assert!(!shown()[0].2);
 }
 
 #[test]

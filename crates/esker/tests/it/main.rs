@@ -32,6 +32,7 @@ mod kill_then_power_loss;
 mod large_transactions;
 mod limits;
 mod memory_budget;
+mod merge_operators;
 mod moved_directory;
 mod multi_get;
 mod no_descriptors;

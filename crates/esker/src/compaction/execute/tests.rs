@@ -87,6 +87,8 @@ impl World {
         let (next_id, cancel) = (&self.next_id, &self.cancel);
         let new_file = || FileId::new(next_id.fetch_add(1, Ordering::Relaxed));
         work(&Context {
+            blobs: Default::default(),
+            operators: Default::default(),
             env: &self.env,
             dir: &self.dir,
             cache: &self.cache,

@@ -17,7 +17,7 @@ use crate::read::view::ReadView;
 use crate::types::bounds::Bounds;
 use crate::types::key::decode_key;
 use crate::types::range_tombstone::RangeTombstones;
-use crate::types::{KeyspaceId, Result, SeqNo};
+use crate::types::{Error, KeyspaceId, Result, SeqNo};
 
 /// More problems of one kind than this are counted, not listed.
 const LISTED_MAX: u64 = 10;
@@ -208,7 +208,11 @@ pub(super) fn check_counts(
             *counts.entry(id).or_default() += 1;
             return;
         }
-        if options_of(key).is_some() && KeyspaceOptions::decode(value).is_ok() {
+        if let (Some(id), Ok(options)) = (options_of(key), KeyspaceOptions::decode(value)) {
+            if let Some(operator) = options.merge_operator.filter(|_| view.operators.of(id).is_err()) {
+                // Nobody has opened the database. The catalog comes first.
+                view.operators.set(id, &operator, move || id.to_string());
+            }
             return;
         }
         if key == catalog::TIME_KEY && ByteReader::new(value).varint().is_ok() {
@@ -262,6 +266,12 @@ pub(super) fn check_counts(
     }
 }
 
+/// Whether a value cannot be made of operands, which are as they were written.
+fn is_of_merging(error: &Error) -> bool {
+    use Error::{Invalid, Merge, MergeOperatorMissing, ValueTooLong};
+    matches!(error, Invalid(_) | Merge { .. } | MergeOperatorMissing { .. } | ValueTooLong { .. })
+}
+
 /// All live entries at a commit.
 fn walk(view: &ReadView, at: SeqNo, mut each: impl FnMut(KeyspaceId, &[u8], &[u8])) -> Result<()> {
     let bounds = Bounds { lower: Bound::Unbounded, upper: Bound::Unbounded };
@@ -271,7 +281,11 @@ fn walk(view: &ReadView, at: SeqNo, mut each: impl FnMut(KeyspaceId, &[u8], &[u8
         match decode_key(cursor.key()) {
             Some((id, key)) => match cursor.value_bytes() {
                 Some(value) => each(id, key, value),
-                None => each(id, key, &cursor.value()?),
+                None => match cursor.value() {
+                    Ok(value) => each(id, key, &value),
+                    Err(error) if is_of_merging(&error) => each(id, key, &[]),
+                    Err(error) => return Err(error),
+                },
             },
             None => each(KeyspaceId::new(u32::MAX), cursor.key(), &[]),
         }

@@ -250,6 +250,7 @@ fn view_1_a_memtable_that_hides_newer_versions_is_found() {
             known: view.known.clone(),
             gaps: view.gaps.clone(),
             time: view.time.clone(),
+            operators: view.operators.clone(),
         });
         assert_found(&db.check().unwrap(), message);
     }

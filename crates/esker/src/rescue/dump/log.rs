@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use super::entry::{name_of, push_value};
 use super::{DumpValue, Output};
 use crate::txn::payload;
-use crate::types::expiry::{Expiry, value_of};
 use crate::types::{Error, Result, SeqNo};
 use crate::wal::{CUT, SegmentHeader, SegmentPiece, walk_segment_file};
 
@@ -68,17 +68,10 @@ fn dump_commit(out: &mut Output<'_>, path: &Path, offset: u64, bytes: &[u8]) {
     }
     for entry in set.entries(SeqNo::ZERO) {
         let mut fields = vec![("key", entry.key.into())];
-        if entry.kind.has_value() {
-            fields.push(("value", value_of(entry.kind, entry.value).into()));
-        }
-        let expiry = Expiry::of_version(entry.kind, entry.value);
-        fields.extend(expiry.map(|expiry| ("expires_ms", expiry.ms().into())));
-        if entry.kind.is_sweep() {
-            fields.push(("because", "it had expired".into()));
-        }
+        push_value(&mut fields, entry.kind, entry.value);
         if entry.kind.is_unresolved() {
             fields.push(("counted", "unresolved".into()));
         }
-        out.item(offset, if entry.kind.is_live() { "put" } else { "remove" }, fields);
+        out.item(offset, name_of(entry.kind, "remove"), fields);
     }
 }

@@ -8,6 +8,7 @@
 //! rescue_dump.1. Files are only read. A damaged one is shown as far as it can be read, with an item of the kind `damage` for
 //!      each place where it cannot. One of a directory that cannot be read at all is damage, and the others are shown.
 
+mod entry;
 mod log;
 mod manifest;
 mod table;

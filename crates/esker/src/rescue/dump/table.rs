@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::Output;
+use super::entry::{name_of, push_value};
 use crate::sstable::{LostContent, SalvageTable};
 use crate::types::Result;
-use crate::types::expiry::{Expiry, value_of};
 
 pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
     let table = SalvageTable::open(out.env, path)?;
@@ -73,19 +73,11 @@ pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
             let entry = scan.entry();
             let (kind, offset) = (entry.kind, blocks[scan.block_number()].0.start);
             let mut fields = vec![("key", entry.key.into()), ("seq", entry.seq.get().into())];
-            if kind.has_value() {
-                fields.push(("value", value_of(entry.kind, entry.value).into()));
-            }
-            fields.extend(
-                Expiry::of_version(kind, entry.value).map(|expiry| ("expires_ms", expiry.ms().into())),
-            );
-            if kind.is_sweep() {
-                fields.push(("because", "it had expired".into()));
-            }
+            push_value(&mut fields, kind, entry.value);
             if kind.is_unresolved() {
                 fields.push(("counted", "unresolved".into()));
             }
-            out.item(offset, if kind.is_live() { "put" } else { "tombstone" }, fields);
+            out.item(offset, name_of(kind, "tombstone"), fields);
         }
     }
 }

@@ -12,6 +12,7 @@
 //! repair_log.5. The log is read twice, to see whether recovery takes it as it is and to take its commits. One that only the first reading met is lost.
 //! repair_log.6. Of a commit without ops the writes are in tables that it adopted. One of which the manifest does not say so is told as a loss; and without
 //!      a whole manifest no commit before it is done again: it may be older than what those tables hold.
+//! repair_log.7. Nor is one with operands, or one before it: a table may hold what they have made already.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -123,8 +124,12 @@ fn first_to_do_again(env: &Env, dir: &Path, sources: &Sources, flushed: SeqNo) -
     wal::salvage(env, dir, sources.log, &mut |piece| {
         if let LogPiece::Commit { seq, payload, .. } = piece {
             row = match row.filter(|(_, last)| seq == last.next()) {
-                // repair_log.6
-                _ if payload::decode(payload).map_or(true, |(_, set)| set.is_empty()) => None,
+                // repair_log.6, repair_log.7
+                _ if payload::decode(payload)
+                    .map_or(true, |(_, set)| set.is_empty() || set.has_operands()) =>
+                {
+                    None
+                }
                 Some((first, _)) => Some((first, seq)),
                 None => Some((seq, seq)),
             };

@@ -61,7 +61,7 @@ pub(crate) fn repair(
     let fill = || {
         let mut out = Target::create(settings, &dir)?;
         out.blobs = sources.blobs.clone();
-        tables::salvage(&env, survey, &mut out, &mut report)?;
+        tables::salvage(&env, survey, sources.complete, &mut out, &mut report)?;
         log::salvage(&env, source, &sources, &mut out, &mut report)?;
         let closed = out.finish(&mut report)?;
         others(Moment::Closed);

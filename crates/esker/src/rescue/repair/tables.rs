@@ -17,6 +17,8 @@
 //!      It counts as older than all else, and its keys are told as a loss.
 //! tables.7. A large commit may be several runs, of one number (tables.1). If the newest one with a key is damaged, which is told, the key may get a
 //!      value that the commit itself replaced.
+//! tables.8. Operands are taken down to the version that ends the search, and are merged by the new database. Without a whole manifest there may be
+//!      tables that others were made of: if a key has operands in one and versions in another, they may be merged twice. That is told.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -54,6 +56,7 @@ type Told = (u64, u64, LostContent, bool);
 pub(super) fn salvage(
     env: &Env,
     mut surveyed: Survey<'_>,
+    is_complete: bool,
     target: &mut Target,
     report: &mut RepairReport,
 ) -> Result<()> {
@@ -63,14 +66,28 @@ pub(super) fn salvage(
     let tombstones = RangeTombstones::union(&surveyed.tombstones);
     let mut merge = Merge { env, waiting: surveyed.waiting, open: Vec::new(), heap: BinaryHeap::new() };
     let mut last: Option<Vec<u8>> = None;
+    let mut operands = Operands::default();
     while let Some((key, seq, at)) = merge.next(report)? {
         // Equal: an older version. Below: a table that does not begin where it says; its keys are passed by.
-        if last.as_ref().is_none_or(|last| *last < key) {
+        let is_new = last.as_ref().is_none_or(|last| *last < key);
+        if is_new && let Some(last) = last.replace(key.clone()) {
+            operands.finish(&last, target)?;
+        }
+        if is_new || operands.is_open && last.as_ref() == Some(&key) {
             let entry = merge.entry(at);
             let is_hidden = seq < tombstones.cover(&key, SeqNo::MAX);
+            if !is_hidden && operands.are_doubtful(entry, at, is_complete) {
+                let detail = "a key has operands in several tables, and without a manifest nothing says whether one has been made of \
+                              the others: they may be merged twice";
+                let error = Error::corrupt("table", merge.path(at), 0, detail);
+                report.lose(error, 0, LostKeys::between(Some(&key), Some(&key)));
+            }
             let beside = value_of(entry.kind, entry.value);
             let expiry = Expiry::of_version(entry.kind, entry.value);
-            if entry.kind.needs_fetch() && !is_hidden {
+            operands.is_open = entry.kind.is_operand() && !is_hidden;
+            if operands.is_open {
+                operands.lists.push((entry.value.to_vec(), at));
+            } else if entry.kind.needs_fetch() && !is_hidden {
                 match target.blobs.read(beside) {
                     Ok(value) => target.put(&key, expiry, &value, report)?,
                     Err(error) => report.lose(error, 0, LostKeys::between(Some(&key), Some(&key))),
@@ -78,7 +95,6 @@ pub(super) fn salvage(
             } else if entry.kind.is_live() && !is_hidden {
                 target.put(&key, expiry, beside, report)?;
             }
-            last = Some(key);
         } else if last.as_ref().is_some_and(|last| *last > key) {
             let error =
                 Error::corrupt("table", merge.path(at), 0, "it begins below the first key that it states");
@@ -86,7 +102,30 @@ pub(super) fn salvage(
         }
         merge.advance(at, report);
     }
-    Ok(())
+    last.map_or(Ok(()), |last| operands.finish(&last, target))
+}
+
+/// The operands of a key (tables.8).
+#[derive(Default)]
+struct Operands {
+    /// Lists, the newest first, and the scans that they come from.
+    lists: Vec<(Vec<u8>, usize)>,
+    /// Older versions are asked for.
+    is_open: bool,
+}
+
+impl Operands {
+    /// Whether a version below these may have them in it.
+    fn are_doubtful(&self, entry: EntryRef<'_>, at: usize, is_complete: bool) -> bool {
+        !is_complete && entry.kind.is_live() && self.lists.iter().any(|(_, of)| *of != at)
+    }
+
+    /// All versions have come: has the target merge the lists.
+    fn finish(&mut self, key: &[u8], target: &mut Target) -> Result<()> {
+        self.is_open = false;
+        let lists: Vec<u8> = self.lists.drain(..).rev().flat_map(|(list, _)| list).collect();
+        if lists.is_empty() { Ok(()) } else { target.merge(key, &lists) }
+    }
 }
 
 /// What a first look at all tables gives.

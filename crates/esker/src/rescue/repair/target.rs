@@ -41,6 +41,8 @@ pub(super) struct Target {
     lock: Arc<dyn FileLock>,
     handle: Arc<Handle>,
     batch: WriteSet,
+    /// Operands for keys of the batch, or of earlier ones.
+    merges: WriteSet,
     /// The entries of keyspace 0 so far.
     catalog: BTreeMap<Vec<u8>, Vec<u8>>,
     /// The newest commit of which some table proves that it was flushed.
@@ -51,7 +53,10 @@ pub(super) struct Target {
 
 impl Target {
     pub(super) fn create(settings: &Settings, dir: &TargetDir) -> Result<Target> {
-        let settings = Settings { create_if_missing: true, error_if_exists: false, ..settings.clone() };
+        // Operands are kept as they are.
+        let (create_if_missing, may_lack_operators) = (true, true);
+        let settings =
+            Settings { create_if_missing, may_lack_operators, error_if_exists: false, ..settings.clone() };
         let handle = open_locked(settings.clone().derive()?, dir.env.clone(), &dir.path, dir.lock.clone())?;
         Ok(Target {
             settings,
@@ -60,6 +65,7 @@ impl Target {
             lock: dir.lock.clone(),
             handle,
             batch: WriteSet::new(),
+            merges: WriteSet::new(),
             catalog: BTreeMap::new(),
             newest_flushed: SeqNo::ZERO,
             blobs: BlobSet::default(),
@@ -88,6 +94,16 @@ impl Target {
             }
         }
         Ok(())
+    }
+
+    /// Merges a list of operands into an entry of a table, which has been put if it is there.
+    pub(super) fn merge(&mut self, key: &[u8], list: &[u8]) -> Result<()> {
+        // Others were told of when they were put.
+        if matches!(decode_key(key), Some((id, user_key)) if id != KeyspaceId::CATALOG && user_key.len() <= KEY_BYTES_MAX)
+        {
+            self.merges.write(Kind::Merge, key, list);
+        }
+        if self.merges.byte_len() >= BATCH_BYTES { self.commit_batch() } else { Ok(()) }
     }
 
     /// Applies a commit of the log.
@@ -127,8 +143,10 @@ impl Target {
     }
 
     fn commit_batch(&mut self) -> Result<()> {
-        let batch = std::mem::take(&mut self.batch);
-        self.commit(batch)
+        for set in [&mut self.batch, &mut self.merges].map(std::mem::take) {
+            self.commit(set)?;
+        }
+        Ok(())
     }
 
     fn commit(&self, set: WriteSet) -> Result<()> {

@@ -295,6 +295,7 @@ fn memtables_2_a_memtable_is_offered_to_the_flush_once_readers_have_it() {
                 known: old.known.clone(),
                 gaps: old.gaps.clone(),
                 time: old.time.clone(),
+                operators: old.operators.clone(),
             }
         });
     });

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::read::operators::Operators;
+use crate::types::key::encode_key;
 
 fn decode(payload: &[u8]) -> Decoded<WriteSet> {
     let behind = [b"header", payload].concat();
@@ -170,4 +172,97 @@ fn what_expires_comes_back_from_the_log_and_says_when() {
     assert!(matches!(again.get(b"\x01a"), Own::Put(entry) if Expiry::of(entry.value) == Expiry::at_ms(7)));
     assert_eq!(again.get(b"\x01c"), Own::Removed);
     assert!(decode(b"\x81\x02\x01a\x07\x07\0\0\0\0\0\0").is_err(), "seven bytes say no time");
+}
+
+/// What a key has, of operands alone or with what came before them.
+#[derive(Clone, Debug, PartialEq)]
+enum Of {
+    Value(Vec<u8>),
+    Operands(Vec<u8>),
+}
+
+#[test]
+fn write_set_6_operands_of_one_commit_are_joined_and_decode_to_the_same() {
+    let operators = Operators::default();
+    operators.set(KeyspaceId::DEFAULT, "append", String::new);
+    operators.set(KeyspaceId::new(2), "add-u64", String::new);
+    let operators = [1, 2].map(|id| operators.of(KeyspaceId::new(id)).unwrap());
+    let mut rng = fastrand::Rng::with_seed(6);
+    let mut combined_in_place = 0;
+    for round in 0..300 {
+        let (mut set, mut model) = (WriteSet::new(), BTreeMap::<Vec<u8>, Of>::new());
+        let mut points = Vec::new();
+        for _ in 0..rng.usize(1..[8, 60][round % 2]) {
+            let id = rng.usize(..2);
+            let key = encode_key(KeyspaceId::new(1 + id as u32), &[rng.u8(..4)]);
+            match rng.u8(..10) {
+                0 => {
+                    set.put(&key, b"v");
+                    model.insert(key, Of::Value(b"v".to_vec()));
+                }
+                1 => {
+                    points.push((set.mark(), model.clone()));
+                }
+                2 => {
+                    let Some((mark, then)) = points.pop() else { continue };
+                    set.go_back(&mark);
+                    model = then;
+                }
+                _ => {
+                    let operand = if id == 0 {
+                        vec![rng.u8(..); rng.usize(..3)]
+                    } else {
+                        [1, 0, 0, 0, 0, 0, 0, 0].to_vec()
+                    };
+                    let before = set.byte_len();
+                    // Whoever merges over a put puts again (db/writes.rs).
+                    match model.get(&key).cloned() {
+                        Some(Of::Value(value)) => {
+                            let value = [value, operand].concat();
+                            set.put(&key, &value);
+                            model.insert(key, Of::Value(value));
+                        }
+                        other => {
+                            let kept = points.last().map_or(0, |(mark, _): &(Mark, _)| mark.op_count());
+                            set.merge(&key, &operand, &operators[id], kept);
+                            let of = match (other, id) {
+                                (Some(Of::Operands(of)), 0) => [of, operand].concat(),
+                                (Some(Of::Operands(of)), _) => vec![of[0] + 1, 0, 0, 0, 0, 0, 0, 0],
+                                _ => operand,
+                            };
+                            model.insert(key, Of::Operands(of));
+                        }
+                    }
+                    combined_in_place += usize::from(set.byte_len() == before);
+                }
+            }
+        }
+        let again = WriteSet::decode(Cow::Borrowed(set.payload()), 0).unwrap();
+        for set in [&set, &again] {
+            let value = |key: &[u8], list: &[u8]| {
+                operators[usize::from(key[0] - 1)].merge(b"", None, &fold::elements(list).unwrap()).unwrap()
+            };
+            let found: BTreeMap<_, _> = set
+                .entries(SeqNo::ZERO)
+                .map(|entry| match entry.kind.is_operand() {
+                    true => (entry.key.to_vec(), Of::Operands(value(entry.key, entry.value))),
+                    false => (entry.key.to_vec(), Of::Value(entry.value.to_vec())),
+                })
+                .collect();
+            assert_eq!(found, model, "write_set.6, round {round}");
+            for (key, of) in &model {
+                let got = match set.get(key) {
+                    Own::Put(entry) => Of::Value(entry.value.to_vec()),
+                    Own::Operands(lists) => {
+                        let list: Vec<u8> =
+                            lists.iter().rev().flat_map(|list| list.iter().copied()).collect();
+                        Of::Operands(value(key, &list))
+                    }
+                    other => panic!("{other:?}"),
+                };
+                assert_eq!(got, *of, "write_set.6, round {round}");
+            }
+        }
+    }
+    assert!(combined_in_place > 500, "{combined_in_place}");
 }

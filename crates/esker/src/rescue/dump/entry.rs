@@ -1,0 +1,29 @@
+//! What an entry of the log or of a table says, for people.
+
+use super::DumpValue;
+use crate::read::fold;
+use crate::types::expiry::{Expiry, value_of};
+use crate::types::op::Kind;
+
+/// What it does; `removal` is the name of what takes a key away.
+pub(super) fn name_of(kind: Kind, removal: &'static str) -> &'static str {
+    match (kind.is_operand(), kind.is_live()) {
+        (true, _) => "merge",
+        (false, true) => "put",
+        (false, false) => removal,
+    }
+}
+
+/// Adds the value, or the operands, oldest first; when it expires; and why it was removed, if nobody asked for that.
+pub(super) fn push_value(fields: &mut Vec<(&'static str, DumpValue)>, kind: Kind, value: &[u8]) {
+    match fold::elements(value).ok().filter(|_| kind.is_operand()) {
+        Some(operands) => fields.extend(operands.into_iter().map(|operand| ("operand", operand.into()))),
+        None if kind.has_value() => fields.push(("value", value_of(kind, value).into())),
+        None => {}
+    }
+    let expiry = Expiry::of_version(kind, value);
+    fields.extend(expiry.map(|expiry| ("expires_ms", expiry.ms().into())));
+    if kind.is_sweep() {
+        fields.push(("because", "it had expired".into()));
+    }
+}
