@@ -151,14 +151,15 @@ fn every_deliberate_fault_is_found() {
     });
 }
 
-/// What the sweeps are not asked for: their workload has no transactions in conflict, no history and no feed, leaves little unresolved and has nothing expire,
+/// What the sweeps are not asked for: their workload has no transactions in conflict, no merge operators, no history and no feed, leaves little unresolved and has nothing expire,
 /// and few positions lie between tables that go and the next sync of the log. Seeds find all of them.
-const NOT_BY_SWEEPS: [Canary; 7] = [
+const NOT_BY_SWEEPS: [Canary; 8] = [
     Canary::ConflictCheckSkipped,
     Canary::ReadCheckSkipped,
     Canary::UnresolvedForgotten,
     Canary::CoverNotSynced,
     Canary::ExpiredReturned,
+    Canary::OperandDropped,
     Canary::HistoryForgotten,
     Canary::FeedSkips,
 ];

@@ -22,7 +22,6 @@
 //!      goes on in the one that it has opened. No file in it is reached through a link.
 //! open.9. Behind a clean close an opening writes nothing, and syncs nothing: the manifest is settled (manifest_log.7), and has nothing to learn.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -32,7 +31,7 @@ use std::time::Duration;
 use esker_env::{Env, FileLock};
 use parking_lot::Mutex;
 
-use super::blobs::{Tail, check_tail, new_blob_file, open_blobs};
+use super::blobs::{new_blob_file, open_blobs};
 use super::catalog::{Catalog, TakeEntry};
 use super::core::Core;
 use super::dir_lock::DirLock;
@@ -43,18 +42,18 @@ use super::install::Tables;
 use super::options::{Background, Modes, Options};
 use super::pace::Pace;
 use super::page_cache::PageCache;
+use super::replay::replay;
 use super::room::Room;
 use super::stats::{Counters, add};
 use super::sweep::Sweeper;
 use super::unfinished;
 use super::unnamed::refuse_needed;
-use crate::blob::{BlobCache, BlobSet, BlobStore};
+use crate::blob::{BlobCache, BlobStore};
 use crate::cache::{BudgetKind, MemoryBudget};
-use crate::manifest::edit::{Adopted, VersionEdit};
+use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::{self, CURRENT, FileKind, LOCK, REPAIRING, table_path};
 use crate::manifest::log::{FoundManifest, ManifestLog};
 use crate::manifest::version::{Level, RunId, Version};
-use crate::memtable::{Applier, Memtable};
 use crate::read::gaps::Gaps;
 use crate::read::operators::Operators;
 use crate::read::time::Time;
@@ -63,13 +62,12 @@ use crate::read::view_cell::ViewCell;
 use crate::sstable::{BlockCache, Table};
 use crate::txn::blobs::sync_beside;
 use crate::txn::commit::Pipeline;
-use crate::txn::memtables::Sealed;
+use crate::txn::payload;
 use crate::txn::snapshots::Published;
-use crate::txn::{apply, payload};
 use crate::types::bounds::Bounds;
 use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::{Error, FileId, KeyspaceId, Result, SeqNo};
-use crate::wal::{self, LogExtent, Recovered, WalPool, WalWriter};
+use crate::wal::{self, Recovered, WalPool, WalWriter};
 
 /// How often the lock is tried by who waits for it.
 const LOCK_RETRY: Duration = Duration::from_millis(10);
@@ -269,7 +267,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
 }
 
 /// Nobody reads yet: what is owed is taken from the counts. Whether there was anything.
-fn pay_debts(state: &mut VersionEdit, dir: &Path) -> Result<bool> {
+pub(super) fn pay_debts(state: &mut VersionEdit, dir: &Path) -> Result<bool> {
     let is_owing = !state.debts.is_empty();
     state.pay_debts().map_err(|detail| Error::corrupt("manifest", dir.join(CURRENT), 0, detail))?;
     Ok(is_owing)
@@ -415,12 +413,12 @@ fn sync_parent(env: &Env, dir: &Path) -> Result<()> {
     env.fs.sync_dir_if_readable(&above).map_err(|e| Error::io("sync directory", &above, e))
 }
 
-fn list(env: &Env, dir: &Path) -> Result<Vec<String>> {
+pub(super) fn list(env: &Env, dir: &Path) -> Result<Vec<String>> {
     env.fs.list_dir(dir).map_err(|e| Error::io("list", dir, e))
 }
 
 /// The version that the manifest describes. `names`: all that is in the directory.
-fn open_tables(
+pub(super) fn open_tables(
     env: &Env,
     dir: &Path,
     names: &[String],
@@ -476,194 +474,6 @@ fn check_runs(state: &VersionEdit, dir: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// What the log adds to the tables.
-struct Replayed {
-    active: Arc<Memtable>,
-    applier: Applier,
-    sealed: Vec<Sealed>,
-    counts: ReplayedCounts,
-    last_seq: SeqNo,
-    commits: u64,
-    log: Recovered,
-    /// Adopted commits of which the log says nothing.
-    unlogged: Vec<Adopted>,
-}
-
-fn replay(
-    env: &Env,
-    dir: &Path,
-    options: &Options,
-    state: &VersionEdit,
-    blobs: &BlobSet,
-) -> Result<Replayed> {
-    let extent = state.log_extent();
-    let flushed = state.flushed_seq.unwrap_or_default();
-    let ends_before = check_tail(env, dir, extent, flushed, blobs, Tail::Store)?;
-    let extent = LogExtent { ends_before, ..extent };
-    replay_with(dir, options, state, extent, |extent, on_record| wal::recover(env, dir, extent, on_record))
-}
-
-/// What a reader of the database would see, found out without changing anything. Files that nothing names are not looked at.
-pub(crate) fn look_into(env: &Env, dir: &Path, options: &Options, state: &VersionEdit) -> Result<Look> {
-    let cache = BlockCache::new(MemoryBudget::new(options.memory()));
-    let mut state = state.clone();
-    pay_debts(&mut state, dir)?;
-    let state = &state;
-    let version = open_tables(env, dir, &list(env, dir)?, state, &cache)?;
-    let extent = state.log_extent();
-    let flushed = state.flushed_seq.unwrap_or_default();
-    let extent = sound_extent(env, dir, extent, flushed, version.blobs())?;
-    let verify = |extent, on_record: OnRecord<'_>| wal::verify(env, dir, extent, on_record);
-    let replayed = replay_with(dir, options, state, extent, verify)?;
-    let view = ReadView {
-        active: replayed.active,
-        immutables: replayed.sealed.iter().rev().map(|s| s.memtable.clone()).collect(),
-        version: Arc::new(version),
-        closed: Arc::default(),
-        known: Arc::default(),
-        gaps: Arc::default(),
-        time: Arc::new(Time::new(env.clock.clone())),
-        operators: Arc::new(Operators::new(options.operators().clone())),
-    };
-    let counts = replayed.counts.now(state).collect();
-    Ok(Look { view, counts, last_seq: replayed.last_seq })
-}
-
-/// The log as an opening takes it: it ends before the first commit with a value that is torn (recovery.9).
-pub(crate) fn sound_extent(
-    env: &Env,
-    dir: &Path,
-    extent: LogExtent,
-    flushed: SeqNo,
-    blobs: &BlobSet,
-) -> Result<LogExtent> {
-    Ok(LogExtent { ends_before: check_tail(env, dir, extent, flushed, blobs, Tail::Look)?, ..extent })
-}
-
-/// See [`look_into`].
-pub(crate) struct Look {
-    pub(crate) view: ReadView,
-    pub(crate) counts: BTreeMap<KeyspaceId, u64>,
-    pub(crate) last_seq: SeqNo,
-}
-
-/// The counts that the log changes.
-#[derive(Default)]
-struct ReplayedCounts {
-    changed: BTreeMap<KeyspaceId, u64>,
-    /// Since the last memtable was sealed.
-    unsealed: BTreeSet<KeyspaceId>,
-}
-
-impl ReplayedCounts {
-    /// None: a keyspace would count less than nothing.
-    fn add(&mut self, state: &VersionEdit, id: KeyspaceId, delta: i64) -> Option<()> {
-        let flushed = || {
-            let counts = state.counts.as_deref().unwrap_or_default();
-            counts.binary_search_by_key(&id, |counted| counted.0).map_or(0, |at| counts[at].1)
-        };
-        let count = self.changed.entry(id).or_insert_with(flushed);
-        *count = count.checked_add_signed(delta)?;
-        self.unsealed.insert(id);
-        Some(())
-    }
-
-    /// What a memtable that is sealed now says.
-    fn seal(&mut self) -> Vec<(KeyspaceId, u64)> {
-        std::mem::take(&mut self.unsealed).into_iter().map(|id| (id, self.changed[&id])).collect()
-    }
-
-    /// All counts.
-    fn now<'a>(&'a self, state: &'a VersionEdit) -> impl Iterator<Item = (KeyspaceId, u64)> + 'a {
-        let flushed = state.counts.iter().flatten().copied();
-        let others = flushed.filter(|counted| !self.changed.contains_key(&counted.0));
-        others.chain(self.changed.iter().map(|(&id, &count)| (id, count)))
-    }
-}
-
-/// Takes a commit of the log.
-type OnRecord<'a> = &'a mut dyn FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>;
-
-/// Replays the log; `recover` reads it.
-fn replay_with(
-    dir: &Path,
-    options: &Options,
-    state: &VersionEdit,
-    extent: LogExtent,
-    recover: impl FnOnce(LogExtent, OnRecord<'_>) -> Result<Recovered>,
-) -> Result<Replayed> {
-    let flushed = state.flushed_seq.unwrap_or_default();
-    let active = Arc::new(Memtable::new(options.memtable_bytes));
-    let mut out = Replayed {
-        applier: active.applier(),
-        active,
-        sealed: Vec::new(),
-        counts: ReplayedCounts::default(),
-        last_seq: flushed,
-        commits: 0,
-        log: Recovered::default(),
-        unlogged: Vec::new(),
-    };
-    out.log = recover(extent, &mut |seq, record| {
-        if seq <= flushed {
-            return Ok(());
-        }
-        if seq != out.last_seq.next() {
-            return Err(format!("commit {seq} follows commit {}", out.last_seq));
-        }
-        let decoded = payload::decode(record);
-        let (deltas, set) = decoded.map_err(|e| format!("commit {seq}, byte {}: {}", e.offset, e.detail))?;
-        // adopt.4
-        if set.is_empty() && state.adopted.iter().all(|adopted| adopted.seq != seq) {
-            return Err(format!(
-                "the writes of commit {seq} are in tables that the manifest does not name: it has lost its end"
-            ));
-        }
-        if !out.active.is_empty() && out.active.bytes_used() >= options.memtable_bytes {
-            // Its log is released with the last memtable's: which segment it ended in is not worth knowing.
-            let memtable = Arc::new(Memtable::new(options.memtable_bytes));
-            let applier = memtable.applier();
-            let full = std::mem::replace(&mut out.active, memtable);
-            out.applier = applier;
-            let counts = out.counts.seal();
-            out.sealed.push(Sealed {
-                memtable: full,
-                last_seq: out.last_seq,
-                counts,
-                beside_bytes: 0,
-                wal_from: extent.from,
-            });
-        }
-        for (id, delta) in deltas {
-            let changed = out.counts.add(state, id, delta);
-            changed.ok_or_else(|| format!("commit {seq}: keyspace {id} would count below zero"))?;
-        }
-        apply::apply(&set, &[], seq, &out.active, &mut out.applier);
-        out.last_seq = seq;
-        out.commits += 1;
-        Ok(())
-    })?;
-    // adoption.3: what the log does not tell of them.
-    let is_next = |last: SeqNo, adopted: &&Adopted| adopted.seq == last.next();
-    while let Some(adopted) = state.adopted.iter().find(|adopted| is_next(out.last_seq, adopted)) {
-        for &(id, delta) in &adopted.deltas {
-            let changed = out.counts.add(state, id, delta);
-            changed.ok_or_else(|| {
-                let detail = format!("commit {}: keyspace {id} would count below zero", adopted.seq);
-                Error::corrupt("manifest", dir.join(CURRENT), 0, detail)
-            })?;
-        }
-        out.last_seq = adopted.seq;
-        out.unlogged.push(adopted.clone());
-    }
-    if let Some(lost) = state.adopted.iter().find(|adopted| adopted.seq > out.last_seq) {
-        let detail =
-            format!("commit {} was adopted behind commit {}, which is not there", lost.seq, out.last_seq);
-        return Err(Error::corrupt("manifest", dir.join(CURRENT), 0, detail));
-    }
-    Ok(out)
 }
 
 /// The number of the first new file: behind those of all files, and behind all that the manifest says were given out. Refuses one that

@@ -15,7 +15,8 @@ use esker_env::Env;
 
 use super::{CheckReport, content, log, tables};
 use crate::cache::MemoryBudget;
-use crate::engine::open::{first_number, is_data, look_into};
+use crate::engine::look::look_into;
+use crate::engine::open::{first_number, is_data};
 use crate::engine::options::Options;
 use crate::engine::{unfinished, unnamed};
 use crate::manifest::edit::VersionEdit;

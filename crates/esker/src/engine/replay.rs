@@ -1,0 +1,171 @@
+//! Replay: what the log has that no table has.
+//!
+//! ```text
+//!   wal::recover --record--> payload::decode --> active memtable --full--> sealed memtables
+//!                                   `--> counts         manifest: adopted commits of which the log says nothing --> counts
+//! ```
+//!
+//! open.2 of open.rs says what it promises.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_env::Env;
+
+use super::blobs::{Tail, check_tail};
+use super::options::Options;
+use crate::blob::BlobSet;
+use crate::manifest::edit::{Adopted, VersionEdit};
+use crate::manifest::file_name::CURRENT;
+use crate::memtable::{Applier, Memtable};
+use crate::txn::memtables::Sealed;
+use crate::txn::{apply, payload};
+use crate::types::{Error, KeyspaceId, Result, SeqNo};
+use crate::wal::{self, LogExtent, Recovered};
+
+/// What the log adds to the tables.
+pub(super) struct Replayed {
+    pub(super) active: Arc<Memtable>,
+    pub(super) applier: Applier,
+    pub(super) sealed: Vec<Sealed>,
+    pub(super) counts: ReplayedCounts,
+    pub(super) last_seq: SeqNo,
+    pub(super) commits: u64,
+    pub(super) log: Recovered,
+    /// Adopted commits of which the log says nothing.
+    pub(super) unlogged: Vec<Adopted>,
+}
+
+/// What the log says behind the tables, read to go on with it.
+pub(super) fn replay(
+    env: &Env,
+    dir: &Path,
+    options: &Options,
+    state: &VersionEdit,
+    blobs: &BlobSet,
+) -> Result<Replayed> {
+    let extent = state.log_extent();
+    let flushed = state.flushed_seq.unwrap_or_default();
+    let ends_before = check_tail(env, dir, extent, flushed, blobs, Tail::Store)?;
+    let extent = LogExtent { ends_before, ..extent };
+    replay_with(dir, options, state, extent, |extent, on_record| wal::recover(env, dir, extent, on_record))
+}
+
+/// The counts that the log changes.
+#[derive(Default)]
+pub(super) struct ReplayedCounts {
+    changed: BTreeMap<KeyspaceId, u64>,
+    /// Since the last memtable was sealed.
+    pub(super) unsealed: BTreeSet<KeyspaceId>,
+}
+
+impl ReplayedCounts {
+    /// None: a keyspace would count less than nothing.
+    fn add(&mut self, state: &VersionEdit, id: KeyspaceId, delta: i64) -> Option<()> {
+        let flushed = || {
+            let counts = state.counts.as_deref().unwrap_or_default();
+            counts.binary_search_by_key(&id, |counted| counted.0).map_or(0, |at| counts[at].1)
+        };
+        let count = self.changed.entry(id).or_insert_with(flushed);
+        *count = count.checked_add_signed(delta)?;
+        self.unsealed.insert(id);
+        Some(())
+    }
+
+    /// What a memtable that is sealed now says.
+    fn seal(&mut self) -> Vec<(KeyspaceId, u64)> {
+        std::mem::take(&mut self.unsealed).into_iter().map(|id| (id, self.changed[&id])).collect()
+    }
+
+    /// All counts.
+    pub(super) fn now<'a>(&'a self, state: &'a VersionEdit) -> impl Iterator<Item = (KeyspaceId, u64)> + 'a {
+        let flushed = state.counts.iter().flatten().copied();
+        let others = flushed.filter(|counted| !self.changed.contains_key(&counted.0));
+        others.chain(self.changed.iter().map(|(&id, &count)| (id, count)))
+    }
+}
+
+/// Takes a commit of the log.
+pub(super) type OnRecord<'a> = &'a mut dyn FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>;
+
+/// Replays the log; `recover` reads it.
+pub(super) fn replay_with(
+    dir: &Path,
+    options: &Options,
+    state: &VersionEdit,
+    extent: LogExtent,
+    recover: impl FnOnce(LogExtent, OnRecord<'_>) -> Result<Recovered>,
+) -> Result<Replayed> {
+    let flushed = state.flushed_seq.unwrap_or_default();
+    let active = Arc::new(Memtable::new(options.memtable_bytes));
+    let mut out = Replayed {
+        applier: active.applier(),
+        active,
+        sealed: Vec::new(),
+        counts: ReplayedCounts::default(),
+        last_seq: flushed,
+        commits: 0,
+        log: Recovered::default(),
+        unlogged: Vec::new(),
+    };
+    out.log = recover(extent, &mut |seq, record| {
+        if seq <= flushed {
+            return Ok(());
+        }
+        if seq != out.last_seq.next() {
+            return Err(format!("commit {seq} follows commit {}", out.last_seq));
+        }
+        let decoded = payload::decode(record);
+        let (deltas, set) = decoded.map_err(|e| format!("commit {seq}, byte {}: {}", e.offset, e.detail))?;
+        // adopt.4
+        if set.is_empty() && state.adopted.iter().all(|adopted| adopted.seq != seq) {
+            return Err(format!(
+                "the writes of commit {seq} are in tables that the manifest does not name: it has lost its end"
+            ));
+        }
+        if !out.active.is_empty() && out.active.bytes_used() >= options.memtable_bytes {
+            // Its log is released with the last memtable's: which segment it ended in is not worth knowing.
+            let memtable = Arc::new(Memtable::new(options.memtable_bytes));
+            let applier = memtable.applier();
+            let full = std::mem::replace(&mut out.active, memtable);
+            out.applier = applier;
+            let counts = out.counts.seal();
+            out.sealed.push(Sealed {
+                memtable: full,
+                last_seq: out.last_seq,
+                counts,
+                beside_bytes: 0,
+                wal_from: extent.from,
+            });
+        }
+        for (id, delta) in deltas {
+            let changed = out.counts.add(state, id, delta);
+            changed.ok_or_else(|| format!("commit {seq}: keyspace {id} would count below zero"))?;
+        }
+        apply::apply(&set, &[], seq, &out.active, &mut out.applier);
+        out.last_seq = seq;
+        out.commits += 1;
+        Ok(())
+    })?;
+    // adoption.3: what the log does not tell of them.
+    let is_next = |last: SeqNo, adopted: &&Adopted| adopted.seq == last.next();
+    while let Some(adopted) = state.adopted.iter().find(|adopted| is_next(out.last_seq, adopted)) {
+        for &(id, delta) in &adopted.deltas {
+            let changed = out.counts.add(state, id, delta);
+            changed.ok_or_else(|| {
+                let detail = format!("commit {}: keyspace {id} would count below zero", adopted.seq);
+                Error::corrupt("manifest", dir.join(CURRENT), 0, detail)
+            })?;
+        }
+        out.last_seq = adopted.seq;
+        out.unlogged.push(adopted.clone());
+    }
+    if let Some(lost) = state.adopted.iter().find(|adopted| adopted.seq > out.last_seq) {
+        let detail =
+            format!("commit {} was adopted behind commit {}, which is not there", lost.seq, out.last_seq);
+        return Err(Error::corrupt("manifest", dir.join(CURRENT), 0, detail));
+    }
+    Ok(out)
+}
