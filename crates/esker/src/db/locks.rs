@@ -133,3 +133,46 @@ impl Transaction {
         is_new
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use esker_env::{Env, MemFs};
+
+    use super::*;
+    use crate::types::canary::{self, Canary};
+
+    /// How often increments of one number by two threads, each under its lock, conflict, or are lost.
+    fn faults_of_increments(canary: Option<Canary>) -> u64 {
+        let db = Db::builder().env(Env::simulated(Arc::new(MemFs::new()), 1)).open("db").unwrap();
+        let map = db.default_keyspace();
+        let increments = || {
+            canary::set(canary);
+            let mut failed = 0;
+            for _ in 0..300 {
+                let mut transaction = db.begin();
+                let old = transaction.get_for_update(&map, "n").unwrap();
+                let old = old.map_or(0, |old| u64::from_le_bytes((*old).try_into().unwrap()));
+                std::thread::yield_now();
+                transaction.put(&map, "n", (old + 1).to_le_bytes()).unwrap();
+                failed += u64::from(transaction.commit().is_err());
+            }
+            canary::set(None);
+            failed
+        };
+        let failed: u64 = std::thread::scope(|scope| {
+            let threads = [0, 1].map(|_| scope.spawn(increments));
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        let last = map.get("n").unwrap().map_or(0, |n| u64::from_le_bytes((*n).try_into().unwrap()));
+        failed + (600 - failed - last)
+    }
+
+    #[test]
+    fn locks_1_they_are_held_until_the_commit_is_visible() {
+        assert_eq!(faults_of_increments(None), 0, "locks.1");
+        let found = (0..20).any(|_| faults_of_increments(Some(Canary::LockReleasedEarly)) > 0);
+        assert!(found, "a lock that is given back before the commit shows");
+    }
+}

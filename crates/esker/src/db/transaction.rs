@@ -26,6 +26,7 @@ use crate::txn::commit::{Durability, Isolation};
 use crate::txn::layers::OwnAnswer;
 use crate::txn::read_set::ReadSet;
 use crate::types::bounds::Bounds;
+use crate::types::canary::{self, Canary};
 use crate::types::expiry::Lifetime;
 use crate::types::key::KeyBuf;
 use crate::types::limits::check_key;
@@ -463,7 +464,10 @@ impl Transaction {
     ///
     /// # Errors
     /// Those of [`commit`](Self::commit).
-    pub fn commit_with(self, durability: Durability) -> Result<SeqNo, CommitError<Transaction>> {
+    pub fn commit_with(mut self, durability: Durability) -> Result<SeqNo, CommitError<Transaction>> {
+        if canary::is_set(Canary::LockReleasedEarly) {
+            self.owner = None;
+        }
         let since = Some(self.snapshot.pin().clone());
         let (reads, notices) = (self.reads.clone(), self.notices.clone());
         let basis = Basis { since, reads, is_exclusive: self.turn.is_some(), notices };

@@ -52,6 +52,8 @@ pub enum Canary {
     ConflictCheckSkipped,
     /// A serializable transaction commits without a look at whether what it read has changed (read_set.1).
     ReadCheckSkipped,
+    /// A transaction gives its locks back before it commits (locks.1). The simulator has one thread: the tests of db/locks.rs find it.
+    LockReleasedEarly,
     /// Keyspaces that are dropped take commits (catalog.3).
     DropNotMarked,
     /// Removals do not change the count (counts.1).
