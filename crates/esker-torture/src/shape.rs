@@ -1,6 +1,7 @@
 //! The options of a database under torture: sizes so small that flushes and merges run all the time.
 
 use esker::{Builder, Db, Durability, FileSizes};
+use esker_world::perform::with_operator;
 use fastrand::Rng;
 
 /// Options that a seed determines.
@@ -45,7 +46,7 @@ impl Shape {
     }
 
     pub(crate) fn builder(self) -> Builder {
-        let builder = Db::builder()
+        let builder = with_operator(Db::builder())
             .memory(4 << 20)
             .memtable_bytes(self.memtable_bytes)
             .replay_bytes(self.memtable_bytes as u64 / 4)

@@ -36,9 +36,8 @@ pub fn writer(seed: u64) -> impl Iterator<Item = Op> {
     let mut generator = Generator::new(Choices::Seed(Rng::with_seed(seed)), 0, u64::MAX);
     // Values tell writers apart.
     generator.stamp = seed as u32 >> 1;
-    // Their model knows no time, and their databases are opened without the operator.
+    // Their model knows no time.
     generator.expiry = false;
-    generator.merges = false;
     let next = move || match generator.one_in(BULK_ONE_IN) {
         true => Op::Batch(generator.bulk(), generator.durability()),
         false => generator.op(),

@@ -28,6 +28,7 @@ use crate::writers::{Found, World, Writers};
 use esker_world::budget::{Budget, Progress};
 use esker_world::failure::{Failure, Result};
 use esker_world::figures;
+use esker_world::perform::with_operator;
 
 /// The size of the drive.
 const DRIVE_BYTES: usize = 48 << 20;
@@ -171,7 +172,7 @@ impl BlockCampaign {
     ) -> Result<Left> {
         let verdict = || {
             let attached = host.attach(image.to_vec())?;
-            let db = Db::builder().open(attached.path().join("db"));
+            let db = with_operator(Db::builder()).open(attached.path().join("db"));
             let db = db.map_err(|e| Failure::from(e).during("opening"))?;
             let torn = db.stats().recovered_torn_bytes > 0;
             let found = Found::read(&db, WRITERS)?;

@@ -132,7 +132,8 @@ impl Client<'_> {
             // The canary finds what it has not dropped.
             let keyspace = places.db.keyspace(NAMES[name])?;
             made = Some(keyspace);
-            Ok(())
+            // guests.1: a keyspace is as durable as the commits behind it.
+            Ok(places.db.sync()?)
         })?;
         let Some(keyspace) = made else { return Ok(()) };
         if self.world.canary == Some(Canary::GhostKeys) {
@@ -163,7 +164,7 @@ impl Client<'_> {
                 places.db.drop_keyspace(NAMES[guest.name])?;
             }
             gone = true;
-            Ok(())
+            Ok(places.db.sync()?)
         })?;
         if !gone {
             // It was refused, and so may writes have been for a moment.

@@ -37,6 +37,7 @@ use crate::writers::{Found, Script, World};
 use esker_world::budget::{Budget, Progress};
 use esker_world::failure::{Failure, Result};
 use esker_world::figures;
+use esker_world::perform::with_operator;
 use esker_world::watch::{PATIENCE, PATIENCE_WITH_CANARY, tells_of_panic};
 
 /// The most threads that write.
@@ -203,7 +204,7 @@ impl KillCampaign {
             copy_dir(&self.database(), &dir)?;
         }
         let gate = gate::no_child_starts();
-        let db = Db::builder().open(&dir).map_err(|e| Failure::from(e).during("opening"))?;
+        let db = with_operator(Db::builder()).open(&dir).map_err(|e| Failure::from(e).during("opening"))?;
         let stats = db.stats();
         let found = Found::read(&db, WRITERS)?;
         let left = round.journal.verify(&found, Crash::Process)?;

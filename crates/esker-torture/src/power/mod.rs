@@ -35,6 +35,7 @@ use crate::writers::{Found, Said, World};
 use esker_world::budget::{Budget, Progress};
 use esker_world::failure::{Failure, Result};
 use esker_world::figures;
+use esker_world::perform::with_operator;
 
 /// The most threads that write.
 const WRITERS: usize = 3;
@@ -198,7 +199,8 @@ impl PowerCampaign {
         let dir = self.dir.join("left");
         files::write(&dir, left)?;
         let verdict = || {
-            let db = Db::builder().open(&dir).map_err(|e| Failure::from(e).during("opening"))?;
+            let db =
+                with_operator(Db::builder()).open(&dir).map_err(|e| Failure::from(e).during("opening"))?;
             let stats = db.stats();
             let found = Found::read(&db, WRITERS)?;
             let left = journal.verify(&found, Crash::Power)?;
