@@ -19,7 +19,7 @@ type badgerEngine struct{}
 
 const (
 	badgerProcs     = 128
-	badgerThreshold = 1 << 10 // values of so many bytes and more are kept in the value log
+	badgerThreshold = 1 << 10 // values of this many bytes and more are kept in the value log
 )
 
 func (badgerEngine) Name() string      { return "badger" }

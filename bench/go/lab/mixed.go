@@ -39,8 +39,8 @@ type records interface {
 type mix struct {
 	percent       [5]uint64 // of each kind
 	ask           generate.Distribution
-	scanItems     uint64 // exactly so many, or uniform from 1 to it
-	scanIsUniform bool
+	scanItems     uint64 // items of a scan, or the most
+	scanIsUniform bool // whether their number is drawn, from 1 to scanItems
 }
 
 // insertsOnly is the mix of a load.
@@ -110,7 +110,7 @@ func (m *mixed) load(items, batch uint64, far *howFar) error {
 	return nil
 }
 
-// adopt takes so many items, loaded before, for its own.
+// adopt takes over the first items, which were loaded before.
 func (m *mixed) adopt(items uint64) { m.versions = make([]uint32, items) }
 
 // items says how many there are.

@@ -50,7 +50,7 @@ func churnLiveItems(scale string) uint64 {
 func churnBudget(scale string) budget {
 	switch scale {
 	case "test":
-		return operations(300) // so many and no more, that a traced run and an untraced one do the same
+		return operations(300) // a fixed number, so that a traced run and an untraced one do the same
 	case "quick":
 		return budget{2 * time.Second, math.MaxUint64}
 	case "seed":
@@ -145,7 +145,7 @@ func (c *calls) areLeft() bool {
 
 func (c *calls) call(kind int, call func() error) error { return c.callFor(kind, 1, call) }
 
-// callFor is one call that does so many operations.
+// callFor is one call that does ops operations.
 func (c *calls) callFor(kind int, ops uint64, call func() error) error {
 	from := time.Now()
 	err := call()
@@ -158,7 +158,7 @@ func (c *calls) callFor(kind int, ops uint64, call func() error) error {
 	return nil
 }
 
-// finish sums up so many commits that wrote so many bytes of keys and values, of which so many are alive.
+// finish is the outcome of the row: its commits wrote userWrittenBytes bytes of keys and values, and liveBytes of them are alive at the end.
 func (c *calls) finish(commits, userWrittenBytes, liveBytes uint64) outcome {
 	wall := c.track.elapsed().Seconds()
 	detail := c.track.finish("closed")

@@ -47,7 +47,7 @@ func sizesOfData(scale string) []sizeOfData {
 func sizesBudget(scale string) budget {
 	switch scale {
 	case "test":
-		return operations(200) // so many and no more, that a traced run and an untraced one do the same
+		return operations(200) // a fixed number, so that a traced run and an untraced one do the same
 	case "quick":
 		return budget{2 * time.Second, math.MaxUint64}
 	case "seed":

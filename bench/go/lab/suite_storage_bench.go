@@ -49,7 +49,7 @@ func storageWorkloads(scale string) []storageWorkload {
 func storageBudget(scale string) budget {
 	switch scale {
 	case "test":
-		return operations(300) // so many and no more, that a traced run and an untraced one do the same
+		return operations(300) // a fixed number, so that a traced run and an untraced one do the same
 	case "quick":
 		return budget{2 * time.Second, math.MaxUint64}
 	case "seed":

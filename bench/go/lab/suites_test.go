@@ -211,7 +211,7 @@ func TestObigstoreComparesEveryItem(t *testing.T) {
 	}
 }
 
-// obigReads is a run of suite obigstore on so many items in memory.
+// obigReads is a run of suite obigstore on a database of keys items in memory.
 func obigReads(t *testing.T, keys uint64) (*obigRun, *memoryStore) {
 	store := &memoryStore{values: map[string][]byte{}}
 	for i := range keys {
@@ -271,7 +271,7 @@ func TestAllRequestsOfObigstoreComeBeforeTheFirstCheckAndOneThreadCountsItsCalls
 	}
 }
 
-// narrowStore takes no more than so many items in a transaction.
+// narrowStore takes no more than most items in a transaction.
 type narrowStore struct {
 	*memoryStore
 	most int

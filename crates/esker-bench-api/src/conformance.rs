@@ -35,7 +35,7 @@ type Items = Vec<(Vec<u8>, Vec<u8>)>;
 /// Makes an item of its number.
 type Item<'a> = &'a (dyn Fn(u32) -> (Vec<u8>, Vec<u8>) + Sync);
 
-/// With a value of at least so many bytes.
+/// Item `i`, with a value of at least `value_bytes` bytes.
 fn item(i: u32, value_bytes: usize) -> (Vec<u8>, Vec<u8>) {
     let mut value = format!("value {i}").into_bytes();
     value.resize(value.len().max(value_bytes), b'x');
@@ -157,7 +157,8 @@ fn check_contention(store: &dyn Store, is_atomic: bool) {
     store.write(&mut |writer| keys.iter().try_for_each(|key| writer.remove(key))).unwrap();
 }
 
-/// Runs the test on `engine` in the empty directory `dir`, with values of so many bytes; with 0, short ones, and the engine is not told.
+/// Runs the test on `engine` in the empty directory `dir`, with values of
+/// `value_bytes` bytes. With 0 they are short, and the engine is not told their size.
 ///
 /// # Panics
 /// When the adapter or its engine is wrong.

@@ -8,25 +8,25 @@
 //! bench_transactions.1. `transact` is one atomic transaction: it commits only if nobody has changed what it has read, since it read it. When it returns, the
 //!     commit is as durable as the database was opened for.
 //! bench_transactions.2. A try that ends in a conflict leaves nothing behind. The adapter tries again, in the way that the engine's authors advise, and
-//!     counts.
+//!     counts the conflicts.
 
 use std::time::Instant;
 
 use crate::engine::{Engine, Failure};
 
-/// How writers of an engine keep out of each other's way.
+/// How an engine keeps writers that run at the same time apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionKind {
-    /// All go on at once. Who has read what another has changed since conflicts, and is tried again.
+    /// All writers go on at once. A commit conflicts if what it has read was changed since; then it is tried again.
     Optimistic,
-    /// Each locks the keys that it is about to change, and waits for who has locked them.
+    /// Each writer locks the keys that it is about to change. If another holds a lock, it waits.
     Locks,
-    /// One write transaction at a time: the others wait for it to end.
+    /// There is one write transaction at a time. The others wait for it to end.
     OneWriter,
 }
 
 impl TransactionKind {
-    /// For reports.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Optimistic => "optimistic",
@@ -35,8 +35,8 @@ impl TransactionKind {
         }
     }
 
-    /// Which of an engine's kinds stands for this one: itself, or what is nearest to it. Whoever asks for optimistic transactions may also wait; whoever
-    /// asks for ones that wait may wait for a key or for everybody.
+    /// The kind of `kinds` that an engine uses when it is asked for this one: the same kind if it has it, otherwise the most similar one. None if
+    /// `kinds` is empty.
     pub fn nearest(self, kinds: &[Self]) -> Option<Self> {
         let order = match self {
             Self::Optimistic => [Self::Optimistic, Self::Locks, Self::OneWriter],

@@ -1,6 +1,7 @@
 //! The same for keyspaces: what is written to one shows in that one alone, and goes with it.
 //!
 //!   one transaction over all, one key in several, ranges that end, rollback, removal, reopening
+#![expect(clippy::unwrap_used, reason = "a test, in the library so that adapters in other crates can run it")]
 
 use std::collections::BTreeMap;
 use std::ops::Range;

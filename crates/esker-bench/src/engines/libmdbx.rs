@@ -221,7 +221,7 @@ impl Settings {
         Self { mode: sync_mode(options.durability), no_rdahead: options.random_beyond_memory }
     }
 
-    /// Opens an environment with room for so many named tables.
+    /// Opens an environment with room for `named` named tables.
     fn open(self, dir: &Path, named: u32) -> Result<Environment, Failure> {
         let Self { mode: sync_mode, no_rdahead } = self;
         let mut builder = Environment::builder();

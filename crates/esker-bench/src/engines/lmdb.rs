@@ -167,7 +167,7 @@ impl Engine for Lmdb {
     }
 }
 
-/// Opens an environment with room for so many named databases.
+/// Opens an environment with room for `named` named databases.
 fn open_env(dir: &Path, no_read_ahead: bool, named: u32) -> Result<Env, Failure> {
     let flags = if no_read_ahead { EnvFlags::NO_READ_AHEAD } else { EnvFlags::empty() };
     let mut options = EnvOpenOptions::new();

@@ -25,7 +25,7 @@ use esker_bench_api::{
 type Definition<'a> = TableDefinition<'a, &'static [u8], &'static [u8]>;
 
 const TABLE: Definition<'_> = TableDefinition::new("x");
-/// In mode `Async` every so many commits are sync.
+/// In mode `Async` one commit in 1,000 is sync.
 const COMMITS_PER_SYNC: u64 = 1000;
 const FILE: &str = "data.redb";
 

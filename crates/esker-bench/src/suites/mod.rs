@@ -56,7 +56,7 @@ pub(crate) static SUITES: &[&dyn Suite] = &[
 
 const PAGE_BYTES: u64 = 4 << 10;
 
-/// Whether so many items may outgrow this much memory. The pages of a tree are half to two thirds full after inserts at random; values of a page
+/// Whether the files of `items` items may be larger than `memory_bytes`. The pages of a tree are half to two thirds full after inserts at random; values of a page
 /// and more lie in whole pages of their own, and take no more than another one for what belongs to them.
 pub(crate) fn may_outgrow(items: u64, value_bytes: usize, memory_bytes: u64) -> bool {
     let value_bytes = value_bytes as u64;

@@ -424,7 +424,7 @@ impl Run {
     }
 }
 
-/// What a row that wrote so many items, and leaves so many alive, says about itself.
+/// The outcome of a row that wrote `items` items and left `alive` items in the database.
 fn written(items: u64, alive: u64) -> Outcome {
     let item_bytes = (KEY_BYTES + VALUE_BYTES) as u64;
     Outcome { user_written_bytes: items * item_bytes, live_bytes: alive * item_bytes, ..Outcome::default() }

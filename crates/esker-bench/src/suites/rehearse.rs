@@ -26,7 +26,7 @@ type Gets = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 /// redb, which refuses to open what is open, and what a test asks for.
 #[derive(Default)]
 pub(super) struct Rehearsed {
-    /// Of the key that is put first, so many puts are kept; the others are lost.
+    /// How many puts of the key that is put first are kept; later puts of it are lost. None: all are kept.
     pub(super) kept_puts: Option<u64>,
     /// It says that it has no async commits.
     pub(super) lacks_async: bool,

@@ -32,7 +32,7 @@ const SEED: u64 = 43;
 const CACHE_BYTES: u64 = 4 << 30;
 const LOAD_BATCH: u64 = 1000;
 const RANGE_ITEMS: u64 = 10;
-/// Of so many items one begins a range.
+/// Every fourth key that is asked for begins a range.
 const ITEMS_PER_RANGE: usize = 4;
 const PASSES: usize = 3;
 const PLACES: [&str; 2] = ["in memtable", "in tables"];
@@ -56,7 +56,7 @@ fn item_bytes(shape: Shape) -> u64 {
     (shape.key_bytes() + shape.value_bytes()) as u64
 }
 
-/// As many as the scale has, unless they are more bytes than it has.
+/// The number of items of a shape: the scale's number, or fewer where they would be more bytes than the scale allows.
 fn item_count(scale: Scale, shape: Shape) -> u64 {
     let (items, bytes) = match scale {
         Scale::Quick => (200_000, 64 << 20),
@@ -165,18 +165,19 @@ impl Suite for ShapesSuite {
     }
 }
 
-/// The items of a shape, and what reads of them must find.
+/// The items of one shape, and what reads of them must find.
 struct Items {
     shape: Shape,
     count: u64,
-    /// All keys, in the order in which they are asked for, and where each ends.
+    /// All keys one behind the other, in the order in which they are asked for.
     asked: Vec<u8>,
+    /// Where each key ends in `asked`.
     ends: Vec<usize>,
-    /// Sums of what the three kinds of reads must find.
+    /// For each of [`READS`], the sum of what it must find.
     expected: [u64; 3],
 }
 
-/// Sums may not depend on how many items are before a wrong one.
+/// Adds an item to a sum. A wrong item changes the sum wherever it comes.
 fn sum(acc: u64, key: &[u8], value: u64) -> u64 {
     acc.rotate_left(1) ^ probe(key) ^ value
 }
@@ -198,12 +199,13 @@ impl Items {
         items
     }
 
-    /// The key that is asked for as the `n`th.
+    /// The `n`th key that is asked for, from 0.
     fn key(&self, n: usize) -> &[u8] {
         let from = n.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.asked[from..self.ends[n]]
     }
 
+    /// [`Items::expected`] for these probes of the values, in the order in which their keys are asked for.
     fn expected(&self, values: &[u64]) -> [u64; 3] {
         let mut sorted: Vec<usize> = (0..values.len()).collect();
         sorted.sort_unstable_by_key(|n| self.key(*n));
@@ -217,12 +219,12 @@ impl Items {
         [gets, ranges, sorted.iter().fold(0, add)]
     }
 
-    /// Of all keys and values.
+    /// Bytes of all keys and values.
     fn bytes(&self) -> u64 {
         self.asked.len() as u64 + self.count * self.shape.value_bytes() as u64
     }
 
-    /// Loads them, those in order in their order.
+    /// Puts all items, item 0 first. So integers in order are put in key order.
     fn load(&self, store: &dyn Store, how_far: &mut HowFar) -> Result<(), Failure> {
         let (shape, mut key, mut value) = (self.shape, Vec::new(), vec![0; self.shape.value_bytes()]);
         for first in (0..self.count).step_by(LOAD_BATCH as usize) {
@@ -282,7 +284,7 @@ impl Items {
         Ok(acc)
     }
 
-    /// Of every byte.
+    /// The sum of the checksums of all items, as a full scan must find it.
     fn checksum(&self) -> u64 {
         let (mut key, mut value, mut all) = (Vec::new(), vec![0; self.shape.value_bytes()], 0_u64);
         for i in 0..self.count {

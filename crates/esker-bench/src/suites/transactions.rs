@@ -40,9 +40,9 @@ const TEST_COMMITS: u64 = 96;
 const SEED: u64 = 41;
 const KEY_BYTES: u64 = 16;
 const ITEM_BYTES: u64 = KEY_BYTES + VALUE_BYTES as u64;
-/// Accounts of a transfer.
+/// Accounts that a transfer changes.
 const KEYS: usize = 4;
-/// Accounts of a contended row.
+/// Accounts that a contended row draws from.
 const HOT: u64 = 32;
 const WRITERS: [u64; 3] = [1, 4, 16];
 const CACHE_BYTES: u64 = 512 << 20;
@@ -51,11 +51,11 @@ const LOAD_BATCH: u64 = 1000;
 
 pub(crate) struct TransactionsSuite;
 
-/// What a group is of.
+/// What the rows of a group have in common.
 #[derive(Clone, Copy)]
 struct Group {
     family: &'static str,
-    /// What the family asks for.
+    /// The kind of transactions that the family asks engines for.
     kind: TransactionKind,
     durability: Durability,
 }
@@ -76,7 +76,7 @@ impl Group {
         if self.durability == Durability::Sync { "sync" } else { "async" }
     }
 
-    /// The names of the rows of so many writers, with how many accounts they draw from. One writer contends with nobody.
+    /// The rows with this number of writers: the name of each, and the number of accounts that it draws from. One writer has no contended row.
     fn rows(self, writers: u64, accounts: u64) -> Vec<(String, u64)> {
         let (Self { family, .. }, mode) = (self, self.mode());
         let s = if writers == 1 { "" } else { "s" };
@@ -203,18 +203,21 @@ impl Suite for TransactionsSuite {
     }
 }
 
-/// All accounts, and how often they have been changed.
+/// What the database must hold.
 struct Bank {
     accounts: Accounts,
+    /// The number of accounts.
     count: u64,
+    /// Changes of all accounts since the load.
     changes: u64,
 }
 
-/// What one writer did.
+/// What one writer did in a row.
 #[derive(Clone, Copy, Default)]
 struct Done {
     commits: u64,
     conflicts: u64,
+    /// The most conflicts that one commit met.
     conflicts_most: u64,
 }
 
@@ -222,7 +225,7 @@ struct Done {
 struct Shared<'a> {
     store: &'a dyn Transactions,
     start: Barrier,
-    /// Set once one has failed. It orders nothing: `Relaxed`.
+    /// True once a writer has failed: the others stop. It orders nothing: `Relaxed`.
     stop: AtomicBool,
     track: Mutex<Track>,
     budget: Budget,
@@ -251,7 +254,7 @@ impl Bank {
         Ok(())
     }
 
-    /// Transfers by so many writers over the first `below` accounts.
+    /// Runs a row: `writers` threads make transfers between the first `below` accounts.
     fn transfers(
         &mut self,
         store: &dyn Transactions,
@@ -322,7 +325,7 @@ impl Bank {
     }
 }
 
-/// bench_suites_transactions.3, and what conflicts cost.
+/// The figures of a row: conflicts and fairness (bench_suites_transactions.3).
 fn figures(done: &[Done]) -> [(&'static str, f64); 4] {
     let commits = |done: &Done| done.commits;
     let (sum, most) = (done.iter().map(commits).sum::<u64>(), done.iter().map(commits).max().unwrap_or(0));
@@ -371,7 +374,7 @@ impl Shared<'_> {
     }
 }
 
-/// Moves `amount` from the first account to each of the others; returns how often it was tried in vain.
+/// One transaction: takes money from the first of the accounts `drawn` and gives `amount` to each of the others. Returns the number of its conflicts.
 fn transfer(
     store: &dyn Transactions,
     accounts: Accounts,

@@ -50,7 +50,7 @@ enum Ask {
 }
 
 impl Ask {
-    /// Of a mix with these parts that begins with so many records.
+    /// The distribution of a mix with these percentages, in a database that has `records` records when the mix begins.
     fn distribution(self, percent: [u32; 5], records: u64) -> Distribution {
         let inserts_max = if percent[INSERT] > 0 { records / 4 } else { 0 };
         match self {
