@@ -108,6 +108,10 @@ func streams() []stream {
 		}
 		return sum
 	}
+	shapeItem := func(n uint64) uint64 {
+		shape, i := generate.Shapes[n/100], n%100
+		return generate.Checksum(shape.Key(3, i, nil), shape.Value(3, i, make([]byte, shape.ValueBytes)))
+	}
 	zipf, ranks := generate.NewZipf(0.99), generate.NewRng(1)
 	zipfian, scattered := zipf.Zipfian(1250), generate.NewRng(1)
 	order := generate.NewOrder(351_000, 7).SkipTo(1000)
@@ -137,6 +141,7 @@ func streams() []stream {
 		})},
 		{"accounts", sum(1000, accountOf)},
 		{"transfers", sum(1000, transfer)},
+		{"shapes", sum(100*len(generate.Shapes), shapeItem)},
 		{"zipfian", sum(100, func(i uint64) uint64 { return zipfian(scattered, 1000+i) })},
 		{"zipf", sum(1000, func(uint64) uint64 { return zipf.Rank(ranks, 1_000_000) })},
 		{"order", sum(1000, func(uint64) uint64 { return order.Take() })},

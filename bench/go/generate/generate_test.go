@@ -63,6 +63,10 @@ func TestStreamsArePinned(t *testing.T) {
 		}
 		return sum
 	}
+	shapeItem := func(n uint64) uint64 {
+		shape, i := Shapes[n/100], n%100
+		return Checksum(shape.Key(3, i, nil), shape.Value(3, i, make([]byte, shape.ValueBytes)))
+	}
 	ranks, zipf, zipfSum := NewRng(1), NewZipf(0.99), uint64(0)
 	for range 1000 {
 		zipfSum = bits.RotateLeft64(zipfSum, 5) ^ zipf.Rank(ranks, 1_000_000)
@@ -100,6 +104,7 @@ func TestStreamsArePinned(t *testing.T) {
 		}), 11701354937994816125},
 		{"accounts", sum(1000, accountOf), 8773516394753485532},
 		{"transfers", sum(1000, transfer), 12395359812278096674},
+		{"shapes", sum(100*len(Shapes), shapeItem), 18332308579107764206},
 	} {
 		if stream.got != stream.pinned {
 			t.Errorf("stream %s: %d, pinned %d", stream.name, stream.got, stream.pinned)

@@ -40,7 +40,7 @@ type mix struct {
 	percent       [5]uint64 // of each kind
 	ask           generate.Distribution
 	scanItems     uint64 // items of a scan, or the most
-	scanIsUniform bool // whether their number is drawn, from 1 to scanItems
+	scanIsUniform bool   // whether their number is drawn, from 1 to scanItems
 }
 
 // insertsOnly is the mix of a load.

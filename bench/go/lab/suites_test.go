@@ -110,7 +110,7 @@ func (e told) Open(dir string, options OpenOptions) (Store, error) {
 
 func TestStoresAreToldOfAscendingKeysWhereKeysAscend(t *testing.T) {
 	pageCache(t, true)
-	groups := map[string][]int{"storage-bench": {1}, "obigstore": {2, 3, 4, 6}, "sizes": {0, 1, 2}, "churn": {0}}
+	groups := map[string][]int{"storage-bench": {1}, "obigstore": {2, 3, 4, 6}, "sizes": {0, 1, 2}, "churn": {0}, "shapes": {generate.Sequential}}
 	eachGroup(func(suite Suite, group int) {
 		engine := told{ascending: &[]bool{}}
 		if suite.Name() == (transactionsSuite{}).Name() { // its keys are random, and it opens no Store

@@ -164,15 +164,14 @@ fn check_contention(store: &dyn Store, is_atomic: bool) {
 /// When the adapter or its engine is wrong.
 pub fn check_engine(engine: &dyn Engine, dir: &Path, value_bytes: u64) {
     let can = |feature| engine.cannot(feature).is_none();
-    let modes = [Durability::Sync, Durability::Async, Durability::NoSync];
-    let durability = modes.into_iter().find(|mode| can(mode.feature())).unwrap();
+    let durability = engine.first_of(&[Durability::Sync, Durability::Async, Durability::NoSync]).unwrap();
     let options = OpenOptions { durability, value_bytes, ..OpenOptions::with_cache(CACHE_BYTES) };
     let item: Item<'_> = &|i| item(i, value_bytes as usize);
     let mut live: Items = (0..1000).map(item).collect();
     {
         let mut store = engine.open(dir, &options).unwrap();
         put_all(&*store, item, (0..900).rev());
-        let fast = [Durability::NoSync, Durability::Async].into_iter().find(|mode| can(mode.feature()));
+        let fast = engine.first_of(&[Durability::NoSync, Durability::Async]);
         if let Some(fast) = fast {
             store.set_durability(fast).unwrap();
         }

@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use crate::async_commits::AsyncCommits;
 use crate::keyspaces::Keyspaces;
-use crate::transactions::{TransactionKind, Transactions};
+use crate::transactions::{OneWriter, TransactionKind, Transactions};
 
 /// An engine, as the lab knows it before any database exists.
 pub trait Engine: Sync {
@@ -35,6 +35,11 @@ pub trait Engine: Sync {
     /// Why the engine cannot do this, or `None` when it can. Rows that need the feature carry the reason.
     fn cannot(&self, _feature: Feature) -> Option<&'static str> {
         None
+    }
+
+    /// The first of these modes that the engine has.
+    fn first_of(&self, modes: &[Durability]) -> Option<Durability> {
+        modes.iter().copied().find(|mode| self.cannot(mode.feature()).is_none())
     }
 
     /// What its commits of [`Durability::Async`] have done when they return; `None` for an engine that has no such mode.
@@ -83,13 +88,17 @@ pub trait Engine: Sync {
         &[]
     }
 
-    /// Creates a database for transactions of one of these kinds in the empty directory `dir`, or opens the one that is there.
+    /// Creates a database for transactions of one of these kinds in the empty directory `dir`, or opens the one that is there. As it stands here, it is
+    /// for engines with [`TransactionKind::OneWriter`] alone, whose [`Writer`] has [`Writer::get`].
     fn open_transactions(
         &self,
-        _dir: &Path,
-        _options: &OpenOptions,
+        dir: &Path,
+        options: &OpenOptions,
         kind: TransactionKind,
     ) -> Result<Box<dyn Transactions>, Failure> {
+        if kind == TransactionKind::OneWriter && self.transaction_kinds().contains(&kind) {
+            return Ok(Box::new(OneWriter(self.open(dir, options)?)));
+        }
         Err(Failure::Unsupported(format!("no transactions of the kind: {}", kind.name())))
     }
 }
@@ -295,6 +304,11 @@ pub trait Writer {
 
     /// Removes `key`, which need not exist.
     fn remove(&mut self, key: &[u8]) -> Result<(), Failure>;
+
+    /// Shows the value of `key`, as the transaction sees it, to `visit`; false when there is none. Suite `transactions` alone asks for it.
+    fn get(&mut self, _key: &[u8], _visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        Err(Failure::Unsupported("its adapter writes without reading".to_owned()))
+    }
 }
 
 /// A snapshot.

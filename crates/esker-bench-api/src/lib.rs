@@ -27,4 +27,6 @@ pub use engine::{
     Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reader, Store, Writer,
 };
 pub use keyspaces::{Handles, KeyspaceWriter, Keyspaces, KeyspacesWork};
-pub use transactions::{Transaction, TransactionKind, TransactionWork, Transactions};
+pub use transactions::{
+    ByWriter, OneWriter, Transaction, TransactionKind, TransactionWork, Transactions, until_no_conflict,
+};

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! Engine --open_transactions(dir, kind)--> Transactions --transact(keys, work)--> Transaction   get, put
-//!                                                       `--scan-----------------> the newest state, item by item
+//!                                          |            `--scan-----------------> the newest state, item by item
+//!                                          `-- OneWriter: Store::write of an engine with one writer at a time
 //! ```
 //!
 //! bench_transactions.1. `transact` is one atomic transaction: it commits only if nobody has changed what it has read, since it read it. When it returns, the
@@ -12,7 +13,7 @@
 
 use std::time::Instant;
 
-use crate::engine::{Engine, Failure};
+use crate::engine::{Engine, Failure, Store, Writer};
 
 /// How an engine keeps writers that run at the same time apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +60,7 @@ pub trait Transactions: Send + Sync {
     /// Shows all items of the newest state, in key order; returns how many there were.
     fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure>;
 
-    /// As [`Store::drain`](crate::Store::drain).
+    /// As [`Store::drain`].
     fn drain(&self, _deadline: Instant) -> Result<(), Failure> {
         Ok(())
     }
@@ -72,6 +73,45 @@ pub trait Transaction {
 
     /// Inserts or replaces.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure>;
+}
+
+/// Transactions of an engine whose [`Store::write`] is one already: it runs alone, on the newest state, and its [`Writer`] can read.
+pub struct OneWriter(pub Box<dyn Store>);
+
+impl Transactions for OneWriter {
+    fn transact(&self, _keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64, Failure> {
+        self.0.write(&mut |writer| work(&mut ByWriter(writer))).map(|()| 0)
+    }
+
+    fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
+        self.0.reader()?.range(&[], u64::MAX, visit)
+    }
+
+    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
+        self.0.drain(deadline)
+    }
+}
+
+/// A transaction by means of the adapter's [`Writer`].
+pub struct ByWriter<'a>(pub &'a mut dyn Writer);
+
+impl Transaction for ByWriter<'_> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        self.0.get(key, visit)
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        self.0.put(key, value)
+    }
+}
+
+/// Calls `once` until it says that it met no conflict; returns how many conflicts it met before.
+pub fn until_no_conflict(mut once: impl FnMut() -> Result<bool, Failure>) -> Result<u64, Failure> {
+    let mut conflicts = 0;
+    while !once()? {
+        conflicts += 1;
+    }
+    Ok(conflicts)
 }
 
 /// Why an engine has no part in this, where its adapter has no transactions.

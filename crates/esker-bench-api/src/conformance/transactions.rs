@@ -78,8 +78,7 @@ pub fn check_transactions(engine: &dyn Engine, dir: &Path) {
 }
 
 fn check_kind(engine: &dyn Engine, kind: TransactionKind, dir: &Path) {
-    let can = |mode: &Durability| engine.cannot(mode.feature()).is_none();
-    let durability = [Durability::Async, Durability::NoSync, Durability::Sync].into_iter().find(can).unwrap();
+    let durability = engine.first_of(&[Durability::Async, Durability::NoSync, Durability::Sync]).unwrap();
     let options = OpenOptions {
         value_bytes: VALUE_BYTES as u64,
         concurrent_writes: THREADS,

@@ -18,7 +18,7 @@ use crate::recorder::Recorder;
 use crate::recorder::tests::Sent;
 use crate::report::summary::tests::record;
 use crate::scale::Scale;
-use crate::suites::Suite;
+use crate::suites::{Suite, Turn};
 
 /// For each get, the row that was begun last, and the key.
 type Gets = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
@@ -66,7 +66,19 @@ impl Victim {
 }
 
 impl Rehearsed {
-    /// Runs the rows of a group and gives their records.
+    /// Runs a group of a suite and gives its records.
+    pub(super) fn run(&self, suite: &dyn Suite, group: usize) -> Vec<Record> {
+        self.records(suite, group, |recorder| {
+            Turn { engine: self, scale: Scale::Test, group, recorder }.take(suite)
+        })
+    }
+
+    /// The error of each row of a group.
+    pub(super) fn errors(&self, suite: &dyn Suite, group: usize) -> Vec<Option<String>> {
+        self.run(suite, group).into_iter().map(|record| record.error).collect()
+    }
+
+    /// The same as [`Rehearsed::run`] with `run` in place of the suite's own.
     pub(super) fn records(
         &self,
         suite: &dyn Suite,

@@ -16,15 +16,14 @@
 use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::order::Order;
 use esker_bench_api::generate::shapes::Shape;
-use esker_bench_api::results::{Better, Unit};
-use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Reader, Store};
+use esker_bench_api::{Durability, Failure, Feature, OpenOptions, Reader, Store};
 
 use crate::how_far::HowFar;
 use crate::recorder::{Outcome, Recorder};
 use crate::row::Row;
 use crate::scale::Scale;
 use crate::suites::verify::{expect, full_scan};
-use crate::suites::{Stream, Suite};
+use crate::suites::{Stream, Suite, Turn};
 
 use std::time::Instant;
 
@@ -95,10 +94,6 @@ impl Suite for ShapesSuite {
         ]
     }
 
-    fn disk_bytes_max(&self, scale: Scale, _group: usize) -> u64 {
-        if scale == Scale::Test { 1 << 30 } else { 20 << 30 }
-    }
-
     fn rows(&self, scale: Scale) -> Vec<Row> {
         let mut rows = Vec::new();
         for (group, shape) in Shape::ALL.into_iter().enumerate() {
@@ -117,27 +112,16 @@ impl Suite for ShapesSuite {
                 }
             }
             let work = format!("bytes that the files occupy: {of}, compacted");
-            rows.push(Row {
-                group,
-                unit: Unit::Bytes,
-                better: Better::Lower,
-                ..Row::time(size_row(shape), work)
-            });
+            rows.push(Row { group, ..Row::size(size_row(shape), work) });
         }
         rows
     }
 
-    fn run(
-        &self,
-        engine: &dyn Engine,
-        scale: Scale,
-        group: usize,
-        recorder: &mut Recorder,
-    ) -> Result<(), Failure> {
+    fn run(&self, turn: Turn<'_>) -> Result<(), Failure> {
+        let Turn { engine, scale, group, recorder } = turn;
         let items = Items::new(Shape::ALL[group], item_count(scale, Shape::ALL[group]));
         // The load is no row.
-        let modes = [Durability::NoSync, Durability::Async, Durability::Sync].into_iter();
-        let durability = modes.into_iter().find(|mode| engine.cannot(mode.feature()).is_none());
+        let durability = engine.first_of(&[Durability::NoSync, Durability::Async, Durability::Sync]);
         let options = OpenOptions {
             value_bytes: items.shape.value_bytes() as u64,
             write_buffer_bytes: Some((4 * items.bytes()).clamp(64 << 20, CACHE_BYTES / 2)),
@@ -301,16 +285,13 @@ mod tests {
     use super::*;
     use crate::suites::rehearse::Rehearsed;
 
-    fn errors(engine: &Rehearsed, group: usize) -> Vec<Option<String>> {
-        let run = |recorder: &mut Recorder| ShapesSuite.run(engine, Scale::Test, group, recorder);
-        engine.records(&ShapesSuite, group, run).into_iter().map(|record| record.error).collect()
-    }
-
     #[test]
     fn bench_suites_shapes_1_a_lost_item_is_found_by_every_kind_of_read() {
         for (group, shape) in Shape::ALL.into_iter().enumerate() {
-            assert_eq!(errors(&Rehearsed::default(), group), [const { None }; 7], "{shape:?}");
-            let errors = errors(&Rehearsed { kept_puts: Some(0), ..Rehearsed::default() }, group);
+            let rows = Rehearsed::default().errors(&ShapesSuite, group);
+            assert_eq!(rows, [const { None }; 7], "{shape:?}");
+            let losing = Rehearsed { kept_puts: Some(0), ..Rehearsed::default() };
+            let errors = losing.errors(&ShapesSuite, group);
             let is_found = |error: &Option<String>| {
                 error.as_ref().is_some_and(|error| error.starts_with("wrong answer: sum of what a"))
             };

@@ -24,15 +24,15 @@ use std::time::{Duration, Instant};
 use esker_bench_api::generate::accounts::{Account, Accounts, BALANCE, Transfers, VALUE_BYTES};
 use esker_bench_api::results::Unit;
 use esker_bench_api::{
-    Durability, Engine, Failure, OpenOptions, Transaction, TransactionKind, Transactions, transactions,
+    Durability, Failure, OpenOptions, Transaction, TransactionKind, Transactions, transactions,
 };
 
-use crate::recorder::{Outcome, Recorder};
+use crate::recorder::Outcome;
 use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::budget::Budget;
 use crate::suites::verify::expect;
-use crate::suites::{Stream, Suite};
+use crate::suites::{Stream, Suite, Turn, needs};
 use crate::track::Track;
 
 /// Commits of a row at scale `test`, of all its writers together.
@@ -128,10 +128,6 @@ impl Suite for TransactionsSuite {
         ]
     }
 
-    fn disk_bytes_max(&self, scale: Scale, _group: usize) -> u64 {
-        if scale == Scale::Test { 1 << 30 } else { 20 << 30 }
-    }
-
     /// A sync serves at most all writers.
     fn syncs_per_commit_min(&self, _group: usize) -> f64 {
         1.0 / WRITERS[WRITERS.len() - 1] as f64
@@ -160,17 +156,10 @@ impl Suite for TransactionsSuite {
         rows
     }
 
-    fn run(
-        &self,
-        engine: &dyn Engine,
-        scale: Scale,
-        group: usize,
-        recorder: &mut Recorder,
-    ) -> Result<(), Failure> {
+    fn run(&self, turn: Turn<'_>) -> Result<(), Failure> {
+        let Turn { engine, scale, group, recorder } = turn;
         let group = Group::ALL[group];
-        if let Some(why) = engine.cannot(group.durability.feature()) {
-            return recorder.cannot_rest(why);
-        }
+        needs(engine, group.durability.feature())?;
         let Some(kind) = group.kind.nearest(engine.transaction_kinds()) else {
             return Err(transactions::none_of(engine));
         };
@@ -408,16 +397,12 @@ mod tests {
     use super::*;
     use crate::suites::rehearse::Rehearsed;
 
-    fn errors(engine: &Rehearsed, group: usize) -> Vec<Option<String>> {
-        let run = |recorder: &mut Recorder| TransactionsSuite.run(engine, Scale::Test, group, recorder);
-        engine.records(&TransactionsSuite, group, run).into_iter().map(|record| record.error).collect()
-    }
-
     #[test]
     fn bench_suites_transactions_2_a_lost_write_is_found_by_the_sums() {
-        assert_eq!(errors(&Rehearsed::default(), 1), [const { None }; 5]);
+        assert_eq!(Rehearsed::default().errors(&TransactionsSuite, 1), [const { None }; 5]);
         // It keeps the first account as it was loaded, and loses every change of it: the money of others does not add up any more.
-        let errors = errors(&Rehearsed { kept_puts: Some(1), ..Rehearsed::default() }, 1);
+        let losing = Rehearsed { kept_puts: Some(1), ..Rehearsed::default() };
+        let errors = losing.errors(&TransactionsSuite, 1);
         let is_found = |error: &Option<String>| {
             error.as_ref().is_some_and(|error| error.starts_with("wrong answer: the sum of all accounts"))
         };
@@ -449,9 +434,7 @@ mod tests {
 
     #[test]
     fn each_row_says_what_kind_it_was() {
-        let engine = Rehearsed::default();
-        let run = |recorder: &mut Recorder| TransactionsSuite.run(&engine, Scale::Test, 2, recorder);
-        let records = engine.records(&TransactionsSuite, 2, run);
+        let records = Rehearsed::default().run(&TransactionsSuite, 2);
         assert!(records.iter().all(|record| record.note == "one writer at a time"), "{records:?}");
         assert!(records.iter().all(|record| record.ops == TEST_COMMITS), "{records:?}");
     }

@@ -19,6 +19,7 @@ use esker_bench_api::generate::obigstore;
 use esker_bench_api::generate::order::Order;
 use esker_bench_api::generate::pool::Pool;
 use esker_bench_api::generate::rng::Rng;
+use esker_bench_api::generate::shapes::Shape;
 use esker_bench_api::generate::storage::StorageItems;
 use esker_bench_api::generate::ycsb::{VALUE_BYTES, YcsbRecords};
 use serde_json::Value;
@@ -113,6 +114,15 @@ fn streams() -> Vec<(&'static str, u64)> {
         let amount = transfers.draw(&mut drawn) as u64;
         drawn.iter().fold(amount, |sum: u64, i| sum.rotate_left(7) ^ i)
     };
+    let shapes = || {
+        let mut key = Vec::new();
+        sum(Shape::ALL.into_iter().flat_map(|shape| (0..100).map(move |i| (shape, i))).map(|(shape, i)| {
+            let mut value = vec![0; shape.value_bytes()];
+            shape.key(3, i, &mut key);
+            shape.value(3, i, &mut value);
+            checksum(&key, &value)
+        }))
+    };
     vec![
         ("redb", sum((0..1000).map(|i| checksum(&items.key(i), &items.value(i))))),
         ("int", sum((0..1000).map(|i| checksum(&ints.key(i), &ints.value(i))))),
@@ -137,6 +147,7 @@ fn streams() -> Vec<(&'static str, u64)> {
         ("obigstore hotspots", sum((0..1000).map(|_| pair(hotspots.next_key().0)))),
         ("accounts", sum((0..1000).map(account_of))),
         ("transfers", sum((0..1000).map(|_| transfer()))),
+        ("shapes", shapes()),
         ("zipfian", sum((1000..1100).map(|n| zipfian.draw(&mut scattered, n)))),
         ("zipf", sum((0..1000).map(|_| zipf.rank(&mut ranks, 1_000_000)))),
         ("order", sum(Order::new(351_000, 7).skip_to(1000).take(1000))),
