@@ -54,6 +54,24 @@ type budget struct {
 
 func operations(ops uint64) budget { return budget{math.MaxInt64, ops} }
 
+// budgetOf is the time that a row of this scale takes. A test does testOps and no more, so that a traced run and an untraced one do the same.
+func budgetOf(scale string, testOps uint64) budget {
+	switch scale {
+	case "test":
+		return operations(testOps)
+	case "quick":
+		return budget{2 * time.Second, math.MaxUint64}
+	case "seed":
+		return budget{20 * time.Second, math.MaxUint64}
+	}
+	return budget{300 * time.Second, math.MaxUint64}
+}
+
+// period is the time over which a point of the row's curves is a mean.
+func (b budget) period() time.Duration {
+	return min(max(b.time/60, 100*time.Millisecond), 5*time.Second)
+}
+
 // mixed is the state of a mix on one store; rows that follow each other on one store share it.
 type mixed struct {
 	records

@@ -7,7 +7,6 @@ package lab
 import (
 	"cmp"
 	"errors"
-	"math"
 	"slices"
 	"time"
 
@@ -47,17 +46,7 @@ func churnLiveItems(scale string) uint64 {
 	return 2_000_000
 }
 
-func churnBudget(scale string) budget {
-	switch scale {
-	case "test":
-		return operations(300) // a fixed number, so that a traced run and an untraced one do the same
-	case "quick":
-		return budget{2 * time.Second, math.MaxUint64}
-	case "seed":
-		return budget{20 * time.Second, math.MaxUint64}
-	}
-	return budget{300 * time.Second, math.MaxUint64}
-}
+func churnBudget(scale string) budget { return budgetOf(scale, 300) }
 
 type churnSuite struct{}
 
@@ -135,7 +124,7 @@ type calls struct {
 }
 
 func newCalls(kinds []string, budget budget, dir string) *calls {
-	period := min(max(budget.time/60, 100*time.Millisecond), 5*time.Second)
+	period := budget.period()
 	return &calls{track: newTrack(kinds, period, dir), budget: budget}
 }
 
@@ -273,7 +262,7 @@ func (w *window) check() error {
 }
 
 func longReader(run *mixed, live uint64, budget budget, r *Recorder) error {
-	period := min(max(budget.time/60, 100*time.Millisecond), 5*time.Second)
+	period := budget.period()
 	budget.ops = min(budget.ops, live)
 	reader, err := run.store.Reader()
 	if err != nil {

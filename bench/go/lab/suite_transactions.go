@@ -206,7 +206,7 @@ type transfersDone struct {
 // transfers runs a row: writers make transfers between the first below accounts.
 func (b *bank) transfers(store Transactions, writers, below uint64, budget budget, dir string) (outcome, error) {
 	budget.ops /= writers
-	period := min(max(budget.time/60, 100*time.Millisecond), 5*time.Second)
+	period := budget.period()
 	w := &transferring{store: store, accounts: b.accounts, below: below, budget: budget, track: newTrack([]string{"commit"}, period, dir)}
 	defer w.track.abandon()
 	done := make([]transfersDone, writers)

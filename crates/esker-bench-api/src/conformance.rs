@@ -3,6 +3,7 @@
 //!   put, get, range, keys, remove, len, snapshot, rollback, threads, contention, compaction, reopening
 #![expect(clippy::unwrap_used, reason = "a test, in the library so that adapters in other crates can run it")]
 
+mod expiring;
 mod keyspaces;
 mod transactions;
 
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::{Durability, Engine, Failure, Feature, Isolation, OpenOptions, Reader, Store, Writer};
 
+pub use self::expiring::check_expiring;
 pub use self::keyspaces::check_keyspaces;
 pub use self::transactions::check_transactions;
 

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::async_commits::AsyncCommits;
+use crate::expiring::Expiring;
 use crate::keyspaces::Keyspaces;
 use crate::transactions::{OneWriter, TransactionKind, Transactions};
 
@@ -101,6 +102,11 @@ pub trait Engine: Sync {
         }
         Err(Failure::Unsupported(format!("no transactions of the kind: {}", kind.name())))
     }
+
+    /// Creates a database whose entries may expire in the empty directory `dir`, or opens the one that is there.
+    fn open_expiring(&self, _dir: &Path, _options: &OpenOptions) -> Result<Box<dyn Expiring>, Failure> {
+        Err(Failure::Unsupported("its entries do not expire".to_owned()))
+    }
 }
 
 /// What a suite gives every engine alike.
@@ -113,6 +119,9 @@ pub struct OpenOptions {
     /// Size of the suite's values, of the largest where they differ: some engines lay large values out apart, but have to be
     /// told. 0 where the suite does not say.
     pub value_bytes: u64,
+    /// Size of the suite's longest key where it is longer than 32 bytes; an engine whose pages depend on it has to be told. 0 elsewhere. The suites in Go do
+    /// not pass it on: no engine there has such an option.
+    pub key_bytes: u64,
     /// Transactions that write at once: an engine that gathers them has to be told how many it may wait for. The suites in Go have
     /// the same figure in `lab.OpenOptions`; nothing passes it to them.
     pub concurrent_writes: u64,
@@ -135,6 +144,7 @@ impl OpenOptions {
             cache_bytes,
             write_buffer_bytes: None,
             value_bytes: 0,
+            key_bytes: 0,
             concurrent_writes: 1,
             random_beyond_memory: false,
             ascending_keys: false,

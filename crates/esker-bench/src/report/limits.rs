@@ -153,6 +153,9 @@ pub(super) fn without(suite: &str) -> &'static str {
         "transactions" => {
             "No line: writers share syncs, and what does not sync need not be on the device yet"
         }
+        "time" => {
+            "No line: what is written need not be on the device yet, and what is read was written a moment before"
+        }
         "records" => {
             "No line of compressed records, of flushes, which need not be on the device yet, and of databases that a processor's cache may hold"
         }

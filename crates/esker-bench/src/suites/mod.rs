@@ -25,6 +25,7 @@ mod rehearse;
 mod shapes;
 mod sizes;
 mod storage_bench;
+mod time;
 mod transactions;
 mod verify;
 mod ycsb;
@@ -52,6 +53,7 @@ pub(crate) static SUITES: &[&dyn Suite] = &[
     &open::OpenSuite,
     &transactions::TransactionsSuite,
     &shapes::ShapesSuite,
+    &time::TimeSuite,
 ];
 
 const PAGE_BYTES: u64 = 4 << 10;
