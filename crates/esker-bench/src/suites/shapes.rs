@@ -124,6 +124,7 @@ impl Suite for ShapesSuite {
         let durability = engine.first_of(&[Durability::NoSync, Durability::Async, Durability::Sync]);
         let options = OpenOptions {
             value_bytes: items.shape.value_bytes() as u64,
+            key_bytes: items.longest_key_bytes(),
             write_buffer_bytes: Some((4 * items.bytes()).clamp(64 << 20, CACHE_BYTES / 2)),
             ascending_keys: items.shape == Shape::Sequential,
             durability: durability.unwrap_or(Durability::Sync),
@@ -201,6 +202,10 @@ impl Items {
             .step_by(ITEMS_PER_RANGE)
             .fold(0, |acc, n| sorted[rank_of[n]..].iter().take(RANGE_ITEMS as usize).fold(acc, add));
         [gets, ranges, sorted.iter().fold(0, add)]
+    }
+
+    fn longest_key_bytes(&self) -> u64 {
+        (0..self.ends.len()).map(|n| self.key(n).len()).max().unwrap_or(0) as u64
     }
 
     /// Bytes of all keys and values.
