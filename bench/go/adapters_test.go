@@ -26,7 +26,7 @@ type fixture struct {
 	*testing.T
 	store      lab.Store
 	live       []item
-	valueBytes int // at least so many
+	valueBytes int // the least length of a value
 }
 
 func (f *fixture) numbered(i int) item {
@@ -341,7 +341,7 @@ func (f *keyspacesFixture) must(err error) {
 	}
 }
 
-// put writes so many keys of each of some keyspaces in one transaction.
+// put writes the first keys of each of some keyspaces in one transaction; their number is keys.
 func (f *keyspacesFixture) put(what string, keys int, into ...int) {
 	f.Helper()
 	f.must(f.open.Write(func(w lab.KeyspaceWriter) error {

@@ -6,6 +6,7 @@ package main
 //	Reader      -> one read-only transaction; values are lent until the transaction ends
 
 import (
+	"bytes"
 	"errors"
 	"runtime"
 	"time"
@@ -19,7 +20,7 @@ type badgerEngine struct{}
 
 const (
 	badgerProcs     = 128
-	badgerThreshold = 1 << 10 // values of so many bytes and more are kept in the value log
+	badgerThreshold = 1 << 10 // values of this many bytes and more are kept in the value log
 )
 
 func (badgerEngine) Name() string      { return "badger" }
@@ -49,6 +50,7 @@ func (badgerEngine) Options() []lab.Option {
 		lab.Set("range reads of values in the log", "PrefetchSize: what the row reads, at most 100", "fetching ahead beyond the range would be work that nobody asked for", "docs of IteratorOptions.PrefetchSize"),
 		lab.Set("compaction", "close, open, close with CompactL0OnClose, open, Flatten, then RunValueLogGC(0.5) until nothing is rewritten", "its full compaction, all of it timed; nothing but closing brings what is in memory into tables, and Flatten may leave tables that are all in level 0 to its workers, who begin up to a second later", "docs of DB.Flatten, DB.RunValueLogGC and WithCompactL0OnClose"),
 		lab.Set("transactions that read what they write", "DB.NewTransaction, tried again at once after ErrConflict", "its one kind", "docs of DB.NewTransaction and ErrConflict"),
+		lab.Set("entries that expire", "Entry.WithTTL, in whole seconds, rounded down", "its own; merges drop what has expired", "docs of Entry.WithTTL; docs/quickstart.md, Setting Time To Live"),
 		lab.Set("keyspaces", "prefixes of keys: 4 bytes in front of each", "a database of Badger has one order", "docs/quickstart.md, Prefix scans"),
 	}
 }
@@ -104,6 +106,26 @@ func (s badgerTransactions) once(work func(lab.Transaction) error) error {
 
 func (s badgerTransactions) Scan(visit func(key, value []byte)) (uint64, error) {
 	return s.Range(nil, ^uint64(0), visit)
+}
+
+func (e badgerEngine) OpenExpiring(dir string, options lab.OpenOptions) (lab.Expiring, error) {
+	store, err := e.Open(dir, options)
+	if err != nil {
+		return nil, err
+	}
+	return badgerTransactions{store.(*badgerStore)}, nil
+}
+
+// PutFor is one transaction. Badger counts whole seconds, and cuts what is left of one.
+func (s badgerTransactions) PutFor(key, value []byte, ttl time.Duration) error {
+	return s.Write(func(w lab.Writer) error {
+		if ttl == 0 {
+			return w.Put(key, value)
+		}
+		// Until the commit, Badger keeps the slices that it is given.
+		entry := badger.NewEntry(bytes.Clone(key), bytes.Clone(value)).WithTTL(ttl)
+		return w.(badgerWriter).txn.SetEntry(entry)
+	})
 }
 
 type badgerTransaction struct {

@@ -23,7 +23,7 @@ type pebbleEngine struct{}
 const (
 	pebbleBallastBytes  = 1 << 30
 	pebbleMemTableBytes = 64 << 20
-	pebbleSeparateBytes = 1024 // values of so many bytes and more are kept in blob files
+	pebbleSeparateBytes = 1024 // values of this many bytes and more are kept in blob files
 )
 
 func (pebbleEngine) Name() string      { return "pebble" }

@@ -17,7 +17,7 @@ const (
 // Accounts are those of a seed.
 type Accounts struct{ Seed uint64 }
 
-// Account is what stands in one.
+// Account is the content of an account.
 type Account struct {
 	Balance int64
 	Changes uint64
@@ -26,7 +26,7 @@ type Account struct {
 // Key is that of account i.
 func (a Accounts) Key(i uint64) ObigKey { return ObigRandom(a.Seed, i) }
 
-// Number is that of the account with this key; some number for a key of none.
+// Number is that of the account with this key. For a key that belongs to no account it means nothing.
 func (a Accounts) Number(key []byte) uint64 {
 	if len(key) < 8 {
 		return 0
@@ -34,13 +34,13 @@ func (a Accounts) Number(key []byte) uint64 {
 	return Unmix64(binary.BigEndian.Uint64(key)) - a.Seed
 }
 
-// Value fills value with the bytes of account i.
+// Value fills value with the whole value of account i.
 func (a Accounts) Value(i uint64, account Account, value *[AccountValueBytes]byte) []byte {
 	Fill(Word(a.Seed, i), value[accountHeadBytes:])
 	return a.Change(i, account, value)
 }
 
-// Change makes bytes of account i those of another state of it.
+// Change writes a new balance and number of changes into a whole value of account i.
 func (a Accounts) Change(i uint64, account Account, value *[AccountValueBytes]byte) []byte {
 	binary.LittleEndian.PutUint64(value[:], uint64(account.Balance))
 	binary.LittleEndian.PutUint64(value[8:], account.Changes)
@@ -48,7 +48,7 @@ func (a Accounts) Change(i uint64, account Account, value *[AccountValueBytes]by
 	return value[:]
 }
 
-// Read gives what stands in bytes of account i; false if they are not its own, or not whole.
+// Read gives the content of account i, read from its value; false if the value is torn or another account's.
 func (a Accounts) Read(i uint64, value []byte) (Account, bool) {
 	if len(value) != AccountValueBytes {
 		return Account{}, false
@@ -65,7 +65,7 @@ func (a Accounts) check(i uint64, account Account) uint64 {
 	return Mix64(Mix64(uint64(account.Balance)^Word(a.Seed, i)) ^ account.Changes)
 }
 
-// Transfers are those of one writer: several different accounts below a number, in the order of their keys, and an amount.
+// Transfers are those of one writer. Each is several different accounts, in the order of their keys, and an amount.
 type Transfers struct {
 	accounts Accounts
 	rng      *Rng
@@ -76,7 +76,7 @@ func NewTransfers(accounts Accounts, writer, below uint64) *Transfers {
 	return &Transfers{accounts, NewRng(Word(accounts.Seed, writer)), below}
 }
 
-// Draw draws the next accounts into drawn; it returns the amount for each that is given to.
+// Draw fills drawn with the accounts of the next transfer, and returns the amount that each of them but the first gets.
 func (t *Transfers) Draw(drawn []uint64) int64 {
 	for n := range drawn {
 		drawn[n] = t.rng.Below(t.below)

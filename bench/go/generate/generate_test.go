@@ -1,7 +1,6 @@
 package generate
 
 import (
-	"encoding/binary"
 	"encoding/hex"
 	"math/bits"
 	"testing"
@@ -19,50 +18,6 @@ func TestStreamsArePinned(t *testing.T) {
 	for i := range uint64(1000) {
 		redb += Checksum(items.Key(i, &key), items.Value(i, &value))
 	}
-	sum := func(n int, pair func(i uint64) uint64) uint64 {
-		sum := uint64(0)
-		for i := range n {
-			sum = bits.RotateLeft64(sum, 1) ^ pair(uint64(i))
-		}
-		return sum
-	}
-	ints := Ints{3}
-	var intKey [4]byte
-	var intValue [8]byte
-	pool := NewPool(3)
-	badger := NewBadgerItems(3, 128)
-	draws := badger.Draws()
-	var badgerKey [BadgerKeyBytes]byte
-	ycsb := YcsbRecords{3}
-	var ycsbValue [YcsbValueBytes]byte
-	storage := func(sequential bool) func(i uint64) uint64 {
-		items, value := StorageItems{3, sequential}, make([]byte, 512)
-		var key [StorageKeyBytes]byte
-		return func(i uint64) uint64 { return Checksum(items.Key(i, &key), items.Value(i, i%3, value)) }
-	}
-	keyspaces := NewKeyspaceItems(3, 1000)
-	keyspaceItem := func(i uint64) uint64 {
-		var key [StorageKeyBytes]byte
-		full := binary.BigEndian.AppendUint32(nil, keyspaces.Keyspace(i))
-		return Checksum(append(full, keyspaces.Key(i, &key)...), keyspaces.Value(i, i%3, make([]byte, 128)))
-	}
-	hotspots := NewHotspots(3, 0.99, 4)
-	obig := func(key ObigKey) uint64 { return Checksum(key[:], ObigValue(&key, make([]byte, 32))) }
-	accounts := Accounts{3}
-	accountOf := func(i uint64) uint64 {
-		var value [AccountValueBytes]byte
-		key := accounts.Key(i)
-		return Checksum(key[:], accounts.Value(i, Account{Balance: 7 - int64(i), Changes: i}, &value))
-	}
-	transfers := NewTransfers(accounts, 2, 100)
-	transfer := func(uint64) uint64 {
-		var drawn [4]uint64
-		sum := uint64(transfers.Draw(drawn[:]))
-		for _, i := range drawn {
-			sum = bits.RotateLeft64(sum, 7) ^ i
-		}
-		return sum
-	}
 	ranks, zipf, zipfSum := NewRng(1), NewZipf(0.99), uint64(0)
 	for range 1000 {
 		zipfSum = bits.RotateLeft64(zipfSum, 5) ^ zipf.Rank(ranks, 1_000_000)
@@ -71,38 +26,32 @@ func TestStreamsArePinned(t *testing.T) {
 	for n := uint64(1000); n < 1100; n++ {
 		zipfianSum = bits.RotateLeft64(zipfianSum, 5) ^ zipfian(scattered, n)
 	}
-	for _, stream := range []struct {
-		name        string
-		got, pinned uint64
-	}{
-		{"redb", redb, 12250996318405563520},
-		{"int", sum(1000, func(i uint64) uint64 {
-			return Checksum(ints.Key(uint32(i), &intKey), ints.Value(uint32(i), &intValue))
-		}), 6462110813504162550},
-		{"large", sum(3, func(i uint64) uint64 { return Checksum(nil, pool.Value(i, 2_000_000)) }), 5527708034191719542},
-		{"badger", sum(1000, func(uint64) uint64 {
-			k := draws.Below(1000)
-			return Checksum(badger.Key(k, &badgerKey), badger.Value(k))
-		}), 772323790396916442},
-		{"ycsb", sum(1000, func(i uint64) uint64 {
-			return Checksum(ycsb.Key(i, &key), ycsb.Value(i, i%3, &ycsbValue))
-		}), 5033598327530058509},
-		{"zipf", zipfSum, 13934463083389307911},
-		{"zipfian", zipfianSum, 13053624719225085048},
-		{"storage-bench random", sum(1000, storage(false)), 12587634721611838626},
-		{"storage-bench sequential", sum(1000, storage(true)), 1904829600286437245},
-		{"keyspaces", sum(1000, keyspaceItem), 5737417340166680337},
-		{"obigstore sequential", sum(1000, func(i uint64) uint64 { return obig(ObigSequential(i)) }), 15020441381303363645},
-		{"obigstore random", sum(1000, func(i uint64) uint64 { return obig(ObigRandom(3, i)) }), 940400077955640208},
-		{"obigstore hotspots", sum(1000, func(uint64) uint64 {
-			key, _ := hotspots.NextKey()
-			return obig(key)
-		}), 11701354937994816125},
-		{"accounts", sum(1000, accountOf), 8773516394753485532},
-		{"transfers", sum(1000, transfer), 12395359812278096674},
+	got := map[string]uint64{}
+	for _, stream := range Streams(32) {
+		got[stream.Name] = stream.Sum
+	}
+	got["redb"], got["zipf"], got["zipfian"] = redb, zipfSum, zipfianSum
+	for name, pinned := range map[string]uint64{
+		"redb":                     12250996318405563520,
+		"int":                      6462110813504162550,
+		"large":                    5527708034191719542,
+		"badger":                   772323790396916442,
+		"ycsb":                     5033598327530058509,
+		"zipf":                     13934463083389307911,
+		"zipfian":                  13053624719225085048,
+		"storage-bench random":     12587634721611838626,
+		"storage-bench sequential": 1904829600286437245,
+		"keyspaces":                5737417340166680337,
+		"obigstore sequential":     15020441381303363645,
+		"obigstore random":         940400077955640208,
+		"obigstore hotspots":       11701354937994816125,
+		"accounts":                 8773516394753485532,
+		"transfers":                12395359812278096674,
+		"shapes":                   18332308579107764206,
+		"entries":                  3321863922110725814,
 	} {
-		if stream.got != stream.pinned {
-			t.Errorf("stream %s: %d, pinned %d", stream.name, stream.got, stream.pinned)
+		if got[name] != pinned {
+			t.Errorf("stream %s: %d, pinned %d", name, got[name], pinned)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"esker.invalid/bench/generate"
 )
 
-// fickle is a map in memory that notes after which row it was opened, takes its time for that, and may keep only so many puts of the first key.
+// fickle is a map in memory that notes after which row it was opened, takes its time for that, and may lose later puts of the first key.
 type fickle struct {
 	Memory
 	out     *bytes.Buffer
@@ -209,7 +209,7 @@ func TestBothRowsOfReadsBeginWithAStoreOpenedAnew(t *testing.T) {
 	}
 }
 
-// drawn are the keys that so many reads draw where nothing was drawn before.
+// drawn are the keys of the first reads of a mix; reads is their number.
 func drawn(reads int) []string {
 	rng, items := generate.NewRng(sizesSeed), generate.StorageItems{Seed: sizesSeed, Sequential: true}
 	keys := make([]string, reads)

@@ -17,12 +17,12 @@ type howFar struct {
 	told time.Time
 }
 
-// howFar tells how far the making of so many of what has come.
+// howFar is the progress of a step that makes all of what.
 func (r *Recorder) howFar(what string, all uint64) *howFar {
 	return &howFar{r.out, what, all, time.Now()}
 }
 
-// at says at a time that so many are done. It tells no more than once in a while, and once more at the end.
+// at says at a time how many are done. It tells no more than once in a while, and once more at the end.
 func (h *howFar) at(done uint64, now time.Time) error {
 	if h == nil || done < h.all && now.Sub(h.told) < tellEvery {
 		return nil

@@ -21,7 +21,7 @@ const keyspacesRemoveBatch = 1000
 
 // KeyspaceEngine is an engine with keyspaces of its own.
 type KeyspaceEngine interface {
-	// OpenKeyspaces creates a database with so many of them, or opens those of the database that is there.
+	// OpenKeyspaces creates a database with count of them, or opens those of the database that is there.
 	OpenKeyspaces(dir string, options OpenOptions, count uint32) (Keyspaces, error)
 }
 
@@ -83,7 +83,7 @@ func (p *prefixed) Range(keyspace uint32, from []byte, limit uint64, visit func(
 	return seen, err
 }
 
-// keys are up to so many as one transaction removes, from one key on and before another.
+// keys are the first keys from one key on and before another, at most keyspacesRemoveBatch of them.
 func (p *prefixed) keys(from, end []byte) (keys [][]byte, err error) {
 	err = withReader(p.store, func(reader Reader) error {
 		_, err := reader.Keys(from, keyspacesRemoveBatch, func(key []byte) {

@@ -22,7 +22,7 @@ import (
 
 const (
 	watchEvery   = 50 * time.Millisecond
-	looksPerWalk = 10 // every so many looks at the process one at the files
+	looksPerWalk = 10 // the files are looked at once in this many looks at the process
 	restPerWalk  = 20 // M4
 	idleWindows  = 3
 	idleShare    = 0.03              // of a window that may be spent computing by a process at rest

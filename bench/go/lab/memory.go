@@ -27,7 +27,7 @@ var memoryDatabases = map[string]*memoryStore{}
 func (e Memory) Open(dir string, _ OpenOptions) (Store, error) {
 	store, found := memoryDatabases[dir]
 	if !found {
-		store = &memoryStore{values: map[string][]byte{}, flips: e.Flips}
+		store = &memoryStore{values: map[string][]byte{}, due: map[string]time.Time{}, flips: e.Flips}
 		memoryDatabases[dir] = store
 	}
 	return store, nil
@@ -70,10 +70,51 @@ func (m memoryTransaction) Get(key []byte, visit func([]byte)) (bool, error) {
 	return found, nil
 }
 
+func (e Memory) OpenExpiring(dir string, options OpenOptions) (Expiring, error) {
+	store, err := e.Open(dir, options)
+	return memoryExpiring{store.(*memoryStore)}, err
+}
+
+type memoryExpiring struct{ *memoryStore }
+
+func (m memoryExpiring) PutFor(key, value []byte, ttl time.Duration) error {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.sorted = nil
+	if delete(m.due, string(key)); ttl > 0 {
+		m.due[string(key)] = time.Now().Add(ttl)
+	}
+	return m.Put(key, value)
+}
+
+func (m memoryExpiring) Get(key []byte, visit func([]byte)) (bool, error) {
+	m.sweep()
+	return m.memoryStore.Get(key, visit)
+}
+
+func (m memoryExpiring) Scan(visit func(key, value []byte)) (uint64, error) {
+	m.sweep()
+	return m.Range(nil, ^uint64(0), visit)
+}
+
+// sweep removes what has expired.
+func (m memoryExpiring) sweep() {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	for key, due := range m.due {
+		if !due.After(time.Now()) {
+			delete(m.due, key)
+			delete(m.values, key)
+			m.sorted = nil
+		}
+	}
+}
+
 type memoryStore struct {
 	lock   sync.Mutex
 	values map[string][]byte
-	sorted []string // nil after a write
+	due    map[string]time.Time // when entries expire that do
+	sorted []string             // nil after a write
 	flips  bool
 	reads  int
 }

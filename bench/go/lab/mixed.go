@@ -39,8 +39,8 @@ type records interface {
 type mix struct {
 	percent       [5]uint64 // of each kind
 	ask           generate.Distribution
-	scanItems     uint64 // exactly so many, or uniform from 1 to it
-	scanIsUniform bool
+	scanItems     uint64 // items of a scan, or the most
+	scanIsUniform bool   // whether their number is drawn, from 1 to scanItems
 }
 
 // insertsOnly is the mix of a load.
@@ -53,6 +53,24 @@ type budget struct {
 }
 
 func operations(ops uint64) budget { return budget{math.MaxInt64, ops} }
+
+// budgetOf is the time that a row of this scale takes. A test does testOps and no more, so that a traced run and an untraced one do the same.
+func budgetOf(scale string, testOps uint64) budget {
+	switch scale {
+	case "test":
+		return operations(testOps)
+	case "quick":
+		return budget{2 * time.Second, math.MaxUint64}
+	case "seed":
+		return budget{20 * time.Second, math.MaxUint64}
+	}
+	return budget{300 * time.Second, math.MaxUint64}
+}
+
+// period is the time over which a point of the row's curves is a mean.
+func (b budget) period() time.Duration {
+	return min(max(b.time/60, 100*time.Millisecond), 5*time.Second)
+}
 
 // mixed is the state of a mix on one store; rows that follow each other on one store share it.
 type mixed struct {
@@ -110,7 +128,7 @@ func (m *mixed) load(items, batch uint64, far *howFar) error {
 	return nil
 }
 
-// adopt takes so many items, loaded before, for its own.
+// adopt takes over the first items, which were loaded before.
 func (m *mixed) adopt(items uint64) { m.versions = make([]uint32, items) }
 
 // items says how many there are.

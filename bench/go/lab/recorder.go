@@ -104,7 +104,7 @@ func (r *Recorder) row(name string, work func() (outcome, error)) error {
 	return r.rowOfPasses(name, 1, work)
 }
 
-// rowOfPasses measures work so many times; the row's value is the median.
+// rowOfPasses measures work as often as passes says; the row's value is the median.
 func (r *Recorder) rowOfPasses(name string, passes int, work func() (outcome, error)) error {
 	rec, err := r.begin(name)
 	if err != nil {

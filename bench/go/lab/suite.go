@@ -22,7 +22,7 @@ type Suite interface {
 // Suites has all of them.
 var Suites = []Suite{
 	redbSuite{}, intSuite{}, largeSuite{}, storageBenchSuite{}, obigstoreSuite{}, recordsSuite{}, ycsbSuite{}, badgerSuite{}, sizesSuite{},
-	churnSuite{}, keyspacesSuite{}, openSuite{}, transactionsSuite{},
+	churnSuite{}, keyspacesSuite{}, openSuite{}, transactionsSuite{}, shapesSuite{}, timeSuite{},
 }
 
 // FindSuite gives the suite of that name.

@@ -7,7 +7,6 @@ package lab
 import (
 	"cmp"
 	"errors"
-	"math"
 	"slices"
 	"time"
 
@@ -47,17 +46,7 @@ func churnLiveItems(scale string) uint64 {
 	return 2_000_000
 }
 
-func churnBudget(scale string) budget {
-	switch scale {
-	case "test":
-		return operations(300) // so many and no more, that a traced run and an untraced one do the same
-	case "quick":
-		return budget{2 * time.Second, math.MaxUint64}
-	case "seed":
-		return budget{20 * time.Second, math.MaxUint64}
-	}
-	return budget{300 * time.Second, math.MaxUint64}
-}
+func churnBudget(scale string) budget { return budgetOf(scale, 300) }
 
 type churnSuite struct{}
 
@@ -135,7 +124,7 @@ type calls struct {
 }
 
 func newCalls(kinds []string, budget budget, dir string) *calls {
-	period := min(max(budget.time/60, 100*time.Millisecond), 5*time.Second)
+	period := budget.period()
 	return &calls{track: newTrack(kinds, period, dir), budget: budget}
 }
 
@@ -145,7 +134,7 @@ func (c *calls) areLeft() bool {
 
 func (c *calls) call(kind int, call func() error) error { return c.callFor(kind, 1, call) }
 
-// callFor is one call that does so many operations.
+// callFor is one call that does ops operations.
 func (c *calls) callFor(kind int, ops uint64, call func() error) error {
 	from := time.Now()
 	err := call()
@@ -158,7 +147,7 @@ func (c *calls) callFor(kind int, ops uint64, call func() error) error {
 	return nil
 }
 
-// finish sums up so many commits that wrote so many bytes of keys and values, of which so many are alive.
+// finish is the outcome of the row: its commits wrote userWrittenBytes bytes of keys and values, and liveBytes of them are alive at the end.
 func (c *calls) finish(commits, userWrittenBytes, liveBytes uint64) outcome {
 	wall := c.track.elapsed().Seconds()
 	detail := c.track.finish("closed")
@@ -273,7 +262,7 @@ func (w *window) check() error {
 }
 
 func longReader(run *mixed, live uint64, budget budget, r *Recorder) error {
-	period := min(max(budget.time/60, 100*time.Millisecond), 5*time.Second)
+	period := budget.period()
 	budget.ops = min(budget.ops, live)
 	reader, err := run.store.Reader()
 	if err != nil {

@@ -37,10 +37,7 @@ func keyspacesCounts(scale string) (keyspaces uint32, items uint64) {
 }
 
 func keyspacesBudget(scale string) budget {
-	if scale == "test" {
-		return operations(200) // so many and no more, that a traced run and an untraced one do the same
-	}
-	return churnBudget(scale)
+	return budgetOf(scale, 200)
 }
 
 func keyspacesOptions(durability Durability) OpenOptions {

@@ -359,7 +359,7 @@ func addPair(sum uint64, key, value []byte) uint64 {
 
 type request func(rng *generate.Rng) (obigAnswer, error)
 
-// requests runs requests on so many threads for the row's time; each counts as keys operations. expected draws what request draws, and says what sum
+// requests runs requests on this number of threads for the row's time; each counts as keys operations. expected draws what request draws, and says what sum
 // the answer must have (OR1).
 func (run *obigRun) requests(threads, keys uint64, request request, expected func(*generate.Rng) uint64) (outcome, error) {
 	var left atomic.Int64

@@ -149,7 +149,7 @@ func (run *redbRun) commits(count, size uint64, dir string) (outcome, error) {
 	return done, nil
 }
 
-// written is the outcome of a row that wrote so many items.
+// written is the outcome of a row that wrote items items.
 func (run *redbRun) written(items uint64) outcome {
 	return outcome{userWrittenBytes: items * redbItemBytes, liveBytes: run.next * redbItemBytes}
 }

@@ -4,7 +4,6 @@ package lab
 
 import (
 	"errors"
-	"math"
 	"time"
 
 	"esker.invalid/bench/generate"
@@ -45,15 +44,7 @@ func sizesOfData(scale string) []sizeOfData {
 }
 
 func sizesBudget(scale string) budget {
-	switch scale {
-	case "test":
-		return operations(200) // so many and no more, that a traced run and an untraced one do the same
-	case "quick":
-		return budget{2 * time.Second, math.MaxUint64}
-	case "seed":
-		return budget{20 * time.Second, math.MaxUint64}
-	}
-	return budget{300 * time.Second, math.MaxUint64}
+	return budgetOf(scale, 200)
 }
 
 // sizesWarmUp is the time of the reads before a row of reads (SZ3).
@@ -103,7 +94,7 @@ func (s sizesSuite) Run(engine Engine, scale string, group int, r *Recorder) err
 		return err
 	}
 	budget := sizesBudget(scale)
-	period := min(max(budget.time/60, 100*time.Millisecond), 5*time.Second)
+	period := budget.period()
 	row := func(name string, work func() (outcome, error)) error {
 		return errors.Join(r.row(name+", data "+size.name, work), r.drain(run.store))
 	}

@@ -5,8 +5,6 @@ package lab
 import (
 	"cmp"
 	"errors"
-	"math"
-	"time"
 
 	"esker.invalid/bench/generate"
 )
@@ -47,15 +45,7 @@ func storageWorkloads(scale string) []storageWorkload {
 }
 
 func storageBudget(scale string) budget {
-	switch scale {
-	case "test":
-		return operations(300) // so many and no more, that a traced run and an untraced one do the same
-	case "quick":
-		return budget{2 * time.Second, math.MaxUint64}
-	case "seed":
-		return budget{20 * time.Second, math.MaxUint64}
-	}
-	return budget{300 * time.Second, math.MaxUint64}
+	return budgetOf(scale, 300)
 }
 
 // storageItems are the generator's, as a mix wants them.
@@ -112,7 +102,7 @@ func (s storageBenchSuite) Run(engine Engine, scale string, group int, r *Record
 	run := newMixed(items, store, storageSeed, r.dir)
 	run.adopt(workload.loaded)
 	budget := storageBudget(scale)
-	period := min(max(budget.time/60, 100*time.Millisecond), 5*time.Second)
+	period := budget.period()
 	mix := mix{workload.percent, generate.NewZipf(1).Latest, storageScanItems, false}
 	err = r.row(workload.name, func() (outcome, error) { return run.run(mix, budget, period) })
 	if err := errors.Join(err, r.drain(store)); err != nil {

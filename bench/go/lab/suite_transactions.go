@@ -31,7 +31,7 @@ const (
 
 var transactionsWriters = []uint64{1, 4, 16}
 
-// transactionsGroup is what a group is of.
+// transactionsGroup is what the rows of a group have in common.
 type transactionsGroup struct {
 	family     string
 	kind       TransactionKind
@@ -70,7 +70,7 @@ type transactionsSuite struct{}
 
 func (transactionsSuite) Name() string { return "transactions" }
 
-// transactionsRow is a row, and how many accounts it draws from.
+// transactionsRow is a row, and the number of accounts that it draws from.
 type transactionsRow struct {
 	name  string
 	below uint64
@@ -134,14 +134,14 @@ func (s transactionsSuite) Run(engine Engine, scale string, number int, r *Recor
 	return nil
 }
 
-// bank has all accounts, and how often they have been changed.
+// bank is what the database must hold.
 type bank struct {
 	accounts generate.Accounts
-	count    uint64
-	changes  uint64
+	count    uint64 // accounts
+	changes  uint64 // of all accounts since the load
 }
 
-// rows of so many writers. The first loads the accounts.
+// rows runs the rows with this number of writers. The first call loads the accounts.
 func (b *bank) rows(store Transactions, group transactionsGroup, kind TransactionKind, writers uint64, scale string, r *Recorder) error {
 	if writers == transactionsWriters[0] {
 		load := func(far *howFar) error { return b.load(store, far) }
@@ -197,16 +197,16 @@ func (b *bank) load(store Transactions, far *howFar) error {
 	return nil
 }
 
-// transfersDone is what one writer did.
+// transfersDone is what one writer did in a row.
 type transfersDone struct {
 	commits, conflicts, conflictsMost uint64
 	err                               error
 }
 
-// transfers by so many writers over the first below accounts.
+// transfers runs a row: writers make transfers between the first below accounts.
 func (b *bank) transfers(store Transactions, writers, below uint64, budget budget, dir string) (outcome, error) {
 	budget.ops /= writers
-	period := min(max(budget.time/60, 100*time.Millisecond), 5*time.Second)
+	period := budget.period()
 	w := &transferring{store: store, accounts: b.accounts, below: below, budget: budget, track: newTrack([]string{"commit"}, period, dir)}
 	defer w.track.abandon()
 	done := make([]transfersDone, writers)
@@ -241,7 +241,7 @@ func (b *bank) transfers(store Transactions, writers, below uint64, budget budge
 	}, nil
 }
 
-// transfersFigures are TS3, and what conflicts cost.
+// transfersFigures are the figures of a row: conflicts and fairness (TS3).
 func transfersFigures(done []transfersDone) map[string]float64 {
 	sum, conflicts, conflictsMost, least, most := uint64(0), uint64(0), uint64(0), uint64(math.MaxUint64), uint64(0)
 	for _, d := range done {
@@ -329,7 +329,8 @@ func (w *transferring) write(writer uint64) (done transfersDone) {
 	return done
 }
 
-// transfer moves amount from the first account to each of the others; it returns how often it was tried in vain.
+// transfer is one transaction: it takes money from the first of the accounts drawn and gives amount to each of the others. It returns the number
+// of its conflicts.
 func transfer(store Transactions, accounts generate.Accounts, drawn [transactionsKeys]uint64, amount int64) (uint64, error) {
 	var names [transactionsKeys]generate.ObigKey
 	keys := make([][]byte, transactionsKeys)

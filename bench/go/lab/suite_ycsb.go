@@ -38,7 +38,7 @@ const (
 	ycsbLatest
 )
 
-// distribution is that of a mix with these parts that begins with so many records; YC2 of the Rust side.
+// distribution is that of a mix with these percentages, in a database that has records records when the mix begins; YC2 of the Rust side.
 func (ask ycsbAsk) distribution(percent [5]uint64, records uint64) generate.Distribution {
 	switch ask {
 	case ycsbZipfian:

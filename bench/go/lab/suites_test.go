@@ -59,7 +59,9 @@ func eachGroup(visit func(suite Suite, group int)) {
 	}
 }
 
-func isNotHome(rec record) bool { return strings.Contains(rec.Error, recordsNotHome) }
+func isNotHome(rec record) bool {
+	return strings.Contains(rec.Error, recordsNotHome) || strings.Contains(rec.Error, timeNoFeed)
+}
 
 func TestEveryRowHasAValue(t *testing.T) {
 	eachGroup(func(suite Suite, group int) {
@@ -110,10 +112,10 @@ func (e told) Open(dir string, options OpenOptions) (Store, error) {
 
 func TestStoresAreToldOfAscendingKeysWhereKeysAscend(t *testing.T) {
 	pageCache(t, true)
-	groups := map[string][]int{"storage-bench": {1}, "obigstore": {2, 3, 4, 6}, "sizes": {0, 1, 2}, "churn": {0}}
+	groups := map[string][]int{"storage-bench": {1}, "obigstore": {2, 3, 4, 6}, "sizes": {0, 1, 2}, "churn": {0}, "shapes": {generate.Sequential}}
 	eachGroup(func(suite Suite, group int) {
 		engine := told{ascending: &[]bool{}}
-		if suite.Name() == (transactionsSuite{}).Name() { // its keys are random, and it opens no Store
+		if name := suite.Name(); name == (transactionsSuite{}).Name() || name == (timeSuite{}).Name() { // random keys, and no Store
 			return
 		}
 		if isNotHome(groupOf(t, suite, group, engine)[0]) {
@@ -128,6 +130,27 @@ func TestStoresAreToldOfAscendingKeysWhereKeysAscend(t *testing.T) {
 			t.Errorf("%s, group %d: %t", suite.Name(), group, *engine.ascending)
 		}
 	})
+}
+
+// eternal has entries that do not expire.
+type eternal struct{ Memory }
+
+type eternalStore struct{ Expiring }
+
+func (e eternal) OpenExpiring(dir string, options OpenOptions) (Expiring, error) {
+	store, err := e.Memory.OpenExpiring(dir, options)
+	return eternalStore{store}, err
+}
+
+func (s eternalStore) PutFor(key, value []byte, _ time.Duration) error {
+	return s.Expiring.PutFor(key, value, 0)
+}
+
+func TestCanaryAnExpiredEntryThatIsFoundFailsTheRows(t *testing.T) {
+	records := groupOf(t, timeSuite{}, 0, eternal{})
+	if records[0].Error != "wrong answer: number of items in a full scan: 60, not 6" || records[1].Error != "wrong answer: an expired entry was found" {
+		t.Errorf("%+v", records)
+	}
 }
 
 // forgetful has lost the first item of a database that it opens again.
@@ -211,7 +234,7 @@ func TestObigstoreComparesEveryItem(t *testing.T) {
 	}
 }
 
-// obigReads is a run of suite obigstore on so many items in memory.
+// obigReads is a run of suite obigstore on a database of keys items in memory.
 func obigReads(t *testing.T, keys uint64) (*obigRun, *memoryStore) {
 	store := &memoryStore{values: map[string][]byte{}}
 	for i := range keys {
@@ -271,7 +294,7 @@ func TestAllRequestsOfObigstoreComeBeforeTheFirstCheckAndOneThreadCountsItsCalls
 	}
 }
 
-// narrowStore takes no more than so many items in a transaction.
+// narrowStore takes no more than most items in a transaction.
 type narrowStore struct {
 	*memoryStore
 	most int

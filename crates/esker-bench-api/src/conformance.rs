@@ -3,6 +3,7 @@
 //!   put, get, range, keys, remove, len, snapshot, rollback, threads, contention, compaction, reopening
 #![expect(clippy::unwrap_used, reason = "a test, in the library so that adapters in other crates can run it")]
 
+mod expiring;
 mod keyspaces;
 mod transactions;
 
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::{Durability, Engine, Failure, Feature, Isolation, OpenOptions, Reader, Store, Writer};
 
+pub use self::expiring::check_expiring;
 pub use self::keyspaces::check_keyspaces;
 pub use self::transactions::check_transactions;
 
@@ -35,7 +37,7 @@ type Items = Vec<(Vec<u8>, Vec<u8>)>;
 /// Makes an item of its number.
 type Item<'a> = &'a (dyn Fn(u32) -> (Vec<u8>, Vec<u8>) + Sync);
 
-/// With a value of at least so many bytes.
+/// Item `i`, with a value of at least `value_bytes` bytes.
 fn item(i: u32, value_bytes: usize) -> (Vec<u8>, Vec<u8>) {
     let mut value = format!("value {i}").into_bytes();
     value.resize(value.len().max(value_bytes), b'x');
@@ -157,21 +159,21 @@ fn check_contention(store: &dyn Store, is_atomic: bool) {
     store.write(&mut |writer| keys.iter().try_for_each(|key| writer.remove(key))).unwrap();
 }
 
-/// Runs the test on `engine` in the empty directory `dir`, with values of so many bytes; with 0, short ones, and the engine is not told.
+/// Runs the test on `engine` in the empty directory `dir`, with values of
+/// `value_bytes` bytes. With 0 they are short, and the engine is not told their size.
 ///
 /// # Panics
 /// When the adapter or its engine is wrong.
 pub fn check_engine(engine: &dyn Engine, dir: &Path, value_bytes: u64) {
     let can = |feature| engine.cannot(feature).is_none();
-    let modes = [Durability::Sync, Durability::Async, Durability::NoSync];
-    let durability = modes.into_iter().find(|mode| can(mode.feature())).unwrap();
+    let durability = engine.first_of(&[Durability::Sync, Durability::Async, Durability::NoSync]).unwrap();
     let options = OpenOptions { durability, value_bytes, ..OpenOptions::with_cache(CACHE_BYTES) };
     let item: Item<'_> = &|i| item(i, value_bytes as usize);
     let mut live: Items = (0..1000).map(item).collect();
     {
         let mut store = engine.open(dir, &options).unwrap();
         put_all(&*store, item, (0..900).rev());
-        let fast = [Durability::NoSync, Durability::Async].into_iter().find(|mode| can(mode.feature()));
+        let fast = engine.first_of(&[Durability::NoSync, Durability::Async]);
         if let Some(fast) = fast {
             store.set_durability(fast).unwrap();
         }

@@ -15,8 +15,9 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::async_commits::AsyncCommits;
+use crate::expiring::Expiring;
 use crate::keyspaces::Keyspaces;
-use crate::transactions::{TransactionKind, Transactions};
+use crate::transactions::{OneWriter, TransactionKind, Transactions};
 
 /// An engine, as the lab knows it before any database exists.
 pub trait Engine: Sync {
@@ -35,6 +36,11 @@ pub trait Engine: Sync {
     /// Why the engine cannot do this, or `None` when it can. Rows that need the feature carry the reason.
     fn cannot(&self, _feature: Feature) -> Option<&'static str> {
         None
+    }
+
+    /// The first of these modes that the engine has.
+    fn first_of(&self, modes: &[Durability]) -> Option<Durability> {
+        modes.iter().copied().find(|mode| self.cannot(mode.feature()).is_none())
     }
 
     /// What its commits of [`Durability::Async`] have done when they return; `None` for an engine that has no such mode.
@@ -83,14 +89,23 @@ pub trait Engine: Sync {
         &[]
     }
 
-    /// Creates a database for transactions of one of these kinds in the empty directory `dir`, or opens the one that is there.
+    /// Creates a database for transactions of one of these kinds in the empty directory `dir`, or opens the one that is there. As it stands here, it is
+    /// for engines with [`TransactionKind::OneWriter`] alone, whose [`Writer`] has [`Writer::get`].
     fn open_transactions(
         &self,
-        _dir: &Path,
-        _options: &OpenOptions,
+        dir: &Path,
+        options: &OpenOptions,
         kind: TransactionKind,
     ) -> Result<Box<dyn Transactions>, Failure> {
+        if kind == TransactionKind::OneWriter && self.transaction_kinds().contains(&kind) {
+            return Ok(Box::new(OneWriter(self.open(dir, options)?)));
+        }
         Err(Failure::Unsupported(format!("no transactions of the kind: {}", kind.name())))
+    }
+
+    /// Creates a database whose entries may expire in the empty directory `dir`, or opens the one that is there.
+    fn open_expiring(&self, _dir: &Path, _options: &OpenOptions) -> Result<Box<dyn Expiring>, Failure> {
+        Err(Failure::Unsupported("its entries do not expire".to_owned()))
     }
 }
 
@@ -104,6 +119,9 @@ pub struct OpenOptions {
     /// Size of the suite's values, of the largest where they differ: some engines lay large values out apart, but have to be
     /// told. 0 where the suite does not say.
     pub value_bytes: u64,
+    /// Size of the suite's longest key where it is longer than 32 bytes; an engine whose pages depend on it has to be told. 0 elsewhere. The suites in Go do
+    /// not pass it on: no engine there has such an option.
+    pub key_bytes: u64,
     /// Transactions that write at once: an engine that gathers them has to be told how many it may wait for. The suites in Go have
     /// the same figure in `lab.OpenOptions`; nothing passes it to them.
     pub concurrent_writes: u64,
@@ -126,6 +144,7 @@ impl OpenOptions {
             cache_bytes,
             write_buffer_bytes: None,
             value_bytes: 0,
+            key_bytes: 0,
             concurrent_writes: 1,
             random_beyond_memory: false,
             ascending_keys: false,
@@ -295,6 +314,11 @@ pub trait Writer {
 
     /// Removes `key`, which need not exist.
     fn remove(&mut self, key: &[u8]) -> Result<(), Failure>;
+
+    /// Shows the value of `key`, as the transaction sees it, to `visit`; false when there is none. Suite `transactions` alone asks for it.
+    fn get(&mut self, _key: &[u8], _visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        Err(Failure::Unsupported("its adapter writes without reading".to_owned()))
+    }
 }
 
 /// A snapshot.

@@ -139,7 +139,7 @@ fn prefixed(keyspace: u32, key: &[u8]) -> Vec<u8> {
 }
 
 impl Prefixed {
-    /// Up to so many keys of the store as one transaction removes, from `from` on and before `end`.
+    /// The first keys of the store from `from` on and before `end`, at most [`REMOVE_BATCH`] of them.
     fn keys(&self, from: &[u8], end: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
         let (mut reader, mut keys) = (self.store.reader()?, Vec::new());
         reader.keys(from, REMOVE_BATCH, &mut |key| {

@@ -7,6 +7,7 @@
 //! async_commits                                      what an async commit has done when it returns
 //! keyspaces    Engine -> Keyspaces                   the same over many keyspaces, natively or by prefixes
 //! transactions Engine -> Transactions                the same for transactions that read what they write
+//! expiring     Engine -> Expiring                    the same for entries that expire
 //! generate/    the bytes of every workload, from a seed; who is asked for next
 //! results      Record, Message                       what a measured row looks like
 //! conformance  the test that every adapter passes
@@ -17,6 +18,7 @@
 pub mod async_commits;
 pub mod conformance;
 pub mod engine;
+pub mod expiring;
 pub mod generate;
 pub mod keyspaces;
 pub mod results;
@@ -26,5 +28,8 @@ pub use async_commits::{AsyncCommits, Reached};
 pub use engine::{
     Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reader, Store, Writer,
 };
+pub use expiring::Expiring;
 pub use keyspaces::{Handles, KeyspaceWriter, Keyspaces, KeyspacesWork};
-pub use transactions::{Transaction, TransactionKind, TransactionWork, Transactions};
+pub use transactions::{
+    ByWriter, OneWriter, Transaction, TransactionKind, TransactionWork, Transactions, until_no_conflict,
+};

@@ -2,31 +2,32 @@
 //!
 //! ```text
 //! Engine --open_transactions(dir, kind)--> Transactions --transact(keys, work)--> Transaction   get, put
-//!                                                       `--scan-----------------> the newest state, item by item
+//!                                          |            `--scan-----------------> the newest state, item by item
+//!                                          `-- OneWriter: Store::write of an engine with one writer at a time
 //! ```
 //!
 //! bench_transactions.1. `transact` is one atomic transaction: it commits only if nobody has changed what it has read, since it read it. When it returns, the
 //!     commit is as durable as the database was opened for.
 //! bench_transactions.2. A try that ends in a conflict leaves nothing behind. The adapter tries again, in the way that the engine's authors advise, and
-//!     counts.
+//!     counts the conflicts.
 
 use std::time::Instant;
 
-use crate::engine::{Engine, Failure};
+use crate::engine::{Engine, Failure, Store, Writer};
 
-/// How writers of an engine keep out of each other's way.
+/// How an engine keeps writers that run at the same time apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionKind {
-    /// All go on at once. Who has read what another has changed since conflicts, and is tried again.
+    /// All writers go on at once. A commit conflicts if what it has read was changed since; then it is tried again.
     Optimistic,
-    /// Each locks the keys that it is about to change, and waits for who has locked them.
+    /// Each writer locks the keys that it is about to change. If another holds a lock, it waits.
     Locks,
-    /// One write transaction at a time: the others wait for it to end.
+    /// There is one write transaction at a time. The others wait for it to end.
     OneWriter,
 }
 
 impl TransactionKind {
-    /// For reports.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Optimistic => "optimistic",
@@ -35,8 +36,8 @@ impl TransactionKind {
         }
     }
 
-    /// Which of an engine's kinds stands for this one: itself, or what is nearest to it. Whoever asks for optimistic transactions may also wait; whoever
-    /// asks for ones that wait may wait for a key or for everybody.
+    /// The kind of `kinds` that an engine uses when it is asked for this one: the same kind if it has it, otherwise the most similar one. None if
+    /// `kinds` is empty.
     pub fn nearest(self, kinds: &[Self]) -> Option<Self> {
         let order = match self {
             Self::Optimistic => [Self::Optimistic, Self::Locks, Self::OneWriter],
@@ -59,7 +60,7 @@ pub trait Transactions: Send + Sync {
     /// Shows all items of the newest state, in key order; returns how many there were.
     fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure>;
 
-    /// As [`Store::drain`](crate::Store::drain).
+    /// As [`Store::drain`].
     fn drain(&self, _deadline: Instant) -> Result<(), Failure> {
         Ok(())
     }
@@ -72,6 +73,45 @@ pub trait Transaction {
 
     /// Inserts or replaces.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure>;
+}
+
+/// Transactions of an engine whose [`Store::write`] is one already: it runs alone, on the newest state, and its [`Writer`] can read.
+pub struct OneWriter(pub Box<dyn Store>);
+
+impl Transactions for OneWriter {
+    fn transact(&self, _keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64, Failure> {
+        self.0.write(&mut |writer| work(&mut ByWriter(writer))).map(|()| 0)
+    }
+
+    fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
+        self.0.reader()?.range(&[], u64::MAX, visit)
+    }
+
+    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
+        self.0.drain(deadline)
+    }
+}
+
+/// A transaction by means of the adapter's [`Writer`].
+pub struct ByWriter<'a>(pub &'a mut dyn Writer);
+
+impl Transaction for ByWriter<'_> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        self.0.get(key, visit)
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        self.0.put(key, value)
+    }
+}
+
+/// Calls `once` until it says that it met no conflict; returns how many conflicts it met before.
+pub fn until_no_conflict(mut once: impl FnMut() -> Result<bool, Failure>) -> Result<u64, Failure> {
+    let mut conflicts = 0;
+    while !once()? {
+        conflicts += 1;
+    }
+    Ok(conflicts)
 }
 
 /// Why an engine has no part in this, where its adapter has no transactions.

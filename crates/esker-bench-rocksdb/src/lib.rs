@@ -3,15 +3,17 @@
 //! ```text
 //! Store::write -> one batch: one write of the WAL, one fdatasync
 //! Reader       -> one snapshot; values are pinned in the block cache and lent
+//! Transactions -> optimistic, or with locks: a database of another type
 //! ```
 //!
-//! bench_rocksdb.1. Nothing here reads what it writes, so every write is a batch. TransactionDB, which canopydb's page has, locks and unlocks each key of one,
+//! bench_rocksdb.1. A [`Store`] does not read what it writes, so every write of one is a batch. TransactionDB, which canopydb's page has, locks and unlocks each key of one,
 //!     since its transactions look at locks for their conflicts; those of OptimisticTransactionDB look at what has been written, and cost who only
 //!     writes nothing.
 //! bench_rocksdb.2. `manual_wal_flush` is an option of an open database, so it is on wherever nosync commits may come (the database is not opened for
 //!     async ones): a synced commit flushes its log by itself then, an async one is followed by `flush_wal(false)`.
 
 mod keyspaces;
+mod transactions;
 
 use std::path::Path;
 use std::thread;
@@ -19,11 +21,12 @@ use std::time::{Duration, Instant};
 
 use esker_bench_api::engine::Work;
 use esker_bench_api::{
-    AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reached,
-    Reader, Store, Writer,
+    AsyncCommits, Durability, Engine, EngineOption, Expiring, Failure, Isolation, Keyspaces, OpenOptions,
+    Reached, Reader, Store, TransactionKind, Transactions, Writer,
 };
+use self::transactions::RocksDbTransactions;
 use rocksdb::{
-    BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DBCompressionType,
+    BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DBAccess, DBCompressionType,
     DBRawIteratorWithThreadMode, MultiThreaded, OptimisticTransactionDB, Options, ReadOptions,
     SnapshotWithThreadMode, WriteBatchWithTransaction, WriteOptions,
 };
@@ -150,6 +153,12 @@ impl Engine for RocksDb {
                 pointer: "RocksDB wiki, Manual Compaction",
             },
             EngineOption {
+                option: "transactions that read what they write",
+                value: "OptimisticTransactionDB, or TransactionDB where locks are asked for; GetForUpdate; again at once after Busy, TimedOut or TryAgain",
+                reason: "its two kinds, each with its defaults: a lock is waited for up to a second",
+                pointer: "RocksDB wiki, Transactions; include/rocksdb/utilities/transaction_db.h",
+            },
+            EngineOption {
                 option: "keyspaces",
                 value: "column families, all created by opening the database with them, dropped one by one; found by their names with each call",
                 reason: "its own; the binding has no call that creates or drops several, and finds their handles so",
@@ -190,6 +199,24 @@ impl Engine for RocksDb {
 
     fn isolation(&self) -> Isolation {
         Isolation::Snapshot
+    }
+
+    fn transaction_kinds(&self) -> &'static [TransactionKind] {
+        &[TransactionKind::Optimistic, TransactionKind::Locks]
+    }
+
+    fn open_transactions(
+        &self,
+        dir: &Path,
+        options: &OpenOptions,
+        kind: TransactionKind,
+    ) -> Result<Box<dyn Transactions>, Failure> {
+        Ok(Box::new(RocksDbTransactions::open(dir, options, kind)?))
+    }
+
+    fn open_expiring(&self, _dir: &Path, _options: &OpenOptions) -> Result<Box<dyn Expiring>, Failure> {
+        let why = "DBWithTTL drops expired entries in compactions alone: reads find them until then";
+        Err(Failure::Unsupported(why.to_owned()))
     }
 }
 
@@ -310,17 +337,22 @@ impl Store for RocksDbStore {
         if self.durability == Durability::NoSync {
             self.db.flush_wal(false).map_err(Failure::engine)?;
         }
-        let mut quiet_looks = 0;
-        while quiet_looks < 3 && Instant::now() < deadline {
-            let mut debt = 0;
-            for property in DEBTS {
-                debt += self.db.property_int_value(property).map_err(Failure::engine)?.unwrap_or(0);
-            }
-            quiet_looks = if debt > 0 { 0 } else { quiet_looks + 1 };
-            thread::sleep(Duration::from_millis(10));
-        }
-        Ok(())
+        wait_until_quiet(deadline, || {
+            DEBTS.into_iter().try_fold(0, |debt, property| {
+                Ok(debt + self.db.property_int_value(property).map_err(Failure::engine)?.unwrap_or(0))
+            })
+        })
     }
+}
+
+/// Waits until three looks in a row find no debt, or for as long as the deadline allows.
+fn wait_until_quiet(deadline: Instant, debt: impl Fn() -> Result<u64, Failure>) -> Result<(), Failure> {
+    let mut quiet_looks = 0;
+    while quiet_looks < 3 && Instant::now() < deadline {
+        quiet_looks = if debt()? > 0 { 0 } else { quiet_looks + 1 };
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
 }
 
 struct RocksDbWriter<'txn> {
@@ -366,8 +398,8 @@ impl Reader for RocksDbReader<'_> {
     }
 }
 
-fn walk(
-    mut items: DBRawIteratorWithThreadMode<'_, Db>,
+fn walk<D: DBAccess>(
+    mut items: DBRawIteratorWithThreadMode<'_, D>,
     from: &[u8],
     limit: u64,
     visit: &mut dyn FnMut(&[u8], &[u8]),
@@ -411,5 +443,10 @@ mod tests {
     #[test]
     fn its_keyspaces_are_correct() {
         with_dir("keyspaces", |dir| conformance::check_keyspaces(&RocksDb, dir));
+    }
+
+    #[test]
+    fn its_transactions_are_correct() {
+        with_dir("transactions", |dir| conformance::check_transactions(&RocksDb, dir));
     }
 }

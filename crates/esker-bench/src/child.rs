@@ -8,7 +8,7 @@ use crate::parent::{self, step};
 use crate::recorder::Recorder;
 use crate::row::Row;
 use crate::scale::Scale;
-use crate::suites::Suite;
+use crate::suites::{Suite, Turn};
 use esker_bench_api::results::{Better, Message, Record, Unit, Usage};
 use esker_bench_api::{Engine, Failure};
 
@@ -69,10 +69,8 @@ pub(crate) fn run(job: &Job<'_>, dir: &Path, traced: bool) -> Result<(), Failure
     let mut recorder =
         Recorder::new(rows, job.blank(), dir, Box::new(std::io::stdout()), traced, job.scale.idle_window())
             .within(step());
-    match job.suite.run(job.engine, job.scale, job.group, &mut recorder) {
-        Err(Failure::Unsupported(why)) => recorder.cannot_rest(&why)?,
-        result => result?,
-    }
+    let turn = Turn { engine: job.engine, scale: job.scale, group: job.group, recorder: &mut recorder };
+    turn.take(job.suite)?;
     recorder.finish()
 }
 

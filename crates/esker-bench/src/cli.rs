@@ -167,7 +167,7 @@ pub(crate) struct RunArguments {
     /// Only this part of the suite, by its number from 1, repeatable: the parts of each are in docs/benchmarking.md, in their order
     #[arg(long = "part", value_name = "N", conflicts_with = "retry_failed")]
     pub(crate) parts: Vec<usize>,
-    /// Begin no turn of an engine after so many minutes; --resume goes on with those that are left
+    /// Begin no turn of an engine after this many minutes; --resume goes on with those that are left
     #[arg(long, value_name = "MINUTES")]
     pub(crate) stop_after: Option<u64>,
     /// Longest time for one row, or for a load; past it the engine is stopped, and this row and its later ones fail [default: by scale]

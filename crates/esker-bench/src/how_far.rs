@@ -33,12 +33,12 @@ pub(crate) struct HowFar {
 }
 
 impl HowFar {
-    /// Of a step that makes so many of `what`, and begins now.
+    /// Of a step that makes `all` of `what` and begins now.
     pub(crate) fn new(out: Out, what: &'static str, all: u64) -> Self {
         Self { out, what, all, told: Instant::now() }
     }
 
-    /// Says at `now` that so many are done.
+    /// Says at `now` that `done` are done.
     pub(crate) fn at(&mut self, done: u64, now: Instant) -> Result<(), Failure> {
         if done < self.all && now.duration_since(self.told) < TELL_EVERY {
             return Ok(());

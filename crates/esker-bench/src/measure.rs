@@ -18,7 +18,7 @@ use rustix::time::{ClockId, clock_gettime};
 use esker_bench_api::results::Usage;
 
 const WATCH_EVERY: Duration = Duration::from_millis(50);
-/// Every so many looks at the process one at the files.
+/// The files are looked at once in this many looks at the process.
 const LOOKS_PER_WALK: u32 = 10;
 /// bench_measure.3.
 const REST_PER_WALK: u32 = 20;

@@ -130,7 +130,7 @@ impl Recorder {
         self.row_of_passes(name, 1, &mut work)
     }
 
-    /// Measures `work` so many times; the row's value is the median of the passes.
+    /// Measures `work` `passes` times; the row's value is the median of the passes.
     pub(crate) fn row_of_passes(
         &mut self,
         name: &str,
@@ -210,7 +210,7 @@ impl Recorder {
         rest.iter().try_for_each(|row| self.cannot(row, why))
     }
 
-    /// Tells how far the making of so many of `what` has come.
+    /// Progress messages of a step that makes `all` of `what`.
     pub(crate) fn how_far(&self, what: &'static str, all: u64) -> HowFar {
         HowFar::new(Rc::clone(&self.out), what, all)
     }

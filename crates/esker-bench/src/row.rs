@@ -36,6 +36,11 @@ impl Row {
         }
     }
 
+    /// A row of group 0 that is the bytes on disk.
+    pub(crate) fn size(name: impl Into<String>, work: impl Into<String>) -> Self {
+        Self { unit: Unit::Bytes, ..Self::time(name, work) }
+    }
+
     /// A row of group 0 that is a rate.
     pub(crate) fn rate(unit: Unit, name: impl Into<String>, work: impl Into<String>) -> Self {
         Self { unit, better: Better::Higher, ..Self::time(name, work) }

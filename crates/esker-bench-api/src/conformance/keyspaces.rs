@@ -1,6 +1,7 @@
 //! The same for keyspaces: what is written to one shows in that one alone, and goes with it.
 //!
 //!   one transaction over all, one key in several, ranges that end, rollback, removal, reopening
+#![expect(clippy::unwrap_used, reason = "a test, in the library so that adapters in other crates can run it")]
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -78,9 +79,8 @@ fn check(keyspaces: &dyn Keyspaces, model: &Model) {
 /// # Panics
 /// When the adapter or its engine is wrong.
 pub fn check_keyspaces(engine: &dyn Engine, dir: &Path) {
-    let can = |mode: &Durability| engine.cannot(mode.feature()).is_none();
-    let durability = [Durability::Sync, Durability::Async, Durability::NoSync].into_iter().find(can).unwrap();
-    let fast = [Durability::Async, Durability::NoSync, Durability::Sync].into_iter().find(can).unwrap();
+    let durability = engine.first_of(&[Durability::Sync, Durability::Async, Durability::NoSync]).unwrap();
+    let fast = engine.first_of(&[Durability::Async, Durability::NoSync, Durability::Sync]).unwrap();
     let open = |durability| {
         let options = OpenOptions { durability, ..OpenOptions::with_cache(CACHE_BYTES) };
         keyspaces::open(engine, dir, &options, COUNT).unwrap()

@@ -1,6 +1,7 @@
-//! The same for transactions that read what they write: no update is lost, and nothing of a transaction that was given up is there.
+//! The conformance test of transactions that read what they write: no update is lost, and a transaction that fails leaves nothing behind.
 //!
 //!   each kind: put, own writes, rollback, many threads on one counter and on few accounts, reopening
+#![expect(clippy::unwrap_used, reason = "a test, in the library so that adapters in other crates can run it")]
 
 use std::path::Path;
 use std::sync::Barrier;
@@ -34,7 +35,7 @@ fn put(
     transaction.put(&accounts.key(i), &value)
 }
 
-/// The sum of all balances, and that of all changes.
+/// The sum of all balances and the sum of all changes.
 fn sums(store: &dyn Transactions, accounts: Accounts) -> (i64, u64) {
     let keys: Vec<_> = (0..ACCOUNTS).map(|i| accounts.key(i)).collect();
     let mut sums = (0, 0);
@@ -77,8 +78,7 @@ pub fn check_transactions(engine: &dyn Engine, dir: &Path) {
 }
 
 fn check_kind(engine: &dyn Engine, kind: TransactionKind, dir: &Path) {
-    let can = |mode: &Durability| engine.cannot(mode.feature()).is_none();
-    let durability = [Durability::Async, Durability::NoSync, Durability::Sync].into_iter().find(can).unwrap();
+    let durability = engine.first_of(&[Durability::Async, Durability::NoSync, Durability::Sync]).unwrap();
     let options = OpenOptions {
         value_bytes: VALUE_BYTES as u64,
         concurrent_writes: THREADS,

@@ -1,4 +1,4 @@
-//! The accounts of suite `transactions`: 16-byte keys, 100-byte values that say by themselves whether they are sound.
+//! The accounts of suite `transactions`: 16-byte keys, and 100-byte values with a check word.
 //!
 //! ```text
 //! key of account i    obigstore::random_key(seed, i)
@@ -6,9 +6,9 @@
 //! check               mix64(mix64(balance ^ word(seed, i)) ^ changes)
 //! ```
 //!
-//! Whoever reads an account knows that its bytes belong together, and to it, without knowing who wrote it last. A transfer takes from the first of its
-//! accounts and gives to the others, and counts a change of each: so the sum of all balances never changes, and the sum of all changes
-//! says how many transfers there were.
+//! The check word covers the account's number, balance and changes, so a reader can tell a torn or misplaced value without knowing who wrote it.
+//! A transfer takes money from the first of its accounts, gives it to the others, and adds one to the changes of each. So the sum of all balances
+//! stays the same, and the sum of all changes is the number of transfers times the accounts of one.
 
 use super::obigstore::{Key, random_key};
 use super::rng::Rng;
@@ -16,7 +16,7 @@ use super::{fill, mix64, unmix64, word};
 
 /// Bytes of a value.
 pub const VALUE_BYTES: usize = 100;
-/// What each account has in the beginning.
+/// The balance of a new account.
 pub const BALANCE: i64 = 1000;
 const HEAD_BYTES: usize = 24;
 
@@ -26,17 +26,17 @@ pub struct Accounts {
     seed: u64,
 }
 
-/// What stands in an account.
+/// The content of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// Its money.
+    /// Money; negative where more was taken than there was.
     pub balance: i64,
-    /// How often it was changed.
+    /// How many transfers have changed it.
     pub changes: u64,
 }
 
 impl Account {
-    /// As it is in the beginning.
+    /// A new account.
     pub const NEW: Self = Self { balance: BALANCE, changes: 0 };
 }
 
@@ -51,26 +51,27 @@ impl Accounts {
         random_key(self.seed, i)
     }
 
-    /// The number of the account with this key; some number for a key of none.
+    /// The number of the account with this key. For a key that belongs to no account the number means nothing.
     pub fn number(self, key: &[u8]) -> u64 {
         let first = key.first_chunk::<8>().map(|word| u64::from_be_bytes(*word)).unwrap_or_default();
         unmix64(first).wrapping_sub(self.seed)
     }
 
-    /// The bytes of account `i`.
+    /// Fills `bytes` with the whole value of account `i`.
     pub fn value(self, i: u64, account: Account, bytes: &mut [u8; VALUE_BYTES]) {
         fill(word(self.seed, i), &mut bytes[HEAD_BYTES..]);
         self.change(i, account, bytes);
     }
 
-    /// Makes bytes of account `i` those of another state of it.
+    /// Writes a new balance and number of changes into `bytes`, a whole value of account `i`.
     pub fn change(self, i: u64, account: Account, bytes: &mut [u8; VALUE_BYTES]) {
         bytes[..8].copy_from_slice(&account.balance.to_le_bytes());
         bytes[8..16].copy_from_slice(&account.changes.to_le_bytes());
         bytes[16..HEAD_BYTES].copy_from_slice(&self.check(i, account).to_le_bytes());
     }
 
-    /// What stands in bytes of account `i`; none if they are not its own, or not whole. Of what never changes the last four bytes are looked at.
+    /// The content of account `i`, read from its value. None if the check word does not fit, the length is wrong, or the last four of the 76 fixed
+    /// bytes differ; the other fixed bytes are not compared.
     pub fn read(self, i: u64, bytes: &[u8]) -> Option<Account> {
         let bytes: &[u8; VALUE_BYTES] = bytes.try_into().ok()?;
         let number = |at: usize| {
@@ -88,7 +89,7 @@ impl Accounts {
     }
 }
 
-/// What one writer transfers: several different accounts below a number, in ascending order of their keys, and an amount.
+/// The transfers of one writer. Each is several different accounts, in the order of their keys, and an amount.
 #[derive(Clone, Debug)]
 pub struct Transfers {
     accounts: Accounts,
@@ -97,12 +98,13 @@ pub struct Transfers {
 }
 
 impl Transfers {
-    /// Those of writer `writer` over the first `below` accounts.
+    /// The transfers of writer number `writer` between the first `below` accounts.
     pub fn new(accounts: Accounts, writer: u64, below: u64) -> Self {
         Self { accounts, rng: Rng::new(word(accounts.seed, writer)), below }
     }
 
-    /// Draws the next accounts into `drawn`, of which there are fewer than accounts; returns the amount for each that is given to.
+    /// Fills `drawn` with the accounts of the next transfer, and returns the amount that each of them but the first gets, 1 to 10. `drawn` must be
+    /// shorter than the number of accounts.
     pub fn draw(&mut self, drawn: &mut [u64]) -> i64 {
         for n in 0..drawn.len() {
             drawn[n] = loop {

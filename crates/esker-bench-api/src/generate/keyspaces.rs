@@ -8,7 +8,7 @@ use super::word;
 /// Sets the draws apart from the words that values are made of.
 const DRAWS: u64 = 0x5EED_0F5A_CE5A_1107;
 
-/// The stream of a seed over so many keyspaces.
+/// The stream of a seed over a number of keyspaces.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyspaceItems {
     items: StorageItems,

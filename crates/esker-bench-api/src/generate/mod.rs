@@ -14,6 +14,7 @@ pub mod accounts;
 pub mod badger;
 pub mod checksum;
 pub mod distribution;
+pub mod entries;
 #[cfg(test)]
 mod golden;
 pub mod int;
@@ -25,6 +26,7 @@ pub mod pool;
 pub mod rng;
 pub mod shapes;
 pub mod storage;
+pub mod streams;
 pub mod ycsb;
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;

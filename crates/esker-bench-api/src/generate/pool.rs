@@ -25,7 +25,7 @@ impl Pool {
         Self { seed, bytes }
     }
 
-    /// Value `i` of so many bytes, at most [`POOL_BYTES`].
+    /// Value `i`: `len` bytes, at most [`POOL_BYTES`].
     pub fn value(&self, i: u64, len: usize) -> &[u8] {
         let at = word(self.seed, POOL_WORDS.wrapping_add(i)) % (POOL_BYTES - len + 1) as u64;
         &self.bytes[at as usize..][..len]

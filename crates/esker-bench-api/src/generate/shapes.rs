@@ -15,9 +15,9 @@
 use super::obigstore::random_key;
 use super::{fill, fill_half_redundant, mix64, word};
 
-/// Values from this size on repeat themselves.
+/// From this size in bytes on, the second half of a value repeats the first.
 const REDUNDANT_BYTES: usize = 32;
-/// Sets the words of values apart from those of keys.
+/// Makes the random words of values differ from those of keys.
 const VALUES: u64 = 0x5EED_0F5A_1A11_0E55;
 const SITES: u64 = 2000;
 const SECTIONS: [&str; 8] =
@@ -65,7 +65,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// All.
+    /// All shapes, in the order of the suite's groups.
     pub const ALL: [Self; 7] = [
         Self::Sequential,
         Self::Integers,
@@ -87,7 +87,7 @@ impl Shape {
         }
     }
 
-    /// Bytes of a key; of URLs, about.
+    /// Bytes of a key; for URLs the mean.
     pub fn key_bytes(self) -> usize {
         match self {
             Self::Sequential | Self::Integers => 8,
@@ -120,14 +120,14 @@ impl Shape {
         }
     }
 
-    /// Fills `value`, of the right length, with that of item `i`.
+    /// Fills `value`, which has [`Shape::value_bytes`] bytes, with the value of item `i`.
     pub fn value(self, seed: u64, i: u64, value: &mut [u8]) {
         let stream = word(seed ^ VALUES, i);
         if value.len() < REDUNDANT_BYTES { fill(stream, value) } else { fill_half_redundant(stream, value) }
     }
 }
 
-/// Adds so many bytes of a stream.
+/// Adds the first `bytes` bytes of the stream of `seed` to `key`.
 fn filled(key: &mut Vec<u8>, bytes: usize, seed: u64) {
     let before = key.len();
     key.resize(before + bytes, 0);

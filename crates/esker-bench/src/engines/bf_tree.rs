@@ -14,8 +14,12 @@ use esker_bench_api::{
     Writer,
 };
 
-/// Longest key of any suite, with room.
-const KEY_BYTES_MAX: usize = 32;
+/// Longest key of any suite that does not say how long its keys are, with room.
+const KEY_BYTES: u64 = 32;
+/// Where keys are longer, no pages of the default size are left for its records.
+const KEY_BYTES_MAX: u64 = 128;
+/// The default, with keys of `KEY_BYTES`.
+const RECORD_BYTES_MAX: usize = 1952;
 /// Larger than the largest record that a page of the default size takes.
 const BUFFER_BYTES: usize = 4096;
 const SNAPSHOT: &str = "snapshot.";
@@ -58,9 +62,9 @@ impl Engine for BfTree {
                 pointer: "docs of Config::cb_size_byte, Config::validate",
             },
             EngineOption {
-                option: "cb_max_key_len",
-                value: "32",
-                reason: "the default of 16 is too short for the keys of most suites",
+                option: "cb_max_key_len, cb_max_record_size",
+                value: "32, or the longest key of the suite, up to 128; the default of 1,952, less twice what is beyond 32",
+                reason: "the default of 16 is too short for the keys of most suites, and longer ones leave less room in a page",
                 pointer: "docs of Config::cb_max_key_len",
             },
             EngineOption {
@@ -119,7 +123,10 @@ impl Engine for BfTree {
             }
             None => {
                 let mut config = Config::new(dir.join("data.bftree"), cache_bytes);
-                config.cb_max_key_len(KEY_BYTES_MAX).max_fence_len(2 * KEY_BYTES_MAX).use_snapshot(true);
+                let key_bytes = options.key_bytes.clamp(KEY_BYTES, KEY_BYTES_MAX) as usize;
+                config.cb_max_key_len(key_bytes).max_fence_len(2 * key_bytes).use_snapshot(true);
+                // Longer fences leave less room in a page of the default size.
+                config.cb_max_record_size(RECORD_BYTES_MAX - 2 * (key_bytes - KEY_BYTES as usize));
                 (0, Tree::with_config(config, None))
             }
         };

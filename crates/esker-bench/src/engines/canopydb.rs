@@ -270,6 +270,10 @@ impl Writer for CanopyWriter<'_> {
     fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
         self.tree.delete(key).map(|_| ()).map_err(Failure::engine)
     }
+
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        get(&self.tree, key, visit)
+    }
 }
 
 fn get(tree: &Tree<'_>, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {

@@ -4,7 +4,9 @@
 //!   Reader       -> one Snapshot; values are handles into the block cache or the memtable
 //!   Keyspaces    -> its keyspaces: a transaction takes any of them
 //!   Transactions -> serializable and optimistic, or with locks
+//!   Expiring     -> puts with a time to live
 
+mod expiring;
 mod transactions;
 
 use std::ops::Range;
@@ -12,10 +14,11 @@ use std::path::Path;
 
 use esker::{Cursor, Db, Durability as EskerDurability, Keyspace, Snapshot, Transaction, Value};
 
+use self::expiring::EskerExpiring;
 use self::transactions::EskerTransactions;
 use esker_bench_api::{
-    AsyncCommits, Durability, Engine, EngineOption, Failure, Handles, Isolation, KeyspaceWriter, Keyspaces,
-    KeyspacesWork, OpenOptions, Reached, Reader, Store, TransactionKind, Transactions, Writer,
+    AsyncCommits, Durability, Engine, EngineOption, Expiring, Failure, Handles, Isolation, KeyspaceWriter,
+    Keyspaces, KeyspacesWork, OpenOptions, Reached, Reader, Store, TransactionKind, Transactions, Writer,
 };
 
 pub(crate) struct Esker;
@@ -93,6 +96,12 @@ impl Engine for Esker {
                 reason: "the default, which tries again by itself; locks share syncs, which exclusive transactions, its third kind, do not",
                 pointer: "docs of Db::transact, Transaction::lock and Isolation",
             },
+            EngineOption {
+                option: "entries that expire",
+                value: "Transaction::put_with_ttl; expired keys are removed by the background",
+                reason: "the time to live of each put, to the millisecond",
+                pointer: "docs of Keyspace::put_with_ttl and Db::sweep",
+            },
         ]
     }
 
@@ -150,6 +159,12 @@ impl Engine for Esker {
         let db = open(dir, options)?;
         let map = db.default_keyspace();
         Ok(Box::new(EskerTransactions { db, map, durability: durability(options.durability), kind }))
+    }
+
+    fn open_expiring(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Expiring>, Failure> {
+        let db = open(dir, options)?;
+        let map = db.default_keyspace();
+        Ok(Box::new(EskerExpiring { db, map, durability: durability(options.durability) }))
     }
 }
 

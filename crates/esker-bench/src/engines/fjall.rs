@@ -17,8 +17,8 @@ use fjall::{
 
 use self::transactions::FjallOptimistic;
 use esker_bench_api::{
-    AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reached,
-    Reader, Store, TransactionKind, Transactions, Writer,
+    AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OneWriter, OpenOptions,
+    Reached, Reader, Store, TransactionKind, Transactions, Writer,
 };
 
 const KEYSPACE: &str = "default";
@@ -146,7 +146,7 @@ impl Engine for Fjall {
         if kind == TransactionKind::Optimistic {
             return Ok(Box::new(FjallOptimistic::open(dir, options)?));
         }
-        Ok(Box::new(FjallStore::new(dir, options)?))
+        Ok(Box::new(OneWriter(self.open(dir, options)?)))
     }
 }
 
@@ -306,6 +306,11 @@ impl Writer for FjallWriter<'_> {
     fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
         self.txn.remove(self.map, key);
         Ok(())
+    }
+
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let value = self.txn.get(self.map, key).map_err(Failure::engine)?;
+        Ok(value.map(|value| visit(&value)).is_some())
     }
 }
 

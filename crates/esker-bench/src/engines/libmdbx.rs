@@ -14,8 +14,8 @@
 
 mod keyspaces;
 mod parked;
-mod transactions;
 
+use std::borrow::Cow;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use signet_libmdbx::{Database, Environment, EnvironmentFlags, Geometry, Mode, Sy
 use self::parked::{Lent, Parked};
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reached,
-    Reader, Store, TransactionKind, Transactions, Writer,
+    Reader, Store, TransactionKind, Writer,
 };
 
 /// Upper bound of the map: more than any scale of any suite writes. The file grows with the data.
@@ -182,15 +182,6 @@ impl Engine for Libmdbx {
     fn transaction_kinds(&self) -> &'static [TransactionKind] {
         &[TransactionKind::OneWriter]
     }
-
-    fn open_transactions(
-        &self,
-        dir: &Path,
-        options: &OpenOptions,
-        _kind: TransactionKind,
-    ) -> Result<Box<dyn Transactions>, Failure> {
-        Ok(Box::new(LibmdbxStore::new(dir, options)?))
-    }
 }
 
 /// The version of the C library that the binding bundles.
@@ -221,7 +212,7 @@ impl Settings {
         Self { mode: sync_mode(options.durability), no_rdahead: options.random_beyond_memory }
     }
 
-    /// Opens an environment with room for so many named tables.
+    /// Opens an environment with room for `named` named tables.
     fn open(self, dir: &Path, named: u32) -> Result<Environment, Failure> {
         let Self { mode: sync_mode, no_rdahead } = self;
         let mut builder = Environment::builder();
@@ -355,6 +346,11 @@ impl Writer for LibmdbxWriter {
 
     fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
         self.txn.del(self.map, key, None).map(|_| ()).map_err(Failure::engine)
+    }
+
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let value: Option<Cow<'_, [u8]>> = self.txn.get(self.map.dbi(), key).map_err(Failure::engine)?;
+        Ok(value.map(|value| visit(&value)).is_some())
     }
 }
 

@@ -8,7 +8,6 @@
 #![expect(unsafe_code, reason = "heed makes opening an environment and changing its sync flags unsafe")]
 
 mod keyspaces;
-mod transactions;
 
 use std::fs::File;
 use std::ops::Bound;
@@ -22,7 +21,7 @@ use heed::{
 
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reached,
-    Reader, Store, TransactionKind, Transactions, Writer,
+    Reader, Store, TransactionKind, Writer,
 };
 
 /// Address space of the map: more than any scale of any suite writes. It costs nothing until it is used.
@@ -156,18 +155,9 @@ impl Engine for Lmdb {
     fn transaction_kinds(&self) -> &'static [TransactionKind] {
         &[TransactionKind::OneWriter]
     }
-
-    fn open_transactions(
-        &self,
-        dir: &Path,
-        options: &OpenOptions,
-        _kind: TransactionKind,
-    ) -> Result<Box<dyn Transactions>, Failure> {
-        Ok(Box::new(LmdbStore::new(dir, options)?))
-    }
 }
 
-/// Opens an environment with room for so many named databases.
+/// Opens an environment with room for `named` named databases.
 fn open_env(dir: &Path, no_read_ahead: bool, named: u32) -> Result<Env, Failure> {
     let flags = if no_read_ahead { EnvFlags::NO_READ_AHEAD } else { EnvFlags::empty() };
     let mut options = EnvOpenOptions::new();
@@ -286,6 +276,11 @@ impl Writer for LmdbWriter<'_> {
 
     fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
         self.map.delete(&mut self.txn, key).map(|_| ()).map_err(Failure::engine)
+    }
+
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let value = self.map.get(&self.txn, key).map_err(Failure::engine)?;
+        Ok(value.map(visit).is_some())
     }
 }
 

@@ -97,6 +97,7 @@ mod tests {
             conformance::check_engine(engine, tempfile::tempdir().unwrap().path(), 0);
             conformance::check_keyspaces(engine, tempfile::tempdir().unwrap().path());
             conformance::check_transactions(engine, tempfile::tempdir().unwrap().path());
+            conformance::check_expiring(engine, tempfile::tempdir().unwrap().path());
         }
     }
 

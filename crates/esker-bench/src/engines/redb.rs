@@ -4,8 +4,6 @@
 //!   Reader       -> begin_read, one read-only table; values are lent from redb's cache
 //!   Keyspaces    -> tables: a transaction opens each that it needs, once
 
-mod transactions;
-
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::ops::Range;
 use std::path::Path;
@@ -19,13 +17,13 @@ use redb::{
 
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Handles, Isolation, KeyspaceWriter, Keyspaces,
-    KeyspacesWork, OpenOptions, Reached, Reader, Store, TransactionKind, Transactions, Writer,
+    KeyspacesWork, OpenOptions, Reached, Reader, Store, TransactionKind, Writer,
 };
 
 type Definition<'a> = TableDefinition<'a, &'static [u8], &'static [u8]>;
 
 const TABLE: Definition<'_> = TableDefinition::new("x");
-/// In mode `Async` every so many commits are sync.
+/// In mode `Async` one commit in 1,000 is sync.
 const COMMITS_PER_SYNC: u64 = 1000;
 const FILE: &str = "data.redb";
 
@@ -146,17 +144,6 @@ impl Engine for Redb {
     fn transaction_kinds(&self) -> &'static [TransactionKind] {
         &[TransactionKind::OneWriter]
     }
-
-    fn open_transactions(
-        &self,
-        dir: &Path,
-        options: &OpenOptions,
-        _kind: TransactionKind,
-    ) -> Result<Box<dyn Transactions>, Failure> {
-        let store = RedbStore::open(dir, options)?;
-        create_table(&store.db)?;
-        Ok(Box::new(store))
-    }
 }
 
 /// The names of the keyspaces that are there.
@@ -271,6 +258,11 @@ impl Writer for RedbWriter<'_> {
 
     fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
         self.table.remove(key).map(|_| ()).map_err(Failure::engine)
+    }
+
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let value = ReadableTable::get(&self.table, key).map_err(Failure::engine)?;
+        Ok(value.map(|guard| visit(guard.value())).is_some())
     }
 }
 

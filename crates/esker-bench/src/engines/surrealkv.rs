@@ -281,6 +281,11 @@ impl Writer for SurrealWriter {
     fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
         self.txn.delete(key).map_err(Failure::engine)
     }
+
+    /// A commit does not look at keys that were read alone; suite `transactions` writes each key that it reads.
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        get(&self.txn, key, visit)
+    }
 }
 
 struct SurrealReader {

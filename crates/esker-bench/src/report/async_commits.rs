@@ -78,7 +78,7 @@ impl AsyncRows {
         };
         format!(
             "Rows of async commits ({}) are not of equal durability. An async commit is, when it returns, {}.{lost}",
-            self.rows.join(", "),
+            self.rows.join("; "),
             levels.collect::<Vec<_>>().join("; ")
         )
     }

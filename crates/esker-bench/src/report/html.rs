@@ -207,7 +207,7 @@ fn suite(out: &mut String, summary: &Summary, limits: &Limits, looks: &Looks, ru
 fn failures(out: &mut String, summary: &Summary) {
     let mut failures = String::new();
     for (failure, rows) in summary.failures() {
-        push(&mut failures, format_args!("<li>{} ({})</li>", escape(&failure), escape(&rows.join(", "))));
+        push(&mut failures, format_args!("<li>{} ({})</li>", escape(&failure), escape(&rows.join("; "))));
     }
     if !failures.is_empty() {
         push(out, format_args!("<h3>Rows without a value</h3><ul>{failures}</ul>"));

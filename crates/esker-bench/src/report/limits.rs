@@ -153,6 +153,9 @@ pub(super) fn without(suite: &str) -> &'static str {
         "transactions" => {
             "No line: writers share syncs, and what does not sync need not be on the device yet"
         }
+        "time" => {
+            "No line: what is written need not be on the device yet, and what is read was written a moment before"
+        }
         "records" => {
             "No line of compressed records, of flushes, which need not be on the device yet, and of databases that a processor's cache may hold"
         }
@@ -166,7 +169,7 @@ fn is_cold(row: &RowSummary) -> bool {
     values.all(|value| value.last().note.is_empty())
 }
 
-/// At least so many bytes a value, as the row's name tells: `(16 KB)`.
+/// The least bytes of a value, as they stand in the row's name: `(16 KB)`.
 fn value_bytes(row: &str) -> Option<f64> {
     let (number, unit) = row.rsplit_once('(')?.1.strip_suffix(')')?.split_once(' ')?;
     let number: f64 = number.parse().ok()?;

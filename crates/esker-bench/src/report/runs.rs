@@ -157,7 +157,7 @@ fn memory(summary: &Summary) -> Option<String> {
     };
     let told: Vec<String> = match ways.len() {
         1 => ways.into_keys().map(str::to_owned).collect(),
-        _ => ways.into_iter().map(|(way, rows)| format!("{way} ({})", rows.join(", "))).collect(),
+        _ => ways.into_iter().map(|(way, rows)| format!("{way} ({})", rows.join("; "))).collect(),
     };
     (!told.is_empty()).then(|| format!("Memory is limited by {}.{mixed}", told.join("; by ")))
 }

@@ -85,7 +85,7 @@ fn notes(summary: &Summary, of_totals: &[String], runs: &Runs) -> String {
     of_totals.iter().cloned().for_each(&mut say);
     turns::apart_text(summary).into_iter().for_each(&mut say);
     for (failure, rows) in summary.failures() {
-        say(format!("failed: {failure} ({})", rows.join(", ")));
+        say(format!("failed: {failure} ({})", rows.join("; ")));
     }
     drains(summary).into_iter().for_each(&mut say);
     syncs_per_commit(summary).into_iter().for_each(&mut say);

@@ -174,8 +174,8 @@ const MAY_PASS: [&str; 3] = [OUT_OF_TIME, NOT_RUN, DISK_FILLED];
 /// Errors of a turn that was refused, which say nothing of the engine.
 const REFUSED: [&str; 2] = [NO_DISK_SPACE, NOT_LIMITED];
 
-/// Takes from `records` what a run has finished of this suite: keeps its whole groups and forgets the rest (bench_runner.4). What is `retried`
-/// are engines, in the first so many runs.
+/// Takes from `records` what a run has finished of this suite: keeps its whole groups and forgets the rest (bench_runner.4). `retried` has the
+/// engines to run again, and the number of runs, from the first on, in which they are.
 pub(crate) fn take_done(
     suite: &dyn Suite,
     scale: Scale,

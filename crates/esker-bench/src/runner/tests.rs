@@ -1,9 +1,8 @@
 //! Plans: what runs, in which order, and what an earlier run has done already.
 
 use super::*;
-use crate::recorder::Recorder;
 use crate::row::Row;
-use crate::suites::Stream;
+use crate::suites::{Stream, Turn};
 
 /// A suite of two rows, in a group that needs more disk than there is; the rest of its groups have no rows and need none.
 pub(super) struct Huge;
@@ -27,7 +26,7 @@ impl Suite for Huge {
     fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
         None
     }
-    fn run(&self, _: &dyn Engine, _: Scale, _: usize, _: &mut Recorder) -> Result<(), Failure> {
+    fn run(&self, _: Turn<'_>) -> Result<(), Failure> {
         panic!("nothing of it may run")
     }
 }

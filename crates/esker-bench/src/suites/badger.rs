@@ -20,16 +20,16 @@ use std::time::{Duration, Instant};
 use esker_bench_api::generate::badger::{BadgerItems, KEY_BYTES};
 use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::rng::Rng;
-use esker_bench_api::{Engine, Failure, Feature, OpenOptions, Store};
+use esker_bench_api::{Failure, Feature, OpenOptions, Store};
 
 use crate::how_far::HowFar;
 use crate::machine;
-use crate::recorder::{Outcome, Recorder};
+use crate::recorder::Outcome;
 use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::page_cache::{NOT_COLD, begins};
 use crate::suites::verify::{expect, full_scan};
-use crate::suites::{Stream, Suite, may_outgrow};
+use crate::suites::{Stream, Suite, Turn, may_outgrow, needs};
 use crate::track::Track;
 
 const SEED: u64 = 13;
@@ -143,30 +143,15 @@ impl Suite for BadgerSuite {
         rows
     }
 
-    fn run(
-        &self,
-        engine: &dyn Engine,
-        scale: Scale,
-        group: usize,
-        recorder: &mut Recorder,
-    ) -> Result<(), Failure> {
-        self.run_with(&machine::drop_page_cache, engine, scale, group, recorder)
+    fn run(&self, turn: Turn<'_>) -> Result<(), Failure> {
+        self.run_with(&machine::drop_page_cache, turn)
     }
 }
 
 impl BadgerSuite {
-    fn run_with(
-        &self,
-        drop_page_cache: &dyn Fn() -> bool,
-        engine: &dyn Engine,
-        scale: Scale,
-        group: usize,
-        recorder: &mut Recorder,
-    ) -> Result<(), Failure> {
-        if let Some(why) = engine.cannot(Feature::SyncCommits) {
-            let rows = self.rows(scale).into_iter().filter(|row| row.group == group);
-            return rows.into_iter().try_for_each(|row| recorder.cannot(&row.name, why));
-        }
+    fn run_with(&self, drop_page_cache: &dyn Fn() -> bool, turn: Turn<'_>) -> Result<(), Failure> {
+        let Turn { engine, scale, group, recorder } = turn;
+        needs(engine, Feature::SyncCommits)?;
         let (bytes, size) = SIZES[group];
         let (keys, time, reads) = counts(scale, group);
         let mut run = Run {
@@ -359,7 +344,8 @@ mod tests {
 
     fn records(engine: &Rehearsed, is_cold: bool) -> Vec<Record> {
         engine.records(&BadgerSuite, GROUP, |recorder| {
-            BadgerSuite.run_with(&|| is_cold, engine, Scale::Test, GROUP, recorder)
+            let turn = Turn { engine, scale: Scale::Test, group: GROUP, recorder };
+            BadgerSuite.run_with(&|| is_cold, turn)
         })
     }
 

@@ -38,7 +38,7 @@ impl Calls {
         self.call_for(kind, 1, call)
     }
 
-    /// One call that does so many operations.
+    /// One call that does `ops` operations.
     pub(crate) fn call_for<T>(
         &mut self,
         kind: usize,
@@ -53,7 +53,7 @@ impl Calls {
         Ok(answer)
     }
 
-    /// Sums up `commits` commits that wrote so many bytes of keys and values, of which so many are alive.
+    /// The outcome of the row. Its `commits` commits wrote `user_written_bytes` bytes of keys and values; `live_bytes` bytes of them are alive at the end.
     pub(crate) fn finish(self, commits: u64, user_written_bytes: u64, live_bytes: u64) -> Outcome {
         let (ops, wall) = (self.track.ops(), self.track.elapsed());
         let mut detail = self.track.finish("closed");

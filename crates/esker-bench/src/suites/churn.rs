@@ -20,8 +20,8 @@ use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::distribution::Distribution;
 use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::generate::storage::StorageItems;
-use esker_bench_api::results::{Better, Unit};
-use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Store};
+use esker_bench_api::results::Unit;
+use esker_bench_api::{Durability, Failure, Feature, OpenOptions, Store};
 
 use crate::recorder::{Outcome, Recorder};
 use crate::row::{Commits, Row};
@@ -31,7 +31,7 @@ use crate::suites::calls::Calls;
 use crate::suites::mixed::{Mix, Mixed};
 use crate::suites::storage_bench::VersionedItems;
 use crate::suites::verify::{expect, full_scan};
-use crate::suites::{Stream, Suite};
+use crate::suites::{Stream, Suite, Turn, needs};
 
 /// Operations of a row at scale `test`.
 const TEST_OPS: u64 = 300;
@@ -91,10 +91,6 @@ impl Suite for ChurnSuite {
         ]
     }
 
-    fn disk_bytes_max(&self, scale: Scale, _group: usize) -> u64 {
-        if scale == Scale::Test { 1 << 30 } else { 20 << 30 }
-    }
-
     fn rows(&self, scale: Scale) -> Vec<Row> {
         let (seconds, items) = (budget(scale).time.as_secs(), live_items(scale));
         let rate = |group, name: &str, work: String| Row {
@@ -103,12 +99,7 @@ impl Suite for ChurnSuite {
             group,
             ..Row::rate(Unit::OpsPerSecond, name, work)
         };
-        let size = |group, name: &str, work: &str| Row {
-            unit: Unit::Bytes,
-            better: Better::Lower,
-            group,
-            ..Row::time(name, work)
-        };
+        let size = |group, name: &str, work: &str| Row { group, ..Row::size(name, work) };
         vec![
             rate(
                 0,
@@ -146,17 +137,11 @@ impl Suite for ChurnSuite {
         ]
     }
 
-    fn run(
-        &self,
-        engine: &dyn Engine,
-        scale: Scale,
-        group: usize,
-        recorder: &mut Recorder,
-    ) -> Result<(), Failure> {
-        let needed =
-            [Some(Feature::AsyncCommits), (group == LONG_READER_GROUP).then_some(Feature::Snapshots)];
-        if let Some(why) = needed.into_iter().flatten().find_map(|feature| engine.cannot(feature)) {
-            return recorder.cannot_rest(why);
+    fn run(&self, turn: Turn<'_>) -> Result<(), Failure> {
+        let Turn { engine, scale, group, recorder } = turn;
+        needs(engine, Feature::AsyncCommits)?;
+        if group == LONG_READER_GROUP {
+            needs(engine, Feature::Snapshots)?;
         }
         // A queue's keys are in the order in which they are pushed.
         let is_queue = group == 0;

@@ -2,14 +2,14 @@
 
 use esker_bench_api::generate::checksum::checksum;
 use esker_bench_api::generate::int::Ints;
-use esker_bench_api::{Engine, Failure, Feature, OpenOptions};
+use esker_bench_api::{Failure, Feature, OpenOptions};
 
-use crate::recorder::{Outcome, Recorder};
+use crate::recorder::Outcome;
 use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::one_transaction::{cannot_be_large, in_one_transaction};
 use crate::suites::verify::{expect, full_scan};
-use crate::suites::{Stream, Suite};
+use crate::suites::{Stream, Suite, Turn, needs};
 
 const SEED: u64 = 5;
 const CACHE_BYTES: u64 = 4 << 30;
@@ -51,16 +51,9 @@ impl Suite for IntSuite {
         vec![Row { ops, commits: Commits::Sync(1), weight: 20, ..Row::time("bulk load", work) }]
     }
 
-    fn run(
-        &self,
-        engine: &dyn Engine,
-        scale: Scale,
-        _group: usize,
-        recorder: &mut Recorder,
-    ) -> Result<(), Failure> {
-        if let Some(why) = engine.cannot(Feature::SyncCommits) {
-            return recorder.cannot("bulk load", why);
-        }
+    fn run(&self, turn: Turn<'_>) -> Result<(), Failure> {
+        let Turn { engine, scale, recorder, .. } = turn;
+        needs(engine, Feature::SyncCommits)?;
         let (ints, count) = (Ints::new(SEED), items(scale));
         let store = engine.open(recorder.dir(), &OpenOptions::with_cache(CACHE_BYTES))?;
         recorder.row("bulk load", || {

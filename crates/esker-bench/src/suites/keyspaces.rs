@@ -20,16 +20,16 @@ use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::keyspaces::KeyspaceItems;
 use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::keyspaces;
-use esker_bench_api::results::{Better, Unit};
+use esker_bench_api::results::Unit;
 use esker_bench_api::{Durability, Engine, Failure, Feature, Keyspaces, OpenOptions};
 
-use crate::recorder::{Outcome, Recorder};
+use crate::recorder::Outcome;
 use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::budget::Budget;
 use crate::suites::calls::Calls;
 use crate::suites::verify::{check_scan, expect};
-use crate::suites::{Stream, Suite};
+use crate::suites::{Stream, Suite, Turn};
 
 /// Operations of a row at scale `test`.
 const TEST_OPS: u64 = 200;
@@ -108,10 +108,6 @@ impl Suite for KeyspacesSuite {
         ]
     }
 
-    fn disk_bytes_max(&self, scale: Scale, _group: usize) -> u64 {
-        if scale == Scale::Test { 1 << 30 } else { 20 << 30 }
-    }
-
     fn rows(&self, scale: Scale) -> Vec<Row> {
         let (seconds, keyspaces, items) =
             (budget(scale).time.as_secs(), keyspace_count(scale), item_count(scale));
@@ -157,21 +153,12 @@ impl Suite for KeyspacesSuite {
                 weight: 1 + items / 100_000,
                 ..Row::time(DROP, format!("{removed} keyspaces with their items, synced; time of one"))
             },
-            Row {
-                unit: Unit::Bytes,
-                better: Better::Lower,
-                ..Row::time(SIZE, "bytes that the files occupy after it, closed and opened")
-            },
+            Row::size(SIZE, "bytes that the files occupy after it, closed and opened"),
         ]
     }
 
-    fn run(
-        &self,
-        engine: &dyn Engine,
-        scale: Scale,
-        _group: usize,
-        recorder: &mut Recorder,
-    ) -> Result<(), Failure> {
+    fn run(&self, turn: Turn<'_>) -> Result<(), Failure> {
+        let Turn { engine, scale, recorder, .. } = turn;
         let dir = recorder.dir().to_path_buf();
         let mut run = Run::new(engine, scale, dir);
         let (no_sync, no_async) = (engine.cannot(Feature::SyncCommits), engine.cannot(Feature::AsyncCommits));
@@ -188,8 +175,7 @@ impl Suite for KeyspacesSuite {
             }
         }
 
-        let modes = [Durability::Async, Durability::NoSync, Durability::Sync].into_iter();
-        let durability = modes.into_iter().find(|mode| engine.cannot(mode.feature()).is_none());
+        let durability = engine.first_of(&[Durability::Async, Durability::NoSync, Durability::Sync]);
         let options = options(durability.unwrap_or(Durability::Sync));
         let keyspaces = run.open(&options)?;
         match no_async {

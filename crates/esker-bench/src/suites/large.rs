@@ -5,13 +5,13 @@
 use esker_bench_api::generate::checksum::checksum;
 use esker_bench_api::generate::items::{Items, KEY_BYTES, VALUE_BYTES};
 use esker_bench_api::generate::pool::Pool;
-use esker_bench_api::{Engine, Failure, Feature, OpenOptions};
+use esker_bench_api::{Failure, Feature, OpenOptions};
 
-use crate::recorder::{Outcome, Recorder};
+use crate::recorder::Outcome;
 use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::verify::full_scan;
-use crate::suites::{Stream, Suite};
+use crate::suites::{Stream, Suite, Turn, needs};
 
 const SMALL_SEED: u64 = 3;
 const LARGE_SEED: u64 = 4;
@@ -70,17 +70,10 @@ impl Suite for LargeSuite {
         }]
     }
 
-    fn run(
-        &self,
-        engine: &dyn Engine,
-        scale: Scale,
-        _group: usize,
-        recorder: &mut Recorder,
-    ) -> Result<(), Failure> {
+    fn run(&self, turn: Turn<'_>) -> Result<(), Failure> {
+        let Turn { engine, scale, recorder, .. } = turn;
         for feature in [Feature::SyncCommits, Feature::LargeTransactions, Feature::LargeValues] {
-            if let Some(why) = engine.cannot(feature) {
-                return recorder.cannot("bulk load", why);
-            }
+            needs(engine, feature)?;
         }
         let (large, small) = counts(scale);
         let (pool, keys, items) = (Pool::new(LARGE_SEED), Items::new(LARGE_SEED), Items::new(SMALL_SEED));

@@ -19,10 +19,10 @@ use esker_bench_api::{AsyncCommits, Engine, EngineOption, Failure, Isolation, St
 
 use crate::engines::go;
 use crate::machine;
-use crate::recorder::{Outcome, Recorder};
+use crate::recorder::Outcome;
 use crate::row::Row;
 use crate::scale::Scale;
-use crate::suites::{Stream, Suite, echo};
+use crate::suites::{Stream, Suite, Turn, echo};
 use crate::track::Track;
 
 const BLOCK: usize = 1 << 20;
@@ -225,13 +225,8 @@ impl Suite for LimitsSuite {
         rows
     }
 
-    fn run(
-        &self,
-        _engine: &dyn Engine,
-        scale: Scale,
-        _group: usize,
-        recorder: &mut Recorder,
-    ) -> Result<(), Failure> {
+    fn run(&self, turn: Turn<'_>) -> Result<(), Failure> {
+        let Turn { scale, recorder, .. } = turn;
         let sizes = sizes(scale);
         let dir = recorder.dir().to_path_buf();
         let path = dir.join("file");

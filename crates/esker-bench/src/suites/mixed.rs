@@ -48,8 +48,9 @@ pub(crate) trait Records {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mix {
     pub(crate) percent: [u32; 5],
-    /// Items of a scan: exactly so many, or uniform from 1 to it.
+    /// Items of a scan; the most where their number is drawn.
     pub(crate) scan_items: u64,
+    /// Whether the number of items of each scan is drawn, uniform from 1 to `scan_items`.
     pub(crate) scan_is_uniform: bool,
 }
 
@@ -119,7 +120,7 @@ impl<'a, R: Records> Mixed<'a, R> {
         Ok(())
     }
 
-    /// Takes so many items, loaded before, for its own.
+    /// Takes over the first `items` items, which were loaded before.
     pub(crate) fn adopt(&mut self, items: u64) {
         self.versions.resize(items as usize, 0);
     }

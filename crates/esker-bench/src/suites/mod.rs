@@ -25,11 +25,12 @@ mod rehearse;
 mod shapes;
 mod sizes;
 mod storage_bench;
+mod time;
 mod transactions;
 mod verify;
 mod ycsb;
 
-use esker_bench_api::{Engine, Failure};
+use esker_bench_api::{Engine, Failure, Feature};
 
 use crate::recorder::Recorder;
 use crate::row::Row;
@@ -52,11 +53,12 @@ pub(crate) static SUITES: &[&dyn Suite] = &[
     &open::OpenSuite,
     &transactions::TransactionsSuite,
     &shapes::ShapesSuite,
+    &time::TimeSuite,
 ];
 
 const PAGE_BYTES: u64 = 4 << 10;
 
-/// Whether so many items may outgrow this much memory. The pages of a tree are half to two thirds full after inserts at random; values of a page
+/// Whether the files of `items` items may be larger than `memory_bytes`. The pages of a tree are half to two thirds full after inserts at random; values of a page
 /// and more lie in whole pages of their own, and take no more than another one for what belongs to them.
 pub(crate) fn may_outgrow(items: u64, value_bytes: usize, memory_bytes: u64) -> bool {
     let value_bytes = value_bytes as u64;
@@ -83,8 +85,10 @@ pub(crate) trait Suite: Sync {
     /// make them again.
     fn streams(&self) -> Vec<Stream>;
 
-    /// The most that any engine's files take on the way in a group.
-    fn disk_bytes_max(&self, scale: Scale, group: usize) -> u64;
+    /// The most bytes that any engine's files take on the way in a group. As it stands here, it is for suites whose data is far smaller.
+    fn disk_bytes_max(&self, scale: Scale, _group: usize) -> u64 {
+        if scale == Scale::Test { 1 << 30 } else { 20 << 30 }
+    }
 
     /// The memory that an engine may use in all for a group, page cache of its files included; `None` for a group that needs whatever the
     /// machine has. An engine that keeps to the suite's cache has as much again and more for all else.
@@ -100,19 +104,39 @@ pub(crate) trait Suite: Sync {
         1.0
     }
 
-    /// Runs the rows of `group` and tells `recorder` of each, in the order of `rows`.
-    fn run(
-        &self,
-        engine: &dyn Engine,
-        scale: Scale,
-        group: usize,
-        recorder: &mut Recorder,
-    ) -> Result<(), Failure>;
+    /// Runs the rows of a group and tells the recorder of each, in the order of `rows`. [`Failure::Unsupported`]: the engine cannot run those that have
+    /// not begun.
+    fn run(&self, turn: Turn<'_>) -> Result<(), Failure>;
 
     /// How many groups there are.
     fn groups(&self, scale: Scale) -> usize {
         self.rows(scale).iter().map(|row| row.group + 1).max().unwrap_or(0)
     }
+}
+
+/// A group of a suite that is about to run on one engine.
+pub(crate) struct Turn<'a> {
+    pub(crate) engine: &'a dyn Engine,
+    pub(crate) scale: Scale,
+    /// The number of the group, from 0.
+    pub(crate) group: usize,
+    pub(crate) recorder: &'a mut Recorder,
+}
+
+impl Turn<'_> {
+    /// Runs the group. Rows that the engine cannot run get the reason.
+    pub(crate) fn take(self, suite: &dyn Suite) -> Result<(), Failure> {
+        let Self { engine, scale, group, recorder } = self;
+        match suite.run(Turn { engine, scale, group, recorder: &mut *recorder }) {
+            Err(Failure::Unsupported(why)) => recorder.cannot_rest(&why),
+            result => result,
+        }
+    }
+}
+
+/// Fails with the reason if the engine lacks the feature.
+pub(crate) fn needs(engine: &dyn Engine, feature: Feature) -> Result<(), Failure> {
+    engine.cannot(feature).map_or(Ok(()), |why| Err(Failure::Unsupported(why.to_owned())))
 }
 
 /// One source of a suite's work.
@@ -150,7 +174,7 @@ mod tests {
         for (suite, ascending) in suites {
             for group in 0..suite.groups(Scale::Test) {
                 let engine = Rehearsed::default();
-                engine.records(suite, group, |recorder| suite.run(&engine, Scale::Test, group, recorder));
+                engine.run(suite, group);
                 let told = engine.opened_ascending.lock().unwrap().clone();
                 let expected = vec![ascending.contains(&group); told.len()];
                 assert!(!told.is_empty() && told == expected, "{}, group {group}: {told:?}", suite.name());

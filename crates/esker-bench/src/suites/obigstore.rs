@@ -16,14 +16,14 @@ use std::time::Duration;
 use esker_bench_api::generate::checksum::checksum;
 use esker_bench_api::generate::obigstore::{Hotspots, Key, random_key, sequential_key, value};
 use esker_bench_api::results::Unit;
-use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Store};
+use esker_bench_api::{Durability, Failure, OpenOptions, Store};
 
 use crate::load::{KeySource, Load, Source, drive};
 use crate::recorder::{Outcome, Recorder};
 use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::verify::{expect, full_scan};
-use crate::suites::{Stream, Suite};
+use crate::suites::{Stream, Suite, Turn, needs};
 
 const SEED: u64 = 29;
 const CACHE_BYTES: u64 = 4 << 30;
@@ -234,23 +234,12 @@ impl Suite for ObigstoreSuite {
         rows
     }
 
-    fn run(
-        &self,
-        engine: &dyn Engine,
-        scale: Scale,
-        group: usize,
-        recorder: &mut Recorder,
-    ) -> Result<(), Failure> {
+    fn run(&self, turn: Turn<'_>) -> Result<(), Failure> {
+        let Turn { engine, scale, group, recorder } = turn;
         let durability = if matches!(group, 0 | 2) { Durability::Sync } else { Durability::Async };
-        let fastest = [Durability::Async, Durability::NoSync, Durability::Sync]
-            .into_iter()
-            .find(|mode| engine.cannot(mode.feature()).is_none());
+        let fastest = engine.first_of(&[Durability::Async, Durability::NoSync, Durability::Sync]);
         let durability = if group == READ_GROUP { fastest.unwrap_or(durability) } else { durability };
-        let feature: Feature = durability.feature();
-        if let Some(why) = engine.cannot(feature) {
-            let rows = self.rows(scale).into_iter().filter(|row| row.group == group);
-            return rows.into_iter().try_for_each(|row| recorder.cannot(&row.name, why));
-        }
+        needs(engine, durability.feature())?;
         let dir = recorder.dir().to_path_buf();
         let value_bytes = if group == LARGE_GROUP { LARGE_BYTES } else { VALUE_BYTES } as u64;
         let options = OpenOptions {

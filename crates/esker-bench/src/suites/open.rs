@@ -33,7 +33,7 @@ use crate::row::Row;
 use crate::scale::Scale;
 use crate::suites::page_cache::NOT_COLD;
 use crate::suites::verify::expect;
-use crate::suites::{Stream, Suite};
+use crate::suites::{Stream, Suite, Turn};
 
 const SEED: u64 = 23;
 const CACHE_BYTES: u64 = 512 << 20;
@@ -102,13 +102,8 @@ impl Suite for OpenSuite {
         ]
     }
 
-    fn run(
-        &self,
-        engine: &dyn Engine,
-        scale: Scale,
-        group: usize,
-        recorder: &mut Recorder,
-    ) -> Result<(), Failure> {
+    fn run(&self, turn: Turn<'_>) -> Result<(), Failure> {
+        let Turn { engine, scale, group, recorder } = turn;
         let end = if group == 0 { End::Close } else { End::Kill };
         let outlives_the_process = [Feature::SyncCommits, Feature::AsyncCommits];
         if let (End::Kill, [Some(why), Some(_)]) =
@@ -241,8 +236,7 @@ pub(crate) enum End {
 }
 
 fn options(engine: &dyn Engine) -> OpenOptions {
-    let modes = [Durability::Sync, Durability::Async];
-    let durability = modes.into_iter().find(|mode| engine.cannot(mode.feature()).is_none());
+    let durability = engine.first_of(&[Durability::Sync, Durability::Async]);
     OpenOptions {
         durability: durability.unwrap_or(Durability::NoSync),
         ..OpenOptions::with_cache(CACHE_BYTES)
@@ -339,8 +333,7 @@ pub(crate) fn write(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Re
         return Ok(());
     }
     let mut store = load(engine, dir, count)?;
-    let fast = [Durability::Async, Durability::NoSync].into_iter();
-    if let Some(fast) = fast.into_iter().find(|mode| engine.cannot(mode.feature()).is_none()) {
+    if let Some(fast) = engine.first_of(&[Durability::Async, Durability::NoSync]) {
         store.set_durability(fast)?;
     }
     put(&*store, count, count + count / 10)?;

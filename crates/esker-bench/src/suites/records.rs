@@ -25,7 +25,7 @@ use crate::scale::Scale;
 use crate::suites::budget::Budget;
 use crate::suites::mixed::{Mix, Mixed};
 use crate::suites::verify::{check_scan, expect};
-use crate::suites::{Stream, Suite};
+use crate::suites::{Stream, Suite, Turn};
 use esker_bench_api::generate::distribution::Distribution;
 use esker_bench_api::generate::ycsb::YcsbRecords;
 
@@ -183,19 +183,13 @@ impl Suite for RecordsSuite {
         rows
     }
 
-    fn run(
-        &self,
-        engine: &dyn Engine,
-        scale: Scale,
-        group: usize,
-        recorder: &mut Recorder,
-    ) -> Result<(), Failure> {
+    fn run(&self, turn: Turn<'_>) -> Result<(), Failure> {
+        let Turn { engine, scale, group, recorder } = turn;
         if group >= LATENCY_GROUP {
             return latencies(engine, &sizes(scale), group, recorder);
         }
         if engine.name() != HOME {
-            let rows = self.rows(scale).into_iter().filter(|row| row.group == group);
-            return rows.into_iter().try_for_each(|row| recorder.cannot(&row.name, NOT_HOME));
+            return Err(Failure::Unsupported(NOT_HOME.to_owned()));
         }
         let (sizes, pool, dir) = (sizes(scale), Pool::new(SEED), recorder.dir().to_path_buf());
         match group {
@@ -359,8 +353,8 @@ fn latencies(
     let records = shown.min(sizes.latency_records);
     let durability = Durability::Async;
     let cannot_put = engine.cannot(durability.feature());
-    let mut modes = [durability, Durability::Sync, Durability::NoSync].into_iter();
-    let first = modes.find(|mode| engine.cannot(mode.feature()).is_none()).unwrap_or(durability);
+    let modes = [durability, Durability::Sync, Durability::NoSync];
+    let first = engine.first_of(&modes).unwrap_or(durability);
     let options = OpenOptions { durability: first, ..OpenOptions::with_cache(CACHE_BYTES) };
     let dir = recorder.dir().to_path_buf();
     let store = engine.open(&dir, &options)?;
@@ -439,9 +433,7 @@ mod tests {
     #[test]
     fn puts_are_drained_as_the_load_is() {
         let engine = Rehearsed::default();
-        let records = engine.records(&RecordsSuite, LATENCY_GROUP, |recorder| {
-            RecordsSuite.run(&engine, Scale::Test, LATENCY_GROUP, recorder)
-        });
+        let records = engine.run(&RecordsSuite, LATENCY_GROUP);
         assert!(records.iter().all(|record| record.error.is_none()), "{records:?}");
         assert_eq!((records.len(), *engine.drained.lock().unwrap()), (2, 2));
     }

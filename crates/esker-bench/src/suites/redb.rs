@@ -22,13 +22,12 @@ use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::one_transaction::{cannot_be_large, in_one_transaction};
 use crate::suites::verify::{expect, full_scan};
-use crate::suites::{Stream, Suite};
+use crate::suites::{Stream, Suite, Turn};
 use crate::track::Track;
 use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::items::{Items, KEY_BYTES, VALUE_BYTES};
 use esker_bench_api::generate::order::Order;
-use esker_bench_api::results::Unit;
-use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Reader, Store, Writer};
+use esker_bench_api::{Durability, Failure, Feature, OpenOptions, Reader, Store, Writer};
 
 const SEED: u64 = 3;
 const READ_PASSES: usize = 2;
@@ -128,7 +127,7 @@ impl Suite for RedbSuite {
         let c = Counts::of(scale);
         let row =
             |name, ops, commits, weight, work: String| Row { ops, commits, weight, ..Row::time(name, work) };
-        let size = |name, work: &str| Row { unit: Unit::Bytes, weight: 0, ..Row::time(name, work) };
+        let size = |name, work: &str| Row { weight: 0, ..Row::size(name, work) };
         let mut rows = vec![
             row(
                 "bulk load",
@@ -201,13 +200,8 @@ impl Suite for RedbSuite {
         rows
     }
 
-    fn run(
-        &self,
-        engine: &dyn Engine,
-        scale: Scale,
-        _group: usize,
-        recorder: &mut Recorder,
-    ) -> Result<(), Failure> {
+    fn run(&self, turn: Turn<'_>) -> Result<(), Failure> {
+        let Turn { engine, scale, recorder, .. } = turn;
         let cannot_sync = engine.cannot(Feature::SyncCommits);
         let durability = if cannot_sync.is_some() { Durability::NoSync } else { Durability::Sync };
         let options = OpenOptions {
@@ -424,7 +418,7 @@ impl Run {
     }
 }
 
-/// What a row that wrote so many items, and leaves so many alive, says about itself.
+/// The outcome of a row that wrote `items` items and left `alive` items in the database.
 fn written(items: u64, alive: u64) -> Outcome {
     let item_bytes = (KEY_BYTES + VALUE_BYTES) as u64;
     Outcome { user_written_bytes: items * item_bytes, live_bytes: alive * item_bytes, ..Outcome::default() }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use esker_bench_api::engine::Work;
 use esker_bench_api::results::Record;
 use esker_bench_api::{
-    AsyncCommits, Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reader, Store,
-    Transaction, TransactionKind, TransactionWork, Transactions, Writer,
+    AsyncCommits, Durability, Engine, EngineOption, Expiring, Failure, Feature, Isolation, OpenOptions,
+    Reader, Store, Transaction, TransactionKind, TransactionWork, Transactions, Writer,
 };
 
 use crate::engines;
@@ -18,7 +18,7 @@ use crate::recorder::Recorder;
 use crate::recorder::tests::Sent;
 use crate::report::summary::tests::record;
 use crate::scale::Scale;
-use crate::suites::Suite;
+use crate::suites::{Suite, Turn};
 
 /// For each get, the row that was begun last, and the key.
 type Gets = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
@@ -26,8 +26,10 @@ type Gets = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 /// redb, which refuses to open what is open, and what a test asks for.
 #[derive(Default)]
 pub(super) struct Rehearsed {
-    /// Of the key that is put first, so many puts are kept; the others are lost.
+    /// How many puts of the key that is put first are kept; later puts of it are lost. None: all are kept.
     pub(super) kept_puts: Option<u64>,
+    /// Entries do not expire when they should.
+    pub(super) keeps_expired: bool,
     /// It says that it has no async commits.
     pub(super) lacks_async: bool,
     /// What opening takes beyond its own time.
@@ -66,7 +68,19 @@ impl Victim {
 }
 
 impl Rehearsed {
-    /// Runs the rows of a group and gives their records.
+    /// Runs a group of a suite and gives its records.
+    pub(super) fn run(&self, suite: &dyn Suite, group: usize) -> Vec<Record> {
+        self.records(suite, group, |recorder| {
+            Turn { engine: self, scale: Scale::Test, group, recorder }.take(suite)
+        })
+    }
+
+    /// The error of each row of a group.
+    pub(super) fn errors(&self, suite: &dyn Suite, group: usize) -> Vec<Option<String>> {
+        self.run(suite, group).into_iter().map(|record| record.error).collect()
+    }
+
+    /// The same as [`Rehearsed::run`] with `run` in place of the suite's own.
     pub(super) fn records(
         &self,
         suite: &dyn Suite,
@@ -148,6 +162,40 @@ impl Engine for Rehearsed {
             kept_puts: self.kept_puts,
             victim: Arc::clone(&self.victim),
         }))
+    }
+
+    fn open_expiring(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Expiring>, Failure> {
+        Ok(Box::new(LosingExpiring {
+            inner: engines::find("esker").unwrap().open_expiring(dir, options)?,
+            keeps_expired: self.keeps_expired,
+            kept_puts: self.kept_puts,
+            victim: Arc::clone(&self.victim),
+        }))
+    }
+}
+
+/// Esker, since redb has no entries that expire.
+struct LosingExpiring {
+    inner: Box<dyn Expiring>,
+    keeps_expired: bool,
+    kept_puts: Option<u64>,
+    victim: Arc<Mutex<Victim>>,
+}
+
+impl Expiring for LosingExpiring {
+    fn put(&self, key: &[u8], value: &[u8], ttl: Option<Duration>) -> Result<(), Failure> {
+        if !self.victim.lock().unwrap().keeps(key, self.kept_puts) {
+            return Ok(());
+        }
+        self.inner.put(key, value, ttl.filter(|_| !self.keeps_expired))
+    }
+
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        self.inner.get(key, visit)
+    }
+
+    fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
+        self.inner.scan(visit)
     }
 }
 

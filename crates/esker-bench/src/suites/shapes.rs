@@ -16,15 +16,14 @@
 use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::order::Order;
 use esker_bench_api::generate::shapes::Shape;
-use esker_bench_api::results::{Better, Unit};
-use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Reader, Store};
+use esker_bench_api::{Durability, Failure, Feature, OpenOptions, Reader, Store};
 
 use crate::how_far::HowFar;
 use crate::recorder::{Outcome, Recorder};
 use crate::row::Row;
 use crate::scale::Scale;
 use crate::suites::verify::{expect, full_scan};
-use crate::suites::{Stream, Suite};
+use crate::suites::{Stream, Suite, Turn};
 
 use std::time::Instant;
 
@@ -32,7 +31,7 @@ const SEED: u64 = 43;
 const CACHE_BYTES: u64 = 4 << 30;
 const LOAD_BATCH: u64 = 1000;
 const RANGE_ITEMS: u64 = 10;
-/// Of so many items one begins a range.
+/// Every fourth key that is asked for begins a range.
 const ITEMS_PER_RANGE: usize = 4;
 const PASSES: usize = 3;
 const PLACES: [&str; 2] = ["in memtable", "in tables"];
@@ -56,7 +55,7 @@ fn item_bytes(shape: Shape) -> u64 {
     (shape.key_bytes() + shape.value_bytes()) as u64
 }
 
-/// As many as the scale has, unless they are more bytes than it has.
+/// The number of items of a shape: the scale's number, or fewer where they would be more bytes than the scale allows.
 fn item_count(scale: Scale, shape: Shape) -> u64 {
     let (items, bytes) = match scale {
         Scale::Quick => (200_000, 64 << 20),
@@ -95,10 +94,6 @@ impl Suite for ShapesSuite {
         ]
     }
 
-    fn disk_bytes_max(&self, scale: Scale, _group: usize) -> u64 {
-        if scale == Scale::Test { 1 << 30 } else { 20 << 30 }
-    }
-
     fn rows(&self, scale: Scale) -> Vec<Row> {
         let mut rows = Vec::new();
         for (group, shape) in Shape::ALL.into_iter().enumerate() {
@@ -117,29 +112,19 @@ impl Suite for ShapesSuite {
                 }
             }
             let work = format!("bytes that the files occupy: {of}, compacted");
-            rows.push(Row {
-                group,
-                unit: Unit::Bytes,
-                better: Better::Lower,
-                ..Row::time(size_row(shape), work)
-            });
+            rows.push(Row { group, ..Row::size(size_row(shape), work) });
         }
         rows
     }
 
-    fn run(
-        &self,
-        engine: &dyn Engine,
-        scale: Scale,
-        group: usize,
-        recorder: &mut Recorder,
-    ) -> Result<(), Failure> {
+    fn run(&self, turn: Turn<'_>) -> Result<(), Failure> {
+        let Turn { engine, scale, group, recorder } = turn;
         let items = Items::new(Shape::ALL[group], item_count(scale, Shape::ALL[group]));
         // The load is no row.
-        let modes = [Durability::NoSync, Durability::Async, Durability::Sync].into_iter();
-        let durability = modes.into_iter().find(|mode| engine.cannot(mode.feature()).is_none());
+        let durability = engine.first_of(&[Durability::NoSync, Durability::Async, Durability::Sync]);
         let options = OpenOptions {
             value_bytes: items.shape.value_bytes() as u64,
+            key_bytes: items.longest_key_bytes(),
             write_buffer_bytes: Some((4 * items.bytes()).clamp(64 << 20, CACHE_BYTES / 2)),
             ascending_keys: items.shape == Shape::Sequential,
             durability: durability.unwrap_or(Durability::Sync),
@@ -165,18 +150,19 @@ impl Suite for ShapesSuite {
     }
 }
 
-/// The items of a shape, and what reads of them must find.
+/// The items of one shape, and what reads of them must find.
 struct Items {
     shape: Shape,
     count: u64,
-    /// All keys, in the order in which they are asked for, and where each ends.
+    /// All keys one behind the other, in the order in which they are asked for.
     asked: Vec<u8>,
+    /// Where each key ends in `asked`.
     ends: Vec<usize>,
-    /// Sums of what the three kinds of reads must find.
+    /// For each of [`READS`], the sum of what it must find.
     expected: [u64; 3],
 }
 
-/// Sums may not depend on how many items are before a wrong one.
+/// Adds an item to a sum. A wrong item changes the sum wherever it comes.
 fn sum(acc: u64, key: &[u8], value: u64) -> u64 {
     acc.rotate_left(1) ^ probe(key) ^ value
 }
@@ -198,12 +184,13 @@ impl Items {
         items
     }
 
-    /// The key that is asked for as the `n`th.
+    /// The `n`th key that is asked for, from 0.
     fn key(&self, n: usize) -> &[u8] {
         let from = n.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.asked[from..self.ends[n]]
     }
 
+    /// [`Items::expected`] for these probes of the values, in the order in which their keys are asked for.
     fn expected(&self, values: &[u64]) -> [u64; 3] {
         let mut sorted: Vec<usize> = (0..values.len()).collect();
         sorted.sort_unstable_by_key(|n| self.key(*n));
@@ -217,12 +204,16 @@ impl Items {
         [gets, ranges, sorted.iter().fold(0, add)]
     }
 
-    /// Of all keys and values.
+    fn longest_key_bytes(&self) -> u64 {
+        (0..self.ends.len()).map(|n| self.key(n).len()).max().unwrap_or(0) as u64
+    }
+
+    /// Bytes of all keys and values.
     fn bytes(&self) -> u64 {
         self.asked.len() as u64 + self.count * self.shape.value_bytes() as u64
     }
 
-    /// Loads them, those in order in their order.
+    /// Puts all items, item 0 first. So integers in order are put in key order.
     fn load(&self, store: &dyn Store, how_far: &mut HowFar) -> Result<(), Failure> {
         let (shape, mut key, mut value) = (self.shape, Vec::new(), vec![0; self.shape.value_bytes()]);
         for first in (0..self.count).step_by(LOAD_BATCH as usize) {
@@ -282,7 +273,7 @@ impl Items {
         Ok(acc)
     }
 
-    /// Of every byte.
+    /// The sum of the checksums of all items, as a full scan must find it.
     fn checksum(&self) -> u64 {
         let (mut key, mut value, mut all) = (Vec::new(), vec![0; self.shape.value_bytes()], 0_u64);
         for i in 0..self.count {
@@ -299,16 +290,13 @@ mod tests {
     use super::*;
     use crate::suites::rehearse::Rehearsed;
 
-    fn errors(engine: &Rehearsed, group: usize) -> Vec<Option<String>> {
-        let run = |recorder: &mut Recorder| ShapesSuite.run(engine, Scale::Test, group, recorder);
-        engine.records(&ShapesSuite, group, run).into_iter().map(|record| record.error).collect()
-    }
-
     #[test]
     fn bench_suites_shapes_1_a_lost_item_is_found_by_every_kind_of_read() {
         for (group, shape) in Shape::ALL.into_iter().enumerate() {
-            assert_eq!(errors(&Rehearsed::default(), group), [const { None }; 7], "{shape:?}");
-            let errors = errors(&Rehearsed { kept_puts: Some(0), ..Rehearsed::default() }, group);
+            let rows = Rehearsed::default().errors(&ShapesSuite, group);
+            assert_eq!(rows, [const { None }; 7], "{shape:?}");
+            let losing = Rehearsed { kept_puts: Some(0), ..Rehearsed::default() };
+            let errors = losing.errors(&ShapesSuite, group);
             let is_found = |error: &Option<String>| {
                 error.as_ref().is_some_and(|error| error.starts_with("wrong answer: sum of what a"))
             };

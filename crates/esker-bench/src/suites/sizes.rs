@@ -24,7 +24,7 @@ use std::time::Duration;
 use esker_bench_api::generate::distribution::Distribution;
 use esker_bench_api::generate::storage::StorageItems;
 use esker_bench_api::results::Unit;
-use esker_bench_api::{Durability, Engine, Failure, OpenOptions};
+use esker_bench_api::{Durability, Failure, OpenOptions};
 
 use crate::machine;
 use crate::recorder::{Outcome, Recorder};
@@ -34,7 +34,7 @@ use crate::suites::budget::Budget;
 use crate::suites::mixed::{Mix, Mixed};
 use crate::suites::page_cache::begins;
 use crate::suites::storage_bench::VersionedItems;
-use crate::suites::{Stream, Suite};
+use crate::suites::{Stream, Suite, Turn};
 
 /// Operations of a row at scale `test`.
 const TEST_OPS: u64 = 200;
@@ -147,31 +147,18 @@ impl Suite for SizesSuite {
         sizes(scale).into_iter().enumerate().flat_map(rows).collect()
     }
 
-    fn run(
-        &self,
-        engine: &dyn Engine,
-        scale: Scale,
-        group: usize,
-        recorder: &mut Recorder,
-    ) -> Result<(), Failure> {
-        self.run_with(&machine::drop_page_cache, engine, scale, group, recorder)
+    fn run(&self, turn: Turn<'_>) -> Result<(), Failure> {
+        self.run_with(&machine::drop_page_cache, turn)
     }
 }
 
 impl SizesSuite {
-    fn run_with(
-        &self,
-        drop_page_cache: &dyn Fn() -> bool,
-        engine: &dyn Engine,
-        scale: Scale,
-        group: usize,
-        recorder: &mut Recorder,
-    ) -> Result<(), Failure> {
+    fn run_with(&self, drop_page_cache: &dyn Fn() -> bool, turn: Turn<'_>) -> Result<(), Failure> {
+        let Turn { engine, scale, group, recorder } = turn;
         let (size, count) = sizes(scale)[group];
         let [reads, updates, reads_after] = row_names(size);
         // The load is no row: an engine without async commits has the reads all the same.
-        let modes = [Durability::Async, Durability::NoSync].into_iter();
-        let durability = modes.into_iter().find(|mode| engine.cannot(mode.feature()).is_none());
+        let durability = engine.first_of(&[Durability::Async, Durability::NoSync]);
         let dir = recorder.dir().to_path_buf();
         let to_walk = OpenOptions {
             value_bytes: VALUE_BYTES as u64,
@@ -243,7 +230,8 @@ mod tests {
 
     fn records(engine: &Rehearsed, group: usize, is_cold: bool) -> [Record; 3] {
         let records = engine.records(&SizesSuite, group, |recorder| {
-            SizesSuite.run_with(&|| is_cold, engine, Scale::Test, group, recorder)
+            let turn = Turn { engine, scale: Scale::Test, group, recorder };
+            SizesSuite.run_with(&|| is_cold, turn)
         });
         records.try_into().unwrap()
     }

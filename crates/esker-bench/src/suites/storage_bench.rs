@@ -6,14 +6,13 @@
 use esker_bench_api::generate::distribution::{Distribution, Zipf};
 use esker_bench_api::generate::storage::StorageItems;
 use esker_bench_api::results::Unit;
-use esker_bench_api::{Durability, Engine, Failure, OpenOptions};
+use esker_bench_api::{Durability, Failure, OpenOptions};
 
-use crate::recorder::Recorder;
 use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::budget::Budget;
 use crate::suites::mixed::{Mix, Mixed, Records};
-use crate::suites::{Stream, Suite, may_outgrow};
+use crate::suites::{Stream, Suite, Turn, may_outgrow, needs};
 
 /// Operations of a row at scale `test`.
 const TEST_OPS: u64 = 300;
@@ -157,22 +156,12 @@ impl Suite for StorageBenchSuite {
         workloads(scale).into_iter().enumerate().map(row).collect()
     }
 
-    fn run(
-        &self,
-        engine: &dyn Engine,
-        scale: Scale,
-        group: usize,
-        recorder: &mut Recorder,
-    ) -> Result<(), Failure> {
+    fn run(&self, turn: Turn<'_>) -> Result<(), Failure> {
+        let Turn { engine, scale, group, recorder } = turn;
         let workloads = workloads(scale);
         let workload = &workloads[group];
-        if let Some(why) = engine.cannot(workload.durability.feature()) {
-            return recorder.cannot(workload.name, why);
-        }
-        let fast = [Durability::Async, Durability::NoSync]
-            .into_iter()
-            .find(|mode| engine.cannot(mode.feature()).is_none())
-            .unwrap_or(workload.durability);
+        needs(engine, workload.durability.feature())?;
+        let fast = engine.first_of(&[Durability::Async, Durability::NoSync]).unwrap_or(workload.durability);
         let options = OpenOptions {
             value_bytes: workload.value_bytes as u64,
             durability: fast,

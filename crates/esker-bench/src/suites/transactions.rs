@@ -9,7 +9,7 @@
 //! commit, and `waiting`, where writers wait for a lock or for each other. An engine that lacks one takes part with the other, and a note on each row
 //! says what it did. The accounts of a transfer are read in the order of their keys, so that locks meet no deadlock.
 //!
-//! bench_suites_transactions.1. The rate is commits over the time on the wall, from the moment at which all writers begin to that at which the last has ended. A commit's
+//! bench_suites_transactions.1. The rate is commits over the time on the wall, from the moment at which the first writer begins to that at which the last has ended. A commit's
 //!     latency counts from its first try.
 //! bench_suites_transactions.2. Every read is looked at: its bytes belong together. After each row the sum of all balances is what it was, and the sum of all changes is four
 //!     for each commit: neither a part of a transaction is missing nor a whole one, and none is there twice.
@@ -24,15 +24,15 @@ use std::time::{Duration, Instant};
 use esker_bench_api::generate::accounts::{Account, Accounts, BALANCE, Transfers, VALUE_BYTES};
 use esker_bench_api::results::Unit;
 use esker_bench_api::{
-    Durability, Engine, Failure, OpenOptions, Transaction, TransactionKind, Transactions, transactions,
+    Durability, Failure, OpenOptions, Transaction, TransactionKind, Transactions, transactions,
 };
 
-use crate::recorder::{Outcome, Recorder};
+use crate::recorder::Outcome;
 use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::budget::Budget;
 use crate::suites::verify::expect;
-use crate::suites::{Stream, Suite};
+use crate::suites::{Stream, Suite, Turn, needs};
 use crate::track::Track;
 
 /// Commits of a row at scale `test`, of all its writers together.
@@ -40,9 +40,9 @@ const TEST_COMMITS: u64 = 96;
 const SEED: u64 = 41;
 const KEY_BYTES: u64 = 16;
 const ITEM_BYTES: u64 = KEY_BYTES + VALUE_BYTES as u64;
-/// Accounts of a transfer.
+/// Accounts that a transfer changes.
 const KEYS: usize = 4;
-/// Accounts of a contended row.
+/// Accounts that a contended row draws from.
 const HOT: u64 = 32;
 const WRITERS: [u64; 3] = [1, 4, 16];
 const CACHE_BYTES: u64 = 512 << 20;
@@ -51,11 +51,11 @@ const LOAD_BATCH: u64 = 1000;
 
 pub(crate) struct TransactionsSuite;
 
-/// What a group is of.
+/// What the rows of a group have in common.
 #[derive(Clone, Copy)]
 struct Group {
     family: &'static str,
-    /// What the family asks for.
+    /// The kind of transactions that the family asks engines for.
     kind: TransactionKind,
     durability: Durability,
 }
@@ -76,7 +76,7 @@ impl Group {
         if self.durability == Durability::Sync { "sync" } else { "async" }
     }
 
-    /// The names of the rows of so many writers, with how many accounts they draw from. One writer contends with nobody.
+    /// The rows with this number of writers: the name of each, and the number of accounts that it draws from. One writer has no contended row.
     fn rows(self, writers: u64, accounts: u64) -> Vec<(String, u64)> {
         let (Self { family, .. }, mode) = (self, self.mode());
         let s = if writers == 1 { "" } else { "s" };
@@ -128,10 +128,6 @@ impl Suite for TransactionsSuite {
         ]
     }
 
-    fn disk_bytes_max(&self, scale: Scale, _group: usize) -> u64 {
-        if scale == Scale::Test { 1 << 30 } else { 20 << 30 }
-    }
-
     /// A sync serves at most all writers.
     fn syncs_per_commit_min(&self, _group: usize) -> f64 {
         1.0 / WRITERS[WRITERS.len() - 1] as f64
@@ -160,17 +156,10 @@ impl Suite for TransactionsSuite {
         rows
     }
 
-    fn run(
-        &self,
-        engine: &dyn Engine,
-        scale: Scale,
-        group: usize,
-        recorder: &mut Recorder,
-    ) -> Result<(), Failure> {
+    fn run(&self, turn: Turn<'_>) -> Result<(), Failure> {
+        let Turn { engine, scale, group, recorder } = turn;
         let group = Group::ALL[group];
-        if let Some(why) = engine.cannot(group.durability.feature()) {
-            return recorder.cannot_rest(why);
-        }
+        needs(engine, group.durability.feature())?;
         let Some(kind) = group.kind.nearest(engine.transaction_kinds()) else {
             return Err(transactions::none_of(engine));
         };
@@ -203,26 +192,31 @@ impl Suite for TransactionsSuite {
     }
 }
 
-/// All accounts, and how often they have been changed.
+/// What the database must hold.
 struct Bank {
     accounts: Accounts,
+    /// The number of accounts.
     count: u64,
+    /// Changes of all accounts since the load.
     changes: u64,
 }
 
-/// What one writer did.
+/// What one writer did in a row.
 #[derive(Clone, Copy, Default)]
 struct Done {
     commits: u64,
     conflicts: u64,
+    /// The most conflicts that one commit met.
     conflicts_most: u64,
+    /// From its first try to its last commit.
+    time: Option<(Instant, Instant)>,
 }
 
 /// What the writers of a row share.
 struct Shared<'a> {
     store: &'a dyn Transactions,
     start: Barrier,
-    /// Set once one has failed. It orders nothing: `Relaxed`.
+    /// True once a writer has failed: the others stop. It orders nothing: `Relaxed`.
     stop: AtomicBool,
     track: Mutex<Track>,
     budget: Budget,
@@ -251,7 +245,7 @@ impl Bank {
         Ok(())
     }
 
-    /// Transfers by so many writers over the first `below` accounts.
+    /// Runs a row: `writers` threads make transfers between the first `below` accounts.
     fn transfers(
         &mut self,
         store: &dyn Transactions,
@@ -263,23 +257,20 @@ impl Bank {
         let budget = Budget { ops: budget.ops / writers, ..budget };
         let shared = Shared {
             store,
-            start: Barrier::new(writers as usize + 1),
+            start: Barrier::new(writers as usize),
             stop: AtomicBool::new(false),
             track: Mutex::new(Track::new(&["commit"], budget.period(), dir)?),
             budget,
         };
-        let (done, seconds) = thread::scope(|scope| {
+        let done: Vec<_> = thread::scope(|scope| {
             let (shared, accounts) = (&shared, self.accounts);
             let threads: Vec<_> = (0..writers)
                 .map(|writer| scope.spawn(move || shared.write(accounts, writer, below)))
                 .collect();
-            shared.start.wait();
-            let start = Instant::now();
-            let done: Vec<_> = threads
+            let ended = threads
                 .into_iter()
-                .map(|thread| thread.join().map_err(|_| Failure::engine("a writer panicked"))?)
-                .collect();
-            (done, start.elapsed().as_secs_f64())
+                .map(|thread| thread.join().unwrap_or_else(|_| Err(Failure::engine("a writer panicked"))));
+            ended.collect()
         });
         let done = done.into_iter().collect::<Result<Vec<_>, _>>()?;
         let commits: u64 = done.iter().map(|done| done.commits).sum();
@@ -289,7 +280,7 @@ impl Bank {
         let mut detail = track.finish("closed");
         detail.figures.extend(figures(&done).map(|(name, figure)| (name.to_owned(), figure)));
         Ok(Outcome {
-            seconds: Some(seconds),
+            seconds: wall_seconds(&done),
             ops: Some(commits),
             commits: Some(commits),
             user_written_bytes: changes * ITEM_BYTES,
@@ -322,7 +313,14 @@ impl Bank {
     }
 }
 
-/// bench_suites_transactions.3, and what conflicts cost.
+/// From the first writer's beginning to the last one's end (bench_suites_transactions.1).
+fn wall_seconds(done: &[Done]) -> Option<f64> {
+    let times = || done.iter().filter_map(|done| done.time);
+    let (first, last) = (times().map(|(from, _)| from).min()?, times().map(|(_, to)| to).max()?);
+    Some((last - first).as_secs_f64())
+}
+
+/// The figures of a row: conflicts and fairness (bench_suites_transactions.3).
 fn figures(done: &[Done]) -> [(&'static str, f64); 4] {
     let commits = |done: &Done| done.commits;
     let (sum, most) = (done.iter().map(commits).sum::<u64>(), done.iter().map(commits).max().unwrap_or(0));
@@ -357,6 +355,7 @@ impl Shared<'_> {
                 .inspect_err(|_| self.stop.store(true, Ordering::Relaxed))?;
             now = Instant::now();
             done.commits += 1;
+            done.time = Some((start, now));
             done.conflicts += conflicts;
             done.conflicts_most = done.conflicts_most.max(conflicts);
             told.push((from, now));
@@ -371,7 +370,7 @@ impl Shared<'_> {
     }
 }
 
-/// Moves `amount` from the first account to each of the others; returns how often it was tried in vain.
+/// One transaction: takes money from the first of the accounts `drawn` and gives `amount` to each of the others. Returns the number of its conflicts.
 fn transfer(
     store: &dyn Transactions,
     accounts: Accounts,
@@ -405,16 +404,12 @@ mod tests {
     use super::*;
     use crate::suites::rehearse::Rehearsed;
 
-    fn errors(engine: &Rehearsed, group: usize) -> Vec<Option<String>> {
-        let run = |recorder: &mut Recorder| TransactionsSuite.run(engine, Scale::Test, group, recorder);
-        engine.records(&TransactionsSuite, group, run).into_iter().map(|record| record.error).collect()
-    }
-
     #[test]
     fn bench_suites_transactions_2_a_lost_write_is_found_by_the_sums() {
-        assert_eq!(errors(&Rehearsed::default(), 1), [const { None }; 5]);
+        assert_eq!(Rehearsed::default().errors(&TransactionsSuite, 1), [const { None }; 5]);
         // It keeps the first account as it was loaded, and loses every change of it: the money of others does not add up any more.
-        let errors = errors(&Rehearsed { kept_puts: Some(1), ..Rehearsed::default() }, 1);
+        let losing = Rehearsed { kept_puts: Some(1), ..Rehearsed::default() };
+        let errors = losing.errors(&TransactionsSuite, 1);
         let is_found = |error: &Option<String>| {
             error.as_ref().is_some_and(|error| error.starts_with("wrong answer: the sum of all accounts"))
         };
@@ -438,17 +433,25 @@ mod tests {
     }
 
     #[test]
+    fn bench_suites_transactions_1_the_time_is_from_the_first_beginning_to_the_last_end() {
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let done = |from, to| Done { time: Some((at(from), at(to))), ..Done::default() };
+        let idle = Done::default();
+        assert_eq!(wall_seconds(&[done(3, 5), idle, done(2, 4), done(2, 9)]), Some(7.0));
+        assert_eq!(wall_seconds(&[idle]), None);
+    }
+
+    #[test]
     fn bench_suites_transactions_3_fairness_is_of_the_fewest_to_the_most() {
-        let done = |commits, conflicts| Done { commits, conflicts, conflicts_most: conflicts };
+        let done = |commits, conflicts| Done { commits, conflicts, conflicts_most: conflicts, time: None };
         let figures = figures(&[done(10, 5), done(40, 0), done(20, 2)]);
         assert_eq!(figures.map(|(_, figure)| figure), [7.0, 0.1, 5.0, 0.25]);
     }
 
     #[test]
     fn each_row_says_what_kind_it_was() {
-        let engine = Rehearsed::default();
-        let run = |recorder: &mut Recorder| TransactionsSuite.run(&engine, Scale::Test, 2, recorder);
-        let records = engine.records(&TransactionsSuite, 2, run);
+        let records = Rehearsed::default().run(&TransactionsSuite, 2);
         assert!(records.iter().all(|record| record.note == "one writer at a time"), "{records:?}");
         assert!(records.iter().all(|record| record.ops == TEST_COMMITS), "{records:?}");
     }

@@ -16,14 +16,13 @@ use std::time::Duration;
 use esker_bench_api::generate::distribution::{Distribution, Zipf};
 use esker_bench_api::generate::ycsb::{KEY_BYTES, VALUE_BYTES, YcsbRecords};
 use esker_bench_api::results::Unit;
-use esker_bench_api::{Durability, Engine, Failure, OpenOptions};
+use esker_bench_api::{Durability, Failure, OpenOptions};
 
-use crate::recorder::Recorder;
 use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::budget::Budget;
 use crate::suites::mixed::{INSERT, Mix, Mixed, Records};
-use crate::suites::{Stream, Suite};
+use crate::suites::{Stream, Suite, Turn, needs};
 
 const SEED: u64 = 11;
 const CACHE_BYTES: u64 = 512 << 20;
@@ -50,7 +49,7 @@ enum Ask {
 }
 
 impl Ask {
-    /// Of a mix with these parts that begins with so many records.
+    /// The distribution of a mix with these percentages, in a database that has `records` records when the mix begins.
     fn distribution(self, percent: [u32; 5], records: u64) -> Distribution {
         let inserts_max = if percent[INSERT] > 0 { records / 4 } else { 0 };
         match self {
@@ -189,18 +188,10 @@ impl Suite for YcsbSuite {
         rows
     }
 
-    fn run(
-        &self,
-        engine: &dyn Engine,
-        scale: Scale,
-        group: usize,
-        recorder: &mut Recorder,
-    ) -> Result<(), Failure> {
+    fn run(&self, turn: Turn<'_>) -> Result<(), Failure> {
+        let Turn { engine, scale, group, recorder } = turn;
         let (durability, name) = DURABILITIES[group];
-        if let Some(why) = engine.cannot(durability.feature()) {
-            let rows = self.rows(scale).into_iter().filter(|row| row.group == group);
-            return rows.into_iter().try_for_each(|row| recorder.cannot(&row.name, why));
-        }
+        needs(engine, durability.feature())?;
         let options = OpenOptions {
             write_buffer_bytes: Some(WRITE_BUFFER_BYTES),
             value_bytes: VALUE_BYTES as u64,

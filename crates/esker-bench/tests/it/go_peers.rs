@@ -8,19 +8,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-use esker_bench_api::generate::accounts::{self, Account, Accounts, Transfers};
-use esker_bench_api::generate::badger::BadgerItems;
 use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::distribution::{Distribution, Zipf};
-use esker_bench_api::generate::int::Ints;
 use esker_bench_api::generate::items::Items;
-use esker_bench_api::generate::keyspaces::KeyspaceItems;
-use esker_bench_api::generate::obigstore;
 use esker_bench_api::generate::order::Order;
 use esker_bench_api::generate::pool::Pool;
 use esker_bench_api::generate::rng::Rng;
-use esker_bench_api::generate::storage::StorageItems;
-use esker_bench_api::generate::ycsb::{VALUE_BYTES, YcsbRecords};
+use esker_bench_api::generate::streams::{self, sum};
 use serde_json::Value;
 
 /// What `describe` of the Go side prints, or nothing where there is no Go.
@@ -69,90 +63,32 @@ fn work(record: &Value) -> Vec<(&str, Value)> {
     work
 }
 
-fn sum(pairs: impl Iterator<Item = u64>) -> u64 {
-    pairs.fold(0, |sum: u64, pair| sum.rotate_left(1) ^ pair)
-}
-
-/// The checksums that `streams` of the Go side has, in its order.
-fn streams() -> Vec<(&'static str, u64)> {
-    let (items, ints, pool, ycsb) = (Items::new(3), Ints::new(3), Pool::new(3), YcsbRecords::new(3));
-    let badger = BadgerItems::new(3, 128);
-    let (mut draws, mut ranks, zipf) = (badger.draws(), Rng::new(1), Zipf::new(0.99));
+/// The checksums that `streams` of the Go side has, in order of their names.
+fn streams() -> BTreeMap<String, u64> {
+    let (items, pool) = (Items::new(3), Pool::new(3));
+    let (mut ranks, zipf) = (Rng::new(1), Zipf::new(0.99));
     let (mut scattered, zipfian) =
         (Rng::new(1), Distribution::Zipfian { ranks: zipf.clone(), numbers_max: 1250 });
     let last = items.value(999);
-    let storage = |sequential| {
-        let (items, mut value) = (StorageItems::new(3, sequential), [0; 512]);
-        sum((0..1000).map(|i| {
-            items.value(i, i % 3, &mut value);
-            checksum(&items.key(i), &value)
-        }))
-    };
-    let keyspaces = || {
-        let (items, mut value) = (KeyspaceItems::new(3, 1000), [0; 128]);
-        sum((0..1000).map(|i| {
-            items.value(i, i % 3, &mut value);
-            checksum(&[&items.keyspace(i).to_be_bytes()[..], &items.key(i)].concat(), &value)
-        }))
-    };
-    let mut hotspots = obigstore::Hotspots::new(3, 0.99, 4);
-    let pair = |key: obigstore::Key| {
-        let mut value = [0; 33];
-        obigstore::value(&key, &mut value);
-        checksum(&key, &value)
-    };
-    let accounts = Accounts::new(3);
-    let account_of = |i: u64| {
-        let mut value = [0; accounts::VALUE_BYTES];
-        accounts.value(i, Account { balance: 7 - i as i64, changes: i }, &mut value);
-        checksum(&accounts.key(i), &value)
-    };
-    let mut transfers = Transfers::new(accounts, 2, 100);
-    let mut transfer = || {
-        let mut drawn = [0; 4];
-        let amount = transfers.draw(&mut drawn) as u64;
-        drawn.iter().fold(amount, |sum: u64, i| sum.rotate_left(7) ^ i)
-    };
-    vec![
+    let others = [
         ("redb", sum((0..1000).map(|i| checksum(&items.key(i), &items.value(i))))),
-        ("int", sum((0..1000).map(|i| checksum(&ints.key(i), &ints.value(i))))),
-        ("large", sum((0..3).map(|i| checksum(&[], pool.value(i, 2_000_000))))),
-        (
-            "badger",
-            sum((0..1000).map(|_| draws.below(1000)).map(|k| checksum(&badger.key(k), badger.value(k)))),
-        ),
-        (
-            "ycsb",
-            sum((0..1000).map(|i| {
-                let mut value = [0; VALUE_BYTES];
-                ycsb.value(i, i % 3, &mut value);
-                checksum(&ycsb.key(i), &value)
-            })),
-        ),
-        ("storage-bench random", storage(false)),
-        ("storage-bench sequential", storage(true)),
-        ("keyspaces", keyspaces()),
-        ("obigstore sequential", sum((0..1000).map(|i| pair(obigstore::sequential_key(i))))),
-        ("obigstore random", sum((0..1000).map(|i| pair(obigstore::random_key(3, i))))),
-        ("obigstore hotspots", sum((0..1000).map(|_| pair(hotspots.next_key().0)))),
-        ("accounts", sum((0..1000).map(account_of))),
-        ("transfers", sum((0..1000).map(|_| transfer()))),
         ("zipfian", sum((1000..1100).map(|n| zipfian.draw(&mut scattered, n)))),
         ("zipf", sum((0..1000).map(|_| zipf.rank(&mut ranks, 1_000_000)))),
         ("order", sum(Order::new(351_000, 7).skip_to(1000).take(1000))),
         ("probe", sum((0..20).map(|n| probe(&last[..n])))),
         ("probe of large values", sum((0..100).map(|n| probe(pool.value(n, 1000 + n as usize))))),
-    ]
+    ];
+    streams::streams(33).into_iter().chain(others).map(|(name, sum)| (name.to_owned(), sum)).collect()
 }
 
 #[test]
 fn the_streams_are_byte_for_byte_the_same() {
     let Some(described) = describe(&["streams"]) else { return };
-    let theirs: Vec<(&str, u64)> = described
+    let theirs: BTreeMap<String, u64> = described
         .as_array()
         .unwrap()
         .iter()
-        .map(|stream| (stream["name"].as_str().unwrap(), stream["sum"].as_u64().unwrap()))
+        .map(|stream| (stream["name"].as_str().unwrap().to_owned(), stream["sum"].as_u64().unwrap()))
         .collect();
     assert_eq!(theirs, streams());
 }

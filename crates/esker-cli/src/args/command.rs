@@ -362,7 +362,7 @@ pub(crate) struct Put {
     /// The value [default: all of standard input, as it is]
     #[arg(allow_negative_numbers = true)]
     pub(crate) value: Option<OsString>,
-    /// After so many seconds it is gone [default: what the keyspace says; mostly never]
+    /// Seconds until the entry expires [default: the keyspace's default, or never]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) ttl: Option<Duration>,
 }

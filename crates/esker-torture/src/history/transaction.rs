@@ -15,7 +15,7 @@ use esker_world::failure::{Failure, Result};
 /// The longest pause of the canary between its reads.
 const CANARY_PAUSE_MICROS: u64 = 300;
 
-/// One in so many transactions over lists is exclusive.
+/// One in eight transactions over lists is exclusive.
 const EXCLUSIVE_EVERY: u8 = 8;
 
 /// A keyspace's name and a key.

@@ -9,8 +9,10 @@ use std::time::Instant;
 
 use canopydb::Error;
 
-use super::{CanopyStore, CanopyWriter, TREE, get, no_tree, walk};
-use esker_bench_api::{Failure, Store, Transaction, TransactionKind, TransactionWork, Transactions, Writer};
+use super::{CanopyStore, CanopyWriter, TREE, no_tree, walk};
+use esker_bench_api::{
+    ByWriter, Failure, Store, TransactionKind, TransactionWork, Transactions, until_no_conflict,
+};
 
 pub(super) struct CanopyTransactions {
     pub(super) store: CanopyStore,
@@ -23,7 +25,7 @@ impl CanopyTransactions {
         let concurrent = self.kind == TransactionKind::Optimistic;
         let txn = self.store.db.begin_write_with(concurrent).map_err(Failure::engine)?;
         let mut writer = CanopyWriter { tree: txn.get_or_create_tree(TREE).map_err(Failure::engine)? };
-        work(&mut writer)?;
+        work(&mut ByWriter(&mut writer))?;
         drop(writer);
         match txn.commit_with(self.store.sync) {
             Err(Error::WriteConflict) => Ok(false),
@@ -34,11 +36,7 @@ impl CanopyTransactions {
 
 impl Transactions for CanopyTransactions {
     fn transact(&self, _keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64, Failure> {
-        let mut conflicts = 0;
-        while !self.once(work)? {
-            conflicts += 1;
-        }
-        Ok(conflicts)
+        until_no_conflict(|| self.once(work))
     }
 
     fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
@@ -49,15 +47,5 @@ impl Transactions for CanopyTransactions {
 
     fn drain(&self, deadline: Instant) -> Result<(), Failure> {
         self.store.drain(deadline)
-    }
-}
-
-impl Transaction for CanopyWriter<'_> {
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        get(&self.tree, key, visit)
-    }
-
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
-        Writer::put(self, key, value)
     }
 }

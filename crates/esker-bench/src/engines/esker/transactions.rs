@@ -8,7 +8,9 @@
 use esker::{Db, Durability, Error, Keyspace, LockMode, Transaction};
 
 use super::{map_get, walk};
-use esker_bench_api::{Failure, Transaction as Asked, TransactionKind, TransactionWork, Transactions};
+use esker_bench_api::{
+    Failure, Transaction as Asked, TransactionKind, TransactionWork, Transactions, until_no_conflict,
+};
 
 pub(super) struct EskerTransactions {
     pub(super) db: Db,
@@ -38,11 +40,7 @@ impl EskerTransactions {
 impl Transactions for EskerTransactions {
     fn transact(&self, keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64, Failure> {
         if self.kind == TransactionKind::Locks {
-            let mut conflicts = 0;
-            while !self.with_locks(keys, work)? {
-                conflicts += 1;
-            }
-            return Ok(conflicts);
+            return until_no_conflict(|| self.with_locks(keys, work));
         }
         let body = |txn: &mut Transaction| work(&mut Open { txn, map: &self.map }).map_err(Stopped::Work);
         match self.db.transact_with(self.durability, body) {

@@ -1,50 +1,15 @@
-//! fjall's transactions that read what they write.
-//!
-//! ```text
-//! one writer at a time  SingleWriterTxDatabase
-//! optimistic            OptimisticTxDatabase: serializable, again at once after a conflict
-//! ```
+//! fjall's optimistic transactions that read what they write: OptimisticTxDatabase, serializable, again at once after a conflict.
 
 use std::path::Path;
 use std::time::Instant;
 
 use fjall::{OptimisticTxDatabase, OptimisticTxKeyspace, OptimisticWriteTx, PersistMode, Readable};
 
-use super::{FjallStore, FjallWriter, KEYSPACE, create_options, is_busy, persist_mode, wait_until_quiet};
+use super::{KEYSPACE, create_options, is_busy, persist_mode, wait_until_quiet};
 use esker_bench_api::{
-    Durability, Failure, OpenOptions, Store, Transaction, TransactionWork, Transactions, Writer,
+    Durability, Failure, OpenOptions, Transaction, TransactionWork, Transactions, until_no_conflict,
 };
 
-impl Transactions for FjallStore {
-    fn transact(&self, _keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64, Failure> {
-        let open = self.open()?;
-        let txn = open.db.write_tx().durability(persist_mode(self.durability));
-        let mut writer = FjallWriter { txn, map: &open.map };
-        work(&mut writer)?;
-        writer.txn.commit().map(|()| 0).map_err(Failure::engine)
-    }
-
-    fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
-        self.reader()?.range(&[], u64::MAX, visit)
-    }
-
-    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
-        Store::drain(self, deadline)
-    }
-}
-
-impl Transaction for FjallWriter<'_> {
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let value = self.txn.get(self.map, key).map_err(Failure::engine)?;
-        Ok(value.map(|value| visit(&value)).is_some())
-    }
-
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
-        Writer::put(self, key, value)
-    }
-}
-
-/// The optimistic kind.
 pub(super) struct FjallOptimistic {
     db: OptimisticTxDatabase,
     map: OptimisticTxKeyspace,
@@ -70,11 +35,7 @@ impl FjallOptimistic {
 
 impl Transactions for FjallOptimistic {
     fn transact(&self, _keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64, Failure> {
-        let mut conflicts = 0;
-        while !self.once(work)? {
-            conflicts += 1;
-        }
-        Ok(conflicts)
+        until_no_conflict(|| self.once(work))
     }
 
     fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {

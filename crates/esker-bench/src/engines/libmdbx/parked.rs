@@ -201,7 +201,7 @@ impl Txn {
     pub(super) fn len(&self, map: MDBX_dbi) -> Result<u64, Failure> {
         let mut stat = MaybeUninit::<MDBX_stat>::uninit();
         let (place, bytes) = (stat.as_mut_ptr(), size_of::<MDBX_stat>());
-        // SAFETY: the transaction runs, and `stat` is there to be written, so many bytes.
+        // SAFETY: the transaction runs, and `place` points to `bytes` bytes that may be written.
         checked(unsafe { mdbx_dbi_stat(self.txn.as_ptr(), map, place, bytes) })?;
         // SAFETY: mdbx has written all of it.
         Ok(unsafe { stat.assume_init() }.ms_entries)
@@ -243,7 +243,7 @@ fn place_of(bytes: &[u8]) -> MDBX_val {
 /// The bytes of a place.
 ///
 /// # Safety
-/// There are so many at its address, which nobody writes to for `'bytes`; with none the address says nothing.
+/// Unless its length is 0, its address points to that many bytes, and nobody writes to them for `'bytes`.
 unsafe fn bytes_at<'bytes>(place: &MDBX_val) -> &'bytes [u8] {
     if place.iov_len == 0 {
         return &[];

@@ -4,15 +4,15 @@ use std::time::Instant;
 
 use surrealkv::{Error, Mode};
 
-use super::{SurrealStore, SurrealWriter, get};
-use esker_bench_api::{Failure, Store, Transaction, TransactionWork, Transactions, Writer};
+use super::{SurrealStore, SurrealWriter};
+use esker_bench_api::{ByWriter, Failure, Store, TransactionWork, Transactions, until_no_conflict};
 
 impl SurrealStore {
     /// One try; false after a conflict.
     fn once(&self, work: TransactionWork<'_>) -> Result<bool, Failure> {
         let txn = self.tree.begin_with_mode(Mode::ReadWrite).map_err(Failure::engine)?;
         let mut writer = SurrealWriter { txn: txn.with_durability(self.persistence) };
-        work(&mut writer)?;
+        work(&mut ByWriter(&mut writer))?;
         match self.runtime.block_on(writer.txn.commit()) {
             Err(Error::TransactionWriteConflict | Error::TransactionRetry) => Ok(false),
             done => done.map(|()| true).map_err(Failure::engine),
@@ -22,11 +22,7 @@ impl SurrealStore {
 
 impl Transactions for SurrealStore {
     fn transact(&self, _keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64, Failure> {
-        let mut conflicts = 0;
-        while !self.once(work)? {
-            conflicts += 1;
-        }
-        Ok(conflicts)
+        until_no_conflict(|| self.once(work))
     }
 
     fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
@@ -35,16 +31,5 @@ impl Transactions for SurrealStore {
 
     fn drain(&self, deadline: Instant) -> Result<(), Failure> {
         Store::drain(self, deadline)
-    }
-}
-
-impl Transaction for SurrealWriter {
-    /// The key is written too, and that is what the commit looks at.
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        get(&self.txn, key, visit)
-    }
-
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
-        Writer::put(self, key, value)
     }
 }

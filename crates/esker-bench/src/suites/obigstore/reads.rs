@@ -31,7 +31,7 @@ use crate::track::Track;
 const RANGE_KEYS: u64 = 512;
 const LOOK_UPS: u64 = 20;
 const READERS: u64 = 5;
-/// A test does so many and no fewer, however slow the machine is: the program in Go is held against it.
+/// Requests of a row at scale `test`. The number is fixed, so that the program in Go can be compared with it.
 const TEST_REQUESTS: u64 = 20;
 
 /// What a request was answered, and when.
@@ -68,7 +68,7 @@ impl Run<'_> {
         self.requests(READERS, LOOK_UPS, |rng| self.look_ups(rng, set), |rng| look_ups_expected(rng, set))
     }
 
-    /// Runs requests on so many threads for the row's time; each counts as `keys` operations. `expected` draws what `request` draws, and says what
+    /// Runs requests on `threads` threads for the row's time; each counts as `keys` operations. `expected` draws what `request` draws, and says what
     /// sum the answer must have (bench_reads.1).
     fn requests(
         &self,
@@ -222,7 +222,7 @@ mod tests {
             stored
         }
 
-        /// The last byte of each value is wrong by so many bits.
+        /// Puts the items of these numbers; the last byte of each value is XORed with `flipped`.
         fn put(&self, numbers: Range<u64>, flipped: u8) {
             let work = &mut |writer: &mut dyn Writer| {
                 let mut bytes = [0; VALUE_BYTES];

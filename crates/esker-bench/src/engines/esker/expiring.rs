@@ -1,0 +1,34 @@
+//! Esker's entries that expire: a transaction with one put, with a time to live or without.
+
+use std::time::Duration;
+
+use esker::{Db, Durability, Keyspace};
+
+use super::{get, transact, walk};
+use esker_bench_api::{Expiring, Failure};
+
+pub(super) struct EskerExpiring {
+    pub(super) db: Db,
+    pub(super) map: Keyspace,
+    pub(super) durability: Durability,
+}
+
+impl Expiring for EskerExpiring {
+    fn put(&self, key: &[u8], value: &[u8], ttl: Option<Duration>) -> Result<(), Failure> {
+        transact(&self.db, self.durability, |txn| {
+            let put = match ttl {
+                Some(ttl) => txn.put_with_ttl(&self.map, key, value, ttl),
+                None => txn.put(&self.map, key, value),
+            };
+            put.map_err(Failure::engine)
+        })
+    }
+
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        get(&self.map, key, visit)
+    }
+
+    fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
+        walk(self.map.cursor().map_err(Failure::engine)?, &[], u64::MAX, visit)
+    }
+}
