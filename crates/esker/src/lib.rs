@@ -61,6 +61,7 @@
 //! # Limits
 //! Keys have up to [`KEY_BYTES_MAX`] bytes, values up to [`VALUE_BYTES_MAX`]. Values may come from readers and be read in parts. Write skew is possible. One process has a database open at a time.
 
+pub mod backup;
 pub mod recordio;
 pub mod sstable;
 
@@ -128,6 +129,7 @@ pub use db::{EntryStream, FeedStream};
 pub use encoding::Compression;
 pub use engine::background::BackgroundStep;
 pub use engine::committer::Committing;
+pub use engine::copies::checkpoint::Checkpoint;
 pub use engine::health::{FailingWork, Health, Work};
 pub use engine::history::History;
 pub use engine::keyspace_options::Counting;

@@ -9,8 +9,10 @@ mod own_process;
 
 mod anomalies;
 mod background;
+mod backup;
 mod blobs;
 mod check;
+mod checkpoint;
 mod close;
 mod compatibility;
 mod concurrency;
