@@ -81,6 +81,7 @@ mod txn;
 #[cfg(feature = "typed")]
 pub mod typed;
 mod types;
+pub mod unload;
 mod wal;
 
 /// Entries for fuzzers: every decoder of bytes from disk, on any bytes. Not part of the API. See docs/testing.md.

@@ -299,7 +299,10 @@ fn a_directory_is_renamed_with_what_is_in_it_and_removed_when_it_is_empty() {
         assert_eq!(fs.rename_dir(&dir.join("none"), &to).unwrap_err().kind(), io::ErrorKind::NotFound);
         fs.rename_dir(&from, &to).unwrap();
         assert!(!fs.exists(&from).unwrap());
-        assert_eq!((content(fs, &to.join("a")), content(fs, &to.join("sub/b"))), (b"a".to_vec(), b"b".to_vec()));
+        assert_eq!(
+            (content(fs, &to.join("a")), content(fs, &to.join("sub/b"))),
+            (b"a".to_vec(), b"b".to_vec())
+        );
         assert_eq!(fs.remove_dir(&to).unwrap_err().kind(), io::ErrorKind::DirectoryNotEmpty);
         fs.remove_file(&to.join("sub/b")).unwrap();
         fs.remove_dir(&to.join("sub")).unwrap();

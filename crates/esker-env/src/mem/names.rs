@@ -77,9 +77,8 @@ impl Op {
 
     /// Whether it cannot be done without an earlier one (names.2).
     fn needs(&self, earlier: &Op) -> bool {
-        let within = |inner: &Op, outer: &Op| {
-            inner.names().any(|name| outer.names().any(|dir| name.starts_with(dir)))
-        };
+        let within =
+            |inner: &Op, outer: &Op| inner.names().any(|name| outer.names().any(|dir| name.starts_with(dir)));
         match (self, earlier) {
             // names.5
             (Op::RenameDir(..), Op::Create(..) | Op::Rename(..) | Op::Remove(_)) => false,

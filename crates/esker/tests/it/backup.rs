@@ -8,7 +8,7 @@ use esker::{Db, Durability, Error};
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, FsRef, MemFs, OpKind, OpenOptions};
 
 use crate::common::contents::{Contents, difference, dump, dump_sound};
-use crate::common::{DIR, dir, simulated};
+use crate::common::{DIR, simulated};
 
 const BACKUPS: &str = "backups";
 

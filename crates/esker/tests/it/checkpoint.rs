@@ -116,7 +116,7 @@ fn workplace_1_checkpoint_2_whatever_crash_a_checkpoint_is_whole_or_not_there() 
         db.sync().unwrap();
         faults.add(FaultRule::new(&OpKind::CHANGES, FaultAction::Freeze { keep: 100 }).nth(nth));
         let made = db.checkpoint(COPY);
-        assert_eq!(made.is_err(), faults.is_frozen(), "{made:?}");
+        assert!(made.is_ok() || faults.is_frozen(), "{made:?}");
         for left in [fs.crash(nth), fs.crash_strict(), fs.crash_keep_all()] {
             let is_there = left.exists(COPY.as_ref()).unwrap();
             assert!(is_there || made.is_err(), "workplace.1: what was made is durable");

@@ -50,5 +50,6 @@ mod stats;
 mod ttl;
 #[cfg(feature = "typed")]
 mod typed;
+mod unload;
 mod watch;
 mod working_directory;

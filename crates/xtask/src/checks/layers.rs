@@ -30,7 +30,7 @@ const STEPS: &[&[&str]] = &[
     &["engine"],
     &["rescue"],
     &["db"],
-    &["backup", "typed"],
+    &["backup", "typed", "unload"],
 ];
 
 pub(super) fn check(repo: &Repo) -> Vec<Finding> {

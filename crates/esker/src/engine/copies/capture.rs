@@ -4,7 +4,8 @@
 //!   flush --> under the manifest's lock: its state, and the version of the same moment --> state of the copy; the version pins its files
 //! ```
 //!
-//! capture.1. The copy holds every commit up to its number, and none after it. It needs no log.
+//! capture.1. The copy holds every commit up to its number, and none after it. It needs no log. What its tables point to in blob files is durable: the
+//!      log was synced with it when the memtables were sealed (wal/sync.rs), or the tables were adopted after it was.
 //! capture.2. Every commit that was visible when the capture began is in it.
 //! capture.3. State and version are of one moment: both change under the manifest's lock alone. Files that the version has stay until it
 //!      is dropped, whatever is merged or collected meanwhile.
@@ -15,7 +16,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::blob::BlobFile;
 use crate::engine::core::Core;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::feed::FeedEdit;
@@ -58,16 +58,6 @@ pub(crate) struct CapturedFile {
     pub(crate) is_final: bool,
     /// What it is known by beside its number and length, if that is known without reading it.
     pub(crate) fingerprint: Option<u32>,
-    /// Of a blob file.
-    blobs: Option<Arc<BlobFile>>,
-}
-
-impl CapturedFile {
-    /// Makes durable what a link would show.
-    pub(crate) fn settle(&self) -> Result<()> {
-        // A table was durable before the manifest named it.
-        self.blobs.as_ref().map_or(Ok(()), |file| file.sync())
-    }
 }
 
 impl Core {
@@ -114,7 +104,6 @@ impl Core {
             len: added.meta.file_bytes,
             is_final: true,
             fingerprint: Some(added.meta.fingerprint.get()),
-            blobs: None,
         });
         let blobs = state.blobs.iter().filter_map(|&(named, id)| {
             let file = version.blobs().find(named)?.file;
@@ -130,7 +119,6 @@ impl Core {
                 len: len.min(file.len()),
                 is_final,
                 fingerprint: None,
-                blobs: Some(file),
             }))
         });
         let mut files: Vec<_> = tables.map(Ok).chain(blobs).collect::<Result<_>>()?;

@@ -19,7 +19,6 @@ pub(crate) fn link(env: &Env, file: &CapturedFile, to: &Path) -> Result<bool> {
     if !file.is_final {
         return Ok(false);
     }
-    file.settle()?;
     if env.fs.hard_link(&file.path, to).is_ok() {
         return Ok(true);
     }

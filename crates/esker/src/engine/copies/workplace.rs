@@ -18,6 +18,7 @@ use esker_env::{Env, FileLock};
 
 use crate::engine::options::Modes;
 use crate::manifest::file_name::LOCK;
+use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result};
 
 /// What the name of a workplace ends with.
@@ -87,7 +88,8 @@ impl Workplace {
     pub(crate) fn finish(self) -> Result<()> {
         let io = |e| Error::io("rename", &self.inside, e);
         self.env.fs.rename_dir(&self.inside, &self.target).map_err(io)?;
-        if let Some(above) = self.env.fs.dir_above(&self.target) {
+        let above = self.env.fs.dir_above(&self.target);
+        if let Some(above) = above.filter(|_| !canary::is_set(Canary::CopyNameNotSynced)) {
             let synced = self.env.fs.sync_dir_if_readable(&above);
             synced.map_err(|e| Error::io("sync directory", &above, e))?;
         }
