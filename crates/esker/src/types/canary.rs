@@ -84,6 +84,8 @@ pub enum Canary {
     OperandDropped,
     /// Compactions do not know the rules of history (compaction_judge.7).
     HistoryForgotten,
+    /// A checkpoint is told of before its name is durable (workplace.1).
+    CopyNameNotSynced,
 }
 
 #[cfg(any(test, feature = "canaries"))]
