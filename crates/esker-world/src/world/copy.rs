@@ -63,7 +63,7 @@ impl World {
         let env = Env::simulated(Arc::new(image), self.seed);
         let db = self.builder(opening).env(env).open(COPY);
         let db = db.unwrap_or_else(|error| panic!("world.10: the checkpoint cannot be opened: {error}"));
-        let found = read::contents_with(&db, false, true);
+        let found = read::contents_with(&db, false, true, None);
         let found = found.unwrap_or_else(|error| panic!("world.10: the checkpoint cannot be read: {error}"));
         if let Some(difference) = copied.state.difference(&found) {
             panic!("world.10: the checkpoint is another: {difference}");

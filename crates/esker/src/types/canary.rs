@@ -91,7 +91,7 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one that the simulator is to find.
-    pub const ALL: [Canary; 34] = [
+    pub const ALL: [Canary; 35] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -126,6 +126,7 @@ impl Canary {
         Canary::ExpiredReturned,
         Canary::OperandDropped,
         Canary::HistoryForgotten,
+        Canary::CopyNameNotSynced,
     ];
 }
 

@@ -8,6 +8,7 @@ use super::format::{Head, Record, Traits, begin_entries, put_entry};
 use super::{LOADING, OnProgress, Unloaded};
 use crate::db::{Db, Keyspace, Snapshot, Ttl};
 use crate::encoding::Compression;
+use crate::engine::keyspace_options::Counting;
 use crate::recordio::{Reader, Writer};
 use crate::types::{Error, Result};
 
@@ -236,7 +237,7 @@ impl Run<'_> {
         let options = self.db.handle.core.catalog.options_of(keyspace.id());
         Traits {
             blobs_over: options.blobs_over.map(|over| over.unwrap_or(0)),
-            is_lazy: options.is_lazy,
+            is_lazy: keyspace.counting() == Counting::Lazy,
             ttl: keyspace.default_ttl(),
             history: keyspace.history(),
             merge_operator: options.merge_operator,

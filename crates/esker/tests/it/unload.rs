@@ -109,10 +109,9 @@ fn unload_1_a_stopped_unload_goes_on_if_nothing_was_committed_since() {
         faults.add(FaultRule::new(&OpKind::CHANGES, FaultAction::Freeze { keep: 1_000 }).nth(2 + stops));
         let seen = resumed.clone();
         let unload = Unload::new().env(Env::simulated(Arc::new(faults), 8));
-        let unload =
-            unload.on_progress(move |done| {
-                seen.fetch_max(done.resumed_entries, Ordering::Relaxed);
-            });
+        let unload = unload.on_progress(move |done| {
+            seen.fetch_max(done.resumed_entries, Ordering::Relaxed);
+        });
         let _ = unload.write(&db, FILE);
         stops += 1;
         assert!(stops < 50, "it never ends");
