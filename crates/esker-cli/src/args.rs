@@ -39,7 +39,7 @@ Bytes:
 
 Exit codes:
   0  done, or found
-  1  not found (get, del, shell), not sound (check, dump), or something lost (repair)
+  1  not found (get, del, shell), not sound (check, dump, backup), or something lost (repair)
   2  an error; the message says what to do";
 
 /// Look into, fill, empty and check an Esker database.

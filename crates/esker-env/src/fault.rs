@@ -45,9 +45,9 @@ pub enum OpKind {
     SetLen,
     /// Reserving disk space.
     Allocate,
-    /// Renaming.
+    /// Renaming a file or a directory.
     Rename,
-    /// Removing a name.
+    /// Removing the name of a file or a directory.
     Remove,
     /// Listing a directory.
     List,
@@ -59,11 +59,13 @@ pub enum OpKind {
     Lock,
     /// Starting writeback or dropping cached pages.
     Hint,
+    /// Giving a file a second name.
+    Link,
 }
 
 impl OpKind {
     /// Every kind.
-    pub const ALL: [OpKind; 15] = [
+    pub const ALL: [OpKind; 16] = [
         OpKind::Open,
         OpKind::Create,
         OpKind::Read,
@@ -79,10 +81,11 @@ impl OpKind {
         OpKind::Stat,
         OpKind::Lock,
         OpKind::Hint,
+        OpKind::Link,
     ];
 
     /// The kinds that change what a crash leaves.
-    pub const CHANGES: [OpKind; 9] = [
+    pub const CHANGES: [OpKind; 10] = [
         OpKind::Create,
         OpKind::Write,
         OpKind::SyncData,
@@ -92,6 +95,7 @@ impl OpKind {
         OpKind::Rename,
         OpKind::Remove,
         OpKind::CreateDir,
+        OpKind::Link,
     ];
 }
 
@@ -143,9 +147,9 @@ pub enum FaultAction {
 pub struct FaultRule {
     /// The kinds of calls that match.
     pub ops: Vec<OpKind>,
-    /// Only paths that contain this text match (either path of a rename).
+    /// Only paths that contain this text match (either path of a rename or link).
     pub path_contains: Option<String>,
-    /// Only this path matches (either path of a rename).
+    /// Only this path matches (either path of a rename or link).
     pub file: Option<PathBuf>,
     /// Only reads and writes that touch these bytes of a file match.
     pub bytes: Option<Range<u64>>,
@@ -323,7 +327,7 @@ impl Plan {
             }
         }
         let path = || paths.last().map(|path| path.to_path_buf()).unwrap_or_default();
-        if matches!(kind, OpKind::Create | OpKind::Rename | OpKind::Remove) {
+        if matches!(kind, OpKind::Create | OpKind::Link | OpKind::Rename | OpKind::Remove) {
             self.named_last = path();
         }
         if let Some(action) = action {
@@ -448,6 +452,31 @@ impl Fs for FaultFs {
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         let partial = self.shared.check(OpKind::Remove, &[path])?;
         self.inner.remove_file(path)?;
+        answer((), partial, OpKind::Remove, &[path])
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let partial = self.shared.check(OpKind::Link, &[from, to])?;
+        self.inner.hard_link(from, to)?;
+        answer((), partial, OpKind::Link, &[from, to])
+    }
+
+    fn rename_dir(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let partial = self.shared.check(OpKind::Rename, &[from, to])?;
+        self.inner.rename_dir(from, to)?;
+        for path in self.shared.open.lock().iter().filter_map(Weak::upgrade) {
+            let mut path = path.lock();
+            let inside = path.strip_prefix(from).map(|name| to.join(name));
+            if let Ok(inside) = inside {
+                *path = inside;
+            }
+        }
+        answer((), partial, OpKind::Rename, &[from, to])
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        let partial = self.shared.check(OpKind::Remove, &[path])?;
+        self.inner.remove_dir(path)?;
         answer((), partial, OpKind::Remove, &[path])
     }
 

@@ -90,6 +90,23 @@ pub trait Fs: Send + Sync + Debug + 'static {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file's name.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
+    /// Gives a file a second name, which must be free: writes and changes of the length are seen under both. Not supported is an error, and so is
+    /// a name in another file system.
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let _ = (from, to);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Renames a directory with all in it; nothing may have the new name. After a crash before the directories above were synced it has
+    /// its old or its new name. What is in it is as durable as it was.
+    fn rename_dir(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let _ = (from, to);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Removes a directory that is empty.
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        let _ = path;
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// Makes the entries of a directory durable (created, renamed, removed names). A no-op where the platform
     /// has no such call.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;

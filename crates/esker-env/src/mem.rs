@@ -56,7 +56,7 @@ struct Shared {
     broken: AtomicU8,
     /// Whether lost bytes may be noise.
     noisy: AtomicBool,
-    /// Whether there is no direct I/O, reads are short, and no space can be reserved.
+    /// Whether there is no direct I/O, reads are short, no space can be reserved, and files have one name.
     plain: AtomicBool,
 }
 
@@ -151,10 +151,18 @@ impl MemFs {
         let (dirs, survivors) = state.names.crash(&mut crash);
         let mut used = 0;
         let mut files = BTreeMap::new();
+        let mut left: HashMap<*const Mutex<Inode>, InodeRef> = HashMap::new();
         for (path, inode) in survivors {
+            if let Some(linked) = left.get(&Arc::as_ptr(&inode)) {
+                linked.lock().links += 1;
+                files.insert(path, linked.clone());
+                continue;
+            }
             let bytes = inode.lock().crash(&mut crash);
             used += bytes.len();
-            files.insert(path, Arc::new(Mutex::new(Inode::durable(bytes))));
+            let file = Arc::new(Mutex::new(Inode::durable(bytes)));
+            left.insert(Arc::as_ptr(&inode), file.clone());
+            files.insert(path, file);
         }
         let names = Names::durable(dirs, files);
         Self::with_state(State { names, locks: BTreeSet::new() }, used, self.manners())
@@ -178,7 +186,7 @@ impl MemFs {
     }
 
     /// From now on, here and in what crashes leave, no file that is opened is direct, no read gives more than a thousand bytes,
-    /// and no space can be reserved.
+    /// no space can be reserved, and no file has more than one name.
     pub fn be_plain(&self) {
         self.0.plain.store(true, Ordering::Relaxed);
     }
@@ -371,6 +379,28 @@ impl Fs for MemFs {
         self.0.count_op();
         self.0.unlink(state.names.remove(clean(path))?);
         Ok(())
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        if self.0.plain.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let mut state = self.0.state.write();
+        self.0.count_op();
+        state.names.link(clean(from), clean(to))?.lock().links += 1;
+        Ok(())
+    }
+
+    fn rename_dir(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.0.state.write();
+        self.0.count_op();
+        state.names.rename_dir(clean(from), clean(to))
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.0.state.write();
+        self.0.count_op();
+        state.names.remove_dir(clean(path))
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {

@@ -125,6 +125,24 @@ impl Fs for RealFs {
         sys::remove_file(self.at(path))
     }
 
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        sys::hard_link(self.at(from), self.at(to))
+    }
+
+    fn rename_dir(&self, from: &Path, to: &Path) -> io::Result<()> {
+        if !sys::stat(self.at(from))?.is_dir {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        if look(self.at(to))?.is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        sys::rename(self.at(from), self.at(to))
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        sys::remove_dir(self.at(path))
+    }
+
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         sys::sync_dir(self.at(path))
     }

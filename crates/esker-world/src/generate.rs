@@ -74,6 +74,8 @@ const LARGE_TRANSACTIONS_STRIDE: usize = 150;
 /// Operations from one change of a history to the next, and from one look at the past to the next, in seeds that have them.
 const HISTORIES_STRIDE: usize = 90;
 const PAST_STRIDE: usize = 9;
+/// Operations from one checkpoint to the next, in seeds that have them.
+const COPIES_STRIDE: usize = 45;
 /// Operations from one to the next.
 const LARGE_VALUES_STRIDE: usize = 200;
 /// Of these the one that puts it, and the one that removes it.
@@ -134,6 +136,8 @@ struct Generator<'a> {
     merges: bool,
     /// Whether keyspaces keep history.
     history: bool,
+    /// Whether checkpoints are made.
+    copies: bool,
     /// Operations made.
     made: usize,
 }
@@ -164,6 +168,8 @@ impl<'a> Generator<'a> {
             merges: !setting::has_expiry(seed),
             // What a past state shows of entries that have expired since is not modelled.
             history: setting::has_history(seed) && !setting::has_expiry(seed),
+            // What a copy shows of entries that have expired since is not modelled.
+            copies: setting::has_copies(seed) && !setting::has_expiry(seed),
             logs_all: setting::logs_all_commits(seed),
             expiry: setting::has_expiry(seed),
             made: 0,
@@ -467,6 +473,7 @@ impl<'a> Generator<'a> {
             }
             LARGE_VALUE_GOES_AT if self.large_values => Op::Write(KeyspaceNo(0), Write::Remove(key)),
             at if self.expiry && at.is_multiple_of(TIME_STRIDE) => self.time(),
+            _ if self.copies && self.made % COPIES_STRIDE == 7 => Op::Checkpoint,
             _ if self.history && self.made % HISTORIES_STRIDE == 1 => {
                 let which = self.choices.usize(0..HISTORIES.len() + 5);
                 // Mostly one that keeps something.
@@ -585,7 +592,7 @@ mod tests {
             assert_eq!(format!("{ops:?}"), format!("{:?}", from_bytes(&bytes).1));
             kinds.extend(ops.iter().map(std::mem::discriminant).map(|kind| format!("{kind:?}")));
         }
-        assert_eq!(kinds.len(), 32, "a kind of operation is never made");
+        assert_eq!(kinds.len(), 33, "a kind of operation is never made");
     }
 
     #[test]

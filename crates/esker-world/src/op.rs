@@ -337,6 +337,8 @@ pub enum Op {
     Step(BackgroundStep),
     /// Makes everything durable.
     Sync,
+    /// Copies the database, and compares the copy.
+    Checkpoint,
     /// Reads everything, in every way, and checks the files.
     Check,
     /// Lets time pass, in milliseconds.

@@ -80,6 +80,11 @@ pub fn has_history(seed: u64) -> bool {
     is_at(seed, 9, 5)
 }
 
+/// Checkpoints are made: one seed in six.
+pub fn has_copies(seed: u64) -> bool {
+    is_at(seed, 6, 1)
+}
+
 /// Whether a seed is the one of its row of so many: the one at `place` in the first row, one further in each that follows (setting.1).
 fn is_at(seed: u64, row: u64, place: u64) -> bool {
     (seed - seed / row) % row == place
@@ -95,7 +100,7 @@ mod tests {
     type Has = fn(u64) -> bool;
 
     /// The share of each, as one in so many.
-    const PROPERTIES: [(Has, u64); 12] = [
+    const PROPERTIES: [(Has, u64); 13] = [
         (has_unsynced_dir, 2),
         (has_plain_disk, 4),
         (has_long_ids, 16),
@@ -108,6 +113,7 @@ mod tests {
         (has_feed, 4),
         (has_expiry, 7),
         (has_history, 9),
+        (has_copies, 6),
     ];
 
     /// How many of the outcomes of any two properties there are, with these seeds.
@@ -124,12 +130,12 @@ mod tests {
         for (has, row) in PROPERTIES {
             assert_eq!((0..4096).filter(|seed| has(*seed)).count() as u64, 4096 / row);
         }
-        assert_eq!(pairs(0..4096), 66 * 4);
+        assert_eq!(pairs(0..4096), 78 * 4);
     }
 
     #[test]
     fn setting_2_byte_strings_meet_all_of_it() {
         let bytes = [0; 4096];
-        assert_eq!(pairs((0..4096).map(|len| seed_of_bytes(&bytes[..len]))), 66 * 4);
+        assert_eq!(pairs((0..4096).map(|len| seed_of_bytes(&bytes[..len]))), 78 * 4);
     }
 }

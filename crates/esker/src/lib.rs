@@ -35,6 +35,7 @@
 //! - [`Snapshot`]: all keyspaces as of one commit; [`Range`], [`Keys`] and [`Cursor`] walk through one keyspace.
 //! - [`History`]: keyspaces that keep older versions are read as they were, and tell what has changed since a commit.
 //! - [`Reads`]: one trait for the reads of a keyspace, now, in a snapshot and in a transaction.
+//! - [`Db::checkpoint`], [`backup`] and [`unload`]: copies of a database while it is open.
 //! - [`check_offline`], [`repair`] and [`dump`]: for databases that cannot be opened; [`Db::check`]: for those that can.
 //! - [`recordio`]: files of checksummed records, [`sstable`]: sorted tables; both of use without a database.
 //!
@@ -47,6 +48,34 @@
 //! [`Db`], [`Keyspace`] and [`Snapshot`] are handles for any number of threads: clone them or share them. Iterators, cursors, batches and
 //! transactions own what they read, and may move to other threads. All calls block, and writes also wait while flushing is behind: in async code
 //! call them where blocking is allowed. An open database has three threads of its own.
+//!
+//! # Servers
+//! A thread that must not wait, one of an event loop say, reads with [`Keyspace::get_if_cached`]: it answers from memory, or says that a file would have to be
+//! read, and then another thread can. It commits with [`Keyspace::put_async`], [`Keyspace::remove_async`] and [`WriteBatch::commit_async`]: one thread of the database commits
+//! for all, with one sync, and wakes each with the number of its commit. That is a future for any runtime ([`Committing`]).
+//!
+//! ```
+//! # fn wait<T>(future: impl Future<Output = T>) -> T {
+//! #     let mut future = std::pin::pin!(future);
+//! #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+//! #     loop {
+//! #         if let std::task::Poll::Ready(done) = future.as_mut().poll(&mut context) { return done; }
+//! #         std::thread::yield_now();
+//! #     }
+//! # }
+//! # let db = esker::Db::in_memory()?;
+//! let map = db.default_keyspace();
+//! let commits: Vec<_> = (0..100_u32).map(|n| map.put_async(n.to_be_bytes(), "value")).collect(); // waits for nothing
+//! for commit in commits {
+//!     let seqno = wait(commit)?; // `commit.await?` in async code
+//!     assert!(seqno <= db.snapshot().seqno());
+//! }
+//! match map.get_if_cached(7_u32.to_be_bytes())? {
+//!     Some(value) => assert_eq!(value.as_deref(), Some(&b"value"[..])),
+//!     None => {} // `map.get` where blocking is allowed
+//! }
+//! # Ok::<(), esker::Error>(())
+//! ```
 //!
 //! # Errors
 //! After [`Error::Conflict`] run the transaction again, as [`Db::transact`] does; after [`Error::NoSpace`] make room and commit again what
@@ -61,6 +90,7 @@
 //! # Limits
 //! Keys have up to [`KEY_BYTES_MAX`] bytes, values up to [`VALUE_BYTES_MAX`]. Values may come from readers and be read in parts. Write skew is possible. One process has a database open at a time.
 
+pub mod backup;
 pub mod recordio;
 pub mod sstable;
 
@@ -80,6 +110,7 @@ mod txn;
 #[cfg(feature = "typed")]
 pub mod typed;
 mod types;
+pub mod unload;
 mod wal;
 
 /// Entries for fuzzers: every decoder of bytes from disk, on any bytes. Not part of the API. See docs/testing.md.
@@ -128,6 +159,7 @@ pub use db::{EntryStream, FeedStream};
 pub use encoding::Compression;
 pub use engine::background::BackgroundStep;
 pub use engine::committer::Committing;
+pub use engine::copies::checkpoint::Checkpoint;
 pub use engine::health::{FailingWork, Health, Work};
 pub use engine::history::History;
 pub use engine::keyspace_options::Counting;

@@ -215,6 +215,126 @@ Examples:
     /// Merge everything into one run and drop what is removed or overwritten
     #[command(after_help = "Examples:\n  esker compact")]
     Compact,
+    /// Copy the database into a new directory, by links where the file system has them
+    #[command(after_help = "\
+The copy is a database of its own, of one moment. Files that never change are linked, so it costs
+little time and space; on another file system they are copied. It is there as a whole, or not at all.
+
+For copies on another disk, of which each holds only what is new, use `esker backup`.
+
+Examples:
+  esker checkpoint data-before-upgrade
+  esker checkpoint /backup/data-$(date +%F) --json")]
+    Checkpoint {
+        /// The directory, which is not there yet
+        directory: PathBuf,
+    },
+    /// Make, list, verify and remove backups, and restore them
+    #[command(
+        subcommand,
+        after_help = "\
+A directory of backups holds each file of the database once. So each backup copies only what is new,
+and each can be restored by itself.
+
+Examples:
+  esker backup create /backup/data            each night
+  esker backup list /backup/data
+  esker backup verify /backup/data            each week
+  esker backup prune /backup/data --keep 14
+  esker backup restore /backup/data restored"
+    )]
+    Backup(Backups),
+    /// Write the database, or some keyspaces, to one file that any version of Esker can load
+    #[command(after_help = "\
+Without -k all keyspaces, of one moment: values, how long they last, and the options of the
+keyspaces. The file grows as FILE.partial. If this is stopped, the same command goes on where it was,
+if nothing was committed since.
+
+For files that people and other programs read, use `esker export`.
+
+Examples:
+  esker unload all.unload
+  esker -k users -k mails unload some.unload
+  esker unload all.unload && esker -d copy load all.unload")]
+    Unload {
+        /// The file, which is not there yet
+        file: PathBuf,
+    },
+    /// Load a file that `unload` has written; creates the database and its keyspaces
+    #[command(after_help = "\
+Keyspaces of the file have to be missing or empty here. If this is stopped, the same command goes on
+where it was: until then there is a keyspace `esker.load`.
+
+Examples:
+  esker -d copy load all.unload
+  esker -d copy -k users load all.unload      only this keyspace of the file")]
+    Load {
+        /// The file
+        file: PathBuf,
+    },
+}
+
+/// What to do with backups.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Backups {
+    /// Back the database up: what is new since the last backup is copied
+    #[command(after_help = "\
+The directory is made by the first one. It may hold the backups of several databases. If this fails
+or is killed, the earlier backups are as they were.
+
+Examples:
+  esker backup create /backup/data
+  esker -d other backup create /backup/data --json")]
+    Create {
+        /// The directory of backups
+        directory: PathBuf,
+    },
+    /// Print the backups, oldest first; exit code 1 if the record of one is damaged
+    #[command(after_help = "\
+ID <tab> TIME <tab> COMMIT <tab> SIZE <tab> what it had to copy <tab> DATABASE
+
+Examples:
+  esker backup list /backup/data
+  esker backup list /backup/data --json        an object a line")]
+    List {
+        /// The directory of backups
+        directory: PathBuf,
+    },
+    /// Read all files of all backups and compare their digests; exit code 1 if something is damaged
+    #[command(after_help = "\
+Examples:
+  esker backup verify /backup/data && echo sound
+  esker backup verify /backup/data --json      {\"problems\":[...],\"damaged\":[3], ...}")]
+    Verify {
+        /// The directory of backups
+        directory: PathBuf,
+    },
+    /// Remove all backups but the newest, and the files that no other needs
+    #[command(after_help = "Examples:\n  esker backup prune /backup/data --keep 14")]
+    Prune {
+        /// The directory of backups
+        directory: PathBuf,
+        /// How many stay
+        #[arg(long, value_name = "N")]
+        keep: usize,
+    },
+    /// Make a database of a backup, in a new directory
+    #[command(after_help = "\
+Digests are compared while files are copied: nothing is restored from damaged ones. Needs no --db.
+
+Examples:
+  esker backup restore /backup/data restored            the newest
+  esker backup restore /backup/data restored --id 7
+  esker -d restored check && mv data data-damaged && mv restored data")]
+    Restore {
+        /// The directory of backups
+        directory: PathBuf,
+        /// The directory of the database, which is not there yet
+        target: PathBuf,
+        /// The number of the backup, as `list` prints it [default: the newest]
+        #[arg(long, value_name = "ID")]
+        id: Option<u64>,
+    },
 }
 
 /// Which keys.

@@ -1,6 +1,8 @@
 //! The commands, one per file. Each takes what it was told and a [`Session`], and gives an [`Answer`].
 
+mod backup;
 mod check;
+mod checkpoint;
 mod compact;
 mod count;
 mod del;
@@ -18,6 +20,7 @@ mod shell;
 mod sink;
 pub(crate) mod stats;
 mod ttl;
+mod unload;
 
 use crate::Answer;
 use crate::args::{Args, Command};
@@ -45,5 +48,9 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Repair(repair) => repair::run(session, repair),
         Command::Dump(dump) => dump::run(session, dump),
         Command::Compact => compact::run(session),
+        Command::Checkpoint { directory } => checkpoint::run(session, directory),
+        Command::Backup(what) => backup::run(session, what),
+        Command::Unload { file } => unload::unload(session, file),
+        Command::Load { file } => unload::load(session, file),
     }
 }

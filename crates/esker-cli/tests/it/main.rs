@@ -1,5 +1,6 @@
 //! The tool from the outside.
 
+mod backup;
 mod commands;
 mod common;
 mod files;

@@ -265,6 +265,8 @@ fn a_call_that_is_done_and_fails_has_had_its_effect() {
     assert_eq!(file.len().unwrap(), 7);
     fails(fs.rename(path("/f"), path("/g")));
     assert!(fs.exists(path("/g")).unwrap() && !fs.exists(path("/f")).unwrap());
+    fails(fs.hard_link(path("/g"), path("/h")));
+    assert!(fs.exists(path("/g")).unwrap() && fs.exists(path("/h")).unwrap());
     fails(fs.remove_file(path("/new")));
     assert!(!fs.exists(path("/new")).unwrap());
     fails(fs.create_dir_all(path("/dir")));

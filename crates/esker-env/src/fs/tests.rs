@@ -265,3 +265,47 @@ fn direct_files_read_and_write_whole_blocks() {
         }
     });
 }
+
+#[test]
+fn a_file_has_two_names_until_one_is_removed() {
+    on_each(|fs, dir| {
+        let [a, b] = ["a", "b"].map(|name| dir.join(name));
+        write(fs, &a, b"one");
+        match fs.hard_link(&a, &b) {
+            // The plain one.
+            Err(e) if e.kind() == io::ErrorKind::Unsupported => return,
+            linked => linked.unwrap(),
+        }
+        assert_eq!(fs.hard_link(&a, &b).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs.hard_link(&dir.join("x"), &dir.join("y")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let file = fs.open(&a, OpenOptions::write()).unwrap();
+        file.write_all_at(b"two", 0).unwrap();
+        assert_eq!((content(fs, &b), sorted(fs, dir)), (b"two".to_vec(), vec!["a".into(), "b".into()]));
+        fs.remove_file(&a).unwrap();
+        assert_eq!((content(fs, &b), sorted(fs, dir)), (b"two".to_vec(), vec!["b".into()]));
+    });
+}
+
+#[test]
+fn a_directory_is_renamed_with_what_is_in_it_and_removed_when_it_is_empty() {
+    on_each(|fs, dir| {
+        let [from, to, file] = ["from", "to", "file"].map(|name| dir.join(name));
+        fs.create_dir_all(&from.join("sub")).unwrap();
+        write(fs, &from.join("a"), b"a");
+        write(fs, &from.join("sub/b"), b"b");
+        write(fs, &file, b"");
+        assert_eq!(fs.rename_dir(&from, &file).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs.rename_dir(&file, &to).unwrap_err().kind(), io::ErrorKind::NotADirectory);
+        assert_eq!(fs.rename_dir(&dir.join("none"), &to).unwrap_err().kind(), io::ErrorKind::NotFound);
+        fs.rename_dir(&from, &to).unwrap();
+        assert!(!fs.exists(&from).unwrap());
+        assert_eq!(
+            (content(fs, &to.join("a")), content(fs, &to.join("sub/b"))),
+            (b"a".to_vec(), b"b".to_vec())
+        );
+        assert_eq!(fs.remove_dir(&to).unwrap_err().kind(), io::ErrorKind::DirectoryNotEmpty);
+        fs.remove_file(&to.join("sub/b")).unwrap();
+        fs.remove_dir(&to.join("sub")).unwrap();
+        assert_eq!(sorted(fs, &to), ["a"]);
+    });
+}

@@ -26,7 +26,7 @@ pub(super) struct Inode {
     pending: Vec<Change>,
     /// A failed sync or write-back forgot bytes of `current`: they are neither in `synced` nor in `pending`.
     forgetful: bool,
-    /// Names of the file as the running program sees them: 0 or 1.
+    /// How many names the file has, as the running program sees them.
     pub(super) links: u32,
     /// Open handles.
     pub(super) handles: u32,

@@ -1,16 +1,18 @@
-//! Names of files, and which of them a power loss would take.
+//! Names of files and directories, and which of them a power loss would take.
 //!
 //! ```text
-//!   create, rename, remove --> current --sync_dir--> synced
-//!                      `-> pending, in order --crash--> some kept, over `synced`
+//!   create, link, rename, remove --> current --sync_dir--> synced
+//!                            `-> pending, in order --crash--> some kept, over `synced`
 //! ```
 //!
 //! names.1. `current` is `synced` with all of `pending` applied in order.
-//! names.2. A crash keeps a pending operation only together with all earlier ones on the same names. So a rename is kept
-//!     or lost as a whole, and a file never has two names.
+//! names.2. A crash keeps a pending operation only together with all earlier ones that it needs: those on the same names, and those of
+//!     directories that lead to its names. So a rename is kept or lost as a whole, and a file has two names only if it was linked.
 //! names.3. `sync_dir` makes durable the pending operations on the directory, and what names.2 makes them need.
-//! names.4. Directories are never removed. One that `create_dir_all` makes is durable in its parent; one that `make_dir` makes once
-//!     its parent is synced. A crash that takes a directory takes all below it.
+//! names.4. A directory that `create_dir_all` makes is durable in its parent; one that `make_dir` makes once its parent is synced. A crash
+//!     that takes a directory takes all below it.
+//! names.5. A directory that is renamed takes along what is in it, but makes no name in it durable: a crash may keep the new name and lose
+//!     files that were made in the directory before and not synced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -27,83 +29,170 @@ pub(super) type Table = BTreeMap<PathBuf, InodeRef>;
 
 #[derive(Default)]
 pub(super) struct Names {
-    dirs: BTreeSet<PathBuf>,
-    /// Those that a crash may take (names.4).
+    /// Directories that a crash may take (names.4).
     unsynced_dirs: BTreeSet<PathBuf>,
-    current: Table,
-    synced: Table,
+    current: Tree,
+    synced: Tree,
     pending: Vec<Op>,
 }
 
+/// All names.
+#[derive(Clone, Default)]
+struct Tree {
+    files: Table,
+    dirs: BTreeSet<PathBuf>,
+}
+
+#[derive(Clone)]
 enum Op {
+    /// A file gets a name: its first one, or one more.
     Create(PathBuf, InodeRef),
     Rename(PathBuf, PathBuf),
     Remove(PathBuf),
+    RenameDir(PathBuf, PathBuf),
+    RemoveDir(PathBuf),
+}
+
+/// The path once a directory has its new name.
+fn moved(path: &Path, from: &Path, to: &Path) -> PathBuf {
+    match path.strip_prefix(from) {
+        Ok(rest) if rest.as_os_str().is_empty() => to.to_owned(),
+        Ok(rest) => to.join(rest),
+        Err(_) => path.to_owned(),
+    }
 }
 
 impl Op {
     fn names(&self) -> impl Iterator<Item = &Path> {
         let (first, second) = match self {
-            Op::Create(path, _) | Op::Remove(path) => (path, None),
-            Op::Rename(from, to) => (from, Some(to)),
+            Op::Create(path, _) | Op::Remove(path) | Op::RemoveDir(path) => (path, None),
+            Op::Rename(from, to) | Op::RenameDir(from, to) => (from, Some(to)),
         };
         std::iter::once(first).chain(second).map(PathBuf::as_path)
     }
 
-    fn apply(&self, table: &mut Table) -> Option<InodeRef> {
-        match self {
-            Op::Create(path, inode) => table.insert(path.clone(), inode.clone()),
-            Op::Rename(from, to) => {
-                let inode =
-                    table.remove(from).expect("names.2: the name was there when the operation was accepted");
-                table.insert(to.clone(), inode)
-            }
-            Op::Remove(path) => table.remove(path),
+    fn is_of_dirs(&self) -> bool {
+        matches!(self, Op::RenameDir(..) | Op::RemoveDir(_))
+    }
+
+    /// Whether it cannot be done without an earlier one (names.2).
+    fn needs(&self, earlier: &Op) -> bool {
+        let within =
+            |inner: &Op, outer: &Op| inner.names().any(|name| outer.names().any(|dir| name.starts_with(dir)));
+        match (self, earlier) {
+            // names.5
+            (Op::RenameDir(..), Op::Create(..) | Op::Rename(..) | Op::Remove(_)) => false,
+            (Op::RemoveDir(_), _) => within(self, earlier) || within(earlier, self),
+            (_, earlier) if earlier.is_of_dirs() => within(self, earlier) || within(earlier, self),
+            _ => self.names().any(|name| earlier.names().any(|other| other == name)),
         }
     }
+
+    /// The same, once a directory has its new name.
+    fn moved(&self, from: &Path, to: &Path) -> Op {
+        let moved = |path: &Path| moved(path, from, to);
+        match self {
+            Op::Create(path, inode) => Op::Create(moved(path), inode.clone()),
+            Op::Remove(path) => Op::Remove(moved(path)),
+            Op::RemoveDir(path) => Op::RemoveDir(moved(path)),
+            Op::Rename(from, to) => Op::Rename(moved(from), moved(to)),
+            Op::RenameDir(from, to) => Op::RenameDir(moved(from), moved(to)),
+        }
+    }
+
+    fn apply(&self, tree: &mut Tree) -> Option<InodeRef> {
+        match self {
+            Op::Create(path, inode) => tree.files.insert(path.clone(), inode.clone()),
+            Op::Rename(from, to) => {
+                let inode = tree
+                    .files
+                    .remove(from)
+                    .expect("names.2: the name was there when the operation was accepted");
+                tree.files.insert(to.clone(), inode)
+            }
+            Op::Remove(path) => tree.files.remove(path),
+            Op::RenameDir(from, to) => {
+                let files = std::mem::take(&mut tree.files);
+                tree.files = files.into_iter().map(|(path, inode)| (moved(&path, from, to), inode)).collect();
+                tree.dirs = tree.dirs.iter().map(|path| moved(path, from, to)).collect();
+                None
+            }
+            Op::RemoveDir(path) => {
+                tree.dirs.remove(path);
+                None
+            }
+        }
+    }
+}
+
+/// Splits operations, which stand in order, into those that are kept and those that are not. `wanted` says of each, in order, whether it is kept if
+/// all that it needs is. Those that are not kept come as they read once the kept ones are done.
+fn split(ops: Vec<Op>, mut wanted: impl FnMut(usize, &Op) -> bool) -> (Vec<Op>, Vec<Op>) {
+    let (mut kept, mut others): (Vec<Op>, Vec<Op>) = Default::default();
+    for (i, op) in ops.into_iter().enumerate() {
+        // Asked in any case: it may draw a number.
+        if !wanted(i, &op) || others.iter().any(|other| op.needs(other)) {
+            others.push(op);
+            continue;
+        }
+        if let Op::RenameDir(from, to) = &op {
+            others.iter_mut().for_each(|other| *other = other.moved(from, to));
+        }
+        kept.push(op);
+    }
+    (kept, others)
 }
 
 impl Names {
     /// Names that are all durable.
     pub(super) fn durable(dirs: BTreeSet<PathBuf>, files: Table) -> Names {
-        Names { dirs, current: files.clone(), synced: files, ..Names::default() }
+        let tree = Tree { files, dirs };
+        Names { current: tree.clone(), synced: tree, ..Names::default() }
     }
 
     /// The same names, synced and pending apart, for files that are copied one by one.
     pub(super) fn copy(&self, mut file: impl FnMut(&InodeRef) -> InodeRef) -> Names {
-        let mut table =
-            |table: &Table| table.iter().map(|(path, inode)| (path.clone(), file(inode))).collect::<Table>();
-        let (current, synced) = (table(&self.current), table(&self.synced));
+        let mut tree = |tree: &Tree| {
+            let files = tree.files.iter().map(|(path, inode)| (path.clone(), file(inode))).collect();
+            Tree { files, dirs: tree.dirs.clone() }
+        };
+        let (current, synced) = (tree(&self.current), tree(&self.synced));
         let pending = self.pending.iter().map(|op| match op {
             Op::Create(path, inode) => Op::Create(path.clone(), file(inode)),
-            Op::Rename(from, to) => Op::Rename(from.clone(), to.clone()),
-            Op::Remove(path) => Op::Remove(path.clone()),
+            other => other.clone(),
         });
         let pending = pending.collect();
-        let (dirs, unsynced_dirs) = (self.dirs.clone(), self.unsynced_dirs.clone());
-        Names { dirs, unsynced_dirs, current, synced, pending }
+        Names { unsynced_dirs: self.unsynced_dirs.clone(), current, synced, pending }
     }
 
-    /// The files that the running program finds.
+    /// The files that the running program finds, each once.
     pub(super) fn files(&self) -> impl Iterator<Item = &InodeRef> {
-        self.current.values()
+        let mut seen = BTreeSet::new();
+        self.current.files.values().filter(move |inode| seen.insert(Arc::as_ptr(inode).addr()))
     }
 
     pub(super) fn get(&self, path: &Path) -> Option<&InodeRef> {
-        self.current.get(path)
+        self.current.files.get(path)
     }
 
     pub(super) fn is_dir(&self, path: &Path) -> bool {
-        path.parent().is_none() || self.dirs.contains(path)
+        path.parent().is_none() || self.current.dirs.contains(path)
     }
 
     pub(super) fn create_dir_all(&mut self, path: &Path) -> io::Result<()> {
         for dir in path.ancestors().take_while(|dir| dir.parent().is_some()) {
-            if self.current.contains_key(dir) {
+            if self.current.files.contains_key(dir) {
                 return Err(io::ErrorKind::AlreadyExists.into());
             }
         }
-        self.dirs.extend(path.ancestors().filter(|dir| dir.parent().is_some()).map(Path::to_owned));
+        let missing: Vec<&Path> = path.ancestors().take_while(|dir| !self.is_dir(dir)).collect();
+        for dir in missing {
+            // Of an earlier directory of this name, what is pending is durable with the new one.
+            self.make_durable(|op| op.is_of_dirs() && op.names().any(|name| name == dir));
+        }
+        for dirs in [&mut self.current.dirs, &mut self.synced.dirs] {
+            dirs.extend(path.ancestors().filter(|dir| dir.parent().is_some()).map(Path::to_owned));
+        }
         Ok(())
     }
 
@@ -119,9 +208,39 @@ impl Names {
 
     /// Gives a new file a name that is free, in a directory that exists.
     pub(super) fn create(&mut self, path: &Path, inode: InodeRef) -> io::Result<()> {
-        assert!(!self.current.contains_key(path), "the caller looked for the name");
+        assert!(!self.current.files.contains_key(path), "the caller looked for the name");
         self.check_parent(path)?;
         self.run(Op::Create(path.to_owned(), inode));
+        Ok(())
+    }
+
+    /// Gives a file one more name, which must be free.
+    pub(super) fn link(&mut self, from: &Path, to: &Path) -> io::Result<InodeRef> {
+        self.check_file(from)?;
+        self.check_free(to)?;
+        let inode = self.current.files[from].clone();
+        self.run(Op::Create(to.to_owned(), inode.clone()));
+        Ok(inode)
+    }
+
+    /// Gives a directory another name, which must be free.
+    pub(super) fn rename_dir(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        self.check_dir(from)?;
+        self.check_free(to)?;
+        if to.starts_with(from) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.run(Op::RenameDir(from.to_owned(), to.to_owned()));
+        Ok(())
+    }
+
+    /// Removes a directory that is empty.
+    pub(super) fn remove_dir(&mut self, path: &Path) -> io::Result<()> {
+        self.check_dir(path)?;
+        if !self.list(path)?.is_empty() {
+            return Err(io::ErrorKind::DirectoryNotEmpty.into());
+        }
+        self.run(Op::RemoveDir(path.to_owned()));
         Ok(())
     }
 
@@ -148,8 +267,8 @@ impl Names {
         let inside = |path: &&PathBuf| path.parent() == Some(dir);
         let below = |path: &&PathBuf| path.starts_with(dir);
         let files =
-            self.current.range(dir.to_owned()..).map(|(path, _)| path).take_while(below).filter(inside);
-        let dirs = self.dirs.range(dir.to_owned()..).take_while(below).filter(inside);
+            self.current.files.range(dir.to_owned()..).map(|(path, _)| path).take_while(below).filter(inside);
+        let dirs = self.current.dirs.range(dir.to_owned()..).take_while(below).filter(inside);
         let name = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
         Ok(files.chain(dirs).filter_map(name).collect())
     }
@@ -160,29 +279,35 @@ impl Names {
             return Err(io::ErrorKind::NotFound.into());
         }
         self.unsynced_dirs.retain(|made| made.parent() != Some(dir));
-        let mut needed: BTreeSet<&Path> = BTreeSet::new();
-        let mut durable = vec![false; self.pending.len()];
-        for (op, durable) in self.pending.iter().zip(&mut durable).rev() {
-            *durable = op.names().any(|name| name.parent() == Some(dir) || needed.contains(name));
-            if *durable {
-                needed.extend(op.names());
+        let dir = dir.to_owned();
+        self.make_durable(|op| op.names().any(|name| name.parent() == Some(&dir)));
+        Ok(())
+    }
+
+    /// Makes pending operations durable, and what they need (names.3).
+    fn make_durable(&mut self, is_meant: impl Fn(&Op) -> bool) {
+        let ops = std::mem::take(&mut self.pending);
+        let mut durable: Vec<bool> = ops.iter().map(is_meant).collect();
+        // As they read in front of each directory's renaming.
+        let mut needing: Vec<Op> = Vec::new();
+        for (i, op) in ops.iter().enumerate().rev() {
+            durable[i] |= needing.iter().any(|later| later.needs(op));
+            if durable[i] {
+                needing.push(op.clone());
+            }
+            if let Op::RenameDir(from, to) = op {
+                let before: Vec<_> = needing.iter().map(|later| later.moved(to, from)).collect();
+                needing.extend(before);
             }
         }
-        let mut durable = durable.into_iter();
-        let synced = &mut self.synced;
-        self.pending.retain(|op| {
-            let durable = durable.next().expect("one flag per operation");
-            if durable {
-                op.apply(synced);
-            }
-            !durable
-        });
-        Ok(())
+        let (kept, others) = split(ops, |i, _| durable[i]);
+        kept.iter().for_each(|op| drop(op.apply(&mut self.synced)));
+        self.pending = others;
     }
 
     /// The directories and the names of files that a power loss may leave (names.2, names.4).
     pub(super) fn crash(&self, crash: &mut Crash) -> (BTreeSet<PathBuf>, Table) {
-        let (mut dirs, mut files) = (self.dirs.clone(), self.crash_files(crash));
+        let Tree { mut dirs, mut files } = self.crash_tree(crash);
         for dir in &self.unsynced_dirs {
             let kept = match crash {
                 Crash::Strict => false,
@@ -197,7 +322,7 @@ impl Names {
         (dirs, files)
     }
 
-    fn crash_files(&self, crash: &mut Crash) -> Table {
+    fn crash_tree(&self, crash: &mut Crash) -> Tree {
         let rng = match crash {
             Crash::Strict => return self.synced.clone(),
             Crash::KeepAll => return self.current.clone(),
@@ -211,15 +336,9 @@ impl Names {
             _ => None,
         };
         let mut left = self.synced.clone();
-        let mut lost: BTreeSet<&Path> = BTreeSet::new();
-        for (i, op) in self.pending.iter().enumerate() {
-            let wanted = prefix.map_or_else(|| rng.bool(), |kept| i < kept);
-            if wanted && !op.names().any(|name| lost.contains(name)) {
-                op.apply(&mut left);
-            } else {
-                lost.extend(op.names());
-            }
-        }
+        let is_wanted = |i, _: &Op| prefix.map_or_else(|| rng.bool(), |kept| i < kept);
+        let (kept, _) = split(self.pending.clone(), is_wanted);
+        kept.iter().for_each(|op| drop(op.apply(&mut left)));
         left
     }
 
@@ -233,7 +352,25 @@ impl Names {
         if self.is_dir(path) {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        if self.current.contains_key(path) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+        if self.current.files.contains_key(path) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+
+    /// A directory that can be renamed or removed.
+    fn check_dir(&self, path: &Path) -> io::Result<()> {
+        match () {
+            () if path.parent().is_none() => Err(io::ErrorKind::PermissionDenied.into()),
+            () if self.current.files.contains_key(path) => Err(io::ErrorKind::NotADirectory.into()),
+            () if self.is_dir(path) => Ok(()),
+            () => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// A new name that nothing has.
+    fn check_free(&self, path: &Path) -> io::Result<()> {
+        if self.is_dir(path) || self.current.files.contains_key(path) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.check_parent(path)
     }
 
     /// A new name needs a directory to stand in, and must not be one itself.

@@ -447,3 +447,68 @@ fn what_a_sync_has_forgotten_can_be_evicted_unheard() {
     assert_eq!(reads(false), BTreeSet::from([b"axyd".to_vec()]));
     assert_eq!(reads(true), BTreeSet::from([b"abcd".to_vec(), b"axyd".to_vec()]));
 }
+
+#[test]
+fn names_2_a_link_comes_and_goes_by_itself_and_its_bytes_are_the_same() {
+    let (fs, file) = durable(&[1; 9000]);
+    let path = Path::new;
+    fs.hard_link(path("/f"), path("/g")).unwrap();
+    file.write_all_at(&[2; 9000], 0).unwrap();
+    assert_eq!(name_outcomes(&fs), set(&["f", "f g"]));
+    for seed in 0..SEEDS {
+        let left = fs.crash(seed);
+        let linked = content(&left, "/g");
+        assert!(linked.is_none() || linked == content(&left, "/f"), "one file, torn once");
+    }
+    assert_eq!(fs.used_bytes(), 9000);
+    fs.remove_file(path("/f")).unwrap();
+    assert_eq!((fs.used_bytes(), fs.kill().used_bytes()), (9000, 9000));
+    // Two names: each may go its own way.
+    assert_eq!(name_outcomes(&fs), set(&["", "f", "f g", "g"]));
+    fs.sync_dir(path("/")).unwrap();
+    assert_eq!(names(&fs.crash_strict(), "/"), "g");
+}
+
+#[test]
+fn names_5_a_renamed_directory_may_lose_what_was_not_synced_in_it() {
+    let path = Path::new;
+    let fs = MemFs::new();
+    fs.create_dir_all(path("/tmp")).unwrap();
+    for name in ["/tmp/a", "/tmp/b"] {
+        open(&fs, name);
+    }
+    fs.remove_file(path("/tmp/b")).unwrap();
+    open(&fs, "/tmp/c");
+    fs.sync_dir(path("/tmp")).unwrap();
+    fs.rename(path("/tmp/c"), path("/tmp/d")).unwrap();
+    fs.rename_dir(path("/tmp"), path("/new")).unwrap();
+    open(&fs, "/new/e");
+    let look = |fs: &MemFs| {
+        let files = |dir| fs.list_dir(path(dir)).map(|_| names(fs, dir)).unwrap_or_default();
+        format!("{}: {}{}", names(fs, "/"), files("/tmp"), files("/new"))
+    };
+    let outcomes: BTreeSet<String> = (0..SEEDS).map(|seed| look(&fs.crash(seed))).collect();
+    let expected = ["new: a c", "new: a c e", "new: a d", "new: a d e", "tmp: a c", "tmp: a d"];
+    assert_eq!(outcomes, set(&expected));
+    fs.sync_dir(path("/")).unwrap();
+    assert_eq!(look(&fs.crash_strict()), "new: a c", "names.5: the file's other name is not durable");
+    let left = fs.kill();
+    left.sync_dir(path("/new")).unwrap();
+    assert_eq!(look(&left.crash_strict()), "new: a d e");
+}
+
+#[test]
+fn a_directory_that_is_removed_comes_back_empty_or_not_at_all() {
+    let path = Path::new;
+    let fs = MemFs::new();
+    fs.create_dir_all(path("/d")).unwrap();
+    open(&fs, "/d/a");
+    fs.sync_dir(path("/d")).unwrap();
+    fs.remove_file(path("/d/a")).unwrap();
+    fs.remove_dir(path("/d")).unwrap();
+    let look = |fs: &MemFs| fs.list_dir(path("/d")).map(|names| names.len()).ok();
+    let outcomes: BTreeSet<_> = (0..SEEDS).map(|seed| look(&fs.crash(seed))).collect();
+    assert_eq!(outcomes, BTreeSet::from([None, Some(0), Some(1)]));
+    fs.create_dir_all(path("/d")).unwrap();
+    assert_eq!(look(&fs.crash_strict()), Some(0), "the new one is durable, and so is the end of the old one");
+}

@@ -9,7 +9,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RawMode, openat, renameat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RawMode, linkat, openat, renameat, statat, unlinkat,
+};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::{At, Meta, or_here};
@@ -113,6 +115,17 @@ pub(super) fn identity(file: &File) -> io::Result<Option<(u64, u64)>> {
 pub(super) fn rename(from: At<'_>, to: At<'_>) -> io::Result<()> {
     let ((from_dir, from), (to_dir, to)) = (from.place(), to.place());
     Ok(renameat(from_dir, from, to_dir, to)?)
+}
+
+/// A link is not followed: it gets a second name itself.
+pub(super) fn hard_link(from: At<'_>, to: At<'_>) -> io::Result<()> {
+    let ((from_dir, from), (to_dir, to)) = (from.place(), to.place());
+    Ok(linkat(from_dir, from, to_dir, to, AtFlags::empty())?)
+}
+
+pub(super) fn remove_dir(at: At<'_>) -> io::Result<()> {
+    let (dir, name) = at.place();
+    Ok(unlinkat(dir, name, AtFlags::REMOVEDIR)?)
 }
 
 pub(super) fn remove_file(at: At<'_>) -> io::Result<()> {

@@ -75,6 +75,14 @@ pub(super) fn rename(from: At<'_>, to: At<'_>) -> io::Result<()> {
     fs::rename(from.path, to.path)
 }
 
+pub(super) fn hard_link(from: At<'_>, to: At<'_>) -> io::Result<()> {
+    fs::hard_link(from.path, to.path)
+}
+
+pub(super) fn remove_dir(at: At<'_>) -> io::Result<()> {
+    fs::remove_dir(at.path)
+}
+
 pub(super) fn remove_file(at: At<'_>) -> io::Result<()> {
     fs::remove_file(at.path)
 }

@@ -81,6 +81,7 @@ const ENGINE: &[Fault] = engine! {
     AdoptedTableNotSynced: "tables of large transactions are adopted before their bytes are synced",
     FeedSkips: "the change feed leaves out a commit now and then",
     HistoryForgotten: "merges do not know what is kept for the history of keyspaces",
+    CopyNameNotSynced: "a checkpoint is told of before its name is synced",
 };
 
 const DISK: &[(BrokenSync, &str, &str)] = &[
@@ -151,9 +152,9 @@ fn every_deliberate_fault_is_found() {
     });
 }
 
-/// What the sweeps are not asked for: their workload has no transactions in conflict, no merge operators, no history and no feed, leaves little unresolved and has nothing expire,
+/// What the sweeps are not asked for: their workload has no transactions in conflict, no merge operators, no history, no feed and no checkpoints, leaves little unresolved and has nothing expire,
 /// and few positions lie between tables that go and the next sync of the log. Seeds find all of them.
-const NOT_BY_SWEEPS: [Canary; 8] = [
+const NOT_BY_SWEEPS: [Canary; 9] = [
     Canary::ConflictCheckSkipped,
     Canary::ReadCheckSkipped,
     Canary::UnresolvedForgotten,
@@ -162,6 +163,7 @@ const NOT_BY_SWEEPS: [Canary; 8] = [
     Canary::OperandDropped,
     Canary::HistoryForgotten,
     Canary::FeedSkips,
+    Canary::CopyNameNotSynced,
 ];
 
 /// The positions that are tried, in this order: what most faults are found by, what alone finds some, and all others, which take

@@ -20,7 +20,10 @@
 //!     opened again; where they are not, the operation has done nothing.
 //! world.9. A keyspace that keeps history is read as it was at a commit, or refused with an older limit; and what has changed since a commit
 //!     leads from that state to the newest (past.rs).
+//! world.10. A checkpoint holds what the database held when it was made, whatever happens to either; one that a process died in is whole or
+//!     not there (copy.rs).
 
+mod copy;
 mod feed;
 mod offline;
 mod outlook;
@@ -93,6 +96,8 @@ figures! {
         truncated: "times that it was too far behind, and began anew",
         past: "reads of keyspaces as they were",
         past_refused: "of commits that are not kept any more",
+        copied: "checkpoints made",
+        uncopied: "times that nothing was there of one that had failed",
         caught_up: "times that what had changed since a commit led to the newest state",
         large: "runs in which a value of a million bytes or more was committed",
         fs_calls: "calls of the file system",
@@ -118,6 +123,8 @@ pub struct World {
     cursors: [Option<HeldCursor>; SLOTS],
     /// Of the change feed.
     reader: feed::Reader,
+    /// The last checkpoint.
+    copied: Option<copy::Copied>,
     /// States with the numbers of their commits, the newest last (past.rs).
     past: Vec<(u64, State)>,
     durability: Durability,
@@ -184,6 +191,7 @@ impl World {
             iterators: Default::default(),
             cursors: Default::default(),
             reader: feed::Reader::default(),
+            copied: None,
             past: Vec::new(),
             durability: Durability::Sync,
             opening: None,
@@ -419,6 +427,7 @@ impl World {
                     _ => drop(self.excused(done)),
                 }
             }
+            Op::Checkpoint => self.checkpoint(),
             Op::Check => self.verify_all(),
             Op::SetClock(ms) => self.clock.set_wall(i64::from(*ms)),
             Op::Clock(ms) => self.clock.advance(Duration::from_millis(u64::from(*ms))),

@@ -237,6 +237,7 @@ impl World {
         let names = self.history.newest().names().clone();
         let handle = |name: &str| self.db().open_keyspace(name).expect("it is listed");
         self.keyspaces = names.iter().map(|(name, id)| (*id, handle(name))).collect();
+        self.check_copy();
     }
 
     /// Another world, in which this process, dead or not, ends in this way, and the next one opens the database, with no

@@ -218,6 +218,13 @@ impl BlobStore {
         file.give_back(from, to);
     }
 
+    /// Ends the file in use if it is larger than this.
+    pub(crate) fn close_over(&self, bytes: u64) {
+        if let Some(file) = self.current.lock().file.take_if(|file| file.len() > bytes) {
+            file.close();
+        }
+    }
+
     /// Ends the file in use, so that it can be collected once its commits are in tables.
     pub(crate) fn close_current(&self) {
         if let Some(file) = self.current.lock().file.take() {

@@ -9,6 +9,7 @@ use super::keyspace::Keyspace;
 use super::writes::{Basis, Writes, encode_bounds, prefix_bounds};
 use crate::engine::committer::Committing;
 use crate::engine::handle::Handle;
+use crate::engine::keyspace_options::Counting;
 use crate::txn::commit::Durability;
 use crate::types::expiry::Lifetime;
 use crate::types::{Error, KeyBounds, Result, SeqNo};
@@ -130,6 +131,29 @@ impl WriteBatch {
     /// bytes. [`commit`](Self::commit) fails with `KeyspaceExists`, too, if somebody else creates one of the name meanwhile.
     pub fn create_keyspace(&mut self, name: &str) -> Result<Keyspace> {
         let state = self.writes.create_keyspace(&self.handle.core.catalog, name)?;
+        Ok(Keyspace::new(self.handle.clone(), state))
+    }
+
+    /// The same, and the keyspace counts in this way from its first key on: see [`Keyspace::set_counting`].
+    ///
+    /// ```
+    /// # let db = esker::Db::in_memory()?;
+    /// let mut batch = db.batch();
+    /// let fields = batch.create_keyspace_counting("fields", esker::Counting::Lazy)?;
+    /// batch.put(&fields, "ann/age", "40")?;
+    /// batch.commit()?;
+    /// assert_eq!((fields.counting(), fields.len()?), (esker::Counting::Lazy, 1));
+    /// # Ok::<(), esker::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`create_keyspace`](Self::create_keyspace).
+    pub fn create_keyspace_counting(&mut self, name: &str, counting: Counting) -> Result<Keyspace> {
+        let catalog = &self.handle.core.catalog;
+        let state = match counting {
+            Counting::Exact => self.writes.create_keyspace(catalog, name)?,
+            Counting::Lazy => self.writes.create_lazy_keyspace(catalog, name)?,
+        };
         Ok(Keyspace::new(self.handle.clone(), state))
     }
 

@@ -364,7 +364,16 @@ impl Keyspace {
         self.core().catalog.options_of(self.state.id).merge_operator
     }
 
-    /// How commits count the keys of this keyspace from now on. This is kept in the database.
+    /// How commits count the keys of this keyspace.
+    pub fn counting(&self) -> Counting {
+        match self.core().catalog.options_of(self.state.id).is_lazy {
+            true => Counting::Lazy,
+            false => Counting::Exact,
+        }
+    }
+
+    /// How commits count the keys of this keyspace from now on. This is kept in the database. If it is so already this is no commit. A keyspace can be made so:
+    /// [`WriteBatch::create_keyspace_counting`](crate::WriteBatch::create_keyspace_counting).
     ///
     /// # Errors
     /// Those of [`remove`](Self::remove).

@@ -58,6 +58,7 @@ pub use self::watch::{Change, Listener, Notice, Watch};
 
 use crate::engine::background::BackgroundStep;
 use crate::engine::catalog::{DEFAULT_NAME, KeyspaceState};
+use crate::engine::copies::checkpoint::Checkpoint;
 use crate::engine::handle::Handle;
 use crate::engine::stats::Stats;
 use crate::rescue::check::CheckReport;
@@ -305,6 +306,34 @@ impl Db {
     /// Those of a read and of a commit: see [`Keyspace::get`] and [`WriteBatch::commit`].
     pub fn sweep(&self) -> Result<u64> {
         self.handle.core.sweep()
+    }
+
+    /// Makes a copy of the database in `dir`, which is not there yet, while reads and writes go on. The copy is a database of its own, as of one
+    /// commit: it holds all that was visible when the call began. Tables and blob files are linked where the file system has such links, and
+    /// copied elsewhere: so a checkpoint of many gigabytes takes milliseconds, and space only as the two come to differ. It is there as a whole or not
+    /// at all; a crash leaves at most a directory `NAME.esker-new` beside it, which the next checkpoint there removes.
+    ///
+    /// ```
+    /// # let temp = tempfile::tempdir().unwrap();
+    /// # let (path, copy) = (temp.path().join("db"), temp.path().join("copy"));
+    /// let db = esker::Db::open(&path)?;
+    /// db.default_keyspace().put("a", "1")?;
+    /// let made = db.checkpoint(&copy)?;
+    /// db.default_keyspace().put("a", "2")?;
+    ///
+    /// let copy = esker::Db::open(&copy)?;
+    /// assert_eq!(copy.default_keyspace().get("a")?.as_deref(), Some(&b"1"[..]));
+    /// assert_eq!(copy.snapshot().seqno(), made.seqno);
+    /// # Ok::<(), esker::Error>(())
+    /// ```
+    ///
+    /// To keep copies elsewhere, and only what is new of each, use [`backup`](crate::backup).
+    ///
+    /// # Errors
+    /// Those of [`flush`](Self::flush); [`Error::Invalid`] if there is anything of this name; [`Error::Locked`] if another checkpoint of this name is being
+    /// made; [`Error::Io`] and [`Error::NoSpace`] of the new files.
+    pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<Checkpoint> {
+        self.handle.core.checkpoint(dir.as_ref())
     }
 
     /// Figures about the database as it is now.

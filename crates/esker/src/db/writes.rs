@@ -352,6 +352,14 @@ impl Writes {
         self.changes.create(catalog, Arc::make_mut(&mut self.set), name)
     }
 
+    pub(super) fn create_lazy_keyspace(
+        &mut self,
+        catalog: &Catalog,
+        name: &str,
+    ) -> Result<Arc<KeyspaceState>> {
+        self.changes.create_lazy(catalog, Arc::make_mut(&mut self.set), name)
+    }
+
     pub(super) fn drop_keyspace(&mut self, catalog: &Catalog, name: &str) -> Result<()> {
         let dropped = self.changes.drop(catalog, Arc::make_mut(&mut self.set), name)?;
         self.note(&dropped);

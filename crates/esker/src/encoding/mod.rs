@@ -4,6 +4,7 @@ pub(crate) mod bloom;
 pub(crate) mod bytes;
 pub(crate) mod checksum;
 pub(crate) mod compression;
+pub(crate) mod digest;
 #[doc(hidden)]
 pub mod fuzzing;
 pub(crate) mod hash;

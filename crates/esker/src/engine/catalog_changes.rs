@@ -18,7 +18,7 @@ use super::catalog::{
     Catalog, DEFAULT_NAME, KeyspaceState, NEXT_ID_KEY, StoredId, check_name, name_key, varint,
 };
 use super::core::Core;
-use super::keyspace_options::options_key;
+use super::keyspace_options::{KeyspaceOptions, options_key};
 use crate::txn::commit::{CommitRequest, Durability};
 use crate::txn::drop_mark::DropMark;
 use crate::txn::snapshots::Published;
@@ -37,6 +37,8 @@ pub(crate) struct Changes {
     /// Which one has it afterwards.
     names: Names,
     created: Vec<Arc<KeyspaceState>>,
+    /// Of these, those that have options from the beginning.
+    options: Vec<(KeyspaceId, KeyspaceOptions)>,
     dropped: Vec<Arc<KeyspaceState>>,
 }
 
@@ -105,6 +107,21 @@ impl Changes {
         Ok(state)
     }
 
+    /// The same, and it is counted lazily from its first key on.
+    pub(crate) fn create_lazy(
+        &mut self,
+        catalog: &Catalog,
+        set: &mut WriteSet,
+        name: &str,
+    ) -> Result<Arc<KeyspaceState>> {
+        let state = self.create(catalog, set, name)?;
+        let options = KeyspaceOptions { is_lazy: true, ..KeyspaceOptions::default() };
+        set.put(&options_key(state.id), &options.encode());
+        state.is_lazy.store(true, Ordering::Relaxed);
+        self.options.push((state.id, options));
+        Ok(state)
+    }
+
     /// Drops a keyspace with all it holds.
     pub(crate) fn drop(
         &mut self,
@@ -115,7 +132,7 @@ impl Changes {
         let state = self.find_changeable(catalog, name)?;
         set.remove(&name_key(name));
         set.remove_range(&encode_key(state.id, &[]), &keyspace_end(state.id));
-        if catalog.has_options(state.id) {
+        if catalog.has_options(state.id) || self.options.iter().any(|(id, _)| *id == state.id) {
             set.remove(&options_key(state.id));
         }
         self.set(name, Some(state.clone()), None);
@@ -186,6 +203,9 @@ impl Core {
             state.dropped.store(!canary::is_set(Canary::DropNotMarked), Ordering::Release);
         }
         for state in changes.created.iter().filter(|state| !changes.drops(state.id)) {
+            if let Some((id, options)) = changes.options.iter().find(|(id, _)| *id == state.id) {
+                self.take_options(*id, Some(state), options.clone());
+            }
             state.dropping.clear();
         }
         self.catalog.take(&changes.names);

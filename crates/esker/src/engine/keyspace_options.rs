@@ -197,8 +197,12 @@ impl Core {
         let _passage = self.right_of_way.give_way();
         let _catalog = self.catalog.lock();
         keyspace.check_alive()?;
-        let mut options = self.catalog.options_of(keyspace.id);
+        let before = self.catalog.options_of(keyspace.id);
+        let mut options = before.clone();
         change(&mut options)?;
+        if options == before {
+            return Ok(());
+        }
         let mut set = WriteSet::new();
         set.put(&options_key(keyspace.id), &options.encode());
         self.commit_encoded(set, Durability::Sync)?;

@@ -6,6 +6,7 @@
 //!                         flush.rs, compact.rs --> install.rs (manifest, view)
 //!                         background.rs  threads that take steps of these
 //!                         stats.rs, keyspace_stats.rs, health.rs: what they all report
+//!   copies/: checkpoints, and what backups are made of
 //!   open.rs: from a directory to a Core; handle.rs: who owns it, and how it closes
 //! ```
 
@@ -19,6 +20,7 @@ pub(crate) mod catalog_changes;
 mod collect;
 pub(crate) mod committer;
 mod compact;
+pub(crate) mod copies;
 pub(crate) mod core;
 mod decisions;
 mod dir_lock;

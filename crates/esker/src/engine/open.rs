@@ -321,7 +321,7 @@ fn put_in_force(
 }
 
 /// A number by which the files of this database are told from those of others; not 0.
-fn draw_database_id(env: &Env) -> u32 {
+pub(super) fn draw_database_id(env: &Env) -> u32 {
     (env.random.next_u64() as u32).max(1)
 }
 

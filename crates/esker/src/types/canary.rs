@@ -86,12 +86,14 @@ pub enum Canary {
     OperandDropped,
     /// Compactions do not know the rules of history (compaction_judge.7).
     HistoryForgotten,
+    /// A checkpoint is told of before its name is durable (workplace.1).
+    CopyNameNotSynced,
 }
 
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one that the simulator is to find.
-    pub const ALL: [Canary; 34] = [
+    pub const ALL: [Canary; 35] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -126,6 +128,7 @@ impl Canary {
         Canary::ExpiredReturned,
         Canary::OperandDropped,
         Canary::HistoryForgotten,
+        Canary::CopyNameNotSynced,
     ];
 }
 

@@ -163,3 +163,31 @@ fn a_keyspace_that_counts_lazily_looks_nothing_up_and_has_the_same_length() {
     lazy.put(key(1), "again").unwrap();
     assert_eq!(db.stats().unresolved, left + 1);
 }
+
+#[test]
+fn a_keyspace_counts_lazily_from_the_commit_on_that_makes_it() {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    let mut batch = db.batch();
+    let lazy = batch.create_keyspace_counting("lazy", Counting::Lazy).unwrap();
+    batch.put(&lazy, "a", "1").unwrap();
+    // Of one that goes again nothing is left.
+    batch.create_keyspace_counting("gone", Counting::Lazy).unwrap();
+    batch.drop_keyspace("gone").unwrap();
+    let exact = batch.create_keyspace_counting("exact", Counting::Exact).unwrap();
+    batch.commit().unwrap();
+    lazy.put("a", "2").unwrap();
+    assert!(db.stats().unresolved > 0, "it is not looked up");
+    assert_eq!(
+        (lazy.counting(), exact.counting(), lazy.len().unwrap()),
+        (Counting::Lazy, Counting::Exact, 1)
+    );
+    let before = db.stats().seqno;
+    lazy.set_counting(Counting::Lazy).unwrap();
+    assert_eq!(db.stats().seqno, before, "it is so already: no commit");
+    db.close().unwrap();
+    let db = open(&fs);
+    let lazy = db.open_keyspace("lazy").unwrap();
+    assert_eq!((lazy.counting(), lazy.len().unwrap()), (Counting::Lazy, 1));
+    assert_eq!(db.keyspace("gone").unwrap().counting(), Counting::Exact);
+}

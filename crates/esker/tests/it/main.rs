@@ -9,8 +9,10 @@ mod own_process;
 
 mod anomalies;
 mod background;
+mod backup;
 mod blobs;
 mod check;
+mod checkpoint;
 mod close;
 mod compatibility;
 mod concurrency;
@@ -48,5 +50,6 @@ mod stats;
 mod ttl;
 #[cfg(feature = "typed")]
 mod typed;
+mod unload;
 mod watch;
 mod working_directory;

@@ -1,0 +1,241 @@
+//! `esker backup`: copies in a directory that holds each file once.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use esker::backup::{Backup, BackupInfo, Progress as Done};
+use serde_json::{Value, json};
+
+use crate::Answer;
+use crate::args::Backups;
+use crate::database::{Database, Session, when_free};
+use crate::failure::{Failure, Result};
+use crate::output;
+use crate::progress::Progress;
+use crate::text::shown;
+
+pub(super) fn run(session: &Session<'_>, what: &Backups) -> Result<Answer> {
+    match what {
+        Backups::Create { directory } => create(session, directory),
+        Backups::List { directory } => list(session, directory),
+        Backups::Verify { directory } => verify(session, directory),
+        Backups::Prune { directory, keep } => prune(session, directory, *keep),
+        Backups::Restore { directory, target, id } => restore(session, directory, target, *id),
+    }
+}
+
+/// What a failed copy is about: the database, or the place that it was to go to.
+pub(super) fn failed(database: &Database, error: esker::Error) -> Failure {
+    let is_of_database = match &error {
+        esker::Error::Io { path, .. } | esker::Error::Corrupt { path, .. } => {
+            path.starts_with(database.db.path())
+        }
+        esker::Error::Poisoned(_) | esker::Error::Closed => true,
+        _ => false,
+    };
+    if is_of_database { database.failure(error) } else { of_backups(&error) }
+}
+
+/// The engine names the file, and says what helps.
+fn of_backups(error: &esker::Error) -> Failure {
+    Failure::message(match error {
+        esker::Error::Locked { path, .. } => {
+            let directory = path.parent().unwrap_or(path);
+            format!(
+                "{} is in use by another process\n  wait until it is done, or say --wait",
+                shown(directory.display())
+            )
+        }
+        error => shown(error),
+    })
+}
+
+/// A call on backups, tried again while others work on them, with a progress bar.
+fn with_bar<T>(
+    session: &Session<'_>,
+    directory: &Path,
+    mut call: impl FnMut(&mut Backup) -> esker::Result<T>,
+    failed: impl FnOnce(esker::Error) -> Failure,
+) -> Result<(T, f64)> {
+    let backup = Backup::open(directory).map_err(|e| of_backups(&e))?;
+    // The bar comes with the first figures, which say how much there is to do.
+    let bar: Arc<Mutex<Option<Progress>>> = Arc::default();
+    let shared = bar.clone();
+    let mut backup = backup.on_progress(move |done: &Done| {
+        let mut bar = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let bar = bar.get_or_insert_with(|| Progress::bytes(Some(done.bytes)));
+        bar.set(done.bytes_done, || format!("{}/{} files", done.files_done, done.files));
+    });
+    let start = std::time::Instant::now();
+    let called = when_free(session.opening.wait, || call(&mut backup));
+    if let Some(bar) = bar.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        bar.finish();
+    }
+    Ok((called.map_err(failed)?, start.elapsed().as_secs_f64()))
+}
+
+fn create(session: &Session<'_>, directory: &Path) -> Result<Answer> {
+    let database = session.open()?;
+    let call = |backup: &mut Backup| backup.create(&database.db);
+    let (made, seconds) = with_bar(session, directory, call, |e| failed(&database, e))?;
+    database.close()?;
+    if session.common.json {
+        output::print_json(&as_json(&made))?;
+    } else {
+        output::print_line(format_args!(
+            "backup {}: commit {}, {} ({}), of these {} new ({}), {seconds:.2} s",
+            made.id,
+            output::count(made.seqno.get()),
+            output::plural(made.files, "file"),
+            output::size(made.bytes),
+            output::count(made.new_files),
+            output::size(made.new_bytes),
+        ))?;
+    }
+    Ok(Answer::Yes)
+}
+
+fn list(session: &Session<'_>, directory: &Path) -> Result<Answer> {
+    let backups = Backup::open(directory).and_then(|backup| backup.list()).map_err(|e| of_backups(&e))?;
+    let is_sound = backups.iter().all(|backup| backup.damage.is_none());
+    let mut out = output::stdout();
+    let mut write = || -> Result<()> {
+        for backup in &backups {
+            match &backup.damage {
+                _ if session.common.json => writeln!(out, "{}", as_json(backup))?,
+                Some(damage) => writeln!(out, "{}\tDAMAGED: {}", backup.id, shown(damage))?,
+                None => writeln!(
+                    out,
+                    "{}\t{}\tcommit {}\t{} in {}\t{} new\tdatabase {:08x}",
+                    backup.id,
+                    time_text(backup.created),
+                    backup.seqno,
+                    output::size(backup.bytes),
+                    output::plural(backup.files, "file"),
+                    output::size(backup.new_bytes),
+                    backup.database,
+                )?,
+            }
+        }
+        Ok(out.flush()?)
+    };
+    output::printed(if is_sound { Answer::Yes } else { Answer::No }, write())
+}
+
+fn verify(session: &Session<'_>, directory: &Path) -> Result<Answer> {
+    let (found, seconds) = with_bar(session, directory, Backup::verify, |e| of_backups(&e))?;
+    let problems: Vec<String> = found.problems.iter().map(shown).collect();
+    let printed = if session.common.json {
+        output::print_json(&json!({
+            "backups": found.backups, "files": found.files, "bytes": found.bytes, "seconds": seconds,
+            "problems": problems, "damaged": found.damaged,
+        }))
+    } else {
+        let mut out = output::stdout();
+        let mut write = || -> Result<()> {
+            for problem in &problems {
+                writeln!(out, "{problem}")?;
+            }
+            let verdict = match found.damaged.len() {
+                0 => "sound".to_owned(),
+                n => format!("{} of them damaged", output::count(n as u64)),
+            };
+            let (backups, files) =
+                (output::plural(found.backups, "backup"), output::plural(found.files, "file"));
+            writeln!(
+                out,
+                "{backups}, {verdict}; {files}, {} read, {seconds:.2} s",
+                output::size(found.bytes)
+            )?;
+            Ok(out.flush()?)
+        };
+        write()
+    };
+    output::printed(if found.is_sound() { Answer::Yes } else { Answer::No }, printed)
+}
+
+fn prune(session: &Session<'_>, directory: &Path, keep: usize) -> Result<Answer> {
+    let (pruned, _) = with_bar(session, directory, |backup| backup.prune(keep), |e| of_backups(&e))?;
+    if session.common.json {
+        output::print_json(
+            &json!({ "backups": pruned.backups, "files": pruned.files, "bytes": pruned.bytes }),
+        )?;
+    } else {
+        output::print_line(format_args!(
+            "removed {}, and {} that no other needs ({})",
+            output::plural(pruned.backups, "backup"),
+            output::plural(pruned.files, "file"),
+            output::size(pruned.bytes),
+        ))?;
+    }
+    Ok(Answer::Yes)
+}
+
+fn restore(session: &Session<'_>, directory: &Path, target: &Path, id: Option<u64>) -> Result<Answer> {
+    let newest = || {
+        let backups = Backup::open(directory).and_then(|backup| backup.list());
+        let newest = backups.map_err(|e| of_backups(&e))?.last().map(|backup| backup.id);
+        newest.ok_or_else(|| {
+            Failure::message(format!("there are no backups in {}", shown(directory.display())))
+        })
+    };
+    let id = id.map_or_else(newest, Ok)?;
+    let (info, seconds) =
+        with_bar(session, directory, |backup| backup.restore(id, target), |e| of_backups(&e))?;
+    if session.common.json {
+        output::print_json(&as_json(&info))?;
+    } else {
+        output::print_line(format_args!(
+            "{}: backup {}, commit {}, {} in {}, {seconds:.2} s",
+            shown(target.display()),
+            info.id,
+            output::count(info.seqno.get()),
+            output::size(info.bytes),
+            output::plural(info.files, "file"),
+        ))?;
+    }
+    Ok(Answer::Yes)
+}
+
+fn as_json(info: &BackupInfo) -> Value {
+    json!({
+        "id": info.id, "created": info.created, "database": format!("{:08x}", info.database),
+        "commit": info.seqno.get(), "files": info.files, "bytes": info.bytes, "new_files": info.new_files,
+        "new_bytes": info.new_bytes, "damage": info.damage,
+    })
+}
+
+/// A time of the calendar that all the world has, as RFC 3339 writes it.
+fn time_text(seconds: u64) -> String {
+    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+    // Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms": eras of 400 years that begin in March.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::time_text;
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+            (1_795_724_645, "2026-11-26T20:24:05Z"),
+        ] {
+            assert_eq!(time_text(seconds), text);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! `esker unload`, `esker load`: a database as one file, and back.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use esker::unload::{Load, Unload, Unloaded};
+use serde_json::json;
+
+use crate::Answer;
+use crate::database::{Database, Session};
+use crate::failure::{Failure, Result};
+use crate::output;
+use crate::progress::Progress;
+use crate::text::shown;
+
+/// A bar that is made with the first figures, which say how much there is to do.
+#[derive(Clone, Default)]
+struct Bar(Arc<Mutex<Option<Progress>>>);
+
+impl Bar {
+    fn call(&self) -> impl FnMut(&Unloaded) + Send + 'static {
+        let bar = self.clone();
+        move |done| {
+            let mut bar = bar.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let bar = bar.get_or_insert_with(|| Progress::rows(Some(done.entries_total)));
+            bar.set(done.entries, String::new);
+        }
+    }
+
+    fn finish(&self) {
+        if let Some(bar) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            bar.finish();
+        }
+    }
+}
+
+pub(super) fn unload(session: &Session<'_>, file: &Path) -> Result<Answer> {
+    let database = session.open()?;
+    let bar = Bar::default();
+    let mut unload = Unload::new().on_progress(bar.call());
+    if session.common.names_keyspace() {
+        let names = database.keyspaces(&session.common)?.into_iter().map(|(name, _)| name);
+        unload = unload.keyspaces(names);
+    }
+    let start = std::time::Instant::now();
+    let done = unload.write(&database.db, file);
+    bar.finish();
+    let done = done.map_err(|error| failed(&database, error))?;
+    database.close()?;
+    report(session, file, done, start.elapsed().as_secs_f64())
+}
+
+pub(super) fn load(session: &Session<'_>, file: &Path) -> Result<Answer> {
+    // A mistyped name creates nothing.
+    std::fs::File::open(file).map_err(|e| Failure::file("open", file, &e))?;
+    let database = session.open_or_create()?;
+    let bar = Bar::default();
+    let mut load = Load::new().on_progress(bar.call());
+    if session.common.names_keyspace() {
+        load = load.keyspaces(session.common.keyspaces());
+    }
+    let start = std::time::Instant::now();
+    let done = load.read(&database.db, file);
+    bar.finish();
+    let done = done.map_err(|error| match error {
+        esker::Error::KeyspaceExists(name) => Failure::message(format!(
+            "keyspace `{}` holds something already\n  load into another database, or `esker keyspaces clear` it",
+            shown(name)
+        )),
+        esker::Error::KeyspaceNotFound(name) => {
+            Failure::message(format!("{} has no keyspace `{}`", shown(file.display()), shown(name)))
+        }
+        error => failed(&database, error),
+    })?;
+    database.close()?;
+    report(session, file, done, start.elapsed().as_secs_f64())
+}
+
+/// The engine names the file, which mostly is none of the database's.
+fn failed(database: &Database, error: esker::Error) -> Failure {
+    super::backup::failed(database, error)
+}
+
+fn report(session: &Session<'_>, file: &Path, done: Unloaded, seconds: f64) -> Result<Answer> {
+    if session.common.json {
+        output::print_json(&json!({
+            "keyspaces": done.keyspaces, "entries": done.entries, "bytes": done.bytes,
+            "resumed_entries": done.resumed_entries, "seconds": seconds,
+        }))?;
+        return Ok(Answer::Yes);
+    }
+    let resumed = match done.resumed_entries {
+        0 => String::new(),
+        entries => format!(", {} of them before", output::count(entries)),
+    };
+    output::print_line(format_args!(
+        "{}: {}, {}{resumed}, {}, {seconds:.2} s",
+        shown(file.display()),
+        output::plural(done.keyspaces, "keyspace"),
+        output::plural_as(done.entries, "entry", "entries"),
+        output::size(done.bytes),
+    ))?;
+    Ok(Answer::Yes)
+}

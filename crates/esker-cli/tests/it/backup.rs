@@ -1,0 +1,119 @@
+//! `checkpoint` and `backup`, from the outside: a database comes back from each, and damage is told.
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests look at files from outside")]
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::common::{Esker, Outcome};
+
+fn put(esker: &Esker, key: &str, value: &str) {
+    assert_eq!(esker.run(["put", key, value]).code, 0);
+}
+
+fn json(outcome: &Outcome) -> Value {
+    serde_json::from_str(outcome.text()).unwrap_or_else(|e| panic!("{e}: {outcome:?}"))
+}
+
+fn get(esker: &Esker, db: &str, key: &str) -> String {
+    esker.run(["-d", db, "get", key]).text().to_owned()
+}
+
+/// The files of all backups.
+fn stored(esker: &Esker) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(esker.path("backups/files")).unwrap();
+    files.map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
+fn a_checkpoint_is_a_database_of_its_own() {
+    let esker = Esker::new();
+    put(&esker, "a", "1");
+    let made = json(&esker.run(["checkpoint", "copy", "--json"]));
+    assert_eq!((made["linked_files"].as_u64(), made["copied_files"].as_u64()), (Some(1), Some(0)), "{made}");
+    put(&esker, "a", "2");
+    assert_eq!((get(&esker, "copy", "a"), get(&esker, "db", "a")), ("1\n".into(), "2\n".into()));
+    let again = esker.run(["checkpoint", "copy"]);
+    assert!(again.code == 2 && again.err.contains("there already"), "{again:?}");
+    let text = esker.run(["checkpoint", "second"]);
+    assert!(text.text().starts_with("second: commit 2, 2 files linked"), "{text:?}");
+}
+
+#[test]
+fn backups_are_made_listed_restored_and_pruned() {
+    let esker = Esker::new();
+    for n in 1..4 {
+        put(&esker, "a", &n.to_string());
+        let made = esker.run(["backup", "create", "backups"]);
+        assert!(made.text().starts_with(&format!("backup {n}: commit {n}, {n} file")), "{made:?}");
+    }
+    let listed = esker.run(["backup", "list", "backups"]);
+    assert_eq!((listed.code, listed.text().lines().count()), (0, 3), "{listed:?}");
+    let listed = esker.run(["backup", "list", "backups", "--json"]);
+    let first: Value = serde_json::from_str(listed.text().lines().next().unwrap()).unwrap();
+    assert_eq!((first["id"].as_u64(), first["new_files"].as_u64()), (Some(1), Some(1)));
+    assert!(esker.run(["backup", "verify", "backups"]).text().starts_with("3 backups, sound; 3 files, "));
+    for (args, expected) in [(&["newest"][..], "3\n"), (&["second", "--id", "2"], "2\n")] {
+        let args = ["backup", "restore", "backups"].iter().chain(args);
+        assert_eq!(esker.run(args.clone()).code, 0);
+        assert_eq!(get(&esker, args.clone().nth(3).unwrap(), "a"), expected);
+    }
+    let refused = esker.run(["backup", "restore", "backups", "newest"]);
+    assert!(refused.code == 2 && refused.err.contains("there already"), "{refused:?}");
+    let missing = esker.run(["backup", "restore", "backups", "ninth", "--id", "9"]);
+    assert!(missing.code == 2 && missing.err.contains("no backup 9"), "{missing:?}");
+    let pruned = json(&esker.run(["backup", "prune", "backups", "--keep", "1", "--json"]));
+    assert_eq!((pruned["backups"].as_u64(), pruned["files"].as_u64()), (Some(2), Some(0)), "{pruned}");
+}
+
+#[test]
+fn damage_of_a_backup_is_told_with_its_file() {
+    let esker = Esker::new();
+    put(&esker, "a", "1");
+    assert_eq!(esker.run(["backup", "create", "backups"]).code, 0);
+    let path = stored(&esker).remove(0);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[9] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let verified = esker.run(["backup", "verify", "backups"]);
+    assert!(verified.code == 1 && verified.text().contains(name), "{verified:?}");
+    assert!(verified.text().contains("1 backup, 1 of them damaged"), "{verified:?}");
+    let restored = esker.run(["backup", "restore", "backups", "restored"]);
+    assert!(restored.code == 2 && restored.err.contains(name), "{restored:?}");
+    assert!(!restored.err.contains("esker repair"), "that is for databases: {restored:?}");
+    assert!(!esker.path("restored").exists());
+}
+
+#[test]
+fn what_is_no_directory_of_backups_is_refused() {
+    let esker = Esker::new();
+    put(&esker, "a", "1");
+    for line in ["list nothing", "verify nothing", "prune nothing --keep 1", "restore nothing to"] {
+        let refused = esker.run(format!("backup {line}").split(' '));
+        assert!(refused.code == 2 && refused.err.contains("there are no backups in"), "{refused:?}");
+    }
+    let refused = esker.run(["backup", "create", "db"]);
+    assert!(refused.code == 2 && refused.err.contains("name another directory"), "{refused:?}");
+}
+
+#[test]
+fn a_database_is_unloaded_and_loaded() {
+    let esker = Esker::new();
+    put(&esker, "a", "1");
+    assert_eq!(esker.run(["-k", "users", "put", "ann", "x"]).code, 0);
+    let done = esker.run(["unload", "all.unload"]);
+    assert!(done.text().starts_with("all.unload: 2 keyspaces, 2 entries"), "{done:?}");
+    let loaded = json(&esker.run(["-d", "copy", "load", "all.unload", "--json"]));
+    assert_eq!((loaded["keyspaces"].as_u64(), loaded["entries"].as_u64()), (Some(2), Some(2)), "{loaded}");
+    assert_eq!(get(&esker, "copy", "a"), "1\n");
+    let again = esker.run(["-d", "copy", "load", "all.unload"]);
+    assert!(again.code == 2 && again.err.contains("default"), "{again:?}");
+    assert_eq!(esker.run(["-d", "some", "-k", "users", "load", "all.unload"]).code, 0);
+    assert_eq!(
+        (get(&esker, "some", "a"), esker.run(["-d", "some", "-k", "users", "get", "ann"]).code),
+        (String::new(), 0)
+    );
+    let other = esker.run(["-d", "some", "load", "db/CURRENT"]);
+    assert_eq!(other.code, 2, "{other:?}");
+}

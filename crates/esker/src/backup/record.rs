@@ -1,0 +1,241 @@
+//! The record of a backup: what it consists of.
+//!
+//! Bytes: docs/formats/backup.md
+//!
+//! backup_record.1. A record names each file of the manifest's state that it holds, once, with its length and digest. One that does not is damaged.
+//! backup_record.2. Decoding takes no more memory than the bytes account for.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use esker_env::Env;
+
+use super::BackupInfo;
+use crate::encoding::bytes::{ByteReader, Decoded, put_varint};
+use crate::encoding::digest::{DIGEST_BYTES, Digest};
+use crate::engine::copies::capture::DataKind;
+use crate::manifest::edit::VersionEdit;
+use crate::recordio;
+use crate::types::{Error, FileId, Result, SeqNo};
+
+/// The first bytes of the first record.
+const MAGIC: &[u8] = b"esker backup";
+/// The format that this build writes, and the newest one that it reads.
+pub(super) const FORMAT_VERSION: u32 = 1;
+
+/// See the module's text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) info: BackupInfo,
+    /// What the manifest of the restored database says.
+    pub(super) state: VersionEdit,
+    pub(super) files: Vec<StoredFile>,
+}
+
+/// A file of a backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct StoredFile {
+    pub(super) kind: DataKind,
+    /// Its number in the database.
+    pub(super) id: FileId,
+    pub(super) len: u64,
+    /// What tells it from another of the same number.
+    pub(super) mark: u32,
+    pub(super) digest: Digest,
+}
+
+impl StoredFile {
+    /// Its name among the files of all backups.
+    pub(super) fn name(&self, database: u32) -> String {
+        stored_name(database, self.kind, self.id, self.len, self.mark)
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut out = vec![u8::from(self.kind == DataKind::Blobs)];
+        put_varint(&mut out, self.id.get());
+        put_varint(&mut out, self.len);
+        out.extend_from_slice(&self.mark.to_le_bytes());
+        out.extend_from_slice(&self.digest.0);
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Decoded<StoredFile> {
+        let mut reader = ByteReader::new(bytes);
+        let kind = match reader.u8()? {
+            0 => DataKind::Table,
+            1 => DataKind::Blobs,
+            other => return Err(reader.error(format!("kind of file {other}"))),
+        };
+        let (id, len, mark) = (FileId::new(reader.varint()?), reader.varint()?, reader.u32()?);
+        let rest = reader.rest();
+        match <[u8; DIGEST_BYTES]>::try_from(rest) {
+            Ok(digest) => Ok(StoredFile { kind, id, len, mark, digest: Digest(digest) }),
+            Err(_) => Err(reader.error(format!("a digest of {} bytes", rest.len()))),
+        }
+    }
+}
+
+/// The name of a file among those of all backups.
+pub(super) fn stored_name(database: u32, kind: DataKind, id: FileId, len: u64, mark: u32) -> String {
+    let ending = if kind == DataKind::Table { "sst" } else { "blob" };
+    format!("{database:08x}-{:06}-{len}-{mark:08x}.{ending}", id.get())
+}
+
+fn encode_info(info: &BackupInfo) -> Vec<u8> {
+    let BackupInfo { id, created, database, seqno, files, bytes, new_files, new_bytes, damage: _ } = info;
+    let mut out = Vec::new();
+    for n in [*id, *created, (*database).into(), seqno.get(), *files, *bytes, *new_files, *new_bytes] {
+        put_varint(&mut out, n);
+    }
+    out
+}
+
+fn decode_info(bytes: &[u8]) -> Decoded<BackupInfo> {
+    let mut reader = ByteReader::new(bytes);
+    let (id, created, database, seqno) =
+        (reader.varint()?, reader.varint()?, reader.varint()?, reader.varint()?);
+    let database = u32::try_from(database).map_err(|_| reader.error("a database's number of 64 bits"))?;
+    let seqno = SeqNo::try_new(seqno).ok_or_else(|| reader.error("a sequence number of 64 bits"))?;
+    let (files, bytes) = (reader.varint()?, reader.varint()?);
+    let (new_files, new_bytes) = (reader.varint()?, reader.varint()?);
+    if !reader.is_empty() {
+        return Err(reader.error("more than a head"));
+    }
+    Ok(BackupInfo { id, created, database, seqno, files, bytes, new_files, new_bytes, damage: None })
+}
+
+/// Writes a record, durably, to a file that nothing names yet.
+pub(super) fn write(env: &Env, path: &Path, record: &Record) -> Result<()> {
+    let mut writer = recordio::Writer::options().env(env).create(path)?;
+    let mut header = MAGIC.to_vec();
+    put_varint(&mut header, FORMAT_VERSION.into());
+    writer.append(&header)?;
+    writer.append(&encode_info(&record.info))?;
+    writer.append(&record.state.encode())?;
+    for file in &record.files {
+        writer.append(&file.encode())?;
+    }
+    writer.sync()
+}
+
+/// Reads a record.
+pub(super) fn read(env: &Env, path: &Path) -> Result<Record> {
+    const WHAT: &str = "backup record";
+    let mut reader = recordio::Reader::options().env(env).uncompressed().open(path)?;
+    let cut = |at| Error::corrupt(WHAT, path, at, "it has no end: restore another backup");
+    let mut next = || -> Result<Option<(Vec<u8>, u64)>> {
+        let record = reader.next()?.map(<[u8]>::to_vec);
+        Ok(record.map(|record| (record, reader.content_offset())))
+    };
+    let (header, at) = next()?.ok_or_else(|| cut(0))?;
+    check_header(&header, path, at)?;
+    let (head, at) = next()?.ok_or_else(|| cut(at))?;
+    let info = decode_info(&head).map_err(|e| e.in_file(WHAT, path, at))?;
+    let (state, at) = next()?.ok_or_else(|| cut(at))?;
+    let state = VersionEdit::decode(&state).map_err(|e| e.in_file(WHAT, path, at))?;
+    let mut files = Vec::new();
+    let mut last = at;
+    while let Some((file, at)) = next()? {
+        files.push(StoredFile::decode(&file).map_err(|e| e.in_file(WHAT, path, at))?);
+        last = at;
+    }
+    let record = Record { info, state, files };
+    match record.problem() {
+        None => Ok(record),
+        Some(detail) => Err(Error::corrupt(WHAT, path, last, format!("{detail}: restore another backup"))),
+    }
+}
+
+fn check_header(header: &[u8], path: &Path, offset: u64) -> Result<()> {
+    let Some(rest) = header.strip_prefix(MAGIC) else {
+        return Err(Error::corrupt("backup record", path, offset, "the first record is not a backup's"));
+    };
+    let at = offset + MAGIC.len() as u64;
+    let found = ByteReader::new(rest).varint().map_err(|e| e.in_file("backup record", path, at))?;
+    if found == u64::from(FORMAT_VERSION) {
+        return Ok(());
+    }
+    let found = u32::try_from(found).unwrap_or(u32::MAX);
+    let path = path.to_path_buf();
+    Err(Error::UnsupportedVersion { what: "backup record", path, found, supported: FORMAT_VERSION })
+}
+
+impl Record {
+    /// What is wrong with it (backup_record.1).
+    fn problem(&self) -> Option<String> {
+        let tables = self.state.added.iter().map(|added| (DataKind::Table, added.file.get()));
+        let blobs = self.state.blobs.iter().map(|(_, file)| (DataKind::Blobs, file.get()));
+        let needed: BTreeSet<_> = tables.chain(blobs).collect();
+        let named: BTreeSet<_> = self.files.iter().map(|file| (file.kind, file.id.get())).collect();
+        let bytes = self.files.iter().try_fold(0_u64, |sum, file| sum.checked_add(file.len));
+        if self.files.len() as u64 != self.info.files || named.len() != self.files.len() {
+            return Some(format!("it names {} files of {}", named.len(), self.info.files));
+        }
+        (named != needed || bytes != Some(self.info.bytes))
+            .then(|| "its files are not those that its database consists of".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use esker_env::{MemFs, OpenOptions};
+
+    use super::*;
+
+    fn sample() -> Record {
+        let info = BackupInfo {
+            id: 7,
+            created: 1_000_000,
+            database: 0xAB,
+            seqno: SeqNo::new(300),
+            files: 1,
+            bytes: 500,
+            new_files: 1,
+            new_bytes: 500,
+            damage: None,
+        };
+        let state = VersionEdit { blobs: vec![(FileId::new(4), FileId::new(5))], ..VersionEdit::default() };
+        let digest = Digest([9; DIGEST_BYTES]);
+        let files = vec![StoredFile { kind: DataKind::Blobs, id: FileId::new(5), len: 500, mark: 3, digest }];
+        Record { info, state, files }
+    }
+
+    #[test]
+    fn golden_bytes() {
+        let hex = |bytes: Vec<u8>| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+        let record = sample();
+        assert_eq!(hex(encode_info(&record.info)), "07c0843dab01ac0201f40301f403");
+        assert_eq!(hex(record.files[0].encode()), format!("0105f40303000000{}", "09".repeat(16)));
+        assert_eq!(record.files[0].name(0xAB), "000000ab-000005-500-00000003.blob");
+    }
+
+    #[test]
+    fn backup_record_1_a_record_comes_back_and_what_is_missing_or_too_much_is_damage() {
+        let env = Env::simulated(Arc::new(MemFs::new()), 1);
+        let path = Path::new("r");
+        let back = |record: &Record| {
+            write(&env, path, record).unwrap();
+            read(&env, path)
+        };
+        assert_eq!(back(&sample()).unwrap(), sample());
+        let mut fewer = sample();
+        fewer.files.clear();
+        let mut twice = sample();
+        twice.files.extend(sample().files);
+        let mut other = sample();
+        other.files[0].id = FileId::new(6);
+        let mut longer = sample();
+        longer.files[0].len = 501;
+        for damaged in [fewer, twice, other, longer] {
+            assert!(back(&damaged).is_err_and(|e| e.is_corrupt()), "backup_record.1: {damaged:?}");
+        }
+        back(&sample()).unwrap();
+        let file = env.fs.open(path, OpenOptions::write()).unwrap();
+        for len in (0..file.len().unwrap()).rev() {
+            file.set_len(len).unwrap();
+            assert!(read(&env, path).is_err(), "cut to {len} bytes");
+        }
+    }
+}

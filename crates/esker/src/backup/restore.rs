@@ -1,0 +1,52 @@
+//! A backup becomes a database again.
+
+use std::path::Path;
+
+use super::record::Record;
+use super::verify::{WRONG_DIGEST, damaged};
+use super::{Backup, BackupInfo, Reporter};
+use crate::encoding::digest::Digester;
+use crate::engine::copies::checkpoint::{data_path, write_manifest};
+use crate::engine::copies::transfer;
+use crate::engine::copies::workplace::Workplace;
+use crate::types::{Error, Result};
+
+impl Backup {
+    /// Makes a database of a backup, in a directory that is not there yet. It is there as a whole, or not at all.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there is no such backup, or anything of the directory's name; [`Error::Corrupt`] naming a file of the backup that is
+    /// damaged; [`Error::Io`], [`Error::NoSpace`].
+    pub fn restore(&mut self, id: u64, dir: impl AsRef<Path>) -> Result<BackupInfo> {
+        let _lock = self.lock_to_read()?;
+        let Record { info, state, files } = self.record(id)?;
+        let workplace = Workplace::take(&self.env, dir.as_ref(), None)?;
+        let stored_dir = self.files_dir();
+        let mut reporter = Reporter::new(&mut self.on_progress, info.files, info.bytes);
+        for file in &files {
+            let from = stored_dir.join(file.name(info.database));
+            let to = data_path(workplace.dir(), file.kind, file.id);
+            let mut digester = Digester::default();
+            transfer::copy((&self.env, &from), (workplace.env(), &to), file.len, |piece| {
+                digester.add(piece);
+                reporter.bytes(piece.len());
+                Ok(())
+            })
+            .map_err(|error| match error {
+                Error::Io { source, path, .. }
+                    if path == from && source.kind() == std::io::ErrorKind::NotFound =>
+                {
+                    damaged(&from, "it is missing")
+                }
+                other => other,
+            })?;
+            if digester.finish() != file.digest {
+                return Err(damaged(&from, WRONG_DIGEST));
+            }
+            reporter.file();
+        }
+        write_manifest(&workplace, state)?;
+        workplace.finish()?;
+        Ok(info)
+    }
+}

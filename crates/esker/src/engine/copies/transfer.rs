@@ -1,0 +1,60 @@
+//! One file of a copy: linked, or copied, and durable either way.
+//!
+//! transfer.1. A link that may have been made all the same is removed before the copy is written: writing through it would change the
+//!      original.
+//! transfer.2. A copy is as long as it was said to be, or it is an error that names the file.
+
+use std::path::Path;
+
+use esker_env::{Env, OpenOptions, read_range_into};
+
+use super::capture::CapturedFile;
+use crate::types::{Error, Result};
+
+/// So much is read and written at a time.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Gives a file that does not change any more a second name; false if the file system has no such, or not between the two places.
+pub(crate) fn link(env: &Env, file: &CapturedFile, to: &Path) -> Result<bool> {
+    if !file.is_final {
+        return Ok(false);
+    }
+    if env.fs.hard_link(&file.path, to).is_ok() {
+        return Ok(true);
+    }
+    // transfer.1
+    match env.fs.remove_file(to) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", to, e)),
+        _ => Ok(false),
+    }
+}
+
+/// Copies the first `len` bytes of a file to a new one, durably. `each` sees what is copied.
+pub(crate) fn copy(
+    (from_env, from): (&Env, &Path),
+    (to_env, to): (&Env, &Path),
+    len: u64,
+    mut each: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let source = from_env.fs.open(from, OpenOptions::read()).map_err(|e| Error::io("open", from, e))?;
+    let target = to_env.fs.open(to, OpenOptions::create_new()).map_err(|e| Error::io("create", to, e))?;
+    let write = |e| Error::io("write", to, e);
+    let mut buffer = vec![0; PIECE_BYTES.min(usize::try_from(len).unwrap_or(PIECE_BYTES))];
+    let mut at = 0;
+    while at < len {
+        let piece = &mut buffer[..(len - at).min(PIECE_BYTES as u64) as usize];
+        read_range_into(&*source, at, piece).map_err(|e| match e.kind() {
+            // transfer.2
+            std::io::ErrorKind::UnexpectedEof => {
+                Error::corrupt("file", from, at, format!("it ends before its {len} bytes do"))
+            }
+            _ => Error::io("read", from, e),
+        })?;
+        each(piece)?;
+        target.write_all_at(piece, at).map_err(write)?;
+        // A hint: the sync says whether it worked.
+        let _ = target.start_writeback(at, piece.len() as u64);
+        at += piece.len() as u64;
+    }
+    target.sync_data().map_err(|e| Error::io("sync", to, e))
+}

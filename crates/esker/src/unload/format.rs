@@ -1,0 +1,269 @@
+//! The records of the file.
+//!
+//! Bytes: docs/formats/unload.md
+//!
+//! unload_format.1. Decoding takes no more memory than the bytes account for.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
+use crate::engine::history::History;
+use crate::types::{Error, Result};
+
+/// The first bytes of the first record.
+const MAGIC: &[u8] = b"esker unload";
+/// The format that this build writes, and the newest one that it reads.
+const FORMAT_VERSION: u32 = 1;
+
+const KEYSPACE: u8 = 1;
+const ENTRIES: u8 = 2;
+const KEYSPACE_END: u8 = 3;
+const END: u8 = 4;
+
+const BLOBS_OVER: u64 = 1;
+const IS_LAZY: u64 = 2;
+const TTL_MS: u64 = 3;
+const MERGE_OPERATOR: u64 = 4;
+const HISTORY_VERSIONS: u64 = 10;
+const HISTORY_MS: u64 = 11;
+
+/// What the first record says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    /// Tells the file from others.
+    pub(super) id: u64,
+    /// The commit that it is of.
+    pub(super) seqno: u64,
+    /// The keyspaces, and how many entries they have.
+    pub(super) keyspaces: Vec<(String, u64)>,
+}
+
+/// What a keyspace is like.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Traits {
+    pub(super) blobs_over: Option<usize>,
+    pub(super) is_lazy: bool,
+    pub(super) ttl: Option<Duration>,
+    pub(super) history: History,
+    pub(super) merge_operator: Option<String>,
+}
+
+/// A record behind the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Record<'a> {
+    /// A keyspace begins: which one of the head's.
+    Keyspace(usize, Traits),
+    /// Entries of it, in the order of keys.
+    Entries(Vec<Entry<'a>>),
+    /// It ends, and had so many entries.
+    KeyspaceEnd(u64),
+    /// The file ends, and had so many.
+    End(u64),
+}
+
+/// A key, when it expires (0: never), and its value.
+pub(super) type Entry<'a> = (&'a [u8], u64, &'a [u8]);
+
+impl Head {
+    pub(super) fn entries(&self) -> u64 {
+        self.keyspaces.iter().map(|(_, entries)| entries).sum()
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        put_varint(&mut out, FORMAT_VERSION.into());
+        out.extend_from_slice(&self.id.to_le_bytes());
+        put_varint(&mut out, self.seqno);
+        put_varint(&mut out, self.keyspaces.len() as u64);
+        for (name, entries) in &self.keyspaces {
+            put_string(&mut out, name.as_bytes());
+            put_varint(&mut out, *entries);
+        }
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8], path: &Path, offset: u64) -> Result<Head> {
+        let Some(rest) = bytes.strip_prefix(MAGIC) else {
+            return Err(Error::Invalid(format!("{} is no file that `unload` has written", path.display())));
+        };
+        let mut reader = ByteReader::new(rest);
+        let at = offset + MAGIC.len() as u64;
+        let found = reader.varint().map_err(|e| e.in_file("unload", path, at))?;
+        if found != u64::from(FORMAT_VERSION) {
+            return Err(Error::UnsupportedVersion {
+                what: "unload",
+                path: path.to_path_buf(),
+                found: u32::try_from(found).unwrap_or(u32::MAX),
+                supported: FORMAT_VERSION,
+            });
+        }
+        Self::decode_rest(&mut reader).map_err(|e| e.in_file("unload", path, at))
+    }
+
+    fn decode_rest(reader: &mut ByteReader<'_>) -> Decoded<Head> {
+        let (id, seqno) = (reader.u64()?, reader.varint()?);
+        let mut keyspaces = Vec::new();
+        for _ in 0..reader.varint()? {
+            let name = std::str::from_utf8(reader.string()?).map(str::to_owned);
+            let name = name.map_err(|_| reader.error("a name that is not UTF-8"))?;
+            keyspaces.push((name, reader.varint()?));
+        }
+        Ok(Head { id, seqno, keyspaces })
+    }
+}
+
+impl Traits {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let history = match self.history {
+            History::None => None,
+            History::Versions(versions) => Some((HISTORY_VERSIONS, u64::from(versions))),
+            History::For(time) => Some((HISTORY_MS, time.as_millis() as u64)),
+        };
+        let numbers = [
+            self.blobs_over.map(|over| (BLOBS_OVER, over as u64)),
+            self.is_lazy.then_some((IS_LAZY, 1)),
+            self.ttl.map(|ttl| (TTL_MS, ttl.as_millis() as u64)),
+            history,
+        ];
+        for (option, number) in numbers.into_iter().flatten() {
+            let mut value = Vec::new();
+            put_varint(&mut value, number);
+            put_varint(out, option);
+            put_string(out, &value);
+        }
+        if let Some(name) = &self.merge_operator {
+            put_varint(out, MERGE_OPERATOR);
+            put_string(out, name.as_bytes());
+        }
+    }
+
+    /// What a newer build says of keyspaces is passed over: the entries are the same.
+    fn decode(reader: &mut ByteReader<'_>) -> Decoded<Traits> {
+        let mut traits = Traits::default();
+        while !reader.is_empty() {
+            let (option, value) = (reader.varint()?, reader.string()?);
+            let number = || ByteReader::new(value).varint();
+            match option {
+                BLOBS_OVER => traits.blobs_over = Some(usize::try_from(number()?).unwrap_or(usize::MAX)),
+                IS_LAZY => traits.is_lazy = number()? != 0,
+                TTL_MS => traits.ttl = Some(Duration::from_millis(number()?)),
+                HISTORY_VERSIONS => {
+                    traits.history = History::Versions(u32::try_from(number()?).unwrap_or(u32::MAX));
+                }
+                HISTORY_MS => traits.history = History::For(Duration::from_millis(number()?)),
+                MERGE_OPERATOR => {
+                    let name = std::str::from_utf8(value).map(str::to_owned);
+                    let name = name.map_err(|_| reader.error("the name of a merge operator is no text"))?;
+                    traits.merge_operator = Some(name);
+                }
+                _ => {}
+            }
+        }
+        Ok(traits)
+    }
+}
+
+impl<'a> Record<'a> {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self {
+            Record::Keyspace(which, traits) => {
+                out.push(KEYSPACE);
+                put_varint(&mut out, *which as u64);
+                traits.encode(&mut out);
+            }
+            Record::Entries(entries) => {
+                begin_entries(&mut out);
+                entries.iter().for_each(|entry| put_entry(&mut out, *entry));
+            }
+            Record::KeyspaceEnd(entries) => {
+                out.push(KEYSPACE_END);
+                put_varint(&mut out, *entries);
+            }
+            Record::End(entries) => {
+                out.push(END);
+                put_varint(&mut out, *entries);
+            }
+        }
+        out
+    }
+
+    pub(super) fn decode(bytes: &'a [u8]) -> Decoded<Record<'a>> {
+        let mut reader = ByteReader::new(bytes);
+        let record = match reader.u8()? {
+            KEYSPACE => {
+                let which = reader.varint()?;
+                Record::Keyspace(usize::try_from(which).unwrap_or(usize::MAX), Traits::decode(&mut reader)?)
+            }
+            ENTRIES => {
+                let mut entries = Vec::new();
+                while !reader.is_empty() {
+                    entries.push((reader.string()?, reader.varint()?, reader.string()?));
+                }
+                Record::Entries(entries)
+            }
+            KEYSPACE_END => Record::KeyspaceEnd(reader.varint()?),
+            END => Record::End(reader.varint()?),
+            other => return Err(reader.error(format!("kind of record {other}"))),
+        };
+        if reader.is_empty() { Ok(record) } else { Err(reader.error("more than a record")) }
+    }
+}
+
+/// Begins a record of entries.
+pub(super) fn begin_entries(out: &mut Vec<u8>) {
+    out.clear();
+    out.push(ENTRIES);
+}
+
+/// Adds an entry to it.
+pub(super) fn put_entry(out: &mut Vec<u8>, (key, expires, value): Entry<'_>) {
+    put_string(out, key);
+    put_varint(out, expires);
+    put_string(out, value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_bytes() {
+        let hex = |bytes: Vec<u8>| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+        let head = Head { id: 5, seqno: 300, keyspaces: vec![("users".into(), 7)] };
+        let magic = "65736b657220756e6c6f6164";
+        assert_eq!(
+            hex(head.encode()),
+            format!("{magic}010500000000000000ac0201057573657273 07").replace(' ', "")
+        );
+        assert_eq!(Head::decode(&head.encode(), Path::new(""), 0).unwrap(), head);
+        let traits = Traits {
+            blobs_over: Some(200),
+            is_lazy: true,
+            ttl: Some(Duration::from_secs(1)),
+            history: History::Versions(3),
+            merge_operator: Some("max".into()),
+        };
+        let records = [
+            (Record::Keyspace(1, traits), "0101 0102c801 020101 0302e807 0a0103 04036d6178"),
+            (Record::Entries(vec![(b"a", 0, b"1"), (b"b", 300, b"")]), "02 0161 00 0131 0162 ac02 00"),
+            (Record::KeyspaceEnd(2), "0302"),
+            (Record::End(300), "04ac02"),
+        ];
+        for (record, bytes) in records {
+            assert_eq!(hex(record.encode()), bytes.replace(' ', ""));
+            assert_eq!(Record::decode(&record.encode()), Ok(record));
+        }
+    }
+
+    #[test]
+    fn damage_is_refused_and_what_is_not_known_of_a_keyspace_is_passed_over() {
+        for bytes in [&b""[..], b"\x05", b"\x02\x01", b"\x03", b"\x04\x01\x01", b"\x02\xFF\xFF\xFF\xFF\x0F"] {
+            assert!(Record::decode(bytes).is_err(), "{bytes:?}");
+        }
+        let known = Record::Keyspace(0, Traits::default());
+        assert_eq!(Record::decode(b"\x01\x00\x63\x02ab"), Ok(known));
+        assert!(Head::decode(b"something else", Path::new("f"), 0).is_err());
+    }
+}

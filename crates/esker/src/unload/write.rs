@@ -1,0 +1,264 @@
+//! From a database to a file.
+
+use std::path::{Path, PathBuf};
+
+use esker_env::Env;
+
+use super::format::{Head, Record, Traits, begin_entries, put_entry};
+use super::{LOADING, OnProgress, Unloaded};
+use crate::db::{Db, Keyspace, Snapshot, Ttl};
+use crate::encoding::Compression;
+use crate::engine::keyspace_options::Counting;
+use crate::recordio::{Reader, Writer};
+use crate::types::{Error, Result};
+
+/// So much of entries makes a record.
+const RECORD_BYTES: usize = 256 << 10;
+/// So much is made durable at a time, for an unload that goes on later.
+const SYNC_BYTES: u64 = 64 << 20;
+
+/// Writes a database to a file. See the [module](super).
+#[derive(Default)]
+pub struct Unload {
+    keyspaces: Option<Vec<String>>,
+    env: Option<Env>,
+    on_progress: Option<OnProgress>,
+}
+
+/// Where an earlier call has stopped.
+#[derive(Debug, Default)]
+struct Place {
+    /// The keyspace at hand, and whether it has ended.
+    keyspace: Option<(usize, bool)>,
+    last_key: Option<Vec<u8>>,
+    /// Entries of that keyspace.
+    entries: u64,
+    /// All entries.
+    all: u64,
+}
+
+impl Unload {
+    /// Of all keyspaces.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Of these keyspaces alone.
+    pub fn keyspaces<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        self.keyspaces = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// To a file of this world, in place of the operating system's.
+    pub fn env(mut self, env: Env) -> Self {
+        self.env = Some(env);
+        self
+    }
+
+    /// Calls this for every record: some hundreds of KiB.
+    pub fn on_progress(mut self, call: impl FnMut(&Unloaded) + Send + 'static) -> Self {
+        self.on_progress = Some(Box::new(call));
+        self
+    }
+
+    /// Writes the file, which must not be there yet, while reads and writes go on. It grows under the name `FILE.partial`: if there is one, of the same keyspaces
+    /// and the same commit, this goes on with it, and else begins it anew.
+    ///
+    /// # Errors
+    /// [`Error::KeyspaceNotFound`]; [`Error::Invalid`] if there is a file of this name; those of reads; [`Error::Io`] and [`Error::NoSpace`] of the file.
+    pub fn write(mut self, db: &Db, path: impl AsRef<Path>) -> Result<Unloaded> {
+        let path = path.as_ref();
+        let env = self.env.clone().unwrap_or_else(Env::real);
+        if env.fs.exists(path).map_err(|e| Error::io("look for", path, e))? {
+            return Err(Error::Invalid(format!("{} is there already", path.display())));
+        }
+        let snapshot = db.snapshot();
+        let names = match self.keyspaces.take() {
+            Some(names) => names,
+            None => db.keyspaces()?.into_iter().filter(|name| name != LOADING).collect(),
+        };
+        let keyspaces: Vec<_> = names.iter().map(|name| db.open_keyspace(name)).collect::<Result<_>>()?;
+        let lens = keyspaces.iter().map(|keyspace| snapshot.len(keyspace)).collect::<Result<Vec<_>>>()?;
+        let head = Head {
+            id: env.random.next_u64(),
+            seqno: snapshot.seqno().get(),
+            keyspaces: names.into_iter().zip(lens).collect(),
+        };
+        let partial = partial_of(path);
+        let (writer, place) = begin(&env, &partial, &head)?;
+        let done = Unloaded {
+            entries: place.all,
+            resumed_entries: place.all,
+            entries_total: head.entries(),
+            ..Unloaded::default()
+        };
+        let has_ttls = db.handle.core.view.get().expiring() > 0;
+        let mut run =
+            Run { db, snapshot: &snapshot, writer, synced: 0, done, call: self.on_progress, has_ttls };
+        run.all(&keyspaces, place)?;
+        let done = run.done;
+        env.fs.rename(&partial, path).map_err(|e| Error::io("rename", &partial, e))?;
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        env.fs.sync_dir_if_readable(dir).map_err(|e| Error::io("sync directory", dir, e))?;
+        Ok(done)
+    }
+}
+
+fn partial_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".partial");
+    name.into()
+}
+
+/// Goes on with a file of the same keyspaces and commit, or begins one.
+fn begin(env: &Env, path: &Path, head: &Head) -> Result<(Writer, Place)> {
+    let options = Writer::options().env(env).compression(Compression::Lz4);
+    if env.fs.exists(path).map_err(|e| Error::io("look for", path, e))?
+        && let Some(place) = look(env, path, head)?
+    {
+        return Ok((options.open_append(path)?, place));
+    }
+    let mut writer = options.create(path)?;
+    writer.append(&head.encode())?;
+    Ok((writer, Place::default()))
+}
+
+/// How far a file is; none if it is of something else, or damaged.
+fn look(env: &Env, path: &Path, head: &Head) -> Result<Option<Place>> {
+    let Ok(mut reader) = Reader::options().env(env).open(path) else { return Ok(None) };
+    let first = match reader.next() {
+        Ok(Some(first)) => Head::decode(first, path, 0),
+        _ => return Ok(None),
+    };
+    let is_same = |found: &Head| (found.seqno, &found.keyspaces) == (head.seqno, &head.keyspaces);
+    if !first.as_ref().is_ok_and(is_same) {
+        return Ok(None);
+    }
+    let mut place = Place::default();
+    loop {
+        match reader.next().map(|record| record.map(Record::decode)) {
+            Ok(None) => return Ok(Some(place)),
+            Ok(Some(Ok(record))) => place.pass(&record),
+            _ => return Ok(None),
+        }
+    }
+}
+
+impl Place {
+    fn pass(&mut self, record: &Record<'_>) {
+        match record {
+            Record::Keyspace(which, _) => {
+                self.keyspace = Some((*which, false));
+                (self.last_key, self.entries) = (None, 0);
+            }
+            Record::Entries(entries) => {
+                self.last_key = entries.last().map(|(key, ..)| key.to_vec());
+                self.entries += entries.len() as u64;
+                self.all += entries.len() as u64;
+            }
+            Record::KeyspaceEnd(_) => self.keyspace = self.keyspace.map(|(which, _)| (which, true)),
+            Record::End(_) => {}
+        }
+    }
+}
+
+/// A file that is being written.
+struct Run<'a> {
+    db: &'a Db,
+    snapshot: &'a Snapshot,
+    writer: Writer,
+    /// Its size when it was synced last.
+    synced: u64,
+    done: Unloaded,
+    call: Option<OnProgress>,
+    /// Something in the database expires.
+    has_ttls: bool,
+}
+
+impl Run<'_> {
+    fn all(&mut self, keyspaces: &[Keyspace], place: Place) -> Result<()> {
+        for (which, keyspace) in keyspaces.iter().enumerate() {
+            match place.keyspace {
+                Some((reached, ended)) if which < reached || (which == reached && ended) => {}
+                Some((reached, _)) if which == reached => {
+                    self.entries(keyspace, place.last_key.as_deref(), place.entries)?;
+                }
+                _ => {
+                    self.append(&Record::Keyspace(which, self.traits(keyspace)).encode())?;
+                    self.entries(keyspace, None, 0)?;
+                }
+            }
+            self.done.keyspaces += 1;
+        }
+        let end = Record::End(self.done.entries).encode();
+        self.append(&end)?;
+        self.writer.sync()
+    }
+
+    /// The entries of a keyspace behind a key, and its end.
+    fn entries(&mut self, keyspace: &Keyspace, behind: Option<&[u8]>, before: u64) -> Result<()> {
+        let mut record = Vec::new();
+        begin_entries(&mut record);
+        let mut in_record = 0;
+        let mut entries = before;
+        let lower = behind.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+        let range: (std::ops::Bound<&[u8]>, std::ops::Bound<&[u8]>) = (lower, std::ops::Bound::Unbounded);
+        for entry in self.snapshot.range(keyspace, range) {
+            let (key, value) = entry?;
+            put_entry(&mut record, (&key, self.expiry(keyspace, &key)?, &value));
+            in_record += 1;
+            if record.len() >= RECORD_BYTES {
+                self.append_entries(&record, in_record)?;
+                begin_entries(&mut record);
+                entries += std::mem::take(&mut in_record);
+            }
+        }
+        if in_record > 0 {
+            self.append_entries(&record, in_record)?;
+            entries += in_record;
+        }
+        self.append(&Record::KeyspaceEnd(entries).encode())
+    }
+
+    /// When an entry expires, in milliseconds since 1970; 0: never.
+    fn expiry(&self, keyspace: &Keyspace, key: &[u8]) -> Result<u64> {
+        if !self.has_ttls {
+            return Ok(0);
+        }
+        Ok(match self.snapshot.ttl(keyspace, key)? {
+            Some(Ttl::Left(left)) => self.db.time_ms() + left.as_millis() as u64,
+            // One that has expired since: it is gone when it is loaded.
+            None => 1,
+            Some(Ttl::Unlimited) => 0,
+        })
+    }
+
+    fn traits(&self, keyspace: &Keyspace) -> Traits {
+        let options = self.db.handle.core.catalog.options_of(keyspace.id());
+        Traits {
+            blobs_over: options.blobs_over.map(|over| over.unwrap_or(0)),
+            is_lazy: keyspace.counting() == Counting::Lazy,
+            ttl: keyspace.default_ttl(),
+            history: keyspace.history(),
+            merge_operator: options.merge_operator,
+        }
+    }
+
+    fn append_entries(&mut self, record: &[u8], entries: u64) -> Result<()> {
+        self.done.entries += entries;
+        self.append(record)
+    }
+
+    fn append(&mut self, record: &[u8]) -> Result<()> {
+        self.writer.append(record)?;
+        self.done.bytes = self.writer.size();
+        if self.done.bytes - self.synced > SYNC_BYTES {
+            self.writer.sync()?;
+            self.synced = self.done.bytes;
+        }
+        if let Some(call) = &mut self.call {
+            call(&self.done);
+        }
+        Ok(())
+    }
+}

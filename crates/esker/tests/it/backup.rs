@@ -1,0 +1,346 @@
+//! Backups: each is whole by itself, copies nothing twice, survives crashes of the next one, and tells damage.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use esker::backup::Backup;
+use esker::{Db, Durability, Error};
+use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, FsRef, MemFs, OpKind, OpenOptions};
+
+use crate::common::contents::{Contents, difference, dump, dump_sound};
+use crate::common::{DIR, simulated};
+
+const BACKUPS: &str = "backups";
+
+fn builder(fs: FsRef) -> esker::Builder {
+    simulated(fs).stepped().blobs_over(200).transaction_memory(1 << 10)
+}
+
+fn open(fs: &MemFs, dir: impl AsRef<Path>) -> Db {
+    builder(Arc::new(fs.clone())).open(dir).unwrap()
+}
+
+fn backups(fs: &MemFs) -> Backup {
+    Backup::open_in(Env::simulated(Arc::new(fs.clone()), 99), BACKUPS).unwrap()
+}
+
+fn fill(db: &Db, round: u8) {
+    let (map, other) = (db.default_keyspace(), db.keyspace("other").unwrap());
+    for n in 0..50_u8 {
+        map.put([round, n], vec![n; usize::from(n) * 3]).unwrap();
+        other.put_with([round, n], vec![round; 250 + usize::from(n)], Durability::Buffered).unwrap();
+    }
+    let mut large = db.begin();
+    for n in 0..60_u8 {
+        large.put(&map, [b'l', round, n], [n; 100]).unwrap();
+    }
+    large.commit().unwrap();
+    map.remove_range([round, 5]..[round, 9]).unwrap();
+}
+
+fn assert_same(found: &Contents, expected: &Contents, what: &str) {
+    assert!(found == expected, "{what}: {}", difference(found, expected));
+}
+
+/// What a backup is restored to.
+fn restored(fs: &MemFs, id: u64, to: &str) -> Contents {
+    backups(fs).restore(id, to).unwrap();
+    dump_sound(&open(fs, to)).unwrap()
+}
+
+fn stored(fs: &MemFs) -> Vec<PathBuf> {
+    let dir = Path::new(BACKUPS).join("files");
+    let mut names = fs.list_dir(&dir).unwrap();
+    names.sort();
+    names.into_iter().map(|name| dir.join(name)).collect()
+}
+
+#[test]
+fn each_backup_is_whole_by_itself_and_copies_what_is_new() {
+    let fs = MemFs::new();
+    let db = open(&fs, DIR);
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let seen = calls.clone();
+    let mut backup = backups(&fs).on_progress(move |done| seen.lock().unwrap().push(*done));
+    assert!(matches!(backup.list(), Err(Error::Invalid(_))), "nothing is there yet");
+    assert!(!fs.exists(BACKUPS.as_ref()).unwrap(), "to look changes nothing");
+    let mut states = Vec::new();
+    for round in 1..5 {
+        fill(&db, round);
+        let made = backup.create(&db).unwrap();
+        states.push((made.clone(), dump(&db).unwrap()));
+        assert_eq!((made.id, made.seqno), (round.into(), db.snapshot().seqno()));
+        let last = calls.lock().unwrap().last().copied().unwrap();
+        assert_eq!((last.files_done, last.bytes_done), (made.new_files, made.new_bytes));
+        assert_eq!((last.files, last.bytes), (made.new_files, made.new_bytes));
+        assert_eq!(made.new_bytes < made.bytes, round > 1, "{made:?}");
+    }
+    let again = backup.create(&db).unwrap();
+    assert_eq!((again.new_files, again.new_bytes), (0, 0), "nothing is new: {again:?}");
+    assert_eq!(backup.list().unwrap().len(), 5);
+    let verified = backup.verify().unwrap();
+    assert!(verified.is_sound() && verified.backups == 5 && verified.files == stored(&fs).len() as u64);
+    for (made, expected) in &states {
+        let to = format!("restored {}", made.id);
+        assert_same(&restored(&fs, made.id, &to), expected, &to);
+    }
+    db.compact().unwrap();
+    let merged = backup.create(&db).unwrap();
+    assert!(merged.new_bytes > 0 && merged.files < again.files + merged.new_files);
+    let before = stored(&fs).len();
+    let pruned = backup.prune(1).unwrap();
+    assert_eq!((pruned.backups, before - stored(&fs).len()), (5, pruned.files as usize));
+    assert_eq!(stored(&fs).len() as u64, merged.files);
+    assert_same(&restored(&fs, merged.id, "last"), &states[3].1, "after pruning");
+    assert!(matches!(backup.restore(1, "gone"), Err(Error::Invalid(_))));
+    assert!(matches!(backup.prune(0), Err(Error::Invalid(_))));
+    assert!(matches!(backup.restore(merged.id, "last"), Err(Error::Invalid(_))), "it is there already");
+}
+
+#[test]
+fn a_restored_database_goes_on_and_is_backed_up_as_another() {
+    let fs = MemFs::new();
+    let db = open(&fs, DIR);
+    fill(&db, 1);
+    let mut backup = backups(&fs);
+    let first = backup.create(&db).unwrap();
+    let expected = restored(&fs, first.id, "restored");
+    let other = open(&fs, "restored");
+    fill(&db, 2);
+    fill(&other, 3);
+    let (here, there) = (backup.create(&db).unwrap(), backup.create(&other).unwrap());
+    assert_ne!(here.database, there.database);
+    assert_eq!(there.new_files, there.files);
+    assert_same(&restored(&fs, here.id, "a"), &dump(&db).unwrap(), "the database");
+    assert_same(&restored(&fs, there.id, "b"), &dump(&other).unwrap(), "the restored one");
+    assert_same(&restored(&fs, first.id, "c"), &expected, "the first");
+}
+
+#[test]
+fn a_database_that_was_put_back_gives_numbers_out_again_and_its_files_are_not_mixed_up() {
+    let fs = MemFs::new();
+    let db = open(&fs, DIR);
+    fill(&db, 1);
+    db.close().unwrap();
+    // What a user does who copies the directory.
+    let older = fs.kill();
+    let mut states = Vec::new();
+    for (fs, round) in [(&fs, 2), (&older, 3)] {
+        let db = open(fs, DIR);
+        fill(&db, round);
+        let made = Backup::open_in(Env::simulated(Arc::new(older.clone()), 1), BACKUPS).unwrap().create(&db);
+        states.push((made.unwrap(), dump(&db).unwrap()));
+    }
+    assert_eq!(states[0].0.database, states[1].0.database);
+    for (made, expected) in states {
+        let to = format!("restored {}", made.id);
+        assert_same(&restored(&older, made.id, &to), &expected, &to);
+    }
+}
+
+/// Does `work` on what `prepare` makes, with a crash in each of its calls; `judge` gets what is left, and whether it had ended.
+fn with_crashes(
+    prepare: impl Fn(&MemFs) -> Db,
+    work: impl Fn(&Db, &mut Backup) -> bool,
+    judge: impl Fn(&MemFs, bool, &str),
+) {
+    let mut crashes = 0;
+    for nth in (1..400).step_by(2) {
+        let fs = MemFs::new();
+        let db = prepare(&fs);
+        let faults = FaultFs::new(Arc::new(fs.clone()));
+        let mut backup = Backup::open_in(Env::simulated(Arc::new(faults.clone()), 1), BACKUPS).unwrap();
+        faults.add(FaultRule::new(&OpKind::CHANGES, FaultAction::Freeze { keep: 20 }).nth(nth));
+        let ended = work(&db, &mut backup);
+        assert!(ended || faults.is_frozen(), "call {nth}");
+        for (name, left) in [("some", fs.crash(nth)), ("none", fs.crash_strict()), ("all", fs.kill())] {
+            judge(&left, ended, &format!("call {nth}, {name} kept"));
+        }
+        if ended {
+            assert!(crashes > 5, "{crashes}");
+            return;
+        }
+        crashes += 1;
+    }
+    panic!("it never ended");
+}
+
+fn two_backups(fs: &MemFs) -> Db {
+    let db = open(fs, DIR);
+    fill(&db, 1);
+    backups(fs).create(&db).unwrap();
+    fill(&db, 2);
+    db
+}
+
+#[test]
+fn backup_1_a_crash_while_one_is_made_leaves_the_earlier_ones_and_the_next_succeeds() {
+    let prepare = two_backups;
+    let create = |db: &Db, backup: &mut Backup| backup.create(db).is_ok();
+    with_crashes(prepare, create, |left, ended, what| {
+        let found = backups(left).list().unwrap();
+        assert!(found.len() == 2 || (found.len() == 1 && !ended), "backup.1: {what}: {found:?}");
+        assert!(backups(left).verify().unwrap().is_sound(), "{what}");
+        let db = open(left, DIR);
+        let made = backups(left).create(&db).unwrap();
+        assert!(backups(left).verify().unwrap().is_sound(), "{what}");
+        assert_same(&restored(left, made.id, "restored"), &dump(&db).unwrap(), what);
+        assert!(stored(left).iter().all(|path| path.extension().is_some_and(|end| end != "tmp")));
+    });
+}
+
+#[test]
+fn a_crash_while_the_first_is_made_leaves_a_place_for_it() {
+    let prepare = |fs: &MemFs| {
+        let db = open(fs, DIR);
+        fill(&db, 1);
+        db
+    };
+    let create = |db: &Db, backup: &mut Backup| backup.create(db).is_ok();
+    with_crashes(prepare, create, |left, ended, what| {
+        assert!(!ended || backups(left).list().unwrap().len() == 1, "{what}");
+        let db = open(left, DIR);
+        backups(left).create(&db).unwrap();
+        assert!(backups(left).verify().unwrap().is_sound(), "{what}");
+    });
+}
+
+#[test]
+fn backup_2_a_crash_while_old_ones_go_leaves_the_new_ones() {
+    let prepare = |fs: &MemFs| {
+        let db = two_backups(fs);
+        db.compact().unwrap();
+        backups(fs).create(&db).unwrap();
+        db
+    };
+    let prune = |_: &Db, backup: &mut Backup| backup.prune(1).is_ok();
+    with_crashes(prepare, prune, |left, ended, what| {
+        let found = backups(left).list().unwrap();
+        assert!(!found.is_empty() && (!ended || found.len() == 1), "{what}: {found:?}");
+        assert!(backups(left).verify().unwrap().is_sound(), "backup.2: {what}");
+        backups(left).prune(1).unwrap();
+        assert_eq!(stored(left).len() as u64, backups(left).list().unwrap()[0].files, "{what}");
+        let db = open(left, DIR);
+        assert_same(&restored(left, 2, "restored"), &dump(&db).unwrap(), what);
+    });
+}
+
+#[test]
+fn a_crash_while_one_is_restored_leaves_all_of_it_or_nothing() {
+    let prepare = |fs: &MemFs| {
+        let db = open(fs, DIR);
+        fill(&db, 1);
+        backups(fs).create(&db).unwrap();
+        db
+    };
+    let restore = |_: &Db, backup: &mut Backup| backup.restore(1, "restored").is_ok();
+    with_crashes(prepare, restore, |left, ended, what| {
+        let is_there = left.exists("restored".as_ref()).unwrap();
+        assert!(is_there || !ended, "{what}");
+        let expected = dump(&open(left, DIR)).unwrap();
+        if is_there {
+            assert_same(&dump_sound(&open(left, "restored")).unwrap(), &expected, what);
+        }
+        assert_same(&restored(left, 1, "again"), &expected, what);
+        assert!(!left.exists("restored.esker-new".as_ref()).unwrap(), "{what}");
+    });
+}
+
+fn change(fs: &MemFs, path: &Path, at: u64) {
+    let file = fs.open(path, OpenOptions::write()).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+}
+
+#[test]
+fn backup_3_damage_is_told_with_its_file_and_nothing_is_restored_from_it() {
+    let names =
+        |error: &Error, path: &Path| error.is_corrupt() && error.to_string().contains(path.to_str().unwrap());
+    let fs = MemFs::new();
+    let db = open(&fs, DIR);
+    fill(&db, 1);
+    backups(&fs).create(&db).unwrap();
+    for path in stored(&fs) {
+        let len = fs.file_size(&path).unwrap();
+        let harms: [&dyn Fn(&MemFs); 4] = [
+            &|fs| change(fs, &path, 0),
+            &|fs| change(fs, &path, len - 1),
+            &|fs| fs.open(&path, OpenOptions::write()).unwrap().set_len(len - 1).unwrap(),
+            &|fs| fs.remove_file(&path).unwrap(),
+        ];
+        for (n, harm) in harms.iter().enumerate() {
+            let harmed = fs.kill();
+            harm(&harmed);
+            let verified = backups(&harmed).verify().unwrap();
+            assert_eq!((verified.problems.len(), &verified.damaged[..]), (1, &[1][..]), "{n}: {verified:?}");
+            assert!(names(&verified.problems[0], &path), "backup.3: {:?}", verified.problems);
+            let error = backups(&harmed).restore(1, "restored").unwrap_err();
+            assert!(names(&error, &path), "backup.3: {n}: {error}");
+            assert!(!harmed.exists("restored".as_ref()).unwrap());
+            if n > 1 {
+                // What is missing is copied again.
+                let db = open(&harmed, DIR);
+                assert_eq!(backups(&harmed).create(&db).unwrap().new_files, 1);
+                assert!(backups(&harmed).verify().unwrap().is_sound());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_damaged_record_keeps_others_from_nothing_but_pruning() {
+    let fs = MemFs::new();
+    let db = two_backups(&fs);
+    let mut backup = backups(&fs);
+    backup.create(&db).unwrap();
+    let path = Path::new("backups/backups/000002.backup");
+    change(&fs, path, fs.file_size(path).unwrap() / 2);
+    let found = backup.list().unwrap();
+    assert_eq!(found.iter().map(|info| info.damage.is_some()).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(backup.verify().unwrap().damaged, [2]);
+    assert!(backup.restore(2, "restored").is_err_and(|e| e.is_corrupt()));
+    let files = stored(&fs).len();
+    assert!(backup.prune(1).is_err_and(|e| e.is_corrupt()), "nobody knows what it needs");
+    assert_eq!((stored(&fs).len(), backup.list().unwrap().len()), (files, 2));
+    let third = backup.create(&db).unwrap();
+    assert_same(&restored(&fs, third.id, "restored"), &dump(&db).unwrap(), "the third");
+    backup.prune(1).unwrap();
+    assert!(backup.verify().unwrap().is_sound());
+}
+
+#[test]
+fn backup_place_1_what_holds_something_else_is_left_alone_and_one_works_at_a_time() {
+    let fs = MemFs::new();
+    let db = open(&fs, DIR);
+    let env = || Env::simulated(Arc::new(fs.clone()), 1);
+    for (path, text) in [(DIR, "name another directory"), ("", "empty")] {
+        let opened = Backup::open_in(env(), path);
+        assert!(matches!(&opened, Err(Error::Invalid(why)) if why.contains(text)), "{opened:?}");
+    }
+    let mut backup = backups(&fs);
+    assert!(matches!(backup.verify(), Err(Error::Invalid(_))));
+    backup.create(&db).unwrap();
+    let lock = fs.lock("backups/LOCK".as_ref()).unwrap();
+    assert!(matches!(backup.create(&db), Err(Error::Locked { .. })));
+    assert!(matches!(backup.prune(1), Err(Error::Locked { .. })));
+    assert!(matches!(backup.restore(1, "restored"), Err(Error::Locked { .. })));
+    assert_eq!(backup.list().unwrap().len(), 1);
+    drop(lock);
+    let marker = fs.open("backups/ESKER-BACKUPS".as_ref(), OpenOptions::create()).unwrap();
+    marker.write_all_at(b"esker backups, format 2\n", 0).unwrap();
+    let opened = Backup::open_in(env(), BACKUPS);
+    assert!(matches!(opened, Err(Error::UnsupportedVersion { found: 2, .. })), "{opened:?}");
+}
+
+#[test]
+fn a_database_in_memory_is_backed_up_to_the_disk() {
+    let temp = tempfile::tempdir().unwrap();
+    let db = Db::in_memory().unwrap();
+    db.default_keyspace().put("a", "1").unwrap();
+    let mut backup = Backup::open(temp.path().join("backups")).unwrap();
+    backup.create(&db).unwrap();
+    backup.restore(1, temp.path().join("db")).unwrap();
+    let db = Db::open(temp.path().join("db")).unwrap();
+    assert_eq!(db.default_keyspace().get("a").unwrap().as_deref(), Some(&b"1"[..]));
+}

@@ -1,0 +1,178 @@
+//! Unloading and loading: everything comes back, also when both are stopped again and again.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use esker::unload::{Load, Unload};
+use esker::{Counting, Db, Error, History, Ttl};
+use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind, OpenOptions};
+
+use crate::common::contents::{Contents, difference, dump, dump_sound};
+use crate::common::{DIR, dir, simulated};
+
+const FILE: &str = "file";
+
+fn env(fs: &MemFs) -> Env {
+    Env::simulated(Arc::new(fs.clone()), 7)
+}
+
+fn filled(fs: &MemFs) -> Db {
+    let db = simulated(Arc::new(fs.clone())).open(dir()).unwrap();
+    let (map, other) = (db.default_keyspace(), db.keyspace("other").unwrap());
+    for n in 0..2_000_u32 {
+        map.put(n.to_be_bytes(), vec![n as u8; n as usize % 700]).unwrap();
+    }
+    other.put("", "").unwrap();
+    other.put("large", vec![5; 600_000]).unwrap();
+    db.create_keyspace("empty").unwrap();
+    db
+}
+
+fn assert_same(found: &Contents, expected: &Contents, what: &str) {
+    assert!(found == expected, "{what}: {}", difference(found, expected));
+}
+
+#[test]
+fn all_of_a_database_comes_back_or_some_of_it() {
+    let fs = MemFs::new();
+    let db = filled(&fs);
+    let expected = dump(&db).unwrap();
+    let done = Unload::new().env(env(&fs)).write(&db, FILE).unwrap();
+    assert_eq!((done.keyspaces, done.entries, done.entries_total), (3, 2_002, 2_002));
+    assert_eq!((done.resumed_entries, fs.file_size(FILE.as_ref()).unwrap()), (0, done.bytes));
+    assert!(!fs.exists("file.partial".as_ref()).unwrap());
+    let again = Unload::new().env(env(&fs)).write(&db, FILE);
+    assert!(matches!(again, Err(Error::Invalid(text)) if text.contains("there already")));
+
+    let copy = simulated(Arc::new(fs.clone())).open("copy").unwrap();
+    let done = Load::new().env(env(&fs)).read(&copy, FILE).unwrap();
+    assert_eq!((done.keyspaces, done.entries), (3, 2_002));
+    assert_same(&dump_sound(&copy).unwrap(), &expected, "the copy");
+    let twice = Load::new().env(env(&fs)).read(&copy, FILE);
+    assert!(matches!(twice, Err(Error::KeyspaceExists(name)) if name == "default"));
+
+    let some = simulated(Arc::new(fs.clone())).open("some").unwrap();
+    let missing = Load::new().env(env(&fs)).keyspaces(["none"]).read(&some, FILE);
+    assert!(matches!(missing, Err(Error::KeyspaceNotFound(_))));
+    Load::new().env(env(&fs)).keyspaces(["other"]).read(&some, FILE).unwrap();
+    assert_eq!(some.keyspaces().unwrap(), ["default", "other"]);
+    assert_eq!(dump(&some).unwrap()["other"], expected["other"]);
+    let part = Unload::new().env(env(&fs)).keyspaces(["other", "empty"]).write(&db, "part").unwrap();
+    assert_eq!((part.keyspaces, part.entries), (2, 2));
+}
+
+#[test]
+fn lives_and_rules_come_back() {
+    let fs = MemFs::new();
+    let db = simulated(Arc::new(fs.clone())).open(dir()).unwrap();
+    let map = db.keyspace("map").unwrap();
+    map.put_with_ttl("brief", "1", Duration::from_millis(1)).unwrap();
+    map.put_with_ttl("long", "2", Duration::from_secs(1_000)).unwrap();
+    map.put("for ever", "3").unwrap();
+    map.set_default_ttl(Some(Duration::from_secs(60))).unwrap();
+    map.set_counting(Counting::Lazy).unwrap();
+    map.set_history(History::Versions(4)).unwrap();
+    let sums = db.keyspace("sums").unwrap();
+    sums.set_merge_operator("add-u64").unwrap();
+    for _ in 0..3 {
+        sums.merge("sum", 5_u64.to_le_bytes()).unwrap();
+    }
+    Unload::new().env(env(&fs)).write(&db, FILE).unwrap();
+    let later = env(&fs);
+    later.clock.sleep(Duration::from_millis(500));
+    let copy = simulated(Arc::new(fs.clone())).env(later.clone()).open("copy").unwrap();
+    Load::new().env(later).read(&copy, FILE).unwrap();
+    let copied = copy.open_keyspace("map").unwrap();
+    assert_eq!((copied.len().unwrap(), copied.contains("brief").unwrap()), (2, false));
+    assert_eq!(copied.ttl("for ever").unwrap(), Some(Ttl::Unlimited));
+    let left = copied.ttl("long").unwrap();
+    let expected = Duration::from_secs(900)..=Duration::from_secs(1_000);
+    assert!(matches!(left, Some(Ttl::Left(left)) if expected.contains(&left)), "{left:?}");
+    assert_eq!(copied.default_ttl(), Some(Duration::from_secs(60)));
+    assert_eq!(copied.history(), History::Versions(4));
+    let sums = copy.open_keyspace("sums").unwrap();
+    assert_eq!(sums.merge_operator().as_deref(), Some("add-u64"));
+    assert_eq!(sums.get("sum").unwrap().as_deref(), Some(&15_u64.to_le_bytes()[..]));
+}
+
+#[test]
+fn unload_1_a_stopped_unload_goes_on_if_nothing_was_committed_since() {
+    let fs = MemFs::new();
+    let db = filled(&fs);
+    let expected = dump(&db).unwrap();
+    let resumed = Arc::new(AtomicU64::new(0));
+    let mut stops = 0;
+    while !fs.exists(FILE.as_ref()).unwrap() {
+        let faults = FaultFs::new(Arc::new(fs.clone()));
+        faults.add(FaultRule::new(&OpKind::CHANGES, FaultAction::Freeze { keep: 1_000 }).nth(2 + stops));
+        let seen = resumed.clone();
+        let unload = Unload::new().env(Env::simulated(Arc::new(faults), 8));
+        let unload = unload.on_progress(move |done| {
+            seen.fetch_max(done.resumed_entries, Ordering::Relaxed);
+        });
+        let _ = unload.write(&db, FILE);
+        stops += 1;
+        assert!(stops < 50, "it never ends");
+    }
+    let resumed = resumed.load(Ordering::Relaxed);
+    assert!(resumed > 300 && stops > 2, "{resumed} entries, {stops} stops");
+    let copy = simulated(Arc::new(fs.clone())).open("copy").unwrap();
+    Load::new().env(env(&fs)).read(&copy, FILE).unwrap();
+    assert_same(&dump_sound(&copy).unwrap(), &expected, "the copy");
+
+    // Of another commit nothing is taken over.
+    fs.rename(FILE.as_ref(), "file.partial".as_ref()).unwrap();
+    db.default_keyspace().put("new", "1").unwrap();
+    let done = Unload::new().env(env(&fs)).write(&db, FILE).unwrap();
+    assert_eq!((done.resumed_entries, done.entries), (0, 2_003));
+}
+
+#[test]
+fn unload_2_a_stopped_load_goes_on_and_loads_nothing_twice() {
+    let fs = MemFs::new();
+    let db = filled(&fs);
+    let expected = dump(&db).unwrap();
+    Unload::new().env(env(&fs)).write(&db, FILE).unwrap();
+    let mut disk = fs.kill();
+    let mut stops = 0;
+    for nth in (5..).step_by(40) {
+        let faults = FaultFs::new(Arc::new(disk.clone()));
+        let copy = simulated(Arc::new(faults.clone())).open("copy").unwrap();
+        faults.add(FaultRule::new(&OpKind::CHANGES, FaultAction::Freeze { keep: 100 }).nth(nth));
+        let done = Load::new().env(env(&disk)).read(&copy, FILE);
+        let left = disk.crash(nth);
+        drop(copy);
+        disk = left;
+        if let Ok(done) = done {
+            assert!(stops > 3 && done.entries == 2_002, "{stops} {done:?}");
+            break;
+        }
+        stops += 1;
+        let other = Load::new().env(env(&disk));
+        let copy = simulated(Arc::new(disk.clone())).open("copy").unwrap();
+        if copy.open_keyspace("esker.load").is_ok_and(|place| !place.is_empty().unwrap()) && stops == 3 {
+            Unload::new().env(env(&disk)).write(&db, "another").unwrap();
+            assert!(matches!(other.read(&copy, "another"), Err(Error::Invalid(_))));
+        }
+    }
+    let copy = simulated(Arc::new(disk)).open("copy").unwrap();
+    assert_same(&dump_sound(&copy).unwrap(), &expected, "the copy");
+}
+
+#[test]
+fn what_is_no_such_file_or_a_part_of_one_is_told() {
+    let fs = MemFs::new();
+    let db = filled(&fs);
+    Unload::new().env(env(&fs)).keyspaces(["other"]).write(&db, FILE).unwrap();
+    let copy = simulated(Arc::new(fs.clone())).open("copy").unwrap();
+    let file = fs.open(Path::new(FILE), OpenOptions::write()).unwrap();
+    let len = file.len().unwrap();
+    file.set_len(len - 1).unwrap();
+    assert!(Load::new().env(env(&fs)).read(&copy, FILE).is_err_and(|e| e.is_corrupt()));
+    file.set_len(len - 200).unwrap();
+    assert!(Load::new().env(env(&fs)).read(&copy, FILE).is_err_and(|e| e.is_corrupt()));
+    let manifest = format!("{DIR}/CURRENT");
+    assert!(Load::new().env(env(&fs)).read(&copy, manifest).is_err());
+}
