@@ -27,7 +27,7 @@ impl Backup {
             let from = stored_dir.join(file.name(info.database));
             let to = data_path(workplace.dir(), file.kind, file.id);
             let mut digester = Digester::default();
-            transfer::copy((&self.env, &from), (workplace.env(), &to), file.len, |piece| {
+            transfer::copy((&self.env, &from), (workplace.held(), &to), file.len, |piece| {
                 digester.add(piece);
                 reporter.bytes(piece.len());
                 Ok(())

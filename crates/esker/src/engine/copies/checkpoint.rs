@@ -49,13 +49,13 @@ impl Core {
                 (made.linked_files, made.linked_bytes) =
                     (made.linked_files + 1, made.linked_bytes + file.len);
             } else {
-                let (from, to) = ((&self.env, &*file.path), (workplace.env(), &*to));
+                let (from, to) = ((&self.env, &*file.path), (workplace.held(), &*to));
                 transfer::copy(from, to, file.len, |_| Ok(()))?;
                 (made.copied_files, made.copied_bytes) =
                     (made.copied_files + 1, made.copied_bytes + file.len);
             }
         }
-        self.options.save(workplace.env(), workplace.dir())?;
+        self.options.save(workplace.held(), workplace.dir())?;
         write_manifest(&workplace, capture.state)?;
         // Whoever has opened the directory since may have removed what was to be linked, and told nobody.
         self.check_ours()?;
@@ -76,6 +76,6 @@ pub(crate) fn data_path(dir: &Path, kind: DataKind, id: FileId) -> std::path::Pa
 pub(crate) fn write_manifest(workplace: &Workplace, mut state: VersionEdit) -> Result<()> {
     let id = state.next_file.unwrap_or(FileId::new(1));
     state.next_file = Some(id.next());
-    state.database_id = Some(draw_database_id(workplace.env()));
-    ManifestLog::create(workplace.env(), workplace.dir(), id, state).map(drop)
+    state.database_id = Some(draw_database_id(workplace.held()));
+    ManifestLog::create(workplace.held(), workplace.dir(), id, state).map(drop)
 }

@@ -80,7 +80,7 @@ impl Workplace {
     }
 
     /// For new files in it.
-    pub(crate) fn env(&self) -> &Env {
+    pub(crate) fn held(&self) -> &Env {
         &self.held
     }
 
