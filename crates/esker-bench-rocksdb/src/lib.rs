@@ -19,12 +19,12 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use self::transactions::RocksDbTransactions;
 use esker_bench_api::engine::Work;
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Expiring, Failure, Isolation, Keyspaces, OpenOptions,
     Reached, Reader, Store, TransactionKind, Transactions, Writer,
 };
-use self::transactions::RocksDbTransactions;
 use rocksdb::{
     BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DBAccess, DBCompressionType,
     DBRawIteratorWithThreadMode, MultiThreaded, OptimisticTransactionDB, Options, ReadOptions,

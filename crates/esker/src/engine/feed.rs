@@ -169,11 +169,20 @@ impl Core {
             self.check_ours()?;
             match follower.next(self.published.visible())? {
                 Followed::Commit(seq, record) => {
-                    let kept = keeper.tables_of(seq);
                     // engine_feed.2
-                    let blobs = self.version().blobs().clone();
-                    let needs_more = kept.is_some() || !blobs.is_empty();
-                    let changes = changes_of(seq, record, kept);
+                    let blobs = self.view.load(&crate::sync::pin()).version.blobs().clone();
+                    let corrupt = |detail: String| {
+                        Error::corrupt("commit payload", "", 0, format!("commit {seq}: {detail}"))
+                    };
+                    let of_record = Changes::of_record(record).map_err(|e| corrupt(e.detail))?;
+                    let needs_more = of_record.is_none() || !blobs.is_empty();
+                    let changes = match of_record {
+                        Some(changes) => Ok(changes),
+                        None => match keeper.tables_of(seq) {
+                            Some(kept) => Changes::of_tables(kept),
+                            None => Err(corrupt("its tables are not there".to_owned())),
+                        },
+                    };
                     if needs_more && seq < keeper.shelf.oldest() {
                         return Err(truncated());
                     }
@@ -199,15 +208,5 @@ impl Core {
                 return Err(Error::Closed);
             }
         }
-    }
-}
-
-fn changes_of(seq: SeqNo, record: Vec<u8>, kept: Option<Arc<feed::KeptTables>>) -> Result<Changes> {
-    let decoded = Changes::of_record(record);
-    let corrupt = |detail: String| Error::corrupt("commit payload", "", 0, format!("commit {seq}: {detail}"));
-    match (decoded.map_err(|e| corrupt(e.detail))?, kept) {
-        (Some(changes), _) => Ok(changes),
-        (None, Some(kept)) => Changes::of_tables(kept),
-        (None, None) => Err(corrupt("its tables are not there".to_owned())),
     }
 }

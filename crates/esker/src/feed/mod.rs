@@ -15,5 +15,5 @@ mod keeper;
 mod retention;
 
 pub(crate) use changes::{Change, Changes};
-pub(crate) use keeper::{Keeper, KeptTables};
+pub(crate) use keeper::Keeper;
 pub(crate) use retention::first_kept;
