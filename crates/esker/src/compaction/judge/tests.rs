@@ -225,25 +225,25 @@ fn compaction_judge_7_compaction_judge_8_a_rule_of_history_keeps_versions_with_t
     assert_eq!(kept_under(from(5), "k7 k7 k8", &[9], false), "k8 k7 | 0", "one commit, one version");
 }
 
+/// A set in three: what lies in runs below a merge, what is merged, and what lies above.
+fn random_layers(rng: &mut fastrand::Rng, all: &Set, bottommost: bool) -> [Set; 3] {
+    let older = if bottommost { 0 } else { rng.u64(0..8) };
+    let newer = rng.u64(older..=20);
+    let part = |from: u64, to: u64| Set {
+        debts: Debts::default(),
+        versions: all.versions.iter().filter(|v| (from..to).contains(&v.1.get())).cloned().collect(),
+        tombstones: all.tombstones.iter().filter(|t| (from..to).contains(&t.seq.get())).cloned().collect(),
+    };
+    [part(0, older + 1), part(older + 1, newer + 1), part(newer + 1, 99)]
+}
+
 #[test]
 fn compaction_judge_8_who_reads_above_the_floor_cannot_tell_a_merge_from_no_merge() {
     for seed in 0..3000 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let all = random_set(&mut rng);
         let bottommost = rng.bool();
-        let older = if bottommost { 0 } else { rng.u64(0..8) };
-        let newer = rng.u64(older..=20);
-        let part = |from: u64, to: u64| Set {
-            debts: Debts::default(),
-            versions: all.versions.iter().filter(|v| (from..to).contains(&v.1.get())).cloned().collect(),
-            tombstones: all
-                .tombstones
-                .iter()
-                .filter(|t| (from..to).contains(&t.seq.get()))
-                .cloned()
-                .collect(),
-        };
-        let (below, input, above) = (part(0, older + 1), part(older + 1, newer + 1), part(newer + 1, 99));
+        let [below, input, above] = random_layers(&mut rng, &all, bottommost);
         let visible = rng.u64(1..=20);
         let horizons: Vec<u64> =
             (0..rng.usize(0..3)).map(|_| rng.u64(0..=visible)).chain([visible]).collect();
@@ -279,20 +279,7 @@ fn no_reader_can_tell_a_merge_from_no_merge() {
         let mut rng = fastrand::Rng::with_seed(seed);
         let all = random_set(&mut rng);
         let bottommost = rng.bool();
-        // Commits up to `older` lie in runs below, those above `newer` in runs above.
-        let older = if bottommost { 0 } else { rng.u64(0..8) };
-        let newer = rng.u64(older..=20);
-        let part = |from: u64, to: u64| Set {
-            debts: Debts::default(),
-            versions: all.versions.iter().filter(|v| (from..to).contains(&v.1.get())).cloned().collect(),
-            tombstones: all
-                .tombstones
-                .iter()
-                .filter(|t| (from..to).contains(&t.seq.get()))
-                .cloned()
-                .collect(),
-        };
-        let (below, input, above) = (part(0, older + 1), part(older + 1, newer + 1), part(newer + 1, 99));
+        let [below, input, above] = random_layers(&mut rng, &all, bottommost);
         let visible = rng.u64(1..=20);
         let horizons: Vec<u64> =
             (0..rng.usize(0..4)).map(|_| rng.u64(0..=visible)).chain([visible]).collect();
