@@ -12,6 +12,11 @@
 //! bench_rocksdb.2. `manual_wal_flush` is an option of an open database, so it is on wherever nosync commits may come (the database is not opened for
 //!     async ones): a synced commit flushes its log by itself then, an async one is followed by `flush_wal(false)`.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the lab measures the real machine: it needs no replaceable Env"
+)]
+
 mod keyspaces;
 mod transactions;
 
