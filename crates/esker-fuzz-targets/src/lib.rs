@@ -13,6 +13,7 @@
 mod operations;
 pub mod seeds;
 
+pub use esker::fuzzing::backup::backup_record;
 pub use esker::fuzzing::encoding::{compression, filter, numbers};
 pub use esker::fuzzing::engine::catalog;
 pub use esker::fuzzing::manifest::{current, manifest_file, version_edit};
@@ -22,6 +23,7 @@ pub use esker::fuzzing::sstable::{
     salvage_table, stored_part as table_stored, table,
 };
 pub use esker::fuzzing::txn::commit_payload;
+pub use esker::fuzzing::unload::unload_record;
 pub use esker::fuzzing::wal::{salvage_log, wal_segment};
 pub use operations::operations;
 
@@ -60,6 +62,8 @@ pub const TARGETS: &[Target] = targets! {
     manifest_file,
     current,
     catalog,
+    backup_record,
+    unload_record,
     operations,
 };
 

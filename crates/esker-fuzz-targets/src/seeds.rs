@@ -30,6 +30,8 @@ pub fn seeds(target: &str) -> Option<Vec<Vec<u8>>> {
         "manifest_file" => [fuzzing::manifest::manifests(&version_edits()), goldens(is_manifest)].concat(),
         "current" => fuzzing::manifest::currents(),
         "catalog" => fuzzing::engine::catalogs(),
+        "backup_record" => fuzzing::backup::backup_records(),
+        "unload_record" => fuzzing::unload::unload_records(),
         "operations" => operations(),
         _ => return None,
     })

@@ -116,6 +116,7 @@ mod wal;
 /// Entries for fuzzers: every decoder of bytes from disk, on any bytes. Not part of the API. See docs/testing.md.
 #[doc(hidden)]
 pub mod fuzzing {
+    pub use crate::backup::fuzzing as backup;
     pub use crate::blob::fuzzing as blob;
     pub use crate::encoding::fuzzing as encoding;
     pub use crate::engine::fuzzing as engine;
@@ -123,6 +124,7 @@ pub mod fuzzing {
     pub use crate::recordio::fuzzing as recordio;
     pub use crate::sstable::fuzzing as sstable;
     pub use crate::txn::fuzzing as txn;
+    pub use crate::unload::fuzzing as unload;
     pub use crate::wal::fuzzing as wal;
 }
 

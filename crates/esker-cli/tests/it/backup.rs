@@ -117,3 +117,26 @@ fn a_database_is_unloaded_and_loaded() {
     let other = esker.run(["-d", "some", "load", "db/CURRENT"]);
     assert_eq!(other.code, 2, "{other:?}");
 }
+
+/// What docs/backup.md tells people to type.
+#[test]
+fn the_examples_of_the_document_run() {
+    let text = include_str!("../../../../docs/backup.md");
+    let blocks = text.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let esker = Esker::new();
+    put(&esker, "a", "1");
+    for keyspace in ["users", "mails"] {
+        assert_eq!(esker.run(["-k", keyspace, "put", "ann", "1"]).code, 0);
+    }
+    let mut lines = 0;
+    for line in blocks.flat_map(str::lines) {
+        let command = line.split('#').next().unwrap().trim().strip_prefix("esker ").unwrap();
+        let outcome = esker.run(command.replace("/backup/data", "backups").split(' '));
+        assert_eq!(outcome.code, 0, "{line}: {outcome:?}");
+        lines += 1;
+    }
+    assert_eq!(lines, 8);
+    for db in ["data-before-upgrade", "restored", "copy"] {
+        assert_eq!(get(&esker, db, "a"), "1\n", "{db}");
+    }
+}

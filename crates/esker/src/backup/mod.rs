@@ -44,6 +44,8 @@
 //! Bytes: docs/formats/backup.md
 
 mod create;
+#[doc(hidden)]
+pub mod fuzzing;
 mod place;
 mod prune;
 mod record;

@@ -201,7 +201,8 @@ impl Core {
         let mut options = before.clone();
         change(&mut options)?;
         if options == before {
-            return Ok(());
+            // Who set them so may not have waited for the disk.
+            return self.pipeline.sync();
         }
         let mut set = WriteSet::new();
         set.put(&options_key(keyspace.id), &options.encode());

@@ -31,6 +31,8 @@
 //! Bytes: docs/formats/unload.md
 
 mod format;
+#[doc(hidden)]
+pub mod fuzzing;
 mod load;
 mod write;
 

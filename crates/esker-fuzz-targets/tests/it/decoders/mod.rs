@@ -73,6 +73,8 @@ test_decoders! {
     manifest_file
     current
     catalog
+    backup_record
+    unload_record
 }
 
 fn find(name: &str) -> Target {

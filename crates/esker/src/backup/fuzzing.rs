@@ -1,0 +1,55 @@
+//! Entry for fuzzers: records of backups, on any bytes.
+//!
+//! ```text
+//!   bytes --as they are, and with all checksums made right--> backups/000001.backup --> refused, or comes back the same
+//! ```
+
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_env::{Env, MemFs, OpenOptions, read_range};
+
+use super::Backup;
+use super::record;
+use crate::db::Db;
+use crate::recordio;
+
+const PATH: &str = "record";
+
+/// Reads the bytes as the record of a backup.
+pub fn backup_record(bytes: &[u8]) {
+    read(bytes);
+    let mut bytes = bytes.to_vec();
+    recordio::fuzzing::repair(&mut bytes);
+    read(&bytes);
+}
+
+fn read(bytes: &[u8]) {
+    let env = Env::simulated(Arc::new(MemFs::new()), 1);
+    let path = Path::new(PATH);
+    let file = env.fs.open(path, OpenOptions::create()).expect("a new file in memory");
+    file.write_all_at(bytes, 0).expect("there is room");
+    let Ok(found) = record::read(&env, path) else { return };
+    record::write(&env, path, &found).expect("there is room");
+    assert_eq!(record::read(&env, path).expect("it was read before"), found);
+}
+
+/// Records of small databases.
+///
+/// # Panics
+/// If one cannot be made.
+pub fn backup_records() -> Vec<Vec<u8>> {
+    let env = Env::simulated(Arc::new(MemFs::new()), 1);
+    let builder = Db::builder().stepped().blobs_over(64).env(env.clone());
+    let db = builder.open("db").expect("a new database in memory");
+    let mut backup = Backup::open_in(env.clone(), "backups").expect("a new directory");
+    let mut records = Vec::new();
+    for len in [0, 10, 100] {
+        db.default_keyspace().put([len], vec![len; len.into()]).expect("there is room");
+        let id = backup.create(&db).expect("there is room").id;
+        let file = env.fs.open(&backup.record_path(id), OpenOptions::read()).expect("it was made");
+        let bytes = file.len().expect("a file in memory") as usize;
+        records.push(read_range(&*file, 0, bytes).expect("a file in memory"));
+    }
+    records
+}
