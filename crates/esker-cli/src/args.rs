@@ -1,5 +1,6 @@
 //! The command line: what can be said, and the help that teaches it.
 
+mod backups;
 mod command;
 
 use std::ffi::OsString;
@@ -11,6 +12,7 @@ use clap::{Parser, ValueEnum};
 use crate::failure::{Failure, Result};
 use crate::text::{self, ByteForm, shown};
 
+pub(crate) use self::backups::Backups;
 pub(crate) use self::command::*;
 
 /// Where the help of a command lists the options that all commands have.

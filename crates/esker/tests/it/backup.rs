@@ -1,5 +1,7 @@
 //! Backups: each is whole by itself, copies nothing twice, survives crashes of the next one, and tells damage.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -144,8 +146,7 @@ fn with_crashes(
     work: impl Fn(&Db, &mut Backup) -> bool,
     judge: impl Fn(&MemFs, bool, &str),
 ) {
-    let mut crashes = 0;
-    for nth in (1..400).step_by(2) {
+    for (crashes, nth) in (1..400).step_by(2).enumerate() {
         let fs = MemFs::new();
         let db = prepare(&fs);
         let faults = FaultFs::new(Arc::new(fs.clone()));
@@ -160,7 +161,6 @@ fn with_crashes(
             assert!(crashes > 5, "{crashes}");
             return;
         }
-        crashes += 1;
     }
     panic!("it never ended");
 }

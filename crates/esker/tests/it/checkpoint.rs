@@ -1,5 +1,7 @@
 //! Checkpoints: a copy is whole, of one commit, durable, and shares nothing with the database that either changes.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 use std::io;
 use std::path::Path;
 use std::sync::Arc;

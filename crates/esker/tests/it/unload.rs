@@ -1,5 +1,7 @@
 //! Unloading and loading: everything comes back, also when both are stopped again and again.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
