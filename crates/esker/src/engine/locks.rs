@@ -58,6 +58,8 @@ struct Waiting {
     mode: LockMode,
     /// It is the youngest of this cycle (locks.2).
     deadlock: Option<String>,
+    /// Its thread waits here: nobody else is woken when it gets the lock.
+    wake: Arc<Condvar>,
 }
 
 #[derive(Default)]
@@ -89,6 +91,7 @@ impl Lock {
         {
             let first = self.queue.pop_front().expect("it was just seen");
             self.grant(first.owner, first.mode);
+            first.wake.notify_one();
         }
     }
 
@@ -116,7 +119,6 @@ struct Table {
 #[derive(Default)]
 pub(crate) struct Locks {
     table: Mutex<Table>,
-    changed: Condvar,
 }
 
 impl Table {
@@ -156,6 +158,7 @@ impl Table {
         let lock = self.locks.get_mut(name).expect("somebody waits for it");
         if let Some(waiting) = lock.queue.iter_mut().find(|waiting| waiting.owner == *youngest) {
             waiting.deadlock = Some(text);
+            waiting.wake.notify_one();
         }
         self.waits.remove(youngest);
         true
@@ -192,7 +195,8 @@ impl Locks {
             lock.grant(owner, mode);
             return Ok(());
         }
-        let waiting = Waiting { owner, mode, deadlock: None };
+        let wake = Arc::new(Condvar::new());
+        let waiting = Waiting { owner, mode, deadlock: None, wake: wake.clone() };
         // locks.1
         if held.is_some() {
             lock.queue.push_front(waiting)
@@ -200,18 +204,15 @@ impl Locks {
             lock.queue.push_back(waiting)
         }
         table.waits.insert(owner, name.clone());
-        while table.break_cycle(owner) {
-            self.changed.notify_all();
-        }
+        while table.break_cycle(owner) {}
         let is_waiting = |table: &mut Table| {
             let lock = table.locks.get(name);
             let mut queue = lock.iter().flat_map(|lock| &lock.queue);
             queue.any(|waiting| waiting.owner == owner && waiting.deadlock.is_none())
         };
-        let waited = self.changed.wait_while_for(&mut table, is_waiting, patience);
+        let waited = wake.wait_while_for(&mut table, is_waiting, patience);
         let is_over = waited.timed_out() && is_waiting(&mut table);
         let cycle = table.leave(owner, name);
-        self.changed.notify_all();
         match cycle {
             Some(cycle) => Err(Error::Deadlock(cycle)),
             None if is_over => Err(Error::LockTimeout { lock: name.shown(), waited: patience }),
@@ -229,7 +230,6 @@ impl Locks {
                 table.drop_unused(name);
             }
         }
-        self.changed.notify_all();
     }
 
     fn new_owner(&self) -> OwnerId {
