@@ -258,7 +258,10 @@ mod tests {
         let allowed = |now_ms| -> Vec<Vec<u16>> {
             let may_be = |numbers: &Vec<u16>| {
                 let (mut history, mut map) = (history.clone(), Map::default());
-                numbers.iter().for_each(|n| map.put(KeyNo(*n), ValueNo::new(4, u32::from(*n))));
+                for n in numbers {
+                    map.put(KeyNo(*n), ValueNo::new(4, u32::from(*n)));
+                    map.set_until(KeyNo(*n), u64::from(*n) * 10 + 5);
+                }
                 history.set_now(now_ms);
                 history
                     .recovered(&BTreeMap::from([("default".to_owned(), map)]), Some(Reach::Unsynced))
