@@ -88,7 +88,9 @@ impl Cx<'_> {
     /// A key of the database has changed: who watches it is told.
     pub fn touch(&mut self, key: &[u8]) {
         self.effects.changes += 1;
-        self.server.watches.touch(self.session.db, key);
+        if !self.effects.is_quiet {
+            self.server.watches.touch(self.session.db, key);
+        }
     }
 
     /// Something happened to a key that subscribers may want to hear of.

@@ -65,6 +65,8 @@ pub struct Effects {
     pub changes: u64,
     /// Versions given so far.
     pub versions: u64,
+    /// Changes are not told to those who watch keys.
+    pub is_quiet: bool,
     /// A buffer for records.
     pub scratch: Vec<u8>,
 }

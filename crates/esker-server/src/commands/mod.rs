@@ -161,12 +161,12 @@ fn admit(cx: &mut Cx<'_>, request: &Request) -> Done {
     }
     *cx.session.client.command.lock() = command.name;
     if let Some(multi) = cx.session.multi.as_mut().filter(|_| command.flags & flag::ENDS_MULTI == 0) {
+        if command.name == "watch" {
+            return Err("ERR WATCH inside MULTI is not allowed".into());
+        }
         if command.flags & flag::NO_MULTI != 0 {
             multi.has_failed = true;
-            return Err(Fail::text(format!(
-                "ERR {} is not allowed in transactions",
-                command.name.to_uppercase()
-            )));
+            return Err("ERR Command not allowed inside a transaction".into());
         }
         multi.queue.push(request.clone());
         cx.session.client.counts[2].fetch_add(1, Ordering::Relaxed);

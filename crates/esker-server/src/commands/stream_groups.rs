@@ -112,7 +112,7 @@ fn xgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
             cx.out.count(pending);
         }
     }
-    stream.save(cx)?;
+    stream.save_groups(cx)?;
     cx.event(Event::Stream, &format!("xgroup-{}", String::from_utf8_lossy(&sub)), key);
     // Who waits for this group has to know that it is gone.
     cx.filled(key);
@@ -180,7 +180,7 @@ fn xreadgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
             note_consumer(cx, &mut stream, name, consumer, !entries.is_empty())?;
             found.push((key, entries));
         }
-        stream.save(cx)?;
+        stream.save_groups(cx)?;
     }
     if found.is_empty() {
         return match reading.block {
@@ -246,7 +246,7 @@ fn xack(cx: &mut Cx<'_>, request: &Request) -> Done {
             acknowledged += i64::from(stream.acknowledge(cx, &request[2], id)?);
         }
         if acknowledged > 0 {
-            stream.save(cx)?;
+            stream.save_groups(cx)?;
         }
     }
     cx.out.int(acknowledged);
@@ -379,7 +379,7 @@ fn xclaim(cx: &mut Cx<'_>, request: &Request) -> Done {
         claimed.push((id, fields));
     }
     note_consumer(cx, &mut stream, name, consumer, !claimed.is_empty())?;
-    stream.save(cx)?;
+    stream.save_groups(cx)?;
     put_claimed(cx, &claimed, only_ids);
     Ok(())
 }
@@ -428,7 +428,7 @@ fn xautoclaim(cx: &mut Cx<'_>, request: &Request) -> Done {
         claimed.push((pending.id, fields));
     }
     note_consumer(cx, &mut stream, name, consumer, !claimed.is_empty())?;
-    stream.save(cx)?;
+    stream.save_groups(cx)?;
     cx.out.array(3);
     cx.out.bulk(next.to_string().as_bytes());
     put_claimed(cx, &claimed, only_ids);

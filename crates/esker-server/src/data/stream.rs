@@ -411,6 +411,18 @@ impl Stream {
         Ok(found)
     }
 
+    /// The same, after changes of groups alone: who watches the key is not told of them.
+    ///
+    /// # Errors
+    /// See [`Collection::save`].
+    pub fn save_groups(self, cx: &mut Cx<'_>) -> Done {
+        let is_new = self.0.is_new();
+        cx.effects.is_quiet = !is_new;
+        let saved = self.0.save(cx);
+        cx.effects.is_quiet = false;
+        saved
+    }
+
     /// See [`Collection::save`].
     ///
     /// # Errors

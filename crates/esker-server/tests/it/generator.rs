@@ -76,7 +76,7 @@ const TEMPLATES: &[&str] = &[
     "HINCRBY kh f n",
     "HINCRBYFLOAT kh f 1.5",
     "HSTRLEN kh f",
-    "HSCAN kh 0",
+    "HSCAN kh 0 COUNT 1000",
     // Sets.
     "SADD kt f*",
     "SREM kt f*",
@@ -93,7 +93,7 @@ const TEMPLATES: &[&str] = &[
     "SDIFFSTORE kt kt kt",
     "SINTERCARD 2 kt kt",
     "SINTERCARD 2 kt kt LIMIT n",
-    "SSCAN kt 0",
+    "SSCAN kt 0 COUNT 1000",
     // Sorted sets.
     "ZADD kz s f",
     "ZADD kz s f s f",
@@ -131,7 +131,7 @@ const TEMPLATES: &[&str] = &[
     "ZINTERCARD 2 kz kz",
     "ZRANGESTORE kz kz i i",
     "ZMPOP 2 kz kz MIN|MAX",
-    "ZSCAN kz 0",
+    "ZSCAN kz 0 COUNT 1000",
     "ZADD lex 0 f 0 f",
     "ZRANGEBYLEX lex l l",
     "ZREVRANGEBYLEX lex l l",
@@ -161,6 +161,38 @@ const TEMPLATES: &[&str] = &[
     "LMPOP 2 kl kl LEFT|RIGHT COUNT 2",
     "BLPOP kl kl 0.001",
     "BRPOP kl 0.001",
+    // Streams.
+    "XADD kx d f v",
+    "XADD kx d f v f v",
+    "XADD kx MAXLEN n d f v",
+    "XADD kx NOMKSTREAM d f v",
+    "XLEN kx",
+    "XRANGE kx - +",
+    "XRANGE kx d d",
+    "XRANGE kx d + COUNT 2",
+    "XREVRANGE kx + -",
+    "XREVRANGE kx + d COUNT 3",
+    "XDEL kx d",
+    "XTRIM kx MAXLEN n",
+    "XTRIM kx MINID d",
+    "XREAD COUNT 2 STREAMS kx d",
+    "XREAD STREAMS kx kx d 0",
+    "XREAD BLOCK 1 STREAMS kx $",
+    "XGROUP CREATE kx g 0",
+    "XGROUP CREATE kx g d MKSTREAM",
+    "XGROUP DESTROY kx g",
+    "XGROUP SETID kx g d",
+    "XGROUP CREATECONSUMER kx g f",
+    "XGROUP DELCONSUMER kx g c",
+    "XREADGROUP GROUP g c COUNT 2 STREAMS kx >",
+    "XREADGROUP GROUP g c STREAMS kx 0",
+    "XREADGROUP GROUP g c NOACK STREAMS kx >",
+    "XACK kx g d d",
+    "XPENDING kx g",
+    "XCLAIM kx g c 0 d d JUSTID",
+    "XCLAIM kx g c 0 d FORCE JUSTID",
+    "XAUTOCLAIM kx g c 0 - COUNT 3",
+    "XSETID kx d",
     // Transactions.
     "WATCH k",
     "UNWATCH",
@@ -181,6 +213,9 @@ const TEMPLATES: &[&str] = &[
     "ZRANGE kz x 1",
 ];
 
+/// Types of keys.
+const KINDS: [char; 6] = ['s', 'h', 't', 'z', 'l', 'x'];
+
 /// The commands that a test is about.
 pub fn templates() -> Vec<&'static str> {
     TEMPLATES.to_vec()
@@ -188,7 +223,7 @@ pub fn templates() -> Vec<&'static str> {
 
 fn key(random: &mut Rng, kind: char) -> String {
     // Now and then of another type.
-    let kind = if random.u8(0..40) == 0 { ['s', 'h', 't', 'z', 'l'][random.usize(0..5)] } else { kind };
+    let kind = if random.u8(0..40) == 0 { KINDS[random.usize(0..KINDS.len())] } else { kind };
     format!("k{kind}{}", random.u8(0..3))
 }
 
@@ -201,7 +236,7 @@ fn word(random: &mut Rng, template: &str, same: char) -> Vec<String> {
     let one = match template {
         "K" => key(random, same),
         "k" => {
-            let kind = ['s', 'h', 't', 'z', 'l'][random.usize(0..5)];
+            let kind = KINDS[random.usize(0..KINDS.len())];
             key(random, kind)
         }
         _ if template.len() == 2 && template.starts_with('k') => {
@@ -216,6 +251,9 @@ fn word(random: &mut Rng, template: &str, same: char) -> Vec<String> {
             1 => "x".repeat(random.usize(0..200)),
             _ => format!("value{}", random.u8(0..9)),
         },
+        "d" => format!("{}-{}", random.u8(1..40), random.u8(0..3)),
+        "g" => format!("group{}", random.u8(0..2)),
+        "c" => format!("consumer{}", random.u8(0..2)),
         "s" => ["0", "1", "2", "-1", "2.5", "1e3", "inf", "-inf", "3"][random.usize(0..9)].to_owned(),
         "b" => ["-inf", "+inf", "0", "1", "(1", "2", "(2.5", "(-1", "3"][random.usize(0..9)].to_owned(),
         "l" => match random.u8(0..5) {
@@ -236,6 +274,6 @@ fn word(random: &mut Rng, template: &str, same: char) -> Vec<String> {
 /// A command.
 pub fn command(random: &mut Rng, templates: &[&str]) -> Vec<String> {
     let template = templates[random.usize(0..templates.len())];
-    let same = ['s', 'h', 't', 'z', 'l'][random.usize(0..5)];
+    let same = KINDS[random.usize(0..KINDS.len())];
     template.split(' ').flat_map(|part| word(random, part, same)).collect()
 }
