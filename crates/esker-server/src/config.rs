@@ -3,7 +3,7 @@
 //! config.1. A knob that means nothing here gives back what it was set to.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -96,6 +96,7 @@ pub struct Config {
     idle_seconds: AtomicU64,
     password: Mutex<String>,
     protected: AtomicU32,
+    slow_micros: AtomicI64,
 }
 
 impl Config {
@@ -128,6 +129,7 @@ impl Config {
             idle_seconds: AtomicU64::new(options.idle_seconds),
             password: Mutex::new(options.password.clone()),
             protected: AtomicU32::new(u32::from(options.protected)),
+            slow_micros: AtomicI64::new(10_000),
         }
     }
 
@@ -144,6 +146,11 @@ impl Config {
             n if n == Fsync::EverySecond as u32 => Durability::Buffered,
             _ => Durability::None,
         }
+    }
+
+    /// Commands that take as many microseconds are noted; negative: none are.
+    pub fn slow_micros(&self) -> i64 {
+        self.slow_micros.load(Ordering::Relaxed)
     }
 
     /// So many connections at the most.
@@ -253,6 +260,9 @@ impl Config {
             "appendfsync" => {
                 let fsync = Fsync::named(value).unwrap_or_default();
                 self.fsync.store(fsync as u32, Ordering::Relaxed);
+            }
+            "slowlog-log-slower-than" => {
+                self.slow_micros.store(parse_int(value.as_bytes()).unwrap_or(-1), Ordering::Relaxed);
             }
             "maxclients" => self.clients_max.store(number, Ordering::Relaxed),
             "timeout" => self.idle_seconds.store(number, Ordering::Relaxed),

@@ -67,6 +67,8 @@ pub struct Effects {
     pub versions: u64,
     /// Changes are not told to those who watch keys.
     pub is_quiet: bool,
+    /// A script was broken off in the midst of its writes.
+    pub must_not_commit: bool,
     /// A buffer for records.
     pub scratch: Vec<u8>,
 }

@@ -29,6 +29,8 @@ mod effects;
 mod fail;
 mod glob;
 mod listen;
+#[cfg(feature = "lua")]
+mod lua;
 mod numbers;
 mod options;
 mod pubsub;
@@ -36,6 +38,7 @@ mod resp;
 mod sequencer;
 mod server;
 mod session;
+mod sha1;
 mod slow_log;
 mod stats;
 pub mod store;

@@ -290,7 +290,8 @@ impl Turns {
     fn finish(&mut self, turn: Turn<'_>) {
         let Turn { server, access, effects, done, is_spoilt, .. } = turn;
         let Access::Write(transaction) = access else { return };
-        let mut committed = if is_spoilt { Err(Fail::from(commands::BROKEN)) } else { Ok(()) };
+        let mut committed =
+            if is_spoilt || effects.must_not_commit { Err(Fail::from(commands::BROKEN)) } else { Ok(()) };
         if committed.is_ok() && !transaction.is_empty() {
             server.stats.commits.add(1);
             server.stats.changes.add(effects.changes);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use tokio::sync::Notify;
 
 use crate::clients::Clients;
@@ -64,7 +64,7 @@ pub struct Server {
     /// When data was last made durable by `SAVE` and its kin, in seconds since 1970.
     pub saved: AtomicU64,
     /// Scripts, by their digests.
-    pub scripts: Mutex<crate::commands::Scripts>,
+    pub scripts: crate::commands::Scripts,
     stopping: AtomicBool,
     /// It is to stop.
     pub stop: Notify,
@@ -104,7 +104,7 @@ impl Server {
             is_in_memory: AtomicBool::new(store.is_in_memory()),
             garbage: AtomicBool::new(true),
             saved: AtomicU64::new(now / 1000),
-            scripts: Mutex::default(),
+            scripts: crate::commands::Scripts::default(),
             stopping: AtomicBool::new(false),
             stop: Notify::new(),
             store,

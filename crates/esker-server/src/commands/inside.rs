@@ -4,7 +4,7 @@ use super::info;
 use super::table::{Command, Group::Server, Keys, NO_KEYS, command, commands, flag::*};
 use super::unknown_subcommand;
 use crate::cx::Cx;
-use crate::fail::{Done, Fail};
+use crate::fail::{Done, Fail, SYNTAX};
 use crate::numbers::int;
 use crate::resp::{Out, Request};
 
@@ -52,8 +52,29 @@ fn command_command(cx: &mut Cx<'_>, request: &Request) -> Done {
             all.into_iter().for_each(|command| put_docs(cx.out, command));
         }
         b"list" => {
-            cx.out.array(cx.server.commands.len());
-            commands().for_each(|command| cx.out.bulk(command.name.as_bytes()));
+            let wanted: Vec<_> = match request.len() {
+                2 => commands().collect(),
+                5 if request.is(2, "filterby") => {
+                    commands().filter(|command| is_wanted(command, request)).collect()
+                }
+                _ => return Err(SYNTAX.into()),
+            };
+            cx.out.array(wanted.len());
+            wanted.iter().for_each(|command| cx.out.bulk(command.name.as_bytes()));
+        }
+        b"getkeysandflags" if request.len() > 2 => {
+            let words = Request::of(request.from(2));
+            let command = cx.server.commands.find(&words[0]).ok_or("ERR Invalid command specified")?;
+            let keys = command.keys_of(&words);
+            let flags: &[&str] =
+                if command.flags & WRITE != 0 { &["RW", "access", "update"] } else { &["RO", "access"] };
+            cx.out.array(keys.len());
+            for key in keys {
+                cx.out.array(2);
+                cx.out.bulk(key);
+                cx.out.set(flags.len());
+                flags.iter().for_each(|flag| cx.out.simple(flag));
+            }
         }
         b"getkeys" if request.len() > 2 => {
             let words = Request::of(request.from(2));
@@ -71,6 +92,15 @@ fn command_command(cx: &mut Cx<'_>, request: &Request) -> Done {
         _ => return Err(unknown_subcommand(request)),
     }
     Ok(())
+}
+
+/// Whether a command is one that `FILTERBY` asks for.
+fn is_wanted(command: &Command, request: &Request) -> bool {
+    if request.is(3, "pattern") {
+        return crate::glob::matches(&request[4].to_ascii_lowercase(), command.name.as_bytes());
+    }
+    let category = format!("@{}", String::from_utf8_lossy(&request[4]).to_lowercase());
+    request.is(3, "aclcat") && command.categories().contains(&category)
 }
 
 fn put_info(out: &mut Out, command: &Command) {
@@ -132,6 +162,7 @@ fn memory(cx: &mut Cx<'_>, request: &Request) -> Done {
             Some(main) => cx.out.count(main.stored_bytes() + request[2].len() + 32),
         },
         b"doctor" => cx.out.verbatim("The engine keeps to the memory that it was given.\n"),
+        b"malloc-stats" => cx.out.bulk(b"Stats not supported for the current allocator"),
         b"purge" => cx.out.ok(),
         b"stats" => {
             let figures = cx.server.store.figures();
@@ -271,6 +302,7 @@ fn acl(cx: &mut Cx<'_>, request: &Request) -> Done {
         (b"load" | b"save", 2) => {
             return Err("ERR This server is not configured to use an ACL file.".into());
         }
+        (b"deluser", 3..) if !request.from(2).any(|name| name == b"default") => cx.out.int(0),
         (b"setuser" | b"deluser" | b"dryrun", _) => {
             return Err("ERR users other than default are not supported yet".into());
         }

@@ -84,9 +84,10 @@ fn move_name(cx: &mut Cx<'_>, from: &[u8], main: &Main, to: &[u8]) -> Done {
 
 /// Writes a copy of a key to a database. What is there is replaced.
 fn copy_to(cx: &mut Cx<'_>, key: &[u8], main: &Main, to: &[u8], number: usize) -> Done {
-    let parts = match main.has_parts() {
-        true => Some(Collection::of(key, main)?.parts(cx)?),
-        false => None,
+    // A collection gets a version of its own, also a small one: it may grow.
+    let parts = match main.kind {
+        Kind::String => None,
+        _ => Some(Collection::of(key, main)?.parts(cx)?),
     };
     cx.in_database(number, |cx| {
         let old = cx.main(to)?;

@@ -9,6 +9,7 @@
 mod bit_fields;
 mod bits;
 mod connection;
+mod dump;
 mod expiry;
 mod hashes;
 mod hyper_log_logs;
@@ -21,8 +22,10 @@ mod lists;
 mod ordered;
 mod pubsub;
 mod scan;
+mod scripts;
 mod server;
 mod sets;
+mod sort;
 mod sorted_sets;
 mod stream_groups;
 mod stream_info;
@@ -34,6 +37,7 @@ mod transactions;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
+pub use self::scripts::Scripts;
 pub use self::table::{Command, commands_document, flag};
 pub use self::transactions::unwatch;
 use crate::clock;
@@ -53,9 +57,6 @@ pub struct Commands {
     by_name: HashMap<&'static [u8], (&'static Command, usize)>,
     stats: Vec<CommandStats>,
 }
-
-/// Scripts that clients have loaded.
-pub type Scripts = HashMap<String, Vec<u8>>;
 
 /// The table, ready to look names up in.
 pub fn all() -> Commands {
@@ -188,7 +189,8 @@ fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: &Request
         server::tell_monitors(cx, request);
     }
     let stats = &cx.server.commands.stats[at];
-    let is_timed = command.flags & flag::FAST == 0;
+    // Most take so little that only who asks for all wants to know.
+    let is_timed = command.flags & flag::FAST == 0 || (0..1000).contains(&cx.server.config.slow_micros());
     let start = is_timed.then(clock::moment);
     let done = (command.run)(cx, request);
     if matches!(done, Err(Fail::Blocks(_))) {
@@ -208,11 +210,7 @@ fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: &Request
 }
 
 fn note_slow(cx: &Cx<'_>, command: &Command, request: &Request, micros: u64) {
-    // The least that is of interest to anybody.
-    if micros < 1000 && cx.server.config.number("slowlog-log-slower-than") != 0 {
-        return;
-    }
-    let limit = cx.server.config.number("slowlog-log-slower-than");
+    let limit = cx.server.config.slow_micros();
     if limit < 0 || micros < limit as u64 || matches!(command.name, "exec" | "slowlog") {
         return;
     }

@@ -225,6 +225,8 @@ fn debug(cx: &mut Cx<'_>, request: &Request) -> Done {
         #[expect(clippy::disallowed_methods, reason = "a test asks for it")]
         tokio::task::block_in_place(|| std::thread::sleep(length));
         cx.out.ok();
+    } else if request.is(1, "error") && request.len() == 3 {
+        return Err(Fail::text(String::from_utf8_lossy(&request[2])));
     } else if request.is(1, "digest") {
         cx.out.simple(&"0".repeat(40));
     } else if request.is(1, "object") && request.len() == 3 {

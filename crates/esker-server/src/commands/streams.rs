@@ -37,7 +37,7 @@ pub(super) enum Keep {
 }
 
 /// Reads `MAXLEN` or `MINID` and what follows.
-fn keep(request: &Request, at: &mut usize) -> Done<Option<Keep>> {
+fn keep(request: &Request, at: &mut usize) -> Done<Option<(Keep, Option<u64>)>> {
     let is_len = match request.get(*at) {
         Some(_) if request.is(*at, "maxlen") => true,
         Some(_) if request.is(*at, "minid") => false,
@@ -57,6 +57,7 @@ fn keep(request: &Request, at: &mut usize) -> Done<Option<Keep>> {
         false => Keep::From(id(word, 0)?),
     };
     *at += 1;
+    let mut most = LIMIT;
     if request.is(*at, "limit") && request.len() > *at + 1 {
         if !is_about {
             return Err("ERR syntax error, LIMIT cannot be used without the special ~ option".into());
@@ -65,20 +66,29 @@ fn keep(request: &Request, at: &mut usize) -> Done<Option<Keep>> {
         if limit < 0 {
             return Err("ERR The LIMIT argument must be >= 0.".into());
         }
+        most = if limit == 0 { u64::MAX } else { limit as u64 };
         *at += 2;
     }
-    Ok(Some(kept))
+    Ok(Some((kept, is_about.then_some(most))))
 }
 
-/// Removes the entries that are not kept: how many.
-fn trim(cx: &mut Cx<'_>, stream: &mut Stream, keep: Keep) -> Done<u64> {
+/// Where about so many are to be kept, entries go by so many at a time, and no more at once than this.
+const PIECE: usize = 100;
+const LIMIT: u64 = 100 * PIECE as u64;
+
+/// Removes the entries that are not kept: how many. Where a limit is given, about those.
+fn trim(cx: &mut Cx<'_>, stream: &mut Stream, (keep, limit): (Keep, Option<u64>)) -> Done<u64> {
     let (to, count) = match keep {
         Keep::Newest(n) => (Some(StreamId::MAX), stream.len().saturating_sub(n)),
         Keep::From(id) => (id.previous(), u64::MAX),
     };
     let Some(to) = to else { return Ok(0) };
     let count = usize::try_from(count).unwrap_or(usize::MAX);
-    let old = stream.entries(cx, StreamId::default(), to, Order::Up, count)?;
+    let mut old = stream.entries(cx, StreamId::default(), to, Order::Up, count)?;
+    if let Some(limit) = limit {
+        let most = old.len().min(usize::try_from(limit).unwrap_or(usize::MAX));
+        old.truncate(most / PIECE * PIECE);
+    }
     for (id, _) in &old {
         stream.remove(cx, *id)?;
     }

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use super::{
-    bits, connection, expiry, hashes, hyper_log_logs, inside, keys, list_pops, lists, ordered, pubsub, scan,
-    server, sets, sorted_sets, stream_groups, stream_info, streams, strings, transactions,
+    bits, connection, dump, expiry, hashes, hyper_log_logs, inside, keys, list_pops, lists, ordered, pubsub,
+    scan, scripts, server, sets, sort, sorted_sets, stream_groups, stream_info, streams, strings,
+    transactions,
 };
 use crate::cx::Cx;
 use crate::fail::Done;
@@ -251,6 +252,8 @@ static TABLES: &[&[Command]] = &[
     keys::TABLE,
     expiry::TABLE,
     scan::TABLE,
+    sort::TABLE,
+    dump::TABLE,
     strings::TABLE,
     bits::TABLE,
     hyper_log_logs::TABLE,
@@ -267,6 +270,7 @@ static TABLES: &[&[Command]] = &[
     stream_info::TABLE,
     pubsub::TABLE,
     transactions::TABLE,
+    scripts::TABLE,
     server::TABLE,
     inside::TABLE,
     ordered::TABLE,

@@ -226,6 +226,7 @@ impl Collection {
     pub fn save_copy(cx: &mut Cx<'_>, key: &[u8], main: &Main, parts: &[(Vec<u8>, Vec<u8>)]) -> Done {
         let mut copy = Self::new(cx, key, main.kind)?;
         copy.expires = main.expires;
+        // The versions differ, or both would have the same parts once they grow.
         copy.shape = Shape { version: copy.shape.version, ..main.shape()? };
         for (sub, value) in parts {
             copy.put(cx, sub, value)?;

@@ -9,7 +9,7 @@
 //!
 //! The name of a group stands behind its length. The head has the last id, how many entries were ever added, and the largest id that was removed.
 //!
-//! stream.1. Ids only grow.
+//! server_stream.1. Ids only grow.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -190,7 +190,7 @@ impl Stream {
         self.0.shape.head[3..5].copy_from_slice(&[id.ms, id.seq]);
     }
 
-    /// Adds an entry whose id is larger than all (stream.1).
+    /// Adds an entry whose id is larger than all (server_stream.1).
     ///
     /// # Errors
     /// The store's.

@@ -70,6 +70,8 @@ fn plain(name: &str, reply: Reply) -> Reply {
             }
             Reply::List(kind, items)
         }
+        // Time goes on between the two.
+        Reply::Int(n) if name == "TTL" => Reply::Int(n.min(1)),
         Reply::Error(text) => Reply::Error(text.split(' ').next().unwrap_or_default().to_owned()),
         other => other,
     }

@@ -6,5 +6,7 @@ mod differential;
 mod generator;
 mod harness;
 mod hostile;
+#[cfg(feature = "lua")]
+mod scripts;
 mod waiting;
 mod wire;
