@@ -4,7 +4,7 @@
 //! cursors.2. Of old cursors the oldest are forgotten. A walk with a forgotten one begins anew, and shows some keys twice.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, RandomState};
 
 use parking_lot::Mutex;
 
@@ -27,10 +27,8 @@ pub struct Cursors {
 impl Cursors {
     /// The number of the walk that goes on behind a key.
     pub fn number(&self, key: &[u8]) -> u64 {
-        let mut hasher = self.hashing.build_hasher();
-        key.hash(&mut hasher);
         // 0 is the beginning, and clients may hold numbers of 63 bits.
-        let mut number = (hasher.finish() >> 2).max(1);
+        let mut number = (self.hashing.hash_one(key) >> 2).max(1);
         let mut table = self.table.lock();
         while table.keys.get(&number).is_some_and(|other| other != key) {
             number = (number + 1) >> 1 | 1 << 60;

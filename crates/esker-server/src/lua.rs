@@ -230,7 +230,6 @@ fn evaluate(
         let protect: mlua::Function = globals.raw_get("pcall")?;
         protect.call::<MultiValue>(chunk)
     });
-    drop(cell);
     let mut returned = returned?.into_iter();
     let is_done = matches!(returned.next(), Some(Value::Boolean(true)));
     let value = returned.next().unwrap_or(Value::Nil);
@@ -260,7 +259,10 @@ fn call(
             Value::Integer(n) => request.push(n.to_string().as_bytes()),
             Value::Number(n) => request.push(convert::number_text(*n).as_bytes()),
             _ => {
-                return convert::error(lua, "ERR Lua redis lib command arguments must be strings or integers");
+                return convert::error(
+                    lua,
+                    "ERR Lua redis lib command arguments must be strings or integers",
+                );
             }
         }
     }

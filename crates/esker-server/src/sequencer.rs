@@ -111,6 +111,10 @@ impl Sequencer {
         self.wake.notify_one();
     }
 
+    fn len(&self) -> usize {
+        self.queue.lock().len()
+    }
+
     fn take(&self) -> Vec<Message> {
         let mut queue = self.queue.lock();
         if queue.len() <= JOBS_MAX {
@@ -124,7 +128,7 @@ impl Sequencer {
 
 /// Runs jobs until the server stops. Those that are there by then are done.
 pub async fn run(server: Arc<Server>) {
-    let mut turn = Turns { server: server.clone(), waiters: Waiters::default() };
+    let mut turn = Turns { server: server.clone(), waiters: Waiters::default(), crowd: Crowd::default() };
     let mut sweep = tokio::time::interval(SWEEP_EVERY);
     sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -140,6 +144,7 @@ pub async fn run(server: Arc<Server>) {
             _ = sweep.tick() => turn.sweep(),
         }
         loop {
+            turn.crowd.gather(&server.sequencer).await;
             let messages = server.sequencer.take();
             if messages.is_empty() && turn.waiters.deadline().is_none_or(|at| at > clock::now_ms()) {
                 break;
@@ -156,6 +161,35 @@ pub async fn run(server: Arc<Server>) {
 struct Turns {
     server: Arc<Server>,
     waiters: Waiters,
+    crowd: Crowd,
+}
+
+/// How many jobs shared commits lately that waited for the disk. Their connections send the next ones at about the same time: the next commit waits a
+/// moment for all of them, or each would be followed by another that has the rest.
+#[derive(Default)]
+struct Crowd {
+    size: usize,
+    /// How long the last commit took; none: the next one waits for nobody.
+    took: Option<Duration>,
+}
+
+impl Crowd {
+    /// It waits no longer than this.
+    const WAIT_MAX: Duration = Duration::from_millis(1);
+
+    fn note(&mut self, jobs: usize, took: Duration) {
+        self.size = jobs.max(self.size * 7 / 8);
+        self.took = Some(took);
+    }
+
+    async fn gather(&mut self, sequencer: &Sequencer) {
+        let Some(took) = self.took.take().filter(|_| self.size > 2) else { return };
+        let (start, patience) = (clock::moment(), (took / 4).min(Self::WAIT_MAX));
+        while sequencer.len() < self.size && start.elapsed() < patience {
+            std::thread::yield_now();
+            tokio::task::yield_now().await;
+        }
+    }
 }
 
 /// One commit on its way.
@@ -164,6 +198,7 @@ struct Turn<'a> {
     access: Access,
     effects: Effects,
     now: u64,
+    #[expect(clippy::vec_box, reason = "jobs go from hand to hand")]
     done: Vec<Box<Job>>,
     /// A command broke off in the midst of its writes: nothing may be committed.
     is_spoilt: bool,
@@ -297,7 +332,12 @@ impl Turns {
             server.stats.changes.add(effects.changes);
             let durability = server.config.durability();
             let outcome = match durability {
-                Durability::Sync => tokio::task::block_in_place(|| transaction.commit(durability)),
+                Durability::Sync => {
+                    let start = clock::moment();
+                    let outcome = tokio::task::block_in_place(|| transaction.commit(durability));
+                    self.crowd.note(done.len(), start.elapsed());
+                    outcome
+                }
                 _ => transaction.commit(durability),
             };
             committed = outcome.map_err(Fail::Store);
@@ -324,14 +364,14 @@ impl Turns {
     /// Removes what has expired, and garbage.
     fn sweep(&mut self) {
         for data in self.server.open_databases() {
-            self.sweep_database(&data, |cx| expire_some(cx));
+            self.sweep_database(&data, expire_some);
         }
         if !self.server.take_garbage() {
             return;
         }
         let mut is_more = false;
         for data in self.server.open_databases() {
-            is_more |= self.sweep_database(&data, |cx| remove_garbage(cx));
+            is_more |= self.sweep_database(&data, remove_garbage);
         }
         if is_more {
             self.server.has_garbage();

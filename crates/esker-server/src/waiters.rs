@@ -18,6 +18,9 @@ pub enum Woken {
     Gone,
 }
 
+/// When a connection came, and its number.
+type Place = (u64, u64);
+
 struct Waiting {
     /// None while it is tried.
     job: Option<Box<Job>>,
@@ -31,7 +34,7 @@ struct Waiting {
 #[derive(Default)]
 pub struct Waiters {
     waiting: HashMap<u64, Waiting>,
-    by_key: HashMap<(usize, Vec<u8>), BTreeSet<(u64, u64)>>,
+    by_key: HashMap<(usize, Vec<u8>), BTreeSet<Place>>,
     deadlines: BTreeSet<(u64, u64)>,
     next_place: u64,
 }

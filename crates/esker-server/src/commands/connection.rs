@@ -283,7 +283,7 @@ fn kill(cx: &mut Cx<'_>, request: &Request) -> Done {
     }
     let mut meant = all;
     let mut skip_me = true;
-    if request.len() % 2 != 0 {
+    if !request.len().is_multiple_of(2) {
         return Err(SYNTAX.into());
     }
     for at in (2..request.len()).step_by(2) {

@@ -21,6 +21,9 @@ pub(super) const TABLE: &[Command] = &[
     command("xreadgroup", -7, WRITE | BLOCKING, Keys::Streams, Streams, "group name consumer [count n] [block ms] [noack] streams key ... id ...", "Entries that no other reader of the group gets, and waits for some.", xreadgroup),
 ];
 
+/// An entry of a consumer's history: its fields, if it was not removed.
+type History = (StreamId, Option<Vec<Vec<u8>>>);
+
 fn no_group(key: &[u8], group: &[u8]) -> Fail {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Fail::text(format!("NOGROUP No such key '{}' or consumer group '{}'", text(key), text(group)))
@@ -132,7 +135,7 @@ fn xreadgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
     }
     let (name, consumer) = (&request[2], &request[3]);
     let reading = reading(request, 4)?;
-    let mut found: Vec<(&[u8], Vec<(StreamId, Option<Vec<Vec<u8>>>)>)> = Vec::new();
+    let mut found: Vec<(&[u8], Vec<History>)> = Vec::new();
     let (mut waits, keys) = (true, request.from(reading.first).take(reading.len).collect::<Vec<_>>());
     for (n, key) in keys.iter().copied().enumerate() {
         let word = &request[reading.first + reading.len + n];

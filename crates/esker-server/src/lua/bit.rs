@@ -2,6 +2,8 @@
 
 use mlua::{Lua, Table, Variadic};
 
+type Op = fn(u32, u32) -> u32;
+
 /// A number modulo 2^32.
 fn word(n: f64) -> u32 {
     n.rem_euclid(4_294_967_296.0) as u64 as u32
@@ -13,8 +15,7 @@ fn signed(n: u32) -> i32 {
 
 pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
     let bit = lua.create_table()?;
-    let folds: [(&str, fn(u32, u32) -> u32); 3] =
-        [("band", |a, b| a & b), ("bor", |a, b| a | b), ("bxor", |a, b| a ^ b)];
+    let folds: [(&str, Op); 3] = [("band", |a, b| a & b), ("bor", |a, b| a | b), ("bxor", |a, b| a ^ b)];
     for (name, op) in folds {
         let fold = lua.create_function(move |_, words: Variadic<f64>| {
             let mut words = words.iter().map(|n| word(*n));
@@ -23,7 +24,7 @@ pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
         })?;
         bit.set(name, fold)?;
     }
-    let shifts: [(&str, fn(u32, u32) -> u32); 5] = [
+    let shifts: [(&str, Op); 5] = [
         ("lshift", |a, n| a << n),
         ("rshift", |a, n| a >> n),
         ("arshift", |a, n| ((a as i32) >> n) as u32),
