@@ -310,6 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "a document of the repository, no file of a database")]
     fn the_document_is_that_of_the_table() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md");
         let made = commands_document();
