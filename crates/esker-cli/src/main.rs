@@ -10,7 +10,7 @@
 //!
 //! cli.1. Standard output carries the answer and nothing else; progress and messages go to standard error.
 //! cli.2. Keys and values are bytes: what export writes, import reads back exactly.
-//! cli.3. Only `put` and `import` create a database, and what copies one: `load`, `checkpoint`, `backup restore`, `repair`.
+//! cli.3. Only `put`, `import` and `serve` create a database, and what copies one: `load`, `checkpoint`, `backup restore`, `repair`.
 //!
 //! For users: docs/cli.md
 #![expect(

@@ -9,6 +9,8 @@ use clap::{Subcommand, ValueEnum};
 use super::{Backups, Common};
 use crate::bounds::Bounds;
 use crate::commands::past::{CommitNo, Span};
+#[cfg(feature = "server")]
+use crate::commands::serve::ServeArgs;
 use crate::commands::stats::StatsArgs;
 use crate::failure::Result;
 use crate::formats::{Column, Delimiter};
@@ -272,6 +274,17 @@ Examples:
         /// The file
         file: PathBuf,
     },
+    /// Serve the database to clients of the Redis protocol, until SIGTERM or Ctrl-C
+    #[cfg(feature = "server")]
+    #[command(after_help = "\
+Creates the database where there is none. No other process has it open meanwhile.
+
+Examples:
+  esker -d data serve
+  esker -d data serve --fsync always --memory 4gb
+  esker -d data serve --bind 0.0.0.0 --requirepass secret
+  esker -d data serve --no-port --unix-socket esker.sock")]
+    Serve(ServeArgs),
 }
 
 /// Which keys.

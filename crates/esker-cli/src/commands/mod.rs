@@ -16,6 +16,8 @@ pub(crate) mod past;
 mod put;
 mod repair;
 mod scan;
+#[cfg(feature = "server")]
+pub(crate) mod serve;
 mod shell;
 mod sink;
 pub(crate) mod stats;
@@ -52,5 +54,7 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Backup(what) => backup::run(session, what),
         Command::Unload { file } => unload::unload(session, file),
         Command::Load { file } => unload::load(session, file),
+        #[cfg(feature = "server")]
+        Command::Serve(serve) => serve::run(session.opening, serve),
     }
 }

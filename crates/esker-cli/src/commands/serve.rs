@@ -1,0 +1,151 @@
+//! `esker serve`: the database behind the Redis protocol.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use esker::Db;
+use esker_server::store::LocalStore;
+use esker_server::{Fsync, Listeners, Options, Server};
+
+use crate::Answer;
+use crate::args::Opening;
+use crate::database::{directory, when_free};
+use crate::failure::{Failure, Result};
+use crate::output;
+
+/// What commits wait for before they are answered.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Sync {
+    /// Until they are on the disk
+    Always,
+    /// Until the operating system has them; on the disk a moment later
+    Everysec,
+    /// For nothing
+    Never,
+}
+
+/// The options of `esker serve`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Addresses to listen on
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    bind: Vec<String>,
+    /// The port to listen on; 0: any that is free
+    #[arg(long, value_name = "PORT", default_value_t = 6379)]
+    port: u16,
+    /// Listen on no port, only on the Unix socket
+    #[arg(long, requires = "unix_socket")]
+    no_port: bool,
+    /// The Unix socket to listen on
+    #[arg(long, value_name = "PATH")]
+    unix_socket: Option<PathBuf>,
+    /// The password that clients have to give
+    #[arg(long, value_name = "PASSWORD", env = "ESKER_PASSWORD", hide_env_values = true)]
+    requirepass: Option<String>,
+    /// What commits wait for before they are answered
+    #[arg(long, value_name = "WHEN", default_value = "everysec")]
+    fsync: Sync,
+    /// Memory for the engine: cache and buffers
+    #[arg(long, value_name = "BYTES", default_value = "1gb", value_parser = bytes)]
+    memory: u64,
+    /// How many numbered databases there are
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    databases: usize,
+    /// So many connections at the most
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    maxclients: usize,
+    /// End connections that send nothing for so many seconds; 0: none
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    timeout: u64,
+    /// Without a password, refuse clients from other machines
+    #[arg(long, value_name = "yes|no", default_value = "yes", value_parser = yes_or_no)]
+    protected_mode: bool,
+    /// Threads that serve connections [default: as many as processors, at least 2]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+fn bytes(text: &str) -> std::result::Result<u64, String> {
+    esker_server::bytes_of(text).ok_or_else(|| "a number of bytes, such as 512mb or 2gb".to_owned())
+}
+
+fn yes_or_no(text: &str) -> std::result::Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("yes or no".to_owned()),
+    }
+}
+
+pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
+    let directory = directory(opening)?;
+    let open = || Db::builder().memory(args.memory).open(&directory);
+    let db = when_free(opening.wait, open).map_err(|error| Failure::Engine(directory.clone(), error))?;
+    let fsync = match args.fsync {
+        Sync::Always => Fsync::Always,
+        Sync::Everysec => Fsync::EverySecond,
+        Sync::Never => Fsync::Never,
+    };
+    let options = Options {
+        bind: args.bind.clone(),
+        port: (!args.no_port).then_some(args.port),
+        unix_socket: args.unix_socket.clone(),
+        dir: directory.clone(),
+        password: args.requirepass.clone().unwrap_or_default(),
+        databases: args.databases,
+        fsync,
+        clients_max: args.maxclients,
+        idle_seconds: args.timeout,
+        protected: args.protected_mode,
+    };
+    let engine = |error| Failure::Engine(directory.clone(), error);
+    let store = Arc::new(LocalStore::new(db.clone(), args.memory));
+    let server = Server::new(store, options).map_err(engine)?;
+    let processors = std::thread::available_parallelism().map_or(2, usize::from);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(args.threads.unwrap_or(processors).max(2))
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::message(format!("start threads: {error}")))?;
+    runtime.block_on(serve(server)).map_err(|error| match error {
+        Ended::Listening(error) => Failure::message(error.to_string()),
+        Ended::Engine(error) => engine(error),
+    })?;
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    // What hands of connections still hold closes it when they let go.
+    db.close().map_err(engine)?;
+    output::print_message(format_args!("esker: stopped"));
+    Ok(Answer::Yes)
+}
+
+enum Ended {
+    Listening(std::io::Error),
+    Engine(esker::Error),
+}
+
+async fn serve(server: Arc<Server>) -> std::result::Result<(), Ended> {
+    let listeners = Listeners::bind(&server).await.map_err(Ended::Listening)?;
+    for address in listeners.addresses() {
+        output::print_message(format_args!("esker: listens on {address}"));
+    }
+    tokio::spawn(stop_on_signal(server.clone()));
+    esker_server::run(server, listeners).await.map_err(Ended::Engine)
+}
+
+/// Has the server stop when somebody ends the process in a friendly way.
+async fn stop_on_signal(server: Arc<Server>) {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+            }
+            return server.stop_now();
+        }
+    }
+    let _ = tokio::signal::ctrl_c().await;
+    server.stop_now();
+}

@@ -1,0 +1,198 @@
+//! What is known of each connection: for `CLIENT LIST`, for who ends one, and for messages that nobody asked for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// A connection to which so many bytes of messages were not sent yet is ended.
+const WAITING_BYTES_MAX: usize = 32 << 20;
+
+/// What others see of a connection. Atomics are relaxed: they are figures.
+#[derive(Default)]
+pub struct Client {
+    /// Its number.
+    pub id: u64,
+    /// Where it comes from.
+    pub address: String,
+    /// Where it has connected to.
+    pub own_address: String,
+    /// When it came, in milliseconds since 1970.
+    pub since: u64,
+    /// When it sent something last.
+    pub active: AtomicU64,
+    /// Its database.
+    pub db: AtomicUsize,
+    /// Its name.
+    pub name: Mutex<String>,
+    /// The library it uses, and that one's version.
+    pub library: Mutex<(String, String)>,
+    /// What it sent last.
+    pub command: Mutex<&'static str>,
+    /// Channels, patterns, and commands of its transaction.
+    pub counts: [AtomicUsize; 3],
+    /// Version 3 of the protocol.
+    pub is_resp3: AtomicBool,
+    /// It sees all commands.
+    pub is_monitor: AtomicBool,
+    /// It waits.
+    pub is_blocked: AtomicBool,
+    /// What ends it, if anything: see `wake`.
+    killed: AtomicBool,
+    /// How it is woken from waiting: 0 not, 1 as if its time were over, 2 with an error.
+    unblock: AtomicU32,
+    messages: Mutex<Vec<u8>>,
+    /// There is something for it.
+    pub wake: Notify,
+}
+
+impl Client {
+    /// Ends it.
+    pub fn kill(&self) {
+        self.killed.store(true, Ordering::Relaxed);
+        self.wake.notify_one();
+    }
+
+    /// Whether it is to end.
+    pub fn is_killed(&self) -> bool {
+        self.killed.load(Ordering::Relaxed)
+    }
+
+    /// Wakes it from waiting; false if it does not wait.
+    pub fn unblock(&self, with_error: bool) -> bool {
+        if !self.is_blocked.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.unblock.store(if with_error { 2 } else { 1 }, Ordering::Relaxed);
+        self.wake.notify_one();
+        true
+    }
+
+    /// Whether it is to be woken, and then whether with an error.
+    pub fn take_unblock(&self) -> Option<bool> {
+        match self.unblock.swap(0, Ordering::Relaxed) {
+            0 => None,
+            how => Some(how == 2),
+        }
+    }
+
+    /// Sends it bytes that answer no request.
+    pub fn send(&self, bytes: &[u8]) {
+        let mut messages = self.messages.lock();
+        if messages.len() + bytes.len() > WAITING_BYTES_MAX {
+            self.killed.store(true, Ordering::Relaxed);
+        } else {
+            messages.extend_from_slice(bytes);
+        }
+        drop(messages);
+        self.wake.notify_one();
+    }
+
+    /// What was sent to it.
+    pub fn take_messages(&self) -> Vec<u8> {
+        std::mem::take(&mut *self.messages.lock())
+    }
+
+    /// A line of `CLIENT LIST`.
+    pub fn describe(&self, now: u64) -> String {
+        let load = |n: &AtomicUsize| n.load(Ordering::Relaxed);
+        let (library, version) = self.library.lock().clone();
+        let mut flags = String::new();
+        let has_channels = load(&self.counts[0]) + load(&self.counts[1]) > 0;
+        let multi = load(&self.counts[2]);
+        for (is_so, flag) in [
+            (self.is_monitor.load(Ordering::Relaxed), 'O'),
+            (has_channels, 'P'),
+            (multi > 0, 'x'),
+            (self.is_blocked.load(Ordering::Relaxed), 'b'),
+        ] {
+            flags.extend(is_so.then_some(flag));
+        }
+        if flags.is_empty() {
+            flags.push('N');
+        }
+        format!(
+            "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={flags} db={} sub={} psub={} ssub=0 multi={} \
+             watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 tot-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 events=r \
+             cmd={} user=default redir=-1 resp={} lib-name={library} lib-ver={version}",
+            self.id,
+            self.address,
+            self.own_address,
+            self.name.lock(),
+            now.saturating_sub(self.since) / 1000,
+            now.saturating_sub(self.active.load(Ordering::Relaxed)) / 1000,
+            load(&self.db),
+            load(&self.counts[0]),
+            load(&self.counts[1]),
+            multi as i64 - 1,
+            self.command.lock(),
+            if self.is_resp3.load(Ordering::Relaxed) { 3 } else { 2 },
+        )
+    }
+}
+
+/// All connections.
+#[derive(Default)]
+pub struct Clients {
+    all: Mutex<BTreeMap<u64, Arc<Client>>>,
+    next: AtomicU64,
+    monitors: AtomicUsize,
+}
+
+impl Clients {
+    /// Adds a connection, unless there are so many.
+    pub fn add(&self, address: String, own_address: String, now: u64, max: usize) -> Option<Arc<Client>> {
+        let mut all = self.all.lock();
+        if all.len() >= max {
+            return None;
+        }
+        let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+        let client = Client { id, address, own_address, since: now, active: now.into(), ..Client::default() };
+        *client.command.lock() = "NULL";
+        let client = Arc::new(client);
+        all.insert(id, client.clone());
+        Some(client)
+    }
+
+    /// Takes out one that has ended.
+    pub fn remove(&self, client: &Client) {
+        self.all.lock().remove(&client.id);
+        self.set_monitor(client, false);
+    }
+
+    /// Has it see all commands, or no more.
+    pub fn set_monitor(&self, client: &Client, is_monitor: bool) {
+        match (client.is_monitor.swap(is_monitor, Ordering::Relaxed), is_monitor) {
+            (false, true) => self.monitors.fetch_add(1, Ordering::Relaxed),
+            (true, false) => self.monitors.fetch_sub(1, Ordering::Relaxed),
+            _ => 0,
+        };
+    }
+
+    /// Whether somebody sees all commands.
+    pub fn has_monitors(&self) -> bool {
+        self.monitors.load(Ordering::Relaxed) > 0
+    }
+
+    /// All of them, oldest first.
+    pub fn list(&self) -> Vec<Arc<Client>> {
+        self.all.lock().values().cloned().collect()
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.all.lock().len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// One of them.
+    pub fn get(&self, id: u64) -> Option<Arc<Client>> {
+        self.all.lock().get(&id).cloned()
+    }
+}

@@ -1,0 +1,193 @@
+//! Strings as arrays of bits. Bit 0 is the highest of the first byte.
+
+use super::strings::STRING_BYTES_MAX;
+use super::table::{Command, FIRST, Group::Bitmap, Keys, command, flag::*};
+use crate::cx::Cx;
+use crate::data::Main;
+use crate::effects::Event;
+use crate::fail::{Done, SYNTAX};
+use crate::numbers::int;
+use crate::resp::Request;
+
+#[rustfmt::skip]
+pub(super) const TABLE: &[Command] = &[
+    command("bitcount", -2, READ, FIRST, Bitmap, "key [start end [byte|bit]]", "How many bits are 1.", bitcount),
+    command("bitfield", -2, WRITE | DENY_OOM, FIRST, Bitmap, "key [get type at] [overflow wrap|sat|fail] [set type at n] [incrby type at n] ...", "Numbers of any width in a string.", |cx, r| super::bit_fields::bitfield(cx, r, false)),
+    command("bitfield_ro", -2, READ | FAST, FIRST, Bitmap, "key [get type at] ...", "Numbers of any width in a string, read.", |cx, r| super::bit_fields::bitfield(cx, r, true)),
+    command("bitop", -4, WRITE | DENY_OOM, Keys::At(2, -1, 1), Bitmap, "and|or|xor|not to key ...", "Combines strings bit by bit.", bitop),
+    command("bitpos", -3, READ, FIRST, Bitmap, "key 0|1 [start [end [byte|bit]]]", "The first bit that is so.", bitpos),
+    command("getbit", 3, READ | FAST | ONE, FIRST, Bitmap, "key at", "A bit.", getbit),
+    command("setbit", 4, WRITE | DENY_OOM, FIRST, Bitmap, "key at 0|1", "Sets a bit, and tells what it was.", setbit),
+];
+
+impl Cx<'_> {
+    /// The bytes of a string, and its expiry.
+    pub(super) fn bytes(&mut self, key: &[u8]) -> Done<(Option<Main>, Vec<u8>)> {
+        let main = self.string(key)?;
+        let bytes = main.as_ref().map_or(Vec::new(), |main| main.text().to_vec());
+        Ok((main, bytes))
+    }
+}
+
+/// The number of a bit, in a string of the allowed size.
+fn bit_offset(word: &[u8]) -> Done<usize> {
+    let offset = int(word).ok().and_then(|n| usize::try_from(n).ok()).filter(|n| *n < STRING_BYTES_MAX * 8);
+    offset.ok_or("ERR bit offset is not an integer or out of range".into())
+}
+
+fn bit(bytes: &[u8], at: usize) -> bool {
+    bytes.get(at / 8).is_some_and(|byte| byte >> (7 - at % 8) & 1 == 1)
+}
+
+fn getbit(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let at = bit_offset(&request[2])?;
+    let is_set = cx.string(&request[1])?.is_some_and(|main| bit(main.text(), at));
+    cx.out.int(i64::from(is_set));
+    Ok(())
+}
+
+fn setbit(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let at = bit_offset(&request[2])?;
+    let on = match &request[3] {
+        b"0" => false,
+        b"1" => true,
+        _ => return Err("ERR bit is not an integer or out of range".into()),
+    };
+    let (old, mut bytes) = cx.bytes(&request[1])?;
+    let was_on = bit(&bytes, at);
+    if bytes.len() <= at / 8 {
+        bytes.resize(at / 8 + 1, 0);
+    }
+    let mask = 1 << (7 - at % 8);
+    if on {
+        bytes[at / 8] |= mask
+    } else {
+        bytes[at / 8] &= !mask
+    }
+    let expires = old.as_ref().map_or(0, |old| old.expires);
+    cx.put_string(&request[1], old.as_ref(), &bytes, expires)?;
+    cx.event(Event::String, "setbit", &request[1]);
+    cx.out.int(i64::from(was_on));
+    Ok(())
+}
+
+/// Bits from the first to behind the last, of words that count bytes or bits from either end; none if there are none.
+fn bit_range(request: &Request, at: usize, bytes: usize) -> Done<Option<(usize, usize)>> {
+    let is_bits = match request.get(at + 2) {
+        None => false,
+        Some(_) if request.is(at + 2, "bit") => true,
+        Some(_) if request.is(at + 2, "byte") => false,
+        Some(_) => return Err(SYNTAX.into()),
+    };
+    let unit = if is_bits { 1 } else { 8 };
+    let len = (bytes * 8 / unit) as i64;
+    let start = request.get(at).map_or(Ok(0), int)?;
+    let end = request.get(at + 1).map_or(Ok(-1), int)?;
+    let from_end = |n: i64| if n < 0 { n.saturating_add(len).max(0) } else { n };
+    let (start, end) = (from_end(start), from_end(end).min(len - 1));
+    Ok((start <= end).then(|| (start as usize * unit, (end as usize + 1) * unit)))
+}
+
+fn bitcount(cx: &mut Cx<'_>, request: &Request) -> Done {
+    if request.len() == 3 || request.len() > 5 {
+        return Err(SYNTAX.into());
+    }
+    if request.len() > 3 {
+        let (start, end) = (int(&request[2])?, int(&request[3])?);
+        if start < 0 && end < 0 && start > end {
+            cx.string(&request[1])?;
+            cx.out.int(0);
+            return Ok(());
+        }
+    }
+    let (_, bytes) = cx.bytes(&request[1])?;
+    let count = match bit_range(request, 2, bytes.len())? {
+        None => 0,
+        Some((from, to)) if from % 8 == 0 && to % 8 == 0 => {
+            bytes[from / 8..to / 8].iter().map(|byte| u64::from(byte.count_ones())).sum()
+        }
+        Some((from, to)) => (from..to).filter(|at| bit(&bytes, *at)).count() as u64,
+    };
+    cx.out.int(count as i64);
+    Ok(())
+}
+
+fn bitpos(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let wanted = match &request[2] {
+        b"0" => false,
+        b"1" => true,
+        _ => return Err("ERR The bit argument must be 1 or 0.".into()),
+    };
+    if request.len() > 6 {
+        return Err(SYNTAX.into());
+    }
+    let (main, bytes) = cx.bytes(&request[1])?;
+    let range = bit_range(request, 3, bytes.len())?;
+    if main.is_none() {
+        cx.out.int(if wanted { -1 } else { 0 });
+        return Ok(());
+    }
+    let has_end = request.len() > 4;
+    let found = range.and_then(|(from, to)| {
+        // Whole bytes without the bit are passed over.
+        let other = if wanted { 0 } else { 0xFF };
+        let mut at = from;
+        while at < to {
+            if at % 8 == 0 && bytes[at / 8] == other {
+                at += 8;
+            } else if bit(&bytes, at) == wanted {
+                return Some(at as i64);
+            } else {
+                at += 1;
+            }
+        }
+        None
+    });
+    // Behind the string all bits are 0, unless an end was said.
+    let behind = range.filter(|_| !wanted && !has_end).map(|(_, to)| to as i64);
+    cx.out.int(found.or(behind).unwrap_or(-1));
+    Ok(())
+}
+
+fn bitop(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let to = &request[2];
+    let mut sources = Vec::new();
+    for key in request.from(3) {
+        sources.push(cx.bytes(key)?.1);
+    }
+    let op: fn(u8, u8) -> u8 = match request[1].to_ascii_lowercase().as_slice() {
+        b"and" => |a, b| a & b,
+        b"or" => |a, b| a | b,
+        b"xor" => |a, b| a ^ b,
+        b"not" if sources.len() == 1 => |a, _| !a,
+        b"not" => return Err("ERR BITOP NOT must be called with a single source key.".into()),
+        _ => return Err(SYNTAX.into()),
+    };
+    let len = sources.iter().map(Vec::len).max().unwrap_or(0);
+    let byte = |source: &Vec<u8>, at: usize| source.get(at).copied().unwrap_or(0);
+    let bytes: Vec<u8> = (0..len)
+        .map(|at| {
+            let first = byte(&sources[0], at);
+            match sources.len() {
+                1 => op(first, 0),
+                _ => sources[1..].iter().fold(first, |all, source| op(all, byte(source, at))),
+            }
+        })
+        .collect();
+    let is_plain_copy = sources.len() == 1 && !request.is(1, "not");
+    let bytes = if is_plain_copy { sources.swap_remove(0) } else { bytes };
+    let old = cx.main(to)?;
+    match (&old, bytes.is_empty()) {
+        (_, false) => {
+            cx.put_string(to, old.as_ref(), &bytes, 0)?;
+            cx.event(Event::String, "set", to);
+        }
+        (Some(old), true) => {
+            cx.remove_key(to, old)?;
+            cx.event(Event::Generic, "del", to);
+        }
+        (None, true) => {}
+    }
+    cx.out.count(bytes.len());
+    Ok(())
+}

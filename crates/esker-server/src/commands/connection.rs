@@ -1,0 +1,348 @@
+//! Commands about the connection: who it is, which database, which protocol.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::table::{Command, Group::Connection, NO_KEYS, command, flag::*};
+use super::{pubsub, unknown_subcommand, unwatch};
+use crate::clients::Client;
+use crate::cx::Cx;
+use crate::fail::{Done, Fail, SYNTAX};
+use crate::numbers::int;
+use crate::resp::Request;
+use crate::session::ReplyMode;
+
+#[rustfmt::skip]
+pub(super) const TABLE: &[Command] = &[
+    command("auth", -2, NO_AUTH | NO_SCRIPT | FAST, NO_KEYS, Connection, "[user] password", "Says who the client is.", auth),
+    command("client", -2, NO_SCRIPT, NO_KEYS, Connection, "id | info | list | getname | setname name | setinfo lib-name|lib-ver text | kill ... | unblock id | reply on|off|skip | ...", "Tells of connections and changes them.", client),
+    command("echo", 2, FAST, NO_KEYS, Connection, "text", "Replies the text.", echo),
+    command("hello", -1, NO_AUTH | NO_SCRIPT | FAST, NO_KEYS, Connection, "[2|3 [auth user password] [setname name]]", "Chooses the version of the protocol.", hello),
+    command("ping", -1, FAST | WHILE_SUBSCRIBED, NO_KEYS, Connection, "[text]", "Replies PONG, or the text.", ping),
+    command("quit", -1, NO_AUTH | NO_SCRIPT | FAST | WHILE_SUBSCRIBED | ENDS_MULTI, NO_KEYS, Connection, "", "Ends the connection.", quit),
+    command("reset", 1, NO_AUTH | NO_SCRIPT | FAST | WHILE_SUBSCRIBED | ENDS_MULTI, NO_KEYS, Connection, "", "Makes the connection as if it were new.", reset),
+    command("select", 2, FAST, NO_KEYS, Connection, "number", "Chooses a database.", select),
+];
+
+const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+
+fn log_in(cx: &mut Cx<'_>, user: &[u8], password: &[u8]) -> Done {
+    if user != b"default" || !cx.server.config.is_password(password) {
+        return Err(WRONG_PASSWORD.into());
+    }
+    cx.session.is_known = true;
+    Ok(())
+}
+
+fn auth(cx: &mut Cx<'_>, request: &Request) -> Done {
+    match request.len() {
+        2 if !cx.server.config.has_password() => {
+            return Err("ERR AUTH <password> called without any password configured for the default user. \
+                        Are you sure your configuration is correct?"
+                .into());
+        }
+        2 => log_in(cx, b"default", &request[1])?,
+        3 => log_in(cx, &request[1], &request[2])?,
+        _ => return Err(SYNTAX.into()),
+    }
+    cx.out.ok();
+    Ok(())
+}
+
+fn hello(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let mut version = if cx.out.is_resp3 { 3 } else { 2 };
+    if let Some(given) = request.get(1) {
+        version = int(given).map_err(|_| "ERR Protocol version is not an integer or out of range")?;
+        if !(2..=3).contains(&version) {
+            return Err("NOPROTO unsupported protocol version".into());
+        }
+    }
+    let mut at = 2;
+    while at < request.len() {
+        if request.is(at, "auth") && at + 2 < request.len() {
+            log_in(cx, &request[at + 1], &request[at + 2])?;
+            at += 3;
+        } else if request.is(at, "setname") && at + 1 < request.len() {
+            set_name(cx, &request[at + 1])?;
+            at += 2;
+        } else {
+            let word = String::from_utf8_lossy(&request[at]).into_owned();
+            return Err(Fail::text(format!("ERR Syntax error in HELLO option '{word}'")));
+        }
+    }
+    if !cx.session.is_known {
+        return Err("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH \
+                    <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time"
+            .into());
+    }
+    set_version(cx, version == 3);
+    let id = cx.session.client.id as i64;
+    let out = &mut *cx.out;
+    out.map(7);
+    for (name, value) in [("server", "redis"), ("version", super::server::REDIS_VERSION)] {
+        out.bulk(name.as_bytes());
+        out.bulk(value.as_bytes());
+    }
+    out.bulk(b"proto");
+    out.int(version);
+    out.bulk(b"id");
+    out.int(id);
+    out.bulk(b"mode");
+    out.bulk(b"standalone");
+    out.bulk(b"role");
+    out.bulk(b"master");
+    out.bulk(b"modules");
+    out.array(0);
+    Ok(())
+}
+
+fn set_version(cx: &mut Cx<'_>, is_resp3: bool) {
+    cx.out.is_resp3 = is_resp3;
+    cx.session.client.is_resp3.store(is_resp3, Ordering::Relaxed);
+}
+
+fn ping(cx: &mut Cx<'_>, request: &Request) -> Done {
+    if request.len() > 2 {
+        return Err("ERR wrong number of arguments for 'ping' command".into());
+    }
+    let text = request.get(1);
+    if !cx.out.is_resp3 && cx.session.subscriptions() > 0 {
+        cx.out.array(2);
+        cx.out.bulk(b"pong");
+        cx.out.bulk(text.unwrap_or_default());
+        return Ok(());
+    }
+    match text {
+        Some(text) => cx.out.bulk(text),
+        None => cx.out.simple("PONG"),
+    }
+    Ok(())
+}
+
+fn echo(cx: &mut Cx<'_>, request: &Request) -> Done {
+    cx.out.bulk(&request[1]);
+    Ok(())
+}
+
+fn quit(cx: &mut Cx<'_>, _: &Request) -> Done {
+    cx.session.is_over = true;
+    cx.out.ok();
+    Ok(())
+}
+
+fn reset(cx: &mut Cx<'_>, _: &Request) -> Done {
+    cx.session.multi = None;
+    unwatch(cx.server, cx.session);
+    pubsub::unsubscribe_all(cx.server, cx.session);
+    cx.server.clients.set_monitor(&cx.session.client, false);
+    cx.session.client.name.lock().clear();
+    cx.session.client.counts[2].store(0, Ordering::Relaxed);
+    cx.session.reply = ReplyMode::On;
+    cx.session.is_known = !cx.server.config.has_password();
+    cx.session.space = None;
+    cx.session.snapshots.clear();
+    choose(cx, 0)?;
+    set_version(cx, false);
+    cx.out.simple("RESET");
+    Ok(())
+}
+
+fn choose(cx: &mut Cx<'_>, number: usize) -> Done {
+    cx.session.data = cx.server.database(number)?;
+    cx.session.db = number;
+    cx.session.client.db.store(number, Ordering::Relaxed);
+    Ok(())
+}
+
+fn select(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let number = int(&request[1])?;
+    choose(cx, usize::try_from(number).map_err(|_| "ERR DB index is out of range")?)?;
+    cx.out.ok();
+    Ok(())
+}
+
+fn set_name(cx: &mut Cx<'_>, name: &[u8]) -> Done {
+    if name.iter().any(|byte| !(b'!'..=b'~').contains(byte)) {
+        return Err("ERR Client names cannot contain spaces, newlines or special characters.".into());
+    }
+    *cx.session.client.name.lock() = String::from_utf8_lossy(name).into_owned();
+    Ok(())
+}
+
+const HELP: &[&str] = &[
+    "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "GETNAME, SETNAME <name>, ID, INFO, LIST, SETINFO <option> <value>, KILL <option> ..., UNBLOCK <id> [TIMEOUT|ERROR],",
+    "REPLY (ON|OFF|SKIP), NO-EVICT (ON|OFF), NO-TOUCH (ON|OFF), PAUSE <ms>, UNPAUSE, TRACKING OFF, GETREDIR.",
+];
+
+fn client(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let sub = request[1].to_ascii_lowercase();
+    match (&*sub, request.len()) {
+        (b"id", 2) => cx.out.int(cx.session.client.id as i64),
+        (b"getname", 2) => {
+            let name = cx.session.client.name.lock().clone();
+            cx.out.bulk_or_null((!name.is_empty()).then_some(name.as_bytes()));
+        }
+        (b"setname", 3) => {
+            set_name(cx, &request[2])?;
+            cx.out.ok();
+        }
+        (b"setinfo", 4) => set_info(cx, request)?,
+        (b"info", 2) => {
+            let text = cx.session.client.describe(cx.now) + "\n";
+            cx.out.verbatim(&text);
+        }
+        (b"list", _) => list(cx, request)?,
+        (b"kill", 3..) => kill(cx, request)?,
+        (b"unblock", 3 | 4) => unblock(cx, request)?,
+        (b"reply", 3) => reply(cx, request)?,
+        (b"no-evict" | b"no-touch", 3) if request.is(2, "on") || request.is(2, "off") => cx.out.ok(),
+        (b"pause", 3 | 4) => {
+            int(&request[2]).map_err(|_| "ERR timeout is not an integer or out of range")?;
+            cx.out.ok();
+        }
+        (b"unpause", 2) => cx.out.ok(),
+        (b"tracking", 3..) if request.is(2, "off") => cx.out.ok(),
+        (b"tracking" | b"caching", _) => return Err("ERR client side caching is not supported".into()),
+        (b"getredir", 2) => cx.out.int(-1),
+        (b"trackinginfo", 2) => {
+            cx.out.map(3);
+            cx.out.bulk(b"flags");
+            cx.out.set(1);
+            cx.out.bulk(b"off");
+            cx.out.bulk(b"redirect");
+            cx.out.int(-1);
+            cx.out.bulk(b"prefixes");
+            cx.out.array(0);
+        }
+        (b"help", 2) => {
+            cx.out.array(HELP.len());
+            HELP.iter().for_each(|line| cx.out.simple(line));
+        }
+        _ => return Err(unknown_subcommand(request)),
+    }
+    Ok(())
+}
+
+fn set_info(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let text = String::from_utf8_lossy(&request[3]).into_owned();
+    if text.bytes().any(|byte| !(b'!'..=b'~').contains(&byte)) {
+        return Err(Fail::text(format!(
+            "ERR {} cannot contain spaces, newlines or special characters.",
+            String::from_utf8_lossy(&request[2]).to_lowercase()
+        )));
+    }
+    let mut library = cx.session.client.library.lock();
+    if request.is(2, "lib-name") {
+        library.0 = text;
+    } else if request.is(2, "lib-ver") {
+        library.1 = text;
+    } else {
+        let option = String::from_utf8_lossy(&request[2]).into_owned();
+        return Err(Fail::text(format!("ERR Unrecognized option '{option}'")));
+    }
+    drop(library);
+    cx.out.ok();
+    Ok(())
+}
+
+/// The kind that `CLIENT LIST TYPE` and `CLIENT KILL TYPE` have for it.
+fn kind_of(client: &Client) -> &'static str {
+    let count = |n: usize| client.counts[n].load(Ordering::Relaxed);
+    if count(0) + count(1) > 0 { "pubsub" } else { "normal" }
+}
+
+fn list(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let mut clients = cx.server.clients.list();
+    if request.is(2, "type") && request.len() == 4 {
+        let kind = String::from_utf8_lossy(&request[3]).to_lowercase();
+        if !["normal", "pubsub", "replica", "slave", "master"].contains(&kind.as_str()) {
+            return Err(Fail::text(format!("ERR Unknown client type '{kind}'")));
+        }
+        clients.retain(|client| kind_of(client) == kind);
+    } else if request.is(2, "id") && request.len() > 3 {
+        let ids: Result<Vec<i64>, _> = request.from(3).map(int).collect();
+        let ids = ids.map_err(|_| "ERR Invalid client ID")?;
+        clients.retain(|client| ids.contains(&(client.id as i64)));
+    } else if request.len() > 2 {
+        return Err(SYNTAX.into());
+    }
+    let lines: Vec<_> = clients.iter().map(|client| client.describe(cx.now) + "\n").collect();
+    cx.out.verbatim(&lines.concat());
+    Ok(())
+}
+
+fn kill(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let all = cx.server.clients.list();
+    if request.len() == 3 {
+        let address = String::from_utf8_lossy(&request[2]);
+        let found = all.iter().find(|client| client.address == address).ok_or("ERR No such client")?;
+        end(cx, found);
+        cx.out.ok();
+        return Ok(());
+    }
+    let mut meant = all;
+    let mut skip_me = true;
+    if !request.len().is_multiple_of(2) {
+        return Err(SYNTAX.into());
+    }
+    for at in (2..request.len()).step_by(2) {
+        let value = String::from_utf8_lossy(&request[at + 1]).into_owned();
+        match request[at].to_ascii_lowercase().as_slice() {
+            b"id" => {
+                let id = int(&request[at + 1]).map_err(|_| "ERR client-id should be greater than 0")?;
+                meant.retain(|client| client.id as i64 == id);
+            }
+            b"addr" => meant.retain(|client| client.address == value),
+            b"laddr" => meant.retain(|client| client.own_address == value),
+            b"type" => meant.retain(|client| kind_of(client) == value.to_lowercase()),
+            b"user" if value == "default" => {}
+            b"user" => return Err(Fail::text(format!("ERR No such user '{value}'"))),
+            b"skipme" if value.eq_ignore_ascii_case("yes") => skip_me = true,
+            b"skipme" if value.eq_ignore_ascii_case("no") => skip_me = false,
+            b"maxage" => {
+                let age = int(&request[at + 1])?.max(0) as u64;
+                meant.retain(|client| cx.now.saturating_sub(client.since) / 1000 >= age);
+            }
+            _ => return Err(SYNTAX.into()),
+        }
+    }
+    meant.retain(|client| !skip_me || client.id != cx.session.client.id);
+    meant.iter().for_each(|client| end(cx, client));
+    cx.out.count(meant.len());
+    Ok(())
+}
+
+/// Ends a connection; this one after its reply.
+fn end(cx: &mut Cx<'_>, client: &Arc<Client>) {
+    if client.id == cx.session.client.id {
+        cx.session.is_over = true;
+    } else {
+        client.kill();
+    }
+}
+
+fn unblock(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let id = int(&request[2])?;
+    let with_error = match request.get(3) {
+        None => false,
+        Some(_) if request.is(3, "timeout") => false,
+        Some(_) if request.is(3, "error") => true,
+        Some(_) => return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into()),
+    };
+    let client = cx.server.clients.get(id as u64);
+    cx.out.int(i64::from(client.is_some_and(|client| client.unblock(with_error))));
+    Ok(())
+}
+
+fn reply(cx: &mut Cx<'_>, request: &Request) -> Done {
+    cx.session.reply = match request[2].to_ascii_lowercase().as_slice() {
+        b"on" => ReplyMode::On,
+        b"off" => ReplyMode::Off,
+        b"skip" if cx.session.reply == ReplyMode::Off => ReplyMode::Off,
+        b"skip" => ReplyMode::SkipNext,
+        _ => return Err(SYNTAX.into()),
+    };
+    cx.out.ok();
+    Ok(())
+}

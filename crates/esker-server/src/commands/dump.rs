@@ -1,0 +1,141 @@
+//! `DUMP` and `RESTORE`: a key as bytes, in a form of this server's own.
+//!
+//! ```text
+//!   "ESK1", main record (length in 4 bytes before it), parts (sub-key, value, each behind its length), FNV-1a of all that (8)
+//! ```
+
+use super::table::{Command, FIRST, Group::Generic, command, flag::*};
+use crate::cx::Cx;
+use crate::data::{Collection, Kind, Main};
+use crate::effects::Event;
+use crate::fail::{Done, SYNTAX};
+use crate::numbers::int;
+use crate::resp::Request;
+use crate::store::Value;
+
+#[rustfmt::skip]
+pub(super) const TABLE: &[Command] = &[
+    command("dump", 2, READ, FIRST, Generic, "key", "A key as bytes, for RESTORE.", dump),
+    command("restore", -4, WRITE | DENY_OOM | DANGEROUS, FIRST, Generic, "key milliseconds bytes [replace] [absttl] [idletime s] [freq n]", "Makes a key of what DUMP told.", restore),
+];
+
+const MAGIC: &[u8; 4] = b"ESK1";
+const WRONG: &str = "ERR DUMP payload version or checksum are wrong";
+
+fn checksum(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+fn put(bytes: &mut Vec<u8>, piece: &[u8]) {
+    bytes.extend_from_slice(&(piece.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(piece);
+}
+
+fn take<'b>(bytes: &mut &'b [u8]) -> Option<&'b [u8]> {
+    let (len, rest) = bytes.split_first_chunk::<4>()?;
+    let (piece, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+    *bytes = rest;
+    Some(piece)
+}
+
+fn dump(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let Some(main) = cx.main(&request[1])? else {
+        cx.out.null();
+        return Ok(());
+    };
+    let mut bytes = MAGIC.to_vec();
+    put(&mut bytes, &main.with_expiry(0));
+    if main.kind != Kind::String {
+        for (sub, value) in Collection::of(&request[1], &main)?.parts(cx)? {
+            put(&mut bytes, &sub);
+            put(&mut bytes, &value);
+        }
+    }
+    let sum = checksum(&bytes);
+    bytes.extend_from_slice(&sum.to_le_bytes());
+    cx.out.bulk(&bytes);
+    Ok(())
+}
+
+/// The main record, and parts that are records of their own.
+type Dumped = (Main, Vec<(Vec<u8>, Vec<u8>)>);
+
+fn decode(bytes: &[u8]) -> Option<Dumped> {
+    let (body, sum) = bytes.split_last_chunk::<8>()?;
+    let mut rest = body.strip_prefix(MAGIC).filter(|_| checksum(body) == u64::from_le_bytes(*sum))?;
+    let main = Main::decode(Value::from(take(&mut rest)?)).ok()?;
+    if main.kind != Kind::String {
+        main.shape().ok()?;
+    }
+    let mut parts = Vec::new();
+    while !rest.is_empty() {
+        parts.push((take(&mut rest)?.to_vec(), take(&mut rest)?.to_vec()));
+    }
+    Some((main, parts))
+}
+
+fn restore(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let key = &request[1];
+    let (mut replaces, mut is_absolute) = (false, false);
+    let mut at = 4;
+    while at < request.len() {
+        match request[at].to_ascii_lowercase().as_slice() {
+            b"replace" => replaces = true,
+            b"absttl" => is_absolute = true,
+            b"idletime" | b"freq" if at + 1 < request.len() => {
+                int(&request[at + 1])?;
+                at += 1;
+            }
+            _ => return Err(SYNTAX.into()),
+        }
+        at += 1;
+    }
+    let ttl = u64::try_from(int(&request[2])?).map_err(|_| "ERR Invalid TTL value, must be >= 0")?;
+    let old = cx.main(key)?;
+    if old.is_some() && !replaces {
+        return Err("BUSYKEY Target key name already exists.".into());
+    }
+    let (main, parts) = decode(&request[3]).ok_or(WRONG)?;
+    let expires = match (ttl, is_absolute) {
+        (0, _) => 0,
+        (ttl, true) => ttl,
+        (ttl, false) => cx.now.saturating_add(ttl),
+    };
+    if let Some(old) = &old {
+        cx.remove_key(key, old)?;
+    }
+    if expires == 0 || expires > cx.now {
+        if main.kind != Kind::String {
+            Collection::save_copy(cx, key, &main, &parts)?;
+            if let Some(made) = cx.main(key)?.filter(|_| expires != 0) {
+                cx.set_expiry(key, &made, expires)?;
+            }
+        } else {
+            cx.put_main(key, None, expires, &main.with_expiry(expires))?;
+        }
+        cx.event(Event::Generic, "restore", key);
+        cx.filled(key);
+    }
+    cx.out.ok();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_bytes_are_refused() {
+        let mut bytes = MAGIC.to_vec();
+        put(&mut bytes, b"\0text");
+        bytes.extend_from_slice(&checksum(&bytes).to_le_bytes());
+        assert_eq!(decode(&bytes).unwrap().0.text(), b"text");
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            assert!(decode(&damaged).is_none() && decode(&bytes[..at]).is_none(), "{at}");
+        }
+    }
+}

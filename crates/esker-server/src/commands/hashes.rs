@@ -1,0 +1,322 @@
+//! Hashes: fields with values. A part of the collection is a field.
+
+use std::ops::{Bound, ControlFlow};
+
+use super::scan::{Step, put_cursor};
+use super::strings::plain_float;
+use super::table::{Command, FIRST, Group::Hash, command, flag::*};
+use crate::cx::Cx;
+use crate::data::{Collection, Kind};
+use crate::effects::Event;
+use crate::fail::{Done, Fail, SYNTAX};
+use crate::numbers::{float, int, parse_float, parse_int};
+use crate::resp::{Request, format_int};
+use crate::store::{Order, Span, Value};
+
+const ADD: u32 = WRITE | DENY_OOM;
+
+#[rustfmt::skip]
+pub(super) const TABLE: &[Command] = &[
+    command("hdel", -3, WRITE | FAST, FIRST, Hash, "key field ...", "Removes fields.", hdel),
+    command("hexists", 3, READ | FAST, FIRST, Hash, "key field", "Whether there is such a field.", hexists),
+    command("hget", 3, READ | FAST, FIRST, Hash, "key field", "The value of a field.", hget),
+    command("hgetall", 2, READ, FIRST, Hash, "key", "All fields with their values.", |cx, r| all(cx, r, true, true)),
+    command("hincrby", 4, ADD | FAST, FIRST, Hash, "key field n", "Adds to a number.", hincrby),
+    command("hincrbyfloat", 4, ADD | FAST, FIRST, Hash, "key field n", "Adds to a number with a fraction.", hincrbyfloat),
+    command("hkeys", 2, READ, FIRST, Hash, "key", "All fields.", |cx, r| all(cx, r, true, false)),
+    command("hlen", 2, READ | FAST | ONE, FIRST, Hash, "key", "How many fields there are.", hlen),
+    command("hmget", -3, READ | FAST, FIRST, Hash, "key field ...", "The values of fields.", hmget),
+    command("hmset", -4, ADD | FAST, FIRST, Hash, "key field value ...", "Sets fields.", hmset),
+    command("hrandfield", -2, READ, FIRST, Hash, "key [count [withvalues]]", "Some fields, by chance.", hrandfield),
+    command("hscan", -3, READ, FIRST, Hash, "key cursor [match pattern] [count n] [novalues]", "Some fields, and where to go on.", hscan),
+    command("hset", -4, ADD | FAST, FIRST, Hash, "key field value ...", "Sets fields.", hset),
+    command("hsetnx", 4, ADD | FAST, FIRST, Hash, "key field value", "Sets a field that is not there.", hsetnx),
+    command("hstrlen", 3, READ | FAST, FIRST, Hash, "key field", "The length of a field's value.", hstrlen),
+    command("hvals", 2, READ, FIRST, Hash, "key", "All values.", |cx, r| all(cx, r, false, true)),
+];
+
+fn open(cx: &mut Cx<'_>, key: &[u8]) -> Done<Option<Collection>> {
+    Collection::open(cx, key, Kind::Hash)
+}
+
+fn field(cx: &mut Cx<'_>, request: &Request) -> Done<Option<Value>> {
+    match open(cx, &request[1])? {
+        Some(hash) => hash.get(cx, &request[2]),
+        None => Ok(None),
+    }
+}
+
+fn hget(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let value = field(cx, request)?;
+    cx.out.bulk_or_null(value.as_deref());
+    Ok(())
+}
+
+fn hexists(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let is_there = field(cx, request)?.is_some();
+    cx.out.int(i64::from(is_there));
+    Ok(())
+}
+
+fn hstrlen(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let len = field(cx, request)?.map_or(0, |value| value.len());
+    cx.out.count(len);
+    Ok(())
+}
+
+fn hlen(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let len = open(cx, &request[1])?.map_or(0, |hash| hash.len());
+    cx.out.int(len as i64);
+    Ok(())
+}
+
+fn hmget(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let fields = request.tail(2);
+    let values = match open(cx, &request[1])? {
+        Some(hash) => hash.multi_get(cx, &fields)?,
+        None => vec![None; fields.len()],
+    };
+    cx.out.array(values.len());
+    values.iter().for_each(|value| cx.out.bulk_or_null(value.as_deref()));
+    Ok(())
+}
+
+/// Sets a field; whether it is new.
+fn put(cx: &mut Cx<'_>, hash: &mut Collection, field: &[u8], value: &[u8]) -> Done<bool> {
+    let is_new = hash.is_new() && hash.is_empty() || hash.get(cx, field)?.is_none();
+    hash.put(cx, field, value)?;
+    hash.shape.len += u64::from(is_new);
+    Ok(is_new)
+}
+
+fn set(cx: &mut Cx<'_>, request: &Request) -> Done<i64> {
+    let name = String::from_utf8_lossy(&request[0]).to_lowercase();
+    if !request.len().is_multiple_of(2) {
+        return Err(Fail::text(format!("ERR wrong number of arguments for '{name}' command")));
+    }
+    let mut hash = Collection::open_or_new(cx, &request[1], Kind::Hash)?;
+    let mut added = 0;
+    for at in (2..request.len()).step_by(2) {
+        added += i64::from(put(cx, &mut hash, &request[at], &request[at + 1])?);
+    }
+    hash.save(cx)?;
+    cx.event(Event::Hash, "hset", &request[1]);
+    Ok(added)
+}
+
+fn hset(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let added = set(cx, request)?;
+    cx.out.int(added);
+    Ok(())
+}
+
+fn hmset(cx: &mut Cx<'_>, request: &Request) -> Done {
+    set(cx, request)?;
+    cx.out.ok();
+    Ok(())
+}
+
+fn hsetnx(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let mut hash = Collection::open_or_new(cx, &request[1], Kind::Hash)?;
+    let is_free = hash.get(cx, &request[2])?.is_none();
+    if is_free {
+        put(cx, &mut hash, &request[2], &request[3])?;
+        hash.save(cx)?;
+        cx.event(Event::Hash, "hset", &request[1]);
+    }
+    cx.out.int(i64::from(is_free));
+    Ok(())
+}
+
+fn hdel(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let Some(mut hash) = open(cx, &request[1])? else {
+        cx.out.int(0);
+        return Ok(());
+    };
+    let mut removed = 0;
+    for field in request.from(2) {
+        if hash.get(cx, field)?.is_some() {
+            hash.remove(cx, field)?;
+            hash.shape.len = hash.shape.len.saturating_sub(1);
+            removed += 1;
+        }
+    }
+    if removed > 0 {
+        let is_empty = hash.is_empty();
+        hash.save(cx)?;
+        cx.event(Event::Hash, "hdel", &request[1]);
+        if is_empty {
+            cx.event(Event::Generic, "del", &request[1]);
+        }
+    }
+    cx.out.int(removed);
+    Ok(())
+}
+
+fn hincrby(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let n = int(&request[3])?;
+    let mut hash = Collection::open_or_new(cx, &request[1], Kind::Hash)?;
+    let before = match hash.get(cx, &request[2])? {
+        Some(value) => parse_int(&value).ok_or("ERR hash value is not an integer")?,
+        None => 0,
+    };
+    let after = before.checked_add(n).ok_or("ERR increment or decrement would overflow")?;
+    put(cx, &mut hash, &request[2], format_int(after, &mut [0; 20]))?;
+    hash.save(cx)?;
+    cx.event(Event::Hash, "hincrby", &request[1]);
+    cx.out.int(after);
+    Ok(())
+}
+
+fn hincrbyfloat(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let n = float(&request[3])?;
+    if !n.is_finite() {
+        return Err("ERR value is NaN or Infinity".into());
+    }
+    let mut hash = Collection::open_or_new(cx, &request[1], Kind::Hash)?;
+    let before = match hash.get(cx, &request[2])? {
+        Some(value) => parse_float(&value).ok_or("ERR hash value is not a float")?,
+        None => 0.0,
+    };
+    let after = before + n;
+    if !after.is_finite() {
+        return Err("ERR increment would produce NaN or Infinity".into());
+    }
+    let text = plain_float(after);
+    put(cx, &mut hash, &request[2], text.as_bytes())?;
+    hash.save(cx)?;
+    cx.event(Event::Hash, "hincrbyfloat", &request[1]);
+    cx.out.bulk(text.as_bytes());
+    Ok(())
+}
+
+fn all(cx: &mut Cx<'_>, request: &Request, fields: bool, values: bool) -> Done {
+    let hash = open(cx, &request[1])?;
+    let count = hash.as_ref().map_or(0, Collection::len) as usize;
+    let mark = cx.out.mark();
+    let mut found = 0;
+    if let Some(hash) = hash {
+        let mut out = std::mem::take(cx.out);
+        let walked = hash.range(cx, Span::ALL, Order::Up, &mut |field, value| {
+            found += 1;
+            if fields {
+                out.bulk(field);
+            }
+            if values {
+                out.bulk(value);
+            }
+            ControlFlow::Continue(())
+        });
+        *cx.out = out;
+        walked?;
+    }
+    debug_assert_eq!(found, count, "a hash knows how many fields it has");
+    match fields && values {
+        true => cx.out.map_at(mark, found),
+        false => cx.out.array_at(mark, found),
+    }
+    Ok(())
+}
+
+fn hscan(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let step = Step::parse(cx, request, 2)?;
+    let hash = open(cx, &request[1])?;
+    let (last, found) = walk_step(cx, hash.as_ref(), &step)?;
+    put_cursor(cx, last.as_deref());
+    cx.out.array(if step.without_values { found.len() } else { 2 * found.len() });
+    for (field, value) in found {
+        cx.out.bulk(&field);
+        if !step.without_values {
+            cx.out.bulk(&value);
+        }
+    }
+    Ok(())
+}
+
+/// Parts of a collection, with their values.
+pub(super) type Parts = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// One step of a walk over a collection whose parts are its elements: the last sub-key, if there are more, and those that are asked for.
+pub(super) fn walk_step(
+    cx: &Cx<'_>,
+    collection: Option<&Collection>,
+    step: &Step,
+) -> Done<(Option<Vec<u8>>, Parts)> {
+    let (mut seen, mut last, mut found) = (0, None, Vec::new());
+    if let Some(collection) = collection {
+        let span = Span { lower: step.lower(), upper: Bound::Unbounded };
+        collection.range(cx, span, Order::Up, &mut |sub, value| {
+            seen += 1;
+            if seen > step.count {
+                return ControlFlow::Break(());
+            }
+            if seen == step.count {
+                last = Some(sub.to_vec());
+            }
+            if step.wants(sub) {
+                found.push((sub.to_vec(), value.to_vec()));
+            }
+            ControlFlow::Continue(())
+        })?;
+    }
+    Ok((last.filter(|_| seen > step.count), found))
+}
+
+/// What `HRANDFIELD` and its kin are asked for: so many, each once, or any number of times each.
+pub(super) fn random_count(request: &Request, at: usize) -> Done<(usize, bool)> {
+    let count = int(&request[at])?;
+    if count.unsigned_abs() > i64::MAX as u64 / 2 {
+        return Err("ERR value is out of range".into());
+    }
+    Ok((count.unsigned_abs() as usize, count < 0))
+}
+
+/// Chooses places of `len` by chance: `count` different ones in order, or any.
+pub(super) fn random_places(len: usize, count: usize, repeats: bool) -> Vec<usize> {
+    if repeats && len > 0 {
+        return (0..count).map(|_| fastrand::usize(..len)).collect();
+    }
+    let count = count.min(len);
+    let mut chosen = Vec::with_capacity(count);
+    // Each place is taken with the chance that is left for it (Knuth, algorithm S).
+    for place in 0..len {
+        if fastrand::usize(..len - place) < count - chosen.len() {
+            chosen.push(place);
+        }
+    }
+    chosen
+}
+
+fn hrandfield(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let with_values = match request.len() {
+        2 | 3 => false,
+        4 if request.is(3, "withvalues") => true,
+        _ => return Err(SYNTAX.into()),
+    };
+    let count = (request.len() > 2).then(|| random_count(request, 2)).transpose()?;
+    let parts = match open(cx, &request[1])? {
+        Some(hash) => hash.parts(cx)?,
+        None => Vec::new(),
+    };
+    let Some((count, repeats)) = count else {
+        match parts.is_empty() {
+            true => cx.out.null(),
+            false => cx.out.bulk(&parts[fastrand::usize(..parts.len())].0),
+        }
+        return Ok(());
+    };
+    let places = random_places(parts.len(), count, repeats);
+    let is_nested = with_values && cx.out.is_resp3;
+    cx.out.array(if with_values && !is_nested { 2 * places.len() } else { places.len() });
+    for place in places {
+        let (field, value) = &parts[place];
+        if is_nested {
+            cx.out.array(2);
+        }
+        cx.out.bulk(field);
+        if with_values {
+            cx.out.bulk(value);
+        }
+    }
+    Ok(())
+}

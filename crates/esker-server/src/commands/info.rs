@@ -1,0 +1,183 @@
+//! `INFO`: figures of the server, in sections.
+
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+
+use super::server::REDIS_VERSION;
+use crate::cx::Cx;
+use crate::fail::Done;
+use crate::resp::Request;
+
+/// The sections, and whether they are shown to who asks for none.
+const SECTIONS: [(&str, bool); 10] = [
+    ("server", true),
+    ("clients", true),
+    ("memory", true),
+    ("persistence", true),
+    ("stats", true),
+    ("replication", true),
+    ("cpu", true),
+    ("commandstats", false),
+    ("cluster", true),
+    ("keyspace", true),
+];
+
+pub(super) fn info(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let asks = |name: &str| (1..request.len()).any(|at| request.is(at, name));
+    let is_all = asks("all") || asks("everything");
+    let is_default = request.len() == 1 || asks("default");
+    let mut text = String::new();
+    for (name, is_usual) in SECTIONS {
+        if is_all || asks(name) || is_default && is_usual {
+            if !text.is_empty() {
+                text.push_str("\r\n");
+            }
+            section(cx, name, &mut text)?;
+        }
+    }
+    cx.out.verbatim(&text);
+    Ok(())
+}
+
+fn section(cx: &mut Cx<'_>, name: &str, text: &mut String) -> Done {
+    let title = match name {
+        "cpu" => "CPU".to_owned(),
+        _ => name[..1].to_uppercase() + &name[1..],
+    };
+    let mut put = |name: &str, value: &dyn std::fmt::Display| {
+        let _ = write!(text, "{name}:{value}\r\n");
+    };
+    let server = cx.server;
+    put(&format!("# {title}"), &"");
+    match name {
+        "server" => {
+            put("redis_version", &REDIS_VERSION);
+            put("redis_mode", &"standalone");
+            put("server_name", &"esker");
+            put("esker_version", &env!("CARGO_PKG_VERSION"));
+            put("os", &std::env::consts::OS);
+            put("arch_bits", &usize::BITS);
+            put("process_id", &std::process::id());
+            put("run_id", &server.run_id);
+            put("tcp_port", &server.port.load(Ordering::Relaxed));
+            put("server_time_usec", &crate::clock::now_us());
+            let up = server.started.elapsed().as_secs();
+            put("uptime_in_seconds", &up);
+            put("uptime_in_days", &(up / 86_400));
+            put("hz", &10);
+            put("executable", &"");
+            put("config_file", &"");
+        }
+        "clients" => {
+            let clients = server.clients.list();
+            let count = |is_so: &dyn Fn(&crate::clients::Client) -> bool| {
+                clients.iter().filter(|client| is_so(client)).count()
+            };
+            put("connected_clients", &clients.len());
+            put("maxclients", &server.config.clients_max());
+            put("blocked_clients", &server.sequencer.waiters());
+            put(
+                "pubsub_clients",
+                &count(&|client| {
+                    client.counts[0].load(Ordering::Relaxed) + client.counts[1].load(Ordering::Relaxed) > 0
+                }),
+            );
+            put("tracking_clients", &0);
+        }
+        "memory" => {
+            let used = memory_of_process();
+            put("used_memory", &used);
+            put("used_memory_human", &format_args!("{:.2}M", used as f64 / f64::from(1 << 20)));
+            put("used_memory_rss", &used);
+            put("used_memory_peak", &used);
+            put("maxmemory", &server.config.number("maxmemory"));
+            put("maxmemory_policy", &"noeviction");
+            put("mem_fragmentation_ratio", &"1.00");
+            put("mem_allocator", &"libc");
+        }
+        "persistence" => {
+            put("loading", &0);
+            put("rdb_changes_since_last_save", &server.stats.changes.get());
+            put("rdb_bgsave_in_progress", &0);
+            put("rdb_last_save_time", &server.saved.load(Ordering::Relaxed));
+            put("rdb_last_bgsave_status", &"ok");
+            put("aof_enabled", &1);
+            put("aof_rewrite_in_progress", &0);
+            put("aof_last_bgrewrite_status", &"ok");
+            put("aof_last_write_status", &"ok");
+            for (name, value) in server.store.figures() {
+                put(&name, &value);
+            }
+        }
+        "stats" => {
+            let stats = &server.stats;
+            put("total_connections_received", &stats.connections.get());
+            put("total_commands_processed", &stats.commands.get());
+            put("instantaneous_ops_per_sec", &0);
+            put("total_net_input_bytes", &stats.bytes_in.get());
+            put("total_net_output_bytes", &stats.bytes_out.get());
+            put("rejected_connections", &stats.refused.get());
+            put("expired_keys", &stats.expired.get());
+            put("evicted_keys", &0);
+            put("keyspace_hits", &stats.hits.get());
+            put("keyspace_misses", &stats.misses.get());
+            put("pubsub_channels", &server.pubsub.channels(None).len());
+            put("pubsub_patterns", &server.pubsub.patterns());
+            put("total_error_replies", &stats.errors.get());
+            put("total_commits", &stats.commits.get());
+        }
+        "replication" => {
+            put("role", &"master");
+            put("connected_slaves", &0);
+            put("master_failover_state", &"no-failover");
+            put("master_replid", &server.run_id);
+            put("master_repl_offset", &0);
+        }
+        "cpu" => {
+            put("used_cpu_sys", &"0.0");
+            put("used_cpu_user", &"0.0");
+        }
+        "commandstats" => {
+            for (name, stats) in server.commands.stats() {
+                let (calls, micros) = (stats.calls.get(), stats.micros.get());
+                if calls + stats.rejected.get() > 0 {
+                    let each = micros as f64 / calls.max(1) as f64;
+                    let (rejected, failed) = (stats.rejected.get(), stats.failed.get());
+                    put(
+                        &format!("cmdstat_{name}"),
+                        &format_args!(
+                            "calls={calls},usec={micros},usec_per_call={each:.2},rejected_calls={rejected},failed_calls={failed}"
+                        ),
+                    );
+                }
+            }
+        }
+        "cluster" => put("cluster_enabled", &0),
+        "keyspace" => {
+            for data in server.open_databases() {
+                let (keys, expires) = (server.store.len(&data.main)?, server.store.len(&data.ttl)?);
+                if keys > 0 {
+                    put(
+                        &format!("db{}", data.number),
+                        &format_args!("keys={keys},expires={expires},avg_ttl=0"),
+                    );
+                }
+            }
+        }
+        _ => {}
+    }
+    // A title has no value.
+    if let Some(at) = text.rfind(&format!("# {title}:\r\n")) {
+        let colon = at + title.len() + 2;
+        text.replace_range(colon..=colon, "");
+    }
+    Ok(())
+}
+
+/// Memory that the process has, in bytes; 0 where that cannot be told.
+fn memory_of_process() -> u64 {
+    #[expect(clippy::disallowed_methods, reason = "a figure of the system, no file of the database")]
+    let text = std::fs::read("/proc/self/statm").unwrap_or_default();
+    let pages = String::from_utf8_lossy(&text).split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or(0) * 4096
+}

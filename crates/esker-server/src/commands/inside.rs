@@ -1,0 +1,312 @@
+//! What the server tells of itself: `COMMAND`, `INFO`, the slow log, users, memory.
+
+use super::info;
+use super::table::{Command, Group::Server, Keys, NO_KEYS, command, commands, flag::*};
+use super::unknown_subcommand;
+use crate::cx::Cx;
+use crate::fail::{Done, Fail, SYNTAX};
+use crate::numbers::int;
+use crate::resp::{Out, Request};
+
+#[rustfmt::skip]
+pub(super) const TABLE: &[Command] = &[
+    command("acl", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "whoami | list | users | cat [category] | getuser name | genpass | log", "Tells of the one user there is.", acl),
+    command("command", -1, 0, NO_KEYS, Server, "[count | info [name ...] | docs [name ...] | list | getkeys command ...]", "Tells of commands.", command_command),
+    command("function", -2, NO_SCRIPT, NO_KEYS, Server, "flush | list", "There are no functions: flush has nothing to do.", function),
+    command("info", -1, 0, NO_KEYS, Server, "[section ...]", "Figures of the server.", info::info),
+    command("latency", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "latest | history event | reset | histogram", "Nothing is noted: see SLOWLOG.", latency),
+    command("memory", -2, READ, Keys::At(2, 2, 1), Server, "usage key | doctor | stats | purge", "Figures of memory.", memory),
+    command("module", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "list", "There are no modules.", module),
+    command("monitor", 1, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Server, "", "Shows all commands as they come.", monitor),
+    command("slowlog", -2, ADMIN, NO_KEYS, Server, "get [n] | len | reset", "Commands that took long.", slowlog),
+];
+
+fn command_command(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let Some(sub) = request.get(1) else {
+        cx.out.array(cx.server.commands.len());
+        commands().for_each(|command| put_info(cx.out, command));
+        return Ok(());
+    };
+    let names = || request.from(2);
+    match sub.to_ascii_lowercase().as_slice() {
+        b"count" => cx.out.count(cx.server.commands.len()),
+        b"info" if names().len() == 0 => {
+            cx.out.array(cx.server.commands.len());
+            commands().for_each(|command| put_info(cx.out, command));
+        }
+        b"info" => {
+            cx.out.array(names().len());
+            for name in names() {
+                match cx.server.commands.find(name) {
+                    Some(command) => put_info(cx.out, command),
+                    None => cx.out.null_array(),
+                }
+            }
+        }
+        b"docs" => {
+            let all: Vec<_> = match names().len() {
+                0 => commands().collect(),
+                _ => names().filter_map(|name| cx.server.commands.find(name)).collect(),
+            };
+            cx.out.map(all.len());
+            all.into_iter().for_each(|command| put_docs(cx.out, command));
+        }
+        b"list" => {
+            let wanted: Vec<_> = match request.len() {
+                2 => commands().collect(),
+                5 if request.is(2, "filterby") => {
+                    commands().filter(|command| is_wanted(command, request)).collect()
+                }
+                _ => return Err(SYNTAX.into()),
+            };
+            cx.out.array(wanted.len());
+            wanted.iter().for_each(|command| cx.out.bulk(command.name.as_bytes()));
+        }
+        b"getkeysandflags" if request.len() > 2 => {
+            let words = Request::of(request.from(2));
+            let command = cx.server.commands.find(&words[0]).ok_or("ERR Invalid command specified")?;
+            let keys = command.keys_of(&words);
+            let flags: &[&str] =
+                if command.flags & WRITE != 0 { &["RW", "access", "update"] } else { &["RO", "access"] };
+            cx.out.array(keys.len());
+            for key in keys {
+                cx.out.array(2);
+                cx.out.bulk(key);
+                cx.out.set(flags.len());
+                flags.iter().for_each(|flag| cx.out.simple(flag));
+            }
+        }
+        b"getkeys" if request.len() > 2 => {
+            let words = Request::of(request.from(2));
+            let command = cx.server.commands.find(&words[0]).ok_or("ERR Invalid command specified")?;
+            if !command.fits(&words) {
+                return Err("ERR Invalid number of arguments specified for command".into());
+            }
+            let keys = command.keys_of(&words);
+            if keys.is_empty() {
+                return Err("ERR The command has no key arguments".into());
+            }
+            cx.out.array(keys.len());
+            keys.iter().for_each(|key| cx.out.bulk(key));
+        }
+        _ => return Err(unknown_subcommand(request)),
+    }
+    Ok(())
+}
+
+/// Whether a command is one that `FILTERBY` asks for.
+fn is_wanted(command: &Command, request: &Request) -> bool {
+    if request.is(3, "pattern") {
+        return crate::glob::matches(&request[4].to_ascii_lowercase(), command.name.as_bytes());
+    }
+    let category = format!("@{}", String::from_utf8_lossy(&request[4]).to_lowercase());
+    request.is(3, "aclcat") && command.categories().contains(&category)
+}
+
+fn put_info(out: &mut Out, command: &Command) {
+    out.array(10);
+    out.bulk(command.name.as_bytes());
+    out.int(command.arity.into());
+    let flags = command.flag_names();
+    out.set(flags.len());
+    flags.iter().for_each(|flag| out.simple(flag));
+    command.positions().iter().for_each(|position| out.int(*position));
+    let categories = command.categories();
+    out.set(categories.len());
+    categories.iter().for_each(|category| out.simple(category));
+    (0..3).for_each(|_| out.array(0));
+}
+
+fn put_docs(out: &mut Out, command: &Command) {
+    out.bulk(command.name.as_bytes());
+    let pairs = [
+        ("summary", command.summary),
+        ("since", "1.0.0"),
+        ("group", command.group.name()),
+        ("complexity", if command.flags & FAST != 0 { "O(1)" } else { "O(N)" }),
+        ("usage", command.usage),
+    ];
+    out.map(pairs.len());
+    for (name, value) in pairs {
+        out.bulk(name.as_bytes());
+        out.bulk(value.as_bytes());
+    }
+}
+
+fn function(cx: &mut Cx<'_>, request: &Request) -> Done {
+    if request.is(1, "flush") {
+        cx.out.ok();
+    } else if request.is(1, "list") {
+        cx.out.array(0);
+    } else {
+        return Err("ERR functions are not supported: use EVAL".into());
+    }
+    Ok(())
+}
+
+fn latency(cx: &mut Cx<'_>, request: &Request) -> Done {
+    match request[1].to_ascii_lowercase().as_slice() {
+        b"latest" | b"history" => cx.out.array(0),
+        b"reset" => cx.out.int(0),
+        b"histogram" => cx.out.map(0),
+        b"doctor" => cx.out.verbatim("Nothing is noted here: SLOWLOG has commands that took long.\n"),
+        _ => return Err(unknown_subcommand(request)),
+    }
+    Ok(())
+}
+
+fn memory(cx: &mut Cx<'_>, request: &Request) -> Done {
+    match request[1].to_ascii_lowercase().as_slice() {
+        b"usage" if request.len() >= 3 => match cx.main(&request[2])? {
+            None => cx.out.null(),
+            Some(main) => cx.out.count(main.stored_bytes() + request[2].len() + 32),
+        },
+        b"doctor" => cx.out.verbatim("The engine keeps to the memory that it was given.\n"),
+        b"malloc-stats" => cx.out.bulk(b"Stats not supported for the current allocator"),
+        b"purge" => cx.out.ok(),
+        b"stats" => {
+            let figures = cx.server.store.figures();
+            cx.out.map(figures.len());
+            for (name, value) in figures {
+                cx.out.bulk(name.as_bytes());
+                cx.out.int(int(value.as_bytes()).unwrap_or(0));
+            }
+        }
+        _ => return Err(unknown_subcommand(request)),
+    }
+    Ok(())
+}
+
+fn module(cx: &mut Cx<'_>, request: &Request) -> Done {
+    if !request.is(1, "list") {
+        return Err("ERR modules are not supported".into());
+    }
+    cx.out.array(0);
+    Ok(())
+}
+
+fn monitor(cx: &mut Cx<'_>, _: &Request) -> Done {
+    cx.server.clients.set_monitor(&cx.session.client, true);
+    cx.out.ok();
+    Ok(())
+}
+
+fn slowlog(cx: &mut Cx<'_>, request: &Request) -> Done {
+    if request.is(1, "len") && request.len() == 2 {
+        cx.out.count(cx.server.slow_log.len());
+    } else if request.is(1, "reset") && request.len() == 2 {
+        cx.server.slow_log.clear();
+        cx.out.ok();
+    } else if request.is(1, "get") && request.len() <= 3 {
+        let count = request.get(2).map_or(Ok(10), int)?;
+        if count < -1 {
+            return Err("ERR count should be greater than or equal to -1".into());
+        }
+        let newest = cx.server.slow_log.newest(usize::try_from(count).unwrap_or(usize::MAX));
+        cx.out.array(newest.len());
+        for slow in newest {
+            cx.out.array(6);
+            cx.out.int(slow.id as i64);
+            cx.out.int(slow.at as i64);
+            cx.out.int(slow.micros as i64);
+            cx.out.array(slow.words.len());
+            slow.words.iter().for_each(|word| cx.out.bulk(word));
+            cx.out.bulk(slow.address.as_bytes());
+            cx.out.bulk(slow.name.as_bytes());
+        }
+    } else {
+        return Err(unknown_subcommand(request));
+    }
+    Ok(())
+}
+
+const CATEGORIES: [&str; 21] = [
+    "keyspace",
+    "read",
+    "write",
+    "set",
+    "sortedset",
+    "list",
+    "hash",
+    "string",
+    "bitmap",
+    "hyperloglog",
+    "geo",
+    "stream",
+    "pubsub",
+    "admin",
+    "fast",
+    "slow",
+    "blocking",
+    "dangerous",
+    "connection",
+    "transaction",
+    "scripting",
+];
+
+fn acl(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let has_password = cx.server.config.has_password();
+    match (request[1].to_ascii_lowercase().as_slice(), request.len()) {
+        (b"whoami", 2) => cx.out.bulk(b"default"),
+        (b"users", 2) => {
+            cx.out.array(1);
+            cx.out.bulk(b"default");
+        }
+        (b"list", 2) => {
+            cx.out.array(1);
+            let secret = if has_password { "(password)" } else { "nopass" };
+            cx.out.bulk(format!("user default on {secret} ~* &* +@all").as_bytes());
+        }
+        (b"cat", 2) => {
+            cx.out.array(CATEGORIES.len());
+            CATEGORIES.iter().for_each(|category| cx.out.bulk(category.as_bytes()));
+        }
+        (b"cat", 3) => {
+            let name = String::from_utf8_lossy(&request[2]).to_lowercase();
+            if !CATEGORIES.contains(&name.as_str()) {
+                return Err(Fail::text(format!("ERR Unknown category '{name}'")));
+            }
+            let inside = |command: &&Command| command.categories().contains(&format!("@{name}"));
+            let found: Vec<_> = commands().filter(inside).collect();
+            cx.out.array(found.len());
+            found.iter().for_each(|command| cx.out.bulk(command.name.as_bytes()));
+        }
+        (b"getuser", 3) if &request[2] == b"default" => {
+            cx.out.map(5);
+            cx.out.bulk(b"flags");
+            let flags: &[&str] = if has_password { &["on"] } else { &["on", "nopass"] };
+            cx.out.set(flags.len());
+            flags.iter().for_each(|flag| cx.out.bulk(flag.as_bytes()));
+            cx.out.bulk(b"passwords");
+            cx.out.array(0);
+            for (name, value) in [("commands", "+@all"), ("keys", "~*"), ("channels", "&*")] {
+                cx.out.bulk(name.as_bytes());
+                cx.out.bulk(value.as_bytes());
+            }
+        }
+        (b"getuser", 3) => cx.out.null(),
+        (b"genpass", 2 | 3) => {
+            let bits = request.get(2).map_or(Ok(256), int)?;
+            if !(1..=4096).contains(&bits) {
+                return Err("ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096".into());
+            }
+            let digits = (bits as usize).div_ceil(4);
+            let text: String =
+                (0..digits).map(|_| char::from(b"0123456789abcdef"[fastrand::usize(..16)])).collect();
+            cx.out.bulk(text.as_bytes());
+        }
+        (b"log", 2 | 3) => match request.is(2, "reset") {
+            true => cx.out.ok(),
+            false => cx.out.array(0),
+        },
+        (b"load" | b"save", 2) => {
+            return Err("ERR This server is not configured to use an ACL file.".into());
+        }
+        (b"deluser", 3..) if !request.from(2).any(|name| name == b"default") => cx.out.int(0),
+        (b"setuser" | b"deluser" | b"dryrun", _) => {
+            return Err("ERR users other than default are not supported yet".into());
+        }
+        _ => return Err(unknown_subcommand(request)),
+    }
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! Moves between lists, and pops that wait.
+
+use super::lists::{pop_event, save_shorter, take};
+use super::sets::numbered_keys;
+use super::table::{Command, FIRST_TWO, Group::List as Lists, Keys, command, flag::*};
+use crate::cx::Cx;
+use crate::data::{End, List};
+use crate::effects::Event;
+use crate::fail::{Done, Fail, SYNTAX, Wait};
+use crate::numbers::{int, timeout};
+use crate::resp::Request;
+use crate::store::Value;
+
+const WAITS: u32 = WRITE | BLOCKING;
+const WAITED: Keys = Keys::At(1, -2, 1);
+
+#[rustfmt::skip]
+pub(super) const TABLE: &[Command] = &[
+    command("blmove", 6, WAITS | DENY_OOM, FIRST_TWO, Lists, "from to left|right left|right seconds", "As LMOVE, and waits.", blmove),
+    command("blmpop", -5, WAITS, Keys::Numbered(2, 0), Lists, "seconds n key ... left|right [count n]", "As LMPOP, and waits.", blmpop),
+    command("blpop", -3, WAITS, WAITED, Lists, "key ... seconds", "Takes out the first element, and waits for one.", |cx, r| wait_pop(cx, r, End::Left)),
+    command("brpop", -3, WAITS, WAITED, Lists, "key ... seconds", "Takes out the last element, and waits for one.", |cx, r| wait_pop(cx, r, End::Right)),
+    command("brpoplpush", 4, WAITS | DENY_OOM, FIRST_TWO, Lists, "from to seconds", "As RPOPLPUSH, and waits.", brpoplpush),
+    command("lmove", 5, WRITE | DENY_OOM, FIRST_TWO, Lists, "from to left|right left|right", "Moves an element from an end of a list to an end of another.", lmove),
+    command("lmpop", -4, WRITE, Keys::Numbered(1, 0), Lists, "n key ... left|right [count n]", "Takes elements out of the first list that has some.", lmpop),
+    command("rpoplpush", 3, WRITE | DENY_OOM, FIRST_TWO, Lists, "from to", "Moves the last element of a list in front of another.", rpoplpush),
+];
+
+fn end(word: &[u8]) -> Done<End> {
+    match word.to_ascii_lowercase().as_slice() {
+        b"left" => Ok(End::Left),
+        b"right" => Ok(End::Right),
+        _ => Err(SYNTAX.into()),
+    }
+}
+
+fn waits(keys: Vec<&[u8]>, ms: u64) -> Fail {
+    Fail::Blocks(Wait { keys: keys.into_iter().map(<[u8]>::to_vec).collect(), ms, instead: None })
+}
+
+fn move_element(cx: &mut Cx<'_>, from: &[u8], to: &[u8], ends: [End; 2]) -> Done<Option<Value>> {
+    let Some(mut source) = List::open(cx, from)? else { return Ok(None) };
+    if from != to {
+        // Before anything is taken out.
+        List::open(cx, to)?;
+    }
+    let Some(element) = source.pop(cx, ends[0])? else { return Ok(None) };
+    let push = |end| if end == End::Left { "lpush" } else { "rpush" };
+    if from == to {
+        source.push(cx, ends[1], &element)?;
+        source.save(cx)?;
+        cx.event(Event::List, pop_event(ends[0]), from);
+    } else {
+        save_shorter(cx, source, pop_event(ends[0]))?;
+        let mut target = List::open_or_new(cx, to)?;
+        target.push(cx, ends[1], &element)?;
+        target.save(cx)?;
+    }
+    cx.event(Event::List, push(ends[1]), to);
+    cx.filled(to);
+    Ok(Some(element))
+}
+
+fn lmove(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let ends = [end(&request[3])?, end(&request[4])?];
+    let moved = move_element(cx, &request[1], &request[2], ends)?;
+    cx.out.bulk_or_null(moved.as_deref());
+    Ok(())
+}
+
+fn rpoplpush(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let moved = move_element(cx, &request[1], &request[2], [End::Right, End::Left])?;
+    cx.out.bulk_or_null(moved.as_deref());
+    Ok(())
+}
+
+fn wait_move(cx: &mut Cx<'_>, request: &Request, ends: [End; 2], ms: u64) -> Done {
+    match move_element(cx, &request[1], &request[2], ends)? {
+        Some(moved) => {
+            cx.out.bulk(&moved);
+            Ok(())
+        }
+        None => Err(waits(vec![&request[1]], ms)),
+    }
+}
+
+fn blmove(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let ends = [end(&request[3])?, end(&request[4])?];
+    let ms = timeout(&request[5])?;
+    wait_move(cx, request, ends, ms)
+}
+
+fn brpoplpush(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let ms = timeout(&request[3])?;
+    wait_move(cx, request, [End::Right, End::Left], ms)
+}
+
+fn wait_pop(cx: &mut Cx<'_>, request: &Request, end: End) -> Done {
+    let last = request.len() - 1;
+    let ms = timeout(&request[last])?;
+    let keys: Vec<_> = request.from(1).take(last - 1).collect();
+    for key in &keys {
+        let Some(mut list) = List::open(cx, key)? else { continue };
+        if let [element] = take(cx, &mut list, end, 1)?.as_slice() {
+            save_shorter(cx, list, pop_event(end))?;
+            cx.out.array(2);
+            cx.out.bulk(key);
+            cx.out.bulk(element);
+            return Ok(());
+        }
+    }
+    Err(waits(keys, ms))
+}
+
+/// Takes elements out of the first list that has some, and replies; otherwise the keys.
+fn pop_first<'r>(cx: &mut Cx<'_>, request: &'r Request, at: usize) -> Done<Option<Vec<&'r [u8]>>> {
+    let (keys, next) = numbered_keys(request, at)?;
+    let end = end(request.get(next).ok_or(SYNTAX)?)?;
+    let count = match request.len() - next {
+        1 => 1,
+        3 if request.is(next + 1, "count") => {
+            let count = int(&request[next + 2]).map_err(|_| "ERR count should be greater than 0")?;
+            usize::try_from(count).ok().filter(|n| *n > 0).ok_or("ERR count should be greater than 0")?
+        }
+        _ => return Err(SYNTAX.into()),
+    };
+    for key in &keys {
+        let Some(mut list) = List::open(cx, key)? else { continue };
+        let taken = take(cx, &mut list, end, count)?;
+        if !taken.is_empty() {
+            save_shorter(cx, list, pop_event(end))?;
+            cx.out.array(2);
+            cx.out.bulk(key);
+            cx.out.array(taken.len());
+            taken.iter().for_each(|element| cx.out.bulk(element));
+            return Ok(None);
+        }
+    }
+    Ok(Some(keys))
+}
+
+fn lmpop(cx: &mut Cx<'_>, request: &Request) -> Done {
+    if pop_first(cx, request, 1)?.is_some() {
+        cx.out.null_array();
+    }
+    Ok(())
+}
+
+fn blmpop(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let ms = timeout(&request[1])?;
+    match pop_first(cx, request, 2)? {
+        None => Ok(()),
+        Some(keys) => Err(waits(keys, ms)),
+    }
+}

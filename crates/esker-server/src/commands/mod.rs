@@ -1,0 +1,254 @@
+//! The commands: one table says what each is called, takes, may do and does.
+//!
+//! ```text
+//!   request --> find --> arity, password, MULTI --> run --> reply
+//! ```
+//!
+//! commands.1. A command that fails has written nothing to its reply before its error.
+
+mod bit_fields;
+mod bits;
+mod connection;
+mod dump;
+mod expiry;
+mod hashes;
+mod hyper_log_logs;
+mod info;
+mod inside;
+mod keys;
+mod lcs;
+mod list_pops;
+mod lists;
+mod ordered;
+mod pubsub;
+mod scan;
+mod scripts;
+mod server;
+mod sets;
+mod sort;
+mod sorted_sets;
+mod stream_groups;
+mod stream_info;
+mod streams;
+mod strings;
+mod table;
+mod transactions;
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+pub use self::scripts::Scripts;
+pub use self::table::{Command, commands_document, flag};
+pub use self::transactions::unwatch;
+use crate::clock;
+use crate::cx::Cx;
+use crate::fail::{Done, Fail};
+use crate::resp::{Out, Request};
+use crate::server::Server;
+use crate::session::{ReplyMode, Session};
+use crate::slow_log::SlowCommand;
+use crate::stats::CommandStats;
+
+/// Names of commands are no longer.
+const NAME_BYTES_MAX: usize = 32;
+
+/// All commands, by their names, and what they have done.
+pub struct Commands {
+    by_name: HashMap<&'static [u8], (&'static Command, usize)>,
+    stats: Vec<CommandStats>,
+}
+
+/// The table, ready to look names up in.
+pub fn all() -> Commands {
+    let by_name: HashMap<_, _> =
+        table::commands().enumerate().map(|(at, command)| (command.name.as_bytes(), (command, at))).collect();
+    let stats = (0..by_name.len()).map(|_| CommandStats::default()).collect();
+    Commands { by_name, stats }
+}
+
+impl Commands {
+    fn entry(&self, name: &[u8]) -> Option<&(&'static Command, usize)> {
+        let mut lower = [0; NAME_BYTES_MAX];
+        let lower = lower.get_mut(..name.len())?;
+        lower.copy_from_slice(name);
+        lower.make_ascii_lowercase();
+        self.by_name.get(&*lower)
+    }
+
+    /// The command of a name, whatever its case.
+    pub fn find(&self, name: &[u8]) -> Option<&'static Command> {
+        self.entry(name).map(|entry| entry.0)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// What each has done.
+    pub fn stats(&self) -> impl Iterator<Item = (&'static str, &CommandStats)> {
+        table::commands().map(|command| command.name).zip(&self.stats)
+    }
+}
+
+/// Runs a request, or has it wait for `EXEC`. Errors are in the reply when it returns, except for one that has to wait.
+///
+/// # Errors
+/// Why it was not done.
+pub fn run(cx: &mut Cx<'_>, request: &Request) -> Done {
+    if cx.session.generation != cx.server.generation() {
+        cx.session.generation = cx.server.generation();
+        cx.session.data = cx.server.database(cx.session.db)?;
+    }
+    let mark = cx.out.mark();
+    let done = admit(cx, request);
+    if let Err(fail) = &done {
+        if matches!(fail, Fail::Blocks(_)) {
+            return done;
+        }
+        cx.out.truncate(mark);
+        cx.out.error(&fail.message());
+        cx.server.stats.errors.add(1);
+    }
+    match cx.session.reply {
+        ReplyMode::On => {}
+        ReplyMode::SkipNext => {
+            cx.session.reply = ReplyMode::Skip;
+            cx.out.truncate(mark);
+        }
+        ReplyMode::Skip => {
+            cx.session.reply = ReplyMode::On;
+            cx.out.truncate(mark);
+        }
+        ReplyMode::Off => cx.out.truncate(mark),
+    }
+    done
+}
+
+/// What a client is told whose command broke off.
+pub const BROKEN: &str = "ERR internal error: the command was not done; please report it";
+
+/// The same. None if the command panicked, which is an error of ours: its client is told, and others are served on.
+pub fn run_caught(cx: &mut Cx<'_>, request: &Request) -> Option<Done> {
+    let mark = cx.out.mark();
+    // What it may leave half done is forgotten: the caller does not commit it.
+    let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(cx, request)));
+    if ran.is_err() {
+        cx.out.truncate(mark);
+        cx.out.error(BROKEN);
+        cx.session.is_inside = false;
+    }
+    ran.ok()
+}
+
+/// Runs a request if its connection may, and it is a request.
+fn admit(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let (command, at) = match cx.server.commands.entry(&request[0]) {
+        Some((command, at)) if command.fits(request) => (*command, *at),
+        refused => {
+            let (text, reject) = match refused {
+                None => (unknown(request), None),
+                Some((command, at)) => (command.wrong_arity(), Some(*at)),
+            };
+            reject.iter().for_each(|at| cx.server.commands.stats[*at].rejected.add(1));
+            if let Some(multi) = &mut cx.session.multi {
+                multi.has_failed = true;
+            }
+            return Err(Fail::text(text));
+        }
+    };
+    if !cx.session.is_known && command.flags & flag::NO_AUTH == 0 {
+        return Err("NOAUTH Authentication required.".into());
+    }
+    *cx.session.client.command.lock() = command.name;
+    if let Some(multi) = cx.session.multi.as_mut().filter(|_| command.flags & flag::ENDS_MULTI == 0) {
+        if command.name == "watch" {
+            return Err("ERR WATCH inside MULTI is not allowed".into());
+        }
+        if command.flags & flag::NO_MULTI != 0 {
+            multi.has_failed = true;
+            return Err("ERR Command not allowed inside a transaction".into());
+        }
+        multi.queue.push(request.clone());
+        cx.session.client.counts[2].fetch_add(1, Ordering::Relaxed);
+        cx.out.simple("QUEUED");
+        return Ok(());
+    }
+    if !cx.out.is_resp3 && cx.session.subscriptions() > 0 && command.flags & flag::WHILE_SUBSCRIBED == 0 {
+        return Err(Fail::text(format!(
+            "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+            command.name
+        )));
+    }
+    call(cx, command, at, request)
+}
+
+/// Runs a command, and keeps account of it.
+fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: &Request) -> Done {
+    if cx.server.clients.has_monitors() && command.flags & (flag::ADMIN | flag::NO_AUTH) == 0 {
+        server::tell_monitors(cx, request);
+    }
+    let stats = &cx.server.commands.stats[at];
+    // Most take so little that only who asks for all wants to know.
+    let is_timed = command.flags & flag::FAST == 0 || (0..1000).contains(&cx.server.config.slow_micros());
+    let start = is_timed.then(clock::moment);
+    let done = (command.run)(cx, request);
+    if matches!(done, Err(Fail::Blocks(_))) {
+        return done;
+    }
+    if let Some(start) = start {
+        let micros = start.elapsed().as_micros() as u64;
+        stats.micros.add(micros);
+        note_slow(cx, command, request, micros);
+    }
+    stats.calls.add(1);
+    cx.server.stats.commands.add(1);
+    if done.is_err() {
+        stats.failed.add(1);
+    }
+    done
+}
+
+fn note_slow(cx: &Cx<'_>, command: &Command, request: &Request, micros: u64) {
+    let limit = cx.server.config.slow_micros();
+    if limit < 0 || micros < limit as u64 || matches!(command.name, "exec" | "slowlog") {
+        return;
+    }
+    let words = request.from(0).take(32).map(|word| word[..word.len().min(128)].to_vec()).collect();
+    let client = &cx.session.client;
+    let (address, name) = (client.address.clone(), client.name.lock().clone());
+    let slow = SlowCommand { id: 0, at: cx.now / 1000, micros, words, address, name };
+    cx.server.slow_log.add(slow, cx.server.config.number("slowlog-max-len").max(0) as usize);
+}
+
+fn unknown(request: &Request) -> String {
+    let shown = |word: &[u8]| String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned();
+    let words: String = request.from(1).take(20).map(|word| format!("'{}' ", shown(word))).collect();
+    format!("ERR unknown command '{}', with args beginning with: {words}", shown(&request[0]))
+}
+
+/// The error for a word behind a command that is none of its subcommands.
+pub(crate) fn unknown_subcommand(request: &Request) -> Fail {
+    let (name, sub) = (&request[0], request.get(1).unwrap_or_default());
+    let text = |word: &[u8]| String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned();
+    let name = text(name).to_uppercase();
+    Fail::text(format!(
+        "ERR unknown subcommand or wrong number of arguments for '{}'. Try {name} HELP.",
+        text(sub)
+    ))
+}
+
+/// Replies to a command whose time is over.
+pub fn timed_out(request: &Request, out: &mut Out) {
+    if request.is(0, "blmove") || request.is(0, "brpoplpush") {
+        out.null();
+    } else {
+        out.null_array();
+    }
+}
+
+/// A connection has ended: nothing of it is left behind.
+pub fn leave(server: &Server, session: &mut Session) {
+    unwatch(server, session);
+    pubsub::unsubscribe_all(server, session);
+}

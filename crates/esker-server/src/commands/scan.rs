@@ -1,0 +1,157 @@
+//! Walks over keys: `KEYS` and `SCAN`. What walks over fields and members share is here, too.
+
+use std::ops::{Bound, ControlFlow};
+
+use super::table::{Command, Group::Generic, NO_KEYS, command, flag::*};
+use crate::cx::Cx;
+use crate::data::Main;
+use crate::fail::{Done, Fail, NO_INTEGER, SYNTAX};
+use crate::glob;
+use crate::numbers::int;
+use crate::resp::Request;
+use crate::store::{Order, Span, Value, prefix_end};
+
+#[rustfmt::skip]
+pub(super) const TABLE: &[Command] = &[
+    command("keys", 2, READ | DANGEROUS, NO_KEYS, Generic, "pattern", "All keys that match, in order.", keys),
+    command("scan", -2, READ, NO_KEYS, Generic, "cursor [match pattern] [count n] [type name]", "Some keys that match, and where to go on.", scan),
+];
+
+/// What a walk in steps is asked for.
+pub(super) struct Step {
+    /// The key that it goes on behind.
+    pub after: Option<Vec<u8>>,
+    pub pattern: Option<Vec<u8>>,
+    pub count: usize,
+    kind: Option<String>,
+    pub without_values: bool,
+}
+
+impl Step {
+    /// Of the words from the cursor on.
+    pub(super) fn parse(cx: &Cx<'_>, request: &Request, first: usize) -> Done<Self> {
+        let cursor = std::str::from_utf8(&request[first]).ok().and_then(|text| text.parse().ok());
+        let cursor: u64 = cursor.ok_or("ERR invalid cursor")?;
+        let mut step = Step {
+            after: cx.server.cursors.key(cursor),
+            pattern: None,
+            count: 10,
+            kind: None,
+            without_values: false,
+        };
+        let mut at = first + 1;
+        while at < request.len() {
+            if request.is(at, "novalues") {
+                step.without_values = true;
+                at += 1;
+                continue;
+            }
+            let value = request.get(at + 1).ok_or(SYNTAX)?;
+            if request.is(at, "match") {
+                step.pattern = Some(value.to_vec());
+            } else if request.is(at, "count") {
+                let count = int(value).map_err(|_| NO_INTEGER)?;
+                step.count = usize::try_from(count).ok().filter(|count| *count > 0).ok_or(SYNTAX)?;
+            } else if request.is(at, "type") && first == 1 {
+                step.kind = Some(String::from_utf8_lossy(value).to_lowercase());
+            } else {
+                return Err(SYNTAX.into());
+            }
+            at += 2;
+        }
+        Ok(step)
+    }
+
+    /// Whether a key or member is asked for.
+    pub(super) fn wants(&self, name: &[u8]) -> bool {
+        self.pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, name))
+    }
+
+    /// Where the walk begins.
+    pub(super) fn lower(&self) -> Bound<&[u8]> {
+        self.after.as_deref().map_or(Bound::Unbounded, Bound::Excluded)
+    }
+}
+
+/// Begins the reply: the cursor of the next step.
+pub(super) fn put_cursor(cx: &mut Cx<'_>, last: Option<&[u8]>) {
+    let number = last.map_or(0, |key| cx.server.cursors.number(key));
+    cx.out.array(2);
+    cx.out.bulk(number.to_string().as_bytes());
+}
+
+fn keys(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let pattern = &request[1];
+    let prefix = glob::prefix(pattern);
+    let end = prefix_end(prefix);
+    let upper = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+    let span = Span { lower: Bound::Included(prefix), upper };
+    let mark = cx.out.mark();
+    let (now, mut found, mut wrong) = (cx.now, 0, None);
+    let Cx { access, session, out, .. } = cx;
+    access.reads().range(&session.data.main, span, Order::Up, &mut |key, value| {
+        if glob::matches(pattern, key) {
+            match has_expired(value, now) {
+                Ok(true) => {}
+                Ok(false) => {
+                    out.bulk(key);
+                    found += 1;
+                }
+                Err(error) => {
+                    wrong = Some(error);
+                    return ControlFlow::Break(());
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    })?;
+    if let Some(error) = wrong {
+        return Err(error);
+    }
+    cx.out.array_at(mark, found);
+    Ok(())
+}
+
+fn has_expired(raw: &[u8], now: u64) -> Done<bool> {
+    // Of a long string the head is enough.
+    Ok(Main::decode(Value::copy_of(&raw[..raw.len().min(16)]))?.has_expired(now))
+}
+
+fn scan(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let step = Step::parse(cx, request, 1)?;
+    let now = cx.now;
+    let mut seen = 0;
+    let (mut last, mut found, mut wrong) = (None, Vec::new(), None);
+    let span = Span { lower: step.lower(), upper: Bound::Unbounded };
+    cx.access.reads().range(&cx.session.data.main, span, Order::Up, &mut |key, value| {
+        seen += 1;
+        if seen > step.count {
+            return ControlFlow::Break(());
+        }
+        if seen == step.count {
+            last = Some(key.to_vec());
+        }
+        match Main::decode(Value::copy_of(&value[..value.len().min(16)])) {
+            Ok(main) => {
+                let is_kind = step.kind.as_ref().is_none_or(|kind| main.kind.name() == kind);
+                if is_kind && !main.has_expired(now) && step.wants(key) {
+                    found.push(key.to_vec());
+                }
+                ControlFlow::Continue(())
+            }
+            Err(error) => {
+                wrong = Some(Fail::Store(error));
+                ControlFlow::Break(())
+            }
+        }
+    })?;
+    if let Some(error) = wrong {
+        return Err(error);
+    }
+    // The one that broke off is the proof that there is more.
+    let last = last.filter(|_| seen > step.count);
+    put_cursor(cx, last.as_deref());
+    cx.out.array(found.len());
+    found.iter().for_each(|key| cx.out.bulk(key));
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! Scripts: `EVAL` and its kin. They run in the sequencer, as one command, and may touch any key.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+use super::table::{Command, Group::Scripting, Keys, NO_KEYS, command, flag::*};
+use super::unknown_subcommand;
+use crate::cx::Cx;
+use crate::fail::Done;
+use crate::numbers::int;
+use crate::resp::Request;
+use crate::sha1;
+
+const RUNS: u32 = WRITE | NO_SCRIPT;
+const SCRIPT_KEYS: Keys = Keys::Numbered(2, 0);
+
+#[rustfmt::skip]
+pub(super) const TABLE: &[Command] = &[
+    command("eval", -3, RUNS, SCRIPT_KEYS, Scripting, "script n key ... argument ...", "Runs a script.", |cx, r| eval(cx, r, false)),
+    command("eval_ro", -3, RUNS, SCRIPT_KEYS, Scripting, "script n key ... argument ...", "Runs a script that does not write.", |cx, r| eval(cx, r, true)),
+    command("evalsha", -3, RUNS, SCRIPT_KEYS, Scripting, "digest n key ... argument ...", "Runs a script that is known.", |cx, r| evalsha(cx, r, false)),
+    command("evalsha_ro", -3, RUNS, SCRIPT_KEYS, Scripting, "digest n key ... argument ...", "Runs a script that is known and does not write.", |cx, r| evalsha(cx, r, true)),
+    command("script", -2, NO_SCRIPT, NO_KEYS, Scripting, "load script | exists digest ... | flush | kill", "Scripts that are known.", script),
+];
+
+/// So many bytes of scripts are known; then all are forgotten. Clients send them again.
+const KNOWN_BYTES_MAX: usize = 64 << 20;
+
+/// The scripts that are known, and what runs them.
+#[derive(Default)]
+pub struct Scripts {
+    known: Mutex<HashMap<String, Vec<u8>>>,
+    /// The one that runs is to end. Relaxed: it is looked at now and then.
+    pub kill: AtomicBool,
+    /// One runs. Relaxed: it is told to people.
+    pub is_running: AtomicBool,
+    #[cfg(feature = "lua")]
+    pub(crate) machine: Mutex<Option<crate::lua::Machine>>,
+}
+
+impl Scripts {
+    fn add(&self, source: &[u8]) -> String {
+        let digest = sha1::hex(source);
+        let mut known = self.known.lock();
+        if !known.contains_key(&digest) {
+            if known.values().map(Vec::len).sum::<usize>() + source.len() > KNOWN_BYTES_MAX {
+                known.clear();
+            }
+            known.insert(digest.clone(), source.to_vec());
+        }
+        digest
+    }
+
+    fn get(&self, digest: &str) -> Option<Vec<u8>> {
+        self.known.lock().get(digest).cloned()
+    }
+}
+
+fn eval(cx: &mut Cx<'_>, request: &Request, only_reads: bool) -> Done {
+    let digest = cx.server.scripts.add(&request[1]);
+    run(cx, request, &digest, &request[1], only_reads)
+}
+
+fn evalsha(cx: &mut Cx<'_>, request: &Request, only_reads: bool) -> Done {
+    let digest = String::from_utf8_lossy(&request[1]).to_lowercase();
+    let source = cx.server.scripts.get(&digest).ok_or("NOSCRIPT No matching script. Please use EVAL.")?;
+    run(cx, request, &digest, &source, only_reads)
+}
+
+fn run(cx: &mut Cx<'_>, request: &Request, digest: &str, source: &[u8], only_reads: bool) -> Done {
+    let count = int(&request[2])?;
+    let count = usize::try_from(count).map_err(|_| "ERR Number of keys can't be negative")?;
+    if count > request.len() - 3 {
+        return Err("ERR Number of keys can't be greater than number of args".into());
+    }
+    let words = request.tail(3);
+    let (keys, arguments) = words.split_at(count);
+    let scripts = &cx.server.scripts;
+    scripts.kill.store(false, Ordering::Relaxed);
+    scripts.is_running.store(true, Ordering::Relaxed);
+    let was_inside = std::mem::replace(&mut cx.session.is_inside, true);
+    let (db, data, is_resp3) = (cx.session.db, cx.session.data.clone(), cx.out.is_resp3);
+    let done = execute(cx, digest, source, keys, arguments, only_reads);
+    cx.session.is_inside = was_inside;
+    cx.out.is_resp3 = is_resp3;
+    (cx.session.db, cx.session.data) = (db, data);
+    cx.server.scripts.is_running.store(false, Ordering::Relaxed);
+    done
+}
+
+#[cfg(feature = "lua")]
+fn execute(
+    cx: &mut Cx<'_>,
+    digest: &str,
+    source: &[u8],
+    keys: &[&[u8]],
+    arguments: &[&[u8]],
+    only_reads: bool,
+) -> Done {
+    crate::lua::run(cx, digest, source, keys, arguments, only_reads)
+}
+
+#[cfg(not(feature = "lua"))]
+fn execute(_: &mut Cx<'_>, _: &str, _: &[u8], _: &[&[u8]], _: &[&[u8]], _: bool) -> Done {
+    Err("ERR this server was built without scripts (feature `lua`)".into())
+}
+
+fn script(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let scripts = &cx.server.scripts;
+    match (request[1].to_ascii_lowercase().as_slice(), request.len()) {
+        (b"load", 3) => {
+            #[cfg(feature = "lua")]
+            crate::lua::check(&request[2])?;
+            let digest = scripts.add(&request[2]);
+            cx.out.bulk(digest.as_bytes());
+        }
+        (b"exists", 3..) => {
+            cx.out.array(request.len() - 2);
+            for word in request.from(2) {
+                let is_known = scripts.get(&String::from_utf8_lossy(word).to_lowercase()).is_some();
+                cx.out.int(i64::from(is_known));
+            }
+        }
+        (b"flush", 2) => {
+            scripts.known.lock().clear();
+            cx.out.ok();
+        }
+        (b"flush", 3) if request.is(2, "async") || request.is(2, "sync") => {
+            scripts.known.lock().clear();
+            cx.out.ok();
+        }
+        (b"flush", _) => return Err("ERR SCRIPT FLUSH only support SYNC|ASYNC option".into()),
+        (b"kill", 2) => {
+            if !scripts.is_running.load(Ordering::Relaxed) {
+                return Err("NOTBUSY No scripts in execution right now.".into());
+            }
+            scripts.kill.store(true, Ordering::Relaxed);
+            cx.out.ok();
+        }
+        (b"debug", 3) => return Err("ERR scripts cannot be debugged".into()),
+        _ => return Err(unknown_subcommand(request)),
+    }
+    Ok(())
+}

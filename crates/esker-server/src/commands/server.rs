@@ -1,0 +1,259 @@
+//! Commands for operators: options, databases as wholes, saving, stopping.
+
+use std::sync::atomic::Ordering;
+
+use super::table::{Command, Group::Server, NO_KEYS, command, flag::*};
+use super::unknown_subcommand;
+use crate::clock;
+use crate::cx::Cx;
+use crate::data::Database;
+use crate::fail::{Done, Fail, SYNTAX};
+use crate::numbers::{int, parse_float};
+use crate::resp::Request;
+use crate::store::Span;
+
+/// The version of Redis whose commands these are like.
+pub(super) const REDIS_VERSION: &str = "7.0.15";
+
+const WHOLE: u32 = WRITE | DANGEROUS;
+
+#[rustfmt::skip]
+pub(super) const TABLE: &[Command] = &[
+    command("bgrewriteaof", 1, ADMIN | NO_SCRIPT, NO_KEYS, Server, "", "Does nothing: the engine keeps its log short itself.", bgrewriteaof),
+    command("bgsave", -1, ADMIN | NO_SCRIPT, NO_KEYS, Server, "[schedule]", "As SAVE.", bgsave),
+    command("config", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "get pattern ... | set name value ... | resetstat | rewrite", "Tells options, and sets them.", config),
+    command("dbsize", 1, READ | FAST, NO_KEYS, Server, "", "How many keys the database has.", dbsize),
+    command("debug", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "sleep seconds | jmap | set-active-expire n | ...", "For tests.", debug),
+    command("failover", -1, ADMIN | NO_SCRIPT, NO_KEYS, Server, "", "Not supported: there are no replicas.", no_replicas),
+    command("flushall", -1, WHOLE, NO_KEYS, Server, "[async|sync]", "Removes all keys of all databases.", flushall),
+    command("flushdb", -1, WHOLE, NO_KEYS, Server, "[async|sync]", "Removes all keys of the database.", flushdb),
+    command("lastsave", 1, FAST, NO_KEYS, Server, "", "When SAVE was called last.", lastsave),
+    command("replicaof", 3, ADMIN | NO_SCRIPT, NO_KEYS, Server, "no one", "Does nothing: there are no replicas.", replicaof),
+    command("role", 1, FAST | NO_SCRIPT, NO_KEYS, Server, "", "Replies that this is a primary.", role),
+    command("save", 1, ADMIN | NO_SCRIPT, NO_KEYS, Server, "", "Makes all that was written durable.", save),
+    command("shutdown", -1, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Server, "[nosave|save] [now] [force]", "Stops the server, with all that was written durable.", shutdown),
+    command("slaveof", 3, ADMIN | NO_SCRIPT, NO_KEYS, Server, "no one", "As REPLICAOF.", replicaof),
+    command("swapdb", 3, WHOLE | FAST, NO_KEYS, Server, "number number", "Exchanges two databases.", swapdb),
+    command("time", 1, FAST, NO_KEYS, Server, "", "The time: seconds and microseconds.", time),
+    command("wait", 3, FAST, NO_KEYS, Server, "replicas milliseconds", "How many replicas have it all: none.", wait),
+    command("waitaof", 4, FAST, NO_KEYS, Server, "local replicas milliseconds", "Makes all that was written durable.", waitaof),
+];
+
+fn config(cx: &mut Cx<'_>, request: &Request) -> Done {
+    if request.is(1, "get") && request.len() > 2 {
+        let found = cx.server.config.find(&request.tail(2));
+        cx.out.map(found.len());
+        for (name, value) in found {
+            cx.out.bulk(name.as_bytes());
+            cx.out.bulk(value.as_bytes());
+        }
+    } else if request.is(1, "set") && request.len() > 3 && request.len().is_multiple_of(2) {
+        let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+        let words = request.tail(2);
+        let pairs: Vec<_> = words.chunks(2).map(|pair| (text(pair[0]), text(pair[1]))).collect();
+        cx.server.config.set(&pairs).map_err(Fail::text)?;
+        cx.out.ok();
+    } else if request.is(1, "resetstat") && request.len() == 2 {
+        cx.server.stats.reset();
+        for (_, stats) in cx.server.commands.stats() {
+            [&stats.calls, &stats.micros, &stats.failed, &stats.rejected].iter().for_each(|c| c.reset());
+        }
+        cx.out.ok();
+    } else if request.is(1, "rewrite") && request.len() == 2 {
+        return Err("ERR The server is running without a config file".into());
+    } else {
+        return Err(unknown_subcommand(request));
+    }
+    Ok(())
+}
+
+fn dbsize(cx: &mut Cx<'_>, _: &Request) -> Done {
+    let len = cx.access.reads().len(&cx.session.data.main)?;
+    cx.out.int(len as i64);
+    Ok(())
+}
+
+/// `ASYNC` or `SYNC`, which are the same here.
+fn check_flush(request: &Request) -> Done {
+    match request.len() {
+        1 => Ok(()),
+        2 if request.is(1, "async") || request.is(1, "sync") => Ok(()),
+        _ => Err(SYNTAX.into()),
+    }
+}
+
+fn clear(cx: &mut Cx<'_>, data: &Database) -> Done {
+    let transaction = cx.access.transaction()?;
+    for space in data.spaces() {
+        transaction.remove_range(space, Span::ALL)?;
+    }
+    cx.effects.changes += 1;
+    cx.server.watches.touch_all(data.number);
+    Ok(())
+}
+
+fn flushdb(cx: &mut Cx<'_>, request: &Request) -> Done {
+    check_flush(request)?;
+    let data = cx.session.data.clone();
+    clear(cx, &data)?;
+    cx.out.ok();
+    Ok(())
+}
+
+fn flushall(cx: &mut Cx<'_>, request: &Request) -> Done {
+    check_flush(request)?;
+    for data in cx.server.open_databases() {
+        clear(cx, &data)?;
+    }
+    cx.out.ok();
+    Ok(())
+}
+
+fn swapdb(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let number = |at: usize, text: &'static str| -> Done<usize> {
+        let number = int(&request[at]).map_err(|_| text)?;
+        usize::try_from(number).map_err(|_| "ERR DB index is out of range".into())
+    };
+    let (a, b) = (number(1, "ERR invalid first DB index")?, number(2, "ERR invalid second DB index")?);
+    if a.max(b) >= cx.server.databases_max() {
+        return Err("ERR DB index is out of range".into());
+    }
+    if !cx.access.transaction()?.is_empty() {
+        return Err("ERR SWAPDB has to come before other writes of a transaction".into());
+    }
+    if a != b {
+        cx.server.swap_databases(a, b)?;
+        cx.session.data = cx.server.database(cx.session.db)?;
+        cx.server.watches.touch_all(a);
+        cx.server.watches.touch_all(b);
+    }
+    cx.out.ok();
+    Ok(())
+}
+
+fn time(cx: &mut Cx<'_>, _: &Request) -> Done {
+    let now = clock::now_us();
+    cx.out.array(2);
+    cx.out.bulk_int((now / 1_000_000) as i64);
+    cx.out.bulk_int((now % 1_000_000) as i64);
+    Ok(())
+}
+
+fn sync(cx: &mut Cx<'_>) -> Done {
+    let store = &cx.server.store;
+    tokio::task::block_in_place(|| store.sync())?;
+    cx.server.saved.store(cx.now / 1000, Ordering::Relaxed);
+    Ok(())
+}
+
+fn save(cx: &mut Cx<'_>, _: &Request) -> Done {
+    sync(cx)?;
+    cx.out.ok();
+    Ok(())
+}
+
+fn bgsave(cx: &mut Cx<'_>, _: &Request) -> Done {
+    sync(cx)?;
+    cx.out.simple("Background saving started");
+    Ok(())
+}
+
+fn bgrewriteaof(cx: &mut Cx<'_>, _: &Request) -> Done {
+    cx.out.simple("Background append only file rewriting started");
+    Ok(())
+}
+
+fn lastsave(cx: &mut Cx<'_>, _: &Request) -> Done {
+    cx.out.int(cx.server.saved.load(Ordering::Relaxed) as i64);
+    Ok(())
+}
+
+fn shutdown(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let known = ["nosave", "save", "now", "force", "abort"];
+    if (1..request.len()).any(|at| !known.iter().any(|word| request.is(at, word))) {
+        return Err(SYNTAX.into());
+    }
+    if request.is(1, "abort") {
+        return Err("ERR No shutdown in progress.".into());
+    }
+    cx.session.is_over = true;
+    cx.server.stop_now();
+    Ok(())
+}
+
+fn replicaof(cx: &mut Cx<'_>, request: &Request) -> Done {
+    if request.is(1, "no") && request.is(2, "one") {
+        cx.out.ok();
+        return Ok(());
+    }
+    Err("ERR replication is not supported yet".into())
+}
+
+fn no_replicas(_: &mut Cx<'_>, _: &Request) -> Done {
+    Err("ERR FAILOVER requires connected replicas.".into())
+}
+
+fn role(cx: &mut Cx<'_>, _: &Request) -> Done {
+    cx.out.array(3);
+    cx.out.bulk(b"master");
+    cx.out.int(0);
+    cx.out.array(0);
+    Ok(())
+}
+
+fn wait(cx: &mut Cx<'_>, request: &Request) -> Done {
+    int(&request[1])?;
+    int(&request[2])?;
+    cx.out.int(0);
+    Ok(())
+}
+
+fn waitaof(cx: &mut Cx<'_>, request: &Request) -> Done {
+    for at in 1..4 {
+        int(&request[at])?;
+    }
+    sync(cx)?;
+    cx.out.array(2);
+    cx.out.int(1);
+    cx.out.int(0);
+    Ok(())
+}
+
+fn debug(cx: &mut Cx<'_>, request: &Request) -> Done {
+    if request.is(1, "sleep") && request.len() == 3 {
+        let seconds = parse_float(&request[2]).filter(|n| (0.0..=3600.0).contains(n)).unwrap_or(0.0);
+        let length = std::time::Duration::from_secs_f64(seconds);
+        #[expect(clippy::disallowed_methods, reason = "a test asks for it")]
+        tokio::task::block_in_place(|| std::thread::sleep(length));
+        cx.out.ok();
+    } else if request.is(1, "error") && request.len() == 3 {
+        return Err(Fail::text(String::from_utf8_lossy(&request[2])));
+    } else if request.is(1, "digest") {
+        cx.out.simple(&"0".repeat(40));
+    } else if request.is(1, "object") && request.len() == 3 {
+        let main = cx.main(&request[2])?.ok_or(crate::fail::NO_KEY)?;
+        let encoding = super::keys::encoding(cx, &request[2], &main)?;
+        let bytes = main.stored_bytes();
+        cx.out.simple(&format!(
+            "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{bytes} lru:0 lru_seconds_idle:0"
+        ));
+    } else {
+        // Switches for what does not exist here.
+        cx.out.ok();
+    }
+    Ok(())
+}
+
+/// Shows a command to those who see all.
+pub(super) fn tell_monitors(cx: &Cx<'_>, request: &Request) {
+    let now = clock::now_us();
+    let words: Vec<_> = request.from(0).map(|word| format!("\"{}\"", word.escape_ascii())).collect();
+    let source = if cx.session.is_inside { "lua" } else { &cx.session.client.address };
+    let (seconds, micros) = (now / 1_000_000, now % 1_000_000);
+    let line = format!("+{seconds}.{micros:06} [{} {source}] {}\r\n", cx.session.db, words.join(" "));
+    for client in cx.server.clients.list() {
+        if client.is_monitor.load(Ordering::Relaxed) {
+            client.send(line.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! Sets. A part of the collection is a member, without a value.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use super::hashes::{random_count, random_places, walk_step};
+use super::scan::{Step, put_cursor};
+use super::table::{ALL, Command, FIRST, FIRST_TWO, Group::Set, Keys, command, flag::*};
+use crate::cx::Cx;
+use crate::data::{Collection, Kind};
+use crate::effects::Event;
+use crate::fail::{Done, SYNTAX};
+use crate::numbers::int;
+use crate::resp::Request;
+use crate::store::{Order, Span};
+
+const ADD: u32 = WRITE | DENY_OOM;
+
+#[rustfmt::skip]
+pub(super) const TABLE: &[Command] = &[
+    command("sadd", -3, ADD | FAST, FIRST, Set, "key member ...", "Adds members.", sadd),
+    command("scard", 2, READ | FAST | ONE, FIRST, Set, "key", "How many members there are.", scard),
+    command("sdiff", -2, READ, ALL, Set, "key ...", "Members of the first set that no other has.", |cx, r| combine(cx, r, Combine::Without)),
+    command("sdiffstore", -3, ADD, ALL, Set, "to key ...", "Stores what SDIFF tells.", |cx, r| combine_store(cx, r, Combine::Without)),
+    command("sinter", -2, READ, ALL, Set, "key ...", "Members that all sets have.", |cx, r| combine(cx, r, Combine::Common)),
+    command("sintercard", -3, READ, Keys::Numbered(1, 0), Set, "n key ... [limit n]", "How many members all sets have.", sintercard),
+    command("sinterstore", -3, ADD, ALL, Set, "to key ...", "Stores what SINTER tells.", |cx, r| combine_store(cx, r, Combine::Common)),
+    command("sismember", 3, READ | FAST, FIRST, Set, "key member", "Whether it is a member.", sismember),
+    command("smembers", 2, READ, FIRST, Set, "key", "All members.", |cx, r| combine(cx, r, Combine::All)),
+    command("smismember", -3, READ | FAST, FIRST, Set, "key member ...", "Which are members.", smismember),
+    command("smove", 4, WRITE | FAST, FIRST_TWO, Set, "from to member", "Moves a member to another set.", smove),
+    command("spop", -2, WRITE | FAST, FIRST, Set, "key [count]", "Takes members out, by chance.", spop),
+    command("srandmember", -2, READ, FIRST, Set, "key [count]", "Some members, by chance.", srandmember),
+    command("srem", -3, WRITE | FAST, FIRST, Set, "key member ...", "Removes members.", srem),
+    command("sscan", -3, READ, FIRST, Set, "key cursor [match pattern] [count n]", "Some members, and where to go on.", sscan),
+    command("sunion", -2, READ, ALL, Set, "key ...", "Members that any set has.", |cx, r| combine(cx, r, Combine::All)),
+    command("sunionstore", -3, ADD, ALL, Set, "to key ...", "Stores what SUNION tells.", |cx, r| combine_store(cx, r, Combine::All)),
+];
+
+fn open(cx: &mut Cx<'_>, key: &[u8]) -> Done<Option<Collection>> {
+    Collection::open(cx, key, Kind::Set)
+}
+
+fn members(cx: &mut Cx<'_>, key: &[u8]) -> Done<Vec<Vec<u8>>> {
+    let Some(set) = open(cx, key)? else { return Ok(Vec::new()) };
+    let mut members = Vec::new();
+    set.range(cx, Span::ALL, Order::Up, &mut |member, _| {
+        members.push(member.to_vec());
+        ControlFlow::Continue(())
+    })?;
+    Ok(members)
+}
+
+fn add(cx: &mut Cx<'_>, set: &mut Collection, member: &[u8]) -> Done<bool> {
+    let is_new = set.is_new() && set.is_empty() || set.get(cx, member)?.is_none();
+    if is_new {
+        set.put(cx, member, b"")?;
+        set.shape.len += 1;
+    }
+    Ok(is_new)
+}
+
+fn take(cx: &mut Cx<'_>, set: &mut Collection, member: &[u8]) -> Done<bool> {
+    let is_there = set.get(cx, member)?.is_some();
+    if is_there {
+        set.remove(cx, member)?;
+        set.shape.len = set.shape.len.saturating_sub(1);
+    }
+    Ok(is_there)
+}
+
+/// Saves a set that members were taken out of.
+fn save_smaller(cx: &mut Cx<'_>, set: Collection, event: &str) -> Done {
+    let (key, is_empty) = (set.key().to_vec(), set.is_empty());
+    set.save(cx)?;
+    cx.event(Event::Set, event, &key);
+    if is_empty {
+        cx.event(Event::Generic, "del", &key);
+    }
+    Ok(())
+}
+
+fn sadd(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let mut set = Collection::open_or_new(cx, &request[1], Kind::Set)?;
+    let mut added = 0;
+    for member in request.from(2) {
+        added += i64::from(add(cx, &mut set, member)?);
+    }
+    if added > 0 {
+        set.save(cx)?;
+        cx.event(Event::Set, "sadd", &request[1]);
+    }
+    cx.out.int(added);
+    Ok(())
+}
+
+fn srem(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let mut removed = 0;
+    if let Some(mut set) = open(cx, &request[1])? {
+        for member in request.from(2) {
+            removed += i64::from(take(cx, &mut set, member)?);
+        }
+        if removed > 0 {
+            save_smaller(cx, set, "srem")?;
+        }
+    }
+    cx.out.int(removed);
+    Ok(())
+}
+
+fn scard(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let len = open(cx, &request[1])?.map_or(0, |set| set.len());
+    cx.out.int(len as i64);
+    Ok(())
+}
+
+fn sismember(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let is_member = match open(cx, &request[1])? {
+        Some(set) => set.get(cx, &request[2])?.is_some(),
+        None => false,
+    };
+    cx.out.int(i64::from(is_member));
+    Ok(())
+}
+
+fn smismember(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let members = request.tail(2);
+    let found = match open(cx, &request[1])? {
+        Some(set) => set.multi_get(cx, &members)?,
+        None => vec![None; members.len()],
+    };
+    cx.out.array(found.len());
+    found.iter().for_each(|found| cx.out.int(i64::from(found.is_some())));
+    Ok(())
+}
+
+fn smove(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let (from, to, member) = (&request[1], &request[2], &request[3]);
+    let Some(mut source) = open(cx, from)? else {
+        cx.out.int(0);
+        return Ok(());
+    };
+    let target = open(cx, to)?;
+    if source.get(cx, member)?.is_none() {
+        cx.out.int(0);
+        return Ok(());
+    }
+    if from != to {
+        take(cx, &mut source, member)?;
+        save_smaller(cx, source, "srem")?;
+        let mut target = match target {
+            Some(target) => target,
+            None => Collection::new(cx, to, Kind::Set)?,
+        };
+        if add(cx, &mut target, member)? {
+            target.save(cx)?;
+            cx.event(Event::Set, "sadd", to);
+        }
+    }
+    cx.out.int(1);
+    Ok(())
+}
+
+/// Of larger sets those with a count are chosen without reading all members.
+const WHOLE_MAX: u64 = 1000;
+
+/// Some members by chance. Of a large set a stretch behind a place that is chosen by chance.
+fn some(cx: &Cx<'_>, set: &Collection, count: usize, repeats: bool) -> Done<Vec<Vec<u8>>> {
+    let len = set.len() as usize;
+    if set.len() <= WHOLE_MAX || count > len / 4 {
+        let mut members = Vec::with_capacity(len);
+        set.range(cx, Span::ALL, Order::Up, &mut |member, _| {
+            members.push(member.to_vec());
+            ControlFlow::Continue(())
+        })?;
+        let places = random_places(members.len(), count, repeats);
+        return Ok(places.into_iter().map(|place| members[place].clone()).collect());
+    }
+    let ends = [Order::Up, Order::Down].map(|order| {
+        let mut end = Vec::new();
+        let walked = set.range(cx, Span::ALL, order, &mut |member, _| {
+            end = member.to_vec();
+            ControlFlow::Break(())
+        });
+        walked.map(|()| end)
+    });
+    let [first, last] = ends;
+    let (first, last) = (first?, last?);
+    let shared = first.iter().zip(&last).take_while(|(a, b)| a == b).count();
+    let head = |member: &[u8]| {
+        let mut head = [0; 8];
+        let rest = &member[shared.min(member.len())..];
+        head[..rest.len().min(8)].copy_from_slice(&rest[..rest.len().min(8)]);
+        u64::from_be_bytes(head)
+    };
+    let (low, high) = (head(&first), head(&last).max(head(&first)));
+    let mut chosen = Vec::with_capacity(count);
+    let mut seen = BTreeSet::new();
+    while chosen.len() < count {
+        let probe = [&first[..shared], &fastrand::u64(low..=high).to_be_bytes()].concat();
+        let (mut skip, mut found) = (fastrand::usize(..16), None);
+        set.range(cx, Span::from(&probe), Order::Up, &mut |member, _| {
+            found = Some(member.to_vec());
+            skip = skip.saturating_sub(1);
+            if skip == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        let member = found.unwrap_or_else(|| last.clone());
+        if repeats || seen.insert(member.clone()) {
+            chosen.push(member);
+        } else {
+            // Chance alone might take long: the next ones that are not chosen yet.
+            set.range(cx, Span::from(&member), Order::Up, &mut |member, _| {
+                if seen.insert(member.to_vec()) {
+                    chosen.push(member.to_vec());
+                    return ControlFlow::Break(());
+                }
+                ControlFlow::Continue(())
+            })?;
+        }
+    }
+    Ok(chosen)
+}
+
+fn spop(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let count = match request.len() {
+        2 => None,
+        3 => Some(
+            usize::try_from(int(&request[2])?).map_err(|_| "ERR value is out of range, must be positive")?,
+        ),
+        _ => return Err(SYNTAX.into()),
+    };
+    let set = open(cx, &request[1])?;
+    let chosen = match &set {
+        Some(set) => some(cx, set, count.unwrap_or(1), false)?,
+        None => Vec::new(),
+    };
+    if let Some(mut set) = set.filter(|_| !chosen.is_empty()) {
+        for member in &chosen {
+            take(cx, &mut set, member)?;
+        }
+        save_smaller(cx, set, "spop")?;
+    }
+    match count {
+        None => cx.out.bulk_or_null(chosen.first().map(Vec::as_slice)),
+        Some(_) => {
+            cx.out.set(chosen.len());
+            chosen.iter().for_each(|member| cx.out.bulk(member));
+        }
+    }
+    Ok(())
+}
+
+fn srandmember(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let count = match request.len() {
+        2 => None,
+        3 => Some(random_count(request, 2)?),
+        _ => return Err(SYNTAX.into()),
+    };
+    let (n, repeats) = count.unwrap_or((1, false));
+    let chosen = match open(cx, &request[1])? {
+        Some(set) => some(cx, &set, n, repeats)?,
+        None => Vec::new(),
+    };
+    match count {
+        None => cx.out.bulk_or_null(chosen.first().map(Vec::as_slice)),
+        Some(_) => {
+            cx.out.array(chosen.len());
+            chosen.iter().for_each(|member| cx.out.bulk(member));
+        }
+    }
+    Ok(())
+}
+
+fn sscan(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let step = Step::parse(cx, request, 2)?;
+    let set = open(cx, &request[1])?;
+    let (last, found) = walk_step(cx, set.as_ref(), &step)?;
+    put_cursor(cx, last.as_deref());
+    cx.out.array(found.len());
+    found.iter().for_each(|(member, _)| cx.out.bulk(member));
+    Ok(())
+}
+
+/// How sets become one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Combine {
+    All,
+    Common,
+    Without,
+}
+
+fn combined(cx: &mut Cx<'_>, keys: &[&[u8]], how: Combine, limit: usize) -> Done<Vec<Vec<u8>>> {
+    if let [only] = keys {
+        return members(cx, only);
+    }
+    if how == Combine::All {
+        let mut all = BTreeSet::new();
+        for key in keys {
+            all.extend(members(cx, key)?);
+        }
+        return Ok(all.into_iter().collect());
+    }
+    // The types of all are looked at, also where the first is empty.
+    let mut sets = Vec::new();
+    for key in keys {
+        sets.push(open(cx, key)?);
+    }
+    if how == Combine::Common {
+        let Some(mut sets) = sets.into_iter().collect::<Option<Vec<_>>>() else { return Ok(Vec::new()) };
+        sets.sort_by_key(Collection::len);
+        let mut common = Vec::new();
+        for (member, _) in sets[0].parts(cx)? {
+            if is_in_all(cx, &sets[1..], &member)? {
+                common.push(member);
+                if common.len() == limit {
+                    break;
+                }
+            }
+        }
+        return Ok(common);
+    }
+    let mut left = Vec::new();
+    if let Some(first) = &sets[0] {
+        let others: Vec<_> = sets[1..].iter().flatten().collect();
+        'members: for (member, _) in first.parts(cx)? {
+            for other in &others {
+                if other.get(cx, &member)?.is_some() {
+                    continue 'members;
+                }
+            }
+            left.push(member);
+        }
+    }
+    Ok(left)
+}
+
+fn is_in_all(cx: &Cx<'_>, sets: &[Collection], member: &[u8]) -> Done<bool> {
+    for set in sets {
+        if set.get(cx, member)?.is_none() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn combine(cx: &mut Cx<'_>, request: &Request, how: Combine) -> Done {
+    let members = combined(cx, &request.tail(1), how, usize::MAX)?;
+    cx.out.set(members.len());
+    members.iter().for_each(|member| cx.out.bulk(member));
+    Ok(())
+}
+
+fn combine_store(cx: &mut Cx<'_>, request: &Request, how: Combine) -> Done {
+    let members = combined(cx, &request.tail(2), how, usize::MAX)?;
+    let to = &request[1];
+    if let Some(old) = cx.main(to)? {
+        cx.remove_key(to, &old)?;
+        if members.is_empty() {
+            cx.event(Event::Generic, "del", to);
+        }
+    }
+    if !members.is_empty() {
+        let mut set = Collection::new(cx, to, Kind::Set)?;
+        for member in &members {
+            set.put(cx, member, b"")?;
+        }
+        set.shape.len = members.len() as u64;
+        set.save(cx)?;
+        let event = match how {
+            Combine::All => "sunionstore",
+            Combine::Common => "sinterstore",
+            Combine::Without => "sdiffstore",
+        };
+        cx.event(Event::Set, event, to);
+    }
+    cx.out.count(members.len());
+    Ok(())
+}
+
+/// The keys behind their number, and what follows.
+pub(super) fn numbered_keys(request: &Request, at: usize) -> Done<(Vec<&[u8]>, usize)> {
+    let count = int(&request[at]).map_err(|_| "ERR numkeys should be greater than 0")?;
+    let count =
+        usize::try_from(count).ok().filter(|n| *n > 0).ok_or("ERR numkeys should be greater than 0")?;
+    if count > request.len() - at - 1 {
+        return Err("ERR Number of keys can't be greater than number of args".into());
+    }
+    Ok((request.from(at + 1).take(count).collect(), at + 1 + count))
+}
+
+fn sintercard(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let (keys, next) = numbered_keys(request, 1)?;
+    let limit = match request.len() - next {
+        0 => 0,
+        2 if request.is(next, "limit") => {
+            let limit = int(&request[next + 1]).map_err(|_| "ERR LIMIT can't be negative")?;
+            usize::try_from(limit).map_err(|_| "ERR LIMIT can't be negative")?
+        }
+        _ => return Err(SYNTAX.into()),
+    };
+    let limit = if limit == 0 { usize::MAX } else { limit };
+    let common = combined(cx, &keys, Combine::Common, limit)?;
+    cx.out.count(common.len().min(limit));
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! One sorted set of several: unions, intersections, differences.
+
+use std::collections::BTreeMap;
+
+use super::super::sets::numbered_keys;
+use super::super::table::{Command, Group::SortedSet as Sorted, Keys, command, flag::*};
+use super::put_members;
+use super::ranges::store;
+use crate::cx::Cx;
+use crate::data::{Scored, SortedSet};
+use crate::fail::{Done, Fail, SYNTAX};
+use crate::numbers::{int, parse_float};
+use crate::resp::Request;
+
+const NUMBERED: Keys = Keys::Numbered(1, 0);
+const STORED: Keys = Keys::Numbered(2, 1);
+
+#[rustfmt::skip]
+pub(in super::super) const TABLE: &[Command] = &[
+    command("zdiff", -3, READ, NUMBERED, Sorted, "n key ... [withscores]", "Members of the first set that no other has.", |cx, r| show(cx, r, How::Without)),
+    command("zdiffstore", -4, WRITE | DENY_OOM, STORED, Sorted, "to n key ...", "Stores what ZDIFF tells.", |cx, r| keep(cx, r, How::Without)),
+    command("zinter", -3, READ, NUMBERED, Sorted, "n key ... [weights w ...] [aggregate sum|min|max] [withscores]", "Members that all sets have.", |cx, r| show(cx, r, How::Common)),
+    command("zintercard", -3, READ, NUMBERED, Sorted, "n key ... [limit n]", "How many members all sets have.", zintercard),
+    command("zinterstore", -4, WRITE | DENY_OOM, STORED, Sorted, "to n key ... [weights w ...] [aggregate sum|min|max]", "Stores what ZINTER tells.", |cx, r| keep(cx, r, How::Common)),
+    command("zunion", -3, READ, NUMBERED, Sorted, "n key ... [weights w ...] [aggregate sum|min|max] [withscores]", "Members that any set has.", |cx, r| show(cx, r, How::All)),
+    command("zunionstore", -4, WRITE | DENY_OOM, STORED, Sorted, "to n key ... [weights w ...] [aggregate sum|min|max]", "Stores what ZUNION tells.", |cx, r| keep(cx, r, How::All)),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    All,
+    Common,
+    Without,
+}
+
+#[derive(Clone, Copy)]
+enum Aggregate {
+    Sum,
+    Min,
+    Max,
+}
+
+impl Aggregate {
+    fn of(self, a: f64, b: f64) -> f64 {
+        match self {
+            // Of inf and -inf.
+            Aggregate::Sum => Some(a + b).filter(|sum| !sum.is_nan()).unwrap_or(0.0),
+            Aggregate::Min => a.min(b),
+            Aggregate::Max => a.max(b),
+        }
+    }
+}
+
+/// Members by score, then by member. And whether scores are asked for.
+fn combined(cx: &mut Cx<'_>, request: &Request, at: usize, how: How) -> Done<(Vec<Scored>, bool)> {
+    let name = String::from_utf8_lossy(&request[0]).to_lowercase();
+    let count = int(&request[at])?;
+    if count < 1 {
+        return Err(Fail::text(format!("ERR at least 1 input key is needed for '{name}' command")));
+    }
+    let (keys, mut next) = numbered_keys(request, at).map_err(|_| Fail::from(SYNTAX))?;
+    let (mut weights, mut aggregate, mut with_scores) = (vec![1.0; keys.len()], Aggregate::Sum, false);
+    while next < request.len() {
+        if request.is(next, "weights") && how != How::Without && next + keys.len() < request.len() {
+            for (n, weight) in weights.iter_mut().enumerate() {
+                *weight = parse_float(&request[next + 1 + n]).ok_or("ERR weight value is not a float")?;
+            }
+            next += 1 + keys.len();
+        } else if request.is(next, "aggregate") && how != How::Without && next + 1 < request.len() {
+            aggregate = match request[next + 1].to_ascii_lowercase().as_slice() {
+                b"sum" => Aggregate::Sum,
+                b"min" => Aggregate::Min,
+                b"max" => Aggregate::Max,
+                _ => return Err(SYNTAX.into()),
+            };
+            next += 2;
+        } else if request.is(next, "withscores") && at == 1 {
+            with_scores = true;
+            next += 1;
+        } else {
+            return Err(SYNTAX.into());
+        }
+    }
+    // Of inf times 0.
+    let weighed = |score: f64, weight: f64| Some(score * weight).filter(|n| !n.is_nan()).unwrap_or(0.0);
+    let mut all: BTreeMap<Vec<u8>, (f64, usize)> = BTreeMap::new();
+    for (n, key) in keys.iter().enumerate() {
+        for (member, score) in SortedSet::all_of(cx, key)? {
+            let score = weighed(score, weights[n]);
+            match how {
+                How::Without if n > 0 => {
+                    all.remove(&member);
+                }
+                How::Common if n > 0 => {
+                    if let Some(known) = all.get_mut(&member) {
+                        *known = (aggregate.of(known.0, score), n);
+                    }
+                }
+                _ => {
+                    let known = all.entry(member).and_modify(|known| known.0 = aggregate.of(known.0, score));
+                    known.or_insert((score, n));
+                }
+            }
+        }
+        if how == How::Common {
+            // What this set does not have.
+            all.retain(|_, (_, last)| *last == n);
+        }
+    }
+    let mut found: Vec<Scored> = all.into_iter().map(|(member, (score, _))| (member, score)).collect();
+    found.sort_by(|a, b| a.1.total_cmp(&b.1).then_with(|| a.0.cmp(&b.0)));
+    Ok((found, with_scores))
+}
+
+fn show(cx: &mut Cx<'_>, request: &Request, how: How) -> Done {
+    let (found, with_scores) = combined(cx, request, 1, how)?;
+    put_members(cx, &found, with_scores);
+    Ok(())
+}
+
+fn keep(cx: &mut Cx<'_>, request: &Request, how: How) -> Done {
+    let (found, _) = combined(cx, request, 2, how)?;
+    let event = match how {
+        How::All => "zunionstore",
+        How::Common => "zinterstore",
+        How::Without => "zdiffstore",
+    };
+    store(cx, &request[1], &found, event)
+}
+
+fn zintercard(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let (keys, next) = numbered_keys(request, 1)?;
+    let limit = match request.len() - next {
+        0 => 0,
+        2 if request.is(next, "limit") => {
+            let limit = int(&request[next + 1]).map_err(|_| "ERR LIMIT can't be negative")?;
+            usize::try_from(limit).map_err(|_| "ERR LIMIT can't be negative")?
+        }
+        _ => return Err(SYNTAX.into()),
+    };
+    let words = [b"zinter", &request[1]].into_iter().chain(keys);
+    let (found, _) = combined(cx, &Request::of(words), 1, How::Common)?;
+    cx.out.count(if limit == 0 { found.len() } else { found.len().min(limit) });
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! Taking members out of sorted sets by score, and waiting for them.
+
+use super::super::sets::numbered_keys;
+use super::super::table::{Command, FIRST, Group::SortedSet as Sorted, Keys, command, flag::*};
+use super::save_smaller;
+use crate::cx::Cx;
+use crate::data::{Scored, SortedSet, ZSpan};
+use crate::fail::{Done, Fail, SYNTAX, Wait};
+use crate::numbers::{int, timeout};
+use crate::resp::Request;
+use crate::store::Order;
+
+const WAITED: Keys = Keys::At(1, -2, 1);
+
+#[rustfmt::skip]
+pub(in super::super) const TABLE: &[Command] = &[
+    command("bzmpop", -5, WRITE | BLOCKING, Keys::Numbered(2, 0), Sorted, "seconds n key ... min|max [count n]", "As ZMPOP, and waits.", bzmpop),
+    command("bzpopmax", -3, WRITE | BLOCKING | FAST, WAITED, Sorted, "key ... seconds", "Takes out the member with the largest score, and waits for one.", |cx, r| bzpop(cx, r, Order::Down)),
+    command("bzpopmin", -3, WRITE | BLOCKING | FAST, WAITED, Sorted, "key ... seconds", "Takes out the member with the smallest score, and waits for one.", |cx, r| bzpop(cx, r, Order::Up)),
+    command("zmpop", -4, WRITE, Keys::Numbered(1, 0), Sorted, "n key ... min|max [count n]", "Takes members out of the first set that has some.", zmpop),
+    command("zpopmax", -2, WRITE | FAST, FIRST, Sorted, "key [count]", "Takes out members with the largest scores.", |cx, r| zpop(cx, r, Order::Down)),
+    command("zpopmin", -2, WRITE | FAST, FIRST, Sorted, "key [count]", "Takes out members with the smallest scores.", |cx, r| zpop(cx, r, Order::Up)),
+];
+
+fn pop(cx: &mut Cx<'_>, key: &[u8], order: Order, count: usize) -> Done<Vec<Scored>> {
+    let Some(mut set) = SortedSet::open(cx, key)? else { return Ok(Vec::new()) };
+    let found = set.list(cx, &ZSpan::all(), order, 0, count)?;
+    if found.is_empty() {
+        return Ok(found);
+    }
+    for (member, score) in &found {
+        set.remove(cx, member, *score)?;
+    }
+    save_smaller(cx, set, if order == Order::Up { "zpopmin" } else { "zpopmax" })?;
+    Ok(found)
+}
+
+fn zpop(cx: &mut Cx<'_>, request: &Request, order: Order) -> Done {
+    let count = match request.len() {
+        2 => None,
+        3 => Some(
+            usize::try_from(int(&request[2])?).map_err(|_| "ERR value is out of range, must be positive")?,
+        ),
+        _ => return Err(SYNTAX.into()),
+    };
+    let found = pop(cx, &request[1], order, count.unwrap_or(1))?;
+    let is_nested = cx.out.is_resp3 && count.is_some();
+    cx.out.array(if is_nested { found.len() } else { 2 * found.len() });
+    for (member, score) in &found {
+        if is_nested {
+            cx.out.array(2);
+        }
+        cx.out.bulk(member);
+        cx.out.double(*score);
+    }
+    Ok(())
+}
+
+fn bzpop(cx: &mut Cx<'_>, request: &Request, order: Order) -> Done {
+    let last = request.len() - 1;
+    let ms = timeout(&request[last])?;
+    let keys: Vec<_> = request.from(1).take(last - 1).collect();
+    for key in &keys {
+        if let [(member, score)] = pop(cx, key, order, 1)?.as_slice() {
+            cx.out.array(3);
+            cx.out.bulk(key);
+            cx.out.bulk(member);
+            cx.out.double(*score);
+            return Ok(());
+        }
+    }
+    Err(Fail::Blocks(Wait { keys: keys.into_iter().map(<[u8]>::to_vec).collect(), ms, instead: None }))
+}
+
+/// Takes members out of the first set that has some, and replies; otherwise the keys.
+fn pop_first<'r>(cx: &mut Cx<'_>, request: &'r Request, at: usize) -> Done<Option<Vec<&'r [u8]>>> {
+    let (keys, next) = numbered_keys(request, at)?;
+    let order = match request.get(next).map(<[u8]>::to_ascii_lowercase).as_deref() {
+        Some(b"min") => Order::Up,
+        Some(b"max") => Order::Down,
+        _ => return Err(SYNTAX.into()),
+    };
+    let count = match request.len() - next {
+        1 => 1,
+        3 if request.is(next + 1, "count") => {
+            let count = int(&request[next + 2]).map_err(|_| "ERR count should be greater than 0")?;
+            usize::try_from(count).ok().filter(|n| *n > 0).ok_or("ERR count should be greater than 0")?
+        }
+        _ => return Err(SYNTAX.into()),
+    };
+    for key in &keys {
+        let found = pop(cx, key, order, count)?;
+        if !found.is_empty() {
+            cx.out.array(2);
+            cx.out.bulk(key);
+            cx.out.array(found.len());
+            for (member, score) in &found {
+                cx.out.array(2);
+                cx.out.bulk(member);
+                cx.out.double(*score);
+            }
+            return Ok(None);
+        }
+    }
+    Ok(Some(keys))
+}
+
+fn zmpop(cx: &mut Cx<'_>, request: &Request) -> Done {
+    if pop_first(cx, request, 1)?.is_some() {
+        cx.out.null_array();
+    }
+    Ok(())
+}
+
+fn bzmpop(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let ms = timeout(&request[1])?;
+    match pop_first(cx, request, 2)? {
+        None => Ok(()),
+        Some(keys) => Err(Fail::Blocks(Wait {
+            keys: keys.into_iter().map(<[u8]>::to_vec).collect(),
+            ms,
+            instead: None,
+        })),
+    }
+}

@@ -1,0 +1,441 @@
+//! Groups of readers of streams: each entry goes to one of them, and stays pending until that one acknowledges it.
+
+use super::streams::{bound, count, id, put_entries, reading};
+use super::table::{Command, FIRST, Group::Stream as Streams, Keys, command, flag::*};
+use super::unknown_subcommand;
+use crate::cx::Cx;
+use crate::data::{Entry, Group, Pending, Stream, StreamId};
+use crate::effects::Event;
+use crate::fail::{Done, Fail, SYNTAX, Wait};
+use crate::numbers::{int, parse_int};
+use crate::resp::Request;
+use crate::store::Order;
+
+#[rustfmt::skip]
+pub(super) const TABLE: &[Command] = &[
+    command("xack", -4, WRITE | FAST, FIRST, Streams, "key group id ...", "Acknowledges entries.", xack),
+    command("xautoclaim", -6, WRITE | FAST, FIRST, Streams, "key group consumer idle-ms from [count n] [justid]", "Takes over entries that others have not acknowledged for long.", xautoclaim),
+    command("xclaim", -6, WRITE | FAST, FIRST, Streams, "key group consumer idle-ms id ... [idle ms] [time ms] [retrycount n] [force] [justid]", "Takes over entries.", xclaim),
+    command("xgroup", -2, WRITE | DENY_OOM, Keys::At(2, 2, 1), Streams, "create|setid|destroy|createconsumer|delconsumer key group ...", "Makes, changes and removes groups and consumers.", xgroup),
+    command("xpending", -3, READ, FIRST, Streams, "key group [[idle ms] from to count [consumer]]", "Entries that are not acknowledged.", xpending),
+    command("xreadgroup", -7, WRITE | BLOCKING, Keys::Streams, Streams, "group name consumer [count n] [block ms] [noack] streams key ... id ...", "Entries that no other reader of the group gets, and waits for some.", xreadgroup),
+];
+
+/// An entry of a consumer's history: its fields, if it was not removed.
+type History = (StreamId, Option<Vec<Vec<u8>>>);
+
+fn no_group(key: &[u8], group: &[u8]) -> Fail {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Fail::text(format!("NOGROUP No such key '{}' or consumer group '{}'", text(key), text(group)))
+}
+
+/// A stream and a group of it.
+fn open(cx: &mut Cx<'_>, key: &[u8], name: &[u8]) -> Done<(Stream, Group)> {
+    let stream = Stream::open(cx, key)?.ok_or_else(|| no_group(key, name))?;
+    let group = stream.group(cx, name)?.ok_or_else(|| no_group(key, name))?;
+    Ok((stream, group))
+}
+
+fn xgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let sub = request[1].to_ascii_lowercase();
+    let is_known = match (&*sub, request.len()) {
+        (b"create", 5..=8)
+        | (b"setid", 5 | 7)
+        | (b"destroy", 4)
+        | (b"createconsumer" | b"delconsumer", 5) => true,
+        (b"help", 2) => {
+            cx.out.array(1);
+            cx.out.simple("XGROUP (CREATE|SETID|DESTROY|CREATECONSUMER|DELCONSUMER) key group ...");
+            return Ok(());
+        }
+        _ => false,
+    };
+    if !is_known {
+        return Err(unknown_subcommand(request));
+    }
+    let (key, name) = (&request[2], &request[3]);
+    let (mut makes, mut read) = (false, None);
+    let mut at = if matches!(&*sub, b"create" | b"setid") { 5 } else { request.len() };
+    while at < request.len() {
+        if request.is(at, "mkstream") && &*sub == b"create" {
+            makes = true;
+            at += 1;
+        } else if request.is(at, "entriesread") && at + 1 < request.len() {
+            let n = int(&request[at + 1])?;
+            if n < -1 {
+                return Err("ERR value for ENTRIESREAD must be positive or -1".into());
+            }
+            read = u64::try_from(n).ok();
+            at += 2;
+        } else {
+            return Err(SYNTAX.into());
+        }
+    }
+    let found = Stream::open(cx, key)?;
+    let mut stream = match found {
+        Some(stream) => stream,
+        None if makes => Stream::open_or_new(cx, key)?,
+        None => {
+            return Err("ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM option to create an empty stream automatically.".into());
+        }
+    };
+    let group = stream.group(cx, name)?;
+    if group.is_none() && !matches!(&*sub, b"create" | b"destroy") {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        return Err(Fail::text(format!(
+            "NOGROUP No such consumer group '{}' for key name '{}'",
+            text(name),
+            text(key)
+        )));
+    }
+    match &*sub {
+        b"create" | b"setid" => {
+            let last = if &request[4] == b"$" { stream.last_id() } else { id(&request[4], 0)? };
+            if group.is_some() && &*sub == b"create" {
+                return Err("BUSYGROUP Consumer Group name already exists".into());
+            }
+            stream.put_group(cx, name, Group { last, read })?;
+            cx.out.ok();
+        }
+        b"destroy" => {
+            if group.is_some() {
+                stream.remove_group(cx, name)?;
+            }
+            cx.out.int(i64::from(group.is_some()));
+        }
+        b"createconsumer" => {
+            let is_new = stream.consumer(cx, name, &request[4])?.is_none();
+            if is_new {
+                stream.put_consumer(cx, name, &request[4], cx.now, 0)?;
+            }
+            cx.out.int(i64::from(is_new));
+        }
+        _ => {
+            let pending = stream.remove_consumer(cx, name, &request[4])?;
+            cx.out.count(pending);
+        }
+    }
+    stream.save_groups(cx)?;
+    cx.event(Event::Stream, &format!("xgroup-{}", String::from_utf8_lossy(&sub)), key);
+    // Who waits for this group has to know that it is gone.
+    cx.filled(key);
+    Ok(())
+}
+
+/// A consumer has asked for something: it is there, and was active if it got something.
+fn note_consumer(cx: &mut Cx<'_>, stream: &mut Stream, group: &[u8], name: &[u8], got: bool) -> Done {
+    let before = stream.consumer(cx, group, name)?.unwrap_or((0, 0));
+    let active = if got { cx.now } else { before.1 };
+    stream.put_consumer(cx, group, name, cx.now, active)
+}
+
+fn xreadgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
+    if !request.is(1, "group") {
+        return Err(SYNTAX.into());
+    }
+    let (name, consumer) = (&request[2], &request[3]);
+    let reading = reading(request, 4)?;
+    let mut found: Vec<(&[u8], Vec<History>)> = Vec::new();
+    let (mut waits, keys) = (true, request.from(reading.first).take(reading.len).collect::<Vec<_>>());
+    for (n, key) in keys.iter().copied().enumerate() {
+        let word = &request[reading.first + reading.len + n];
+        let opened = open(cx, key, name).map_err(|fail| match fail {
+            Fail::Told(text) if text.starts_with("NOGROUP") => {
+                Fail::text(format!("{text} in XREADGROUP with GROUP option"))
+            }
+            other => other,
+        });
+        let (mut stream, mut group) = opened?;
+        if word == b"$" {
+            return Err("ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of this consumer by specifying a proper ID, or use the > ID to get new messages. The $ ID would just return an empty result set.".into());
+        }
+        if word == b">" {
+            let Some(from) = group.last.next() else { continue };
+            let entries = stream.entries(cx, from, StreamId::MAX, Order::Up, reading.count)?;
+            note_consumer(cx, &mut stream, name, consumer, !entries.is_empty())?;
+            if let Some((last, _)) = entries.last() {
+                group.read = read_after(cx, &stream, &group, entries.len() as u64, *last)?;
+                group.last = *last;
+                stream.put_group(cx, name, group)?;
+                if !reading.no_ack {
+                    for (id, _) in &entries {
+                        let pending =
+                            Pending { id: *id, consumer: consumer.to_vec(), delivered: cx.now, count: 1 };
+                        stream.put_pending(cx, name, &pending)?;
+                    }
+                }
+                found.push((key, entries.into_iter().map(|(id, fields)| (id, Some(fields))).collect()));
+            }
+        } else {
+            waits = false;
+            let Some(from) = id(word, 0)?.next() else { continue };
+            let own = stream.pending_between(cx, name, from, StreamId::MAX)?;
+            let mut entries = Vec::new();
+            for mut pending in own.into_iter().filter(|own| own.consumer == consumer).take(reading.count) {
+                let fields = stream.entry(cx, pending.id)?;
+                if fields.is_some() {
+                    pending.delivered = cx.now;
+                    pending.count += 1;
+                    stream.put_pending(cx, name, &pending)?;
+                }
+                entries.push((pending.id, fields));
+            }
+            note_consumer(cx, &mut stream, name, consumer, !entries.is_empty())?;
+            found.push((key, entries));
+        }
+        stream.save_groups(cx)?;
+    }
+    if found.is_empty() {
+        return match reading.block {
+            Some(ms) if waits => Err(Fail::Blocks(Wait {
+                keys: keys.into_iter().map(<[u8]>::to_vec).collect(),
+                ms,
+                instead: None,
+            })),
+            _ => {
+                cx.out.null_array();
+                Ok(())
+            }
+        };
+    }
+    if cx.out.is_resp3 {
+        cx.out.map(found.len())
+    } else {
+        cx.out.array(found.len())
+    }
+    for (key, entries) in found {
+        if !cx.out.is_resp3 {
+            cx.out.array(2);
+        }
+        cx.out.bulk(key);
+        cx.out.array(entries.len());
+        for (id, fields) in entries {
+            cx.out.array(2);
+            cx.out.bulk(id.to_string().as_bytes());
+            match fields {
+                Some(fields) => {
+                    cx.out.array(fields.len());
+                    fields.iter().for_each(|field| cx.out.bulk(field));
+                }
+                None => cx.out.null_array(),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How many entries a group has read once it has read these.
+fn read_after(cx: &Cx<'_>, stream: &Stream, group: &Group, new: u64, last: StreamId) -> Done<Option<u64>> {
+    if last == stream.last_id() {
+        return Ok(Some(stream.added()));
+    }
+    let first = stream.first_id(cx)?.unwrap_or_default();
+    let has_gaps = stream.max_removed() >= group.last.max(first);
+    Ok(match group.read {
+        Some(read) if !has_gaps => Some(read + new),
+        _ if group.last < first && stream.max_removed() < first => Some(stream.added() - stream.len() + new),
+        _ => None,
+    })
+}
+
+fn xack(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let ids: Done<Vec<_>> = request.from(3).map(|word| id(word, 0)).collect();
+    let ids = ids?;
+    let mut acknowledged = 0;
+    if let Some(mut stream) = Stream::open(cx, &request[1])?
+        && stream.group(cx, &request[2])?.is_some()
+    {
+        for id in ids {
+            acknowledged += i64::from(stream.acknowledge(cx, &request[2], id)?);
+        }
+        if acknowledged > 0 {
+            stream.save_groups(cx)?;
+        }
+    }
+    cx.out.int(acknowledged);
+    Ok(())
+}
+
+fn xpending(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let (key, name) = (&request[1], &request[2]);
+    if request.len() == 3 {
+        let (stream, _) = open(cx, key, name)?;
+        return summary(cx, &stream, name);
+    }
+    let mut at = 3;
+    let mut idle = 0;
+    if request.is(at, "idle") {
+        idle = int(request.get(at + 1).ok_or(SYNTAX)?)?.max(0) as u64;
+        at += 2;
+    }
+    if !(at + 3..=at + 4).contains(&request.len()) {
+        return Err(SYNTAX.into());
+    }
+    let (from, to) = (bound(&request[at], true)?, bound(&request[at + 1], false)?);
+    let limit = count(&request[at + 2])?;
+    let consumer = request.get(at + 3);
+    let (stream, _) = open(cx, key, name)?;
+    let now = cx.now;
+    let mut found = stream.pending_between(cx, name, from, to)?;
+    found.retain(|pending| {
+        consumer.is_none_or(|consumer| pending.consumer == consumer)
+            && now.saturating_sub(pending.delivered) >= idle
+    });
+    found.truncate(limit);
+    cx.out.array(found.len());
+    for pending in found {
+        cx.out.array(4);
+        cx.out.bulk(pending.id.to_string().as_bytes());
+        cx.out.bulk(&pending.consumer);
+        cx.out.int(now.saturating_sub(pending.delivered) as i64);
+        cx.out.int(pending.count as i64);
+    }
+    Ok(())
+}
+
+fn summary(cx: &mut Cx<'_>, stream: &Stream, name: &[u8]) -> Done {
+    let all = stream.pending_between(cx, name, StreamId::default(), StreamId::MAX)?;
+    cx.out.array(4);
+    cx.out.count(all.len());
+    let (Some(first), Some(last)) = (all.first(), all.last()) else {
+        (0..2).for_each(|_| cx.out.null());
+        cx.out.null_array();
+        return Ok(());
+    };
+    cx.out.bulk(first.id.to_string().as_bytes());
+    cx.out.bulk(last.id.to_string().as_bytes());
+    let mut counts = std::collections::BTreeMap::<&[u8], usize>::new();
+    all.iter().for_each(|pending| *counts.entry(&pending.consumer).or_default() += 1);
+    cx.out.array(counts.len());
+    for (consumer, count) in counts {
+        cx.out.array(2);
+        cx.out.bulk(consumer);
+        cx.out.bulk(count.to_string().as_bytes());
+    }
+    Ok(())
+}
+
+/// Replies entries that were taken over, or their ids alone.
+fn put_claimed(cx: &mut Cx<'_>, claimed: &[Entry], only_ids: bool) {
+    if !only_ids {
+        return put_entries(cx, claimed);
+    }
+    cx.out.array(claimed.len());
+    claimed.iter().for_each(|(id, _)| cx.out.bulk(id.to_string().as_bytes()));
+}
+
+fn xclaim(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let (key, name, consumer) = (&request[1], &request[2], &request[3]);
+    let least = int(&request[4]).map_err(|_| "ERR Invalid min-idle-time argument for XCLAIM")?.max(0) as u64;
+    let mut ids = Vec::new();
+    let mut at = 5;
+    while let Some(id) = request.get(at).and_then(|word| StreamId::parse(word, 0)) {
+        ids.push(id);
+        at += 1;
+    }
+    let (mut delivered, mut retries, mut force, mut only_ids) = (cx.now, None, false, false);
+    while at < request.len() {
+        let value = || parse_int(request.get(at + 1).unwrap_or_default()).ok_or(crate::fail::NO_INTEGER);
+        match request[at].to_ascii_lowercase().as_slice() {
+            b"force" => force = true,
+            b"justid" => only_ids = true,
+            b"idle" => {
+                delivered = cx.now.saturating_sub(value()?.max(0) as u64);
+                at += 1;
+            }
+            b"time" => {
+                delivered = (value()?.max(0) as u64).min(cx.now);
+                at += 1;
+            }
+            b"retrycount" => {
+                retries = Some(value()?.max(0) as u64);
+                at += 1;
+            }
+            b"lastid" => at += 1,
+            _ if ids.is_empty() => return Err(super::streams::BAD_ID.into()),
+            _ => {
+                let word = String::from_utf8_lossy(&request[at]).into_owned();
+                return Err(Fail::text(format!("ERR Unrecognized XCLAIM option '{word}'")));
+            }
+        }
+        at += 1;
+    }
+    let (mut stream, _) = open(cx, key, name)?;
+    let mut claimed = Vec::new();
+    for id in ids {
+        let fields = stream.entry(cx, id)?;
+        let pending = match (stream.pending(cx, name, id)?, &fields) {
+            (Some(pending), _) => pending,
+            (None, Some(_)) if force => Pending { id, consumer: consumer.to_vec(), delivered: 0, count: 0 },
+            (None, _) => continue,
+        };
+        let Some(fields) = fields else {
+            stream.acknowledge(cx, name, id)?;
+            continue;
+        };
+        if cx.now.saturating_sub(pending.delivered) < least {
+            continue;
+        }
+        let count = retries.unwrap_or(pending.count + u64::from(!only_ids));
+        let taken = Pending { id, consumer: consumer.to_vec(), delivered, count };
+        stream.put_pending(cx, name, &taken)?;
+        claimed.push((id, fields));
+    }
+    note_consumer(cx, &mut stream, name, consumer, !claimed.is_empty())?;
+    stream.save_groups(cx)?;
+    put_claimed(cx, &claimed, only_ids);
+    Ok(())
+}
+
+fn xautoclaim(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let (key, name, consumer) = (&request[1], &request[2], &request[3]);
+    let least =
+        int(&request[4]).map_err(|_| "ERR Invalid min-idle-time argument for XAUTOCLAIM")?.max(0) as u64;
+    let from = bound(&request[5], true)?;
+    let (mut limit, mut only_ids) = (100, false);
+    let mut at = 6;
+    while at < request.len() {
+        if request.is(at, "justid") {
+            only_ids = true;
+            at += 1;
+        } else if request.is(at, "count") && at + 1 < request.len() {
+            limit = int(&request[at + 1])?;
+            if limit < 1 {
+                return Err("ERR COUNT must be > 0".into());
+            }
+            at += 2;
+        } else {
+            return Err(SYNTAX.into());
+        }
+    }
+    let (mut stream, _) = open(cx, key, name)?;
+    let (mut claimed, mut gone, mut next) = (Vec::new(), Vec::new(), StreamId::default());
+    let (mut looked_at, most) = (0, limit as usize * 10);
+    for pending in stream.pending_between(cx, name, from, StreamId::MAX)? {
+        if claimed.len() == limit as usize || looked_at == most {
+            next = pending.id;
+            break;
+        }
+        looked_at += 1;
+        let Some(fields) = stream.entry(cx, pending.id)? else {
+            stream.acknowledge(cx, name, pending.id)?;
+            gone.push(pending.id);
+            continue;
+        };
+        if cx.now.saturating_sub(pending.delivered) < least {
+            continue;
+        }
+        let count = pending.count + u64::from(!only_ids);
+        let taken = Pending { id: pending.id, consumer: consumer.to_vec(), delivered: cx.now, count };
+        stream.put_pending(cx, name, &taken)?;
+        claimed.push((pending.id, fields));
+    }
+    note_consumer(cx, &mut stream, name, consumer, !claimed.is_empty())?;
+    stream.save_groups(cx)?;
+    cx.out.array(3);
+    cx.out.bulk(next.to_string().as_bytes());
+    put_claimed(cx, &claimed, only_ids);
+    cx.out.array(gone.len());
+    gone.iter().for_each(|id| cx.out.bulk(id.to_string().as_bytes()));
+    Ok(())
+}

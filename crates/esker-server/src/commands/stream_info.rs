@@ -1,0 +1,209 @@
+//! `XINFO`: what there is to know of a stream, its groups and their consumers.
+
+use super::table::{Command, Group::Stream as Streams, Keys, command, flag::*};
+use super::unknown_subcommand;
+use crate::cx::Cx;
+use crate::data::{Group, Stream, StreamId};
+use crate::fail::{Done, Fail, NO_KEY, SYNTAX};
+use crate::resp::Request;
+use crate::store::Order;
+
+#[rustfmt::skip]
+pub(super) const TABLE: &[Command] = &[
+    command("xinfo", -2, READ, Keys::At(2, 2, 1), Streams, "stream key [full [count n]] | groups key | consumers key group", "What there is to know of a stream.", xinfo),
+];
+
+fn xinfo(cx: &mut Cx<'_>, request: &Request) -> Done {
+    match (request[1].to_ascii_lowercase().as_slice(), request.len()) {
+        (b"stream", 3) => short(cx, request),
+        (b"stream", 4 | 6) if request.is(3, "full") => full(cx, request),
+        (b"groups", 3) => groups(cx, request),
+        (b"consumers", 4) => consumers(cx, request),
+        (b"help", 2) => {
+            cx.out.array(1);
+            cx.out.simple("XINFO (STREAM|GROUPS|CONSUMERS) key ...");
+            Ok(())
+        }
+        _ => Err(unknown_subcommand(request)),
+    }
+}
+
+fn name(cx: &mut Cx<'_>, name: &str) {
+    cx.out.bulk(name.as_bytes());
+}
+
+fn put_id(cx: &mut Cx<'_>, title: &str, id: StreamId) {
+    name(cx, title);
+    cx.out.bulk(id.to_string().as_bytes());
+}
+
+fn put_int(cx: &mut Cx<'_>, title: &str, n: u64) {
+    name(cx, title);
+    cx.out.int(n as i64);
+}
+
+fn put_head(cx: &mut Cx<'_>, stream: &Stream) -> Done {
+    put_int(cx, "length", stream.len());
+    put_int(cx, "radix-tree-keys", 1);
+    put_int(cx, "radix-tree-nodes", 2);
+    put_id(cx, "last-generated-id", stream.last_id());
+    put_id(cx, "max-deleted-entry-id", stream.max_removed());
+    put_int(cx, "entries-added", stream.added());
+    let first = stream.first_id(cx)?.unwrap_or_default();
+    put_id(cx, "recorded-first-entry-id", first);
+    Ok(())
+}
+
+fn put_fields(cx: &mut Cx<'_>, entry: Option<&crate::data::Entry>) {
+    match entry {
+        None => cx.out.null(),
+        Some((id, fields)) => {
+            cx.out.array(2);
+            cx.out.bulk(id.to_string().as_bytes());
+            cx.out.array(fields.len());
+            fields.iter().for_each(|field| cx.out.bulk(field));
+        }
+    }
+}
+
+fn short(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let stream = Stream::open(cx, &request[2])?.ok_or(NO_KEY)?;
+    cx.out.map(10);
+    put_head(cx, &stream)?;
+    let groups = stream.groups(cx)?.len();
+    put_int(cx, "groups", groups as u64);
+    for (title, order) in [("first-entry", Order::Up), ("last-entry", Order::Down)] {
+        let found = stream.entries(cx, StreamId::default(), StreamId::MAX, order, 1)?;
+        name(cx, title);
+        put_fields(cx, found.first());
+    }
+    Ok(())
+}
+
+/// How many entries a group has not read; none: it is not known.
+fn lag(cx: &Cx<'_>, stream: &Stream, group: &Group) -> Done<Option<u64>> {
+    if stream.added() == 0 {
+        return Ok(Some(0));
+    }
+    let first = stream.first_id(cx)?;
+    let has_gaps = stream.max_removed() != StreamId::default()
+        && stream.max_removed() >= group.last.max(first.unwrap_or_default());
+    Ok(match (group.read, first) {
+        (Some(read), _) if !has_gaps => Some(stream.added().saturating_sub(read)),
+        (_, None) => Some(0),
+        (_, Some(_)) if group.last >= stream.last_id() => Some(0),
+        (_, Some(first)) if group.last < first && !has_gaps => Some(stream.len()),
+        _ => None,
+    })
+}
+
+fn put_optional(cx: &mut Cx<'_>, title: &str, n: Option<u64>) {
+    name(cx, title);
+    match n {
+        Some(n) => cx.out.int(n as i64),
+        None => cx.out.null(),
+    }
+}
+
+fn groups(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let stream = Stream::open(cx, &request[2])?.ok_or(NO_KEY)?;
+    let groups = stream.groups(cx)?;
+    cx.out.array(groups.len());
+    for (group_name, group) in groups {
+        let consumers = stream.consumers(cx, &group_name)?.len();
+        let pending = stream.pending_between(cx, &group_name, StreamId::default(), StreamId::MAX)?.len();
+        cx.out.map(6);
+        name(cx, "name");
+        cx.out.bulk(&group_name);
+        put_int(cx, "consumers", consumers as u64);
+        put_int(cx, "pending", pending as u64);
+        put_id(cx, "last-delivered-id", group.last);
+        put_optional(cx, "entries-read", group.read);
+        let lag = lag(cx, &stream, &group)?;
+        put_optional(cx, "lag", lag);
+    }
+    Ok(())
+}
+
+fn consumers(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let stream = Stream::open(cx, &request[2])?.ok_or(NO_KEY)?;
+    let group = &request[3];
+    if stream.group(cx, group)?.is_none() {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (group, key) = (text(group), text(&request[2]));
+        return Err(Fail::text(format!("NOGROUP No such consumer group '{group}' for key name '{key}'")));
+    }
+    let pending = stream.pending_between(cx, group, StreamId::default(), StreamId::MAX)?;
+    let consumers = stream.consumers(cx, group)?;
+    cx.out.array(consumers.len());
+    for (consumer, seen, active) in consumers {
+        let own = pending.iter().filter(|pending| pending.consumer == consumer).count();
+        cx.out.map(4);
+        name(cx, "name");
+        cx.out.bulk(&consumer);
+        put_int(cx, "pending", own as u64);
+        put_int(cx, "idle", cx.now.saturating_sub(seen));
+        name(cx, "inactive");
+        cx.out.int(if active == 0 { -1 } else { cx.now.saturating_sub(active) as i64 });
+    }
+    Ok(())
+}
+
+fn full(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let limit = match request.len() {
+        4 => 10,
+        _ if request.is(4, "count") => super::streams::count(&request[5])?,
+        _ => return Err(SYNTAX.into()),
+    };
+    let limit = if limit == 0 { usize::MAX } else { limit };
+    let stream = Stream::open(cx, &request[2])?.ok_or(NO_KEY)?;
+    cx.out.map(9);
+    put_head(cx, &stream)?;
+    name(cx, "entries");
+    let entries = stream.entries(cx, StreamId::default(), StreamId::MAX, Order::Up, limit)?;
+    super::streams::put_entries(cx, &entries);
+    name(cx, "groups");
+    let groups = stream.groups(cx)?;
+    cx.out.array(groups.len());
+    for (group_name, group) in groups {
+        let pending = stream.pending_between(cx, &group_name, StreamId::default(), StreamId::MAX)?;
+        cx.out.map(7);
+        name(cx, "name");
+        cx.out.bulk(&group_name);
+        put_id(cx, "last-delivered-id", group.last);
+        put_optional(cx, "entries-read", group.read);
+        let lag = lag(cx, &stream, &group)?;
+        put_optional(cx, "lag", lag);
+        put_int(cx, "pel-count", pending.len() as u64);
+        name(cx, "pending");
+        cx.out.array(pending.len().min(limit));
+        for pending in pending.iter().take(limit) {
+            cx.out.array(4);
+            cx.out.bulk(pending.id.to_string().as_bytes());
+            cx.out.bulk(&pending.consumer);
+            cx.out.int(pending.delivered as i64);
+            cx.out.int(pending.count as i64);
+        }
+        name(cx, "consumers");
+        let consumers = stream.consumers(cx, &group_name)?;
+        cx.out.array(consumers.len());
+        for (consumer, seen, active) in consumers {
+            let own: Vec<_> = pending.iter().filter(|pending| pending.consumer == consumer).collect();
+            cx.out.map(5);
+            name(cx, "name");
+            cx.out.bulk(&consumer);
+            put_int(cx, "seen-time", seen);
+            put_int(cx, "active-time", active);
+            put_int(cx, "pel-count", own.len() as u64);
+            name(cx, "pel");
+            cx.out.array(own.len().min(limit));
+            for pending in own.iter().take(limit) {
+                cx.out.array(3);
+                cx.out.bulk(pending.id.to_string().as_bytes());
+                cx.out.int(pending.delivered as i64);
+                cx.out.int(pending.count as i64);
+            }
+        }
+    }
+    Ok(())
+}

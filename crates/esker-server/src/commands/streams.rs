@@ -1,0 +1,399 @@
+//! Streams: adding, reading, trimming. Groups of readers are in stream_groups.rs.
+
+use super::table::{Command, FIRST, Group::Stream as Streams, Keys, command, flag::*};
+use crate::cx::Cx;
+use crate::data::{Entry, Stream, StreamId, parse_count};
+use crate::effects::Event;
+use crate::fail::{Done, Fail, SYNTAX, Wait};
+use crate::numbers::{int, parse_int};
+use crate::resp::Request;
+use crate::store::Order;
+
+#[rustfmt::skip]
+pub(super) const TABLE: &[Command] = &[
+    command("xadd", -5, WRITE | DENY_OOM | FAST, FIRST, Streams, "key [nomkstream] [maxlen|minid [=|~] n [limit n]] *|id field value ...", "Adds an entry.", xadd),
+    command("xdel", -3, WRITE | FAST, FIRST, Streams, "key id ...", "Removes entries.", xdel),
+    command("xlen", 2, READ | FAST | ONE, FIRST, Streams, "key", "How many entries there are.", xlen),
+    command("xrange", -4, READ, FIRST, Streams, "key from to [count n]", "Entries of a range.", |cx, r| xrange(cx, r, Order::Up)),
+    command("xread", -4, BLOCKING | SEQUENCED, Keys::Streams, Streams, "[count n] [block ms] streams key ... id ...", "Entries behind ids, and waits for some.", xread),
+    command("xrevrange", -4, READ, FIRST, Streams, "key to from [count n]", "Entries of a range, last first.", |cx, r| xrange(cx, r, Order::Down)),
+    command("xsetid", -3, WRITE | DENY_OOM | FAST, FIRST, Streams, "key id [entriesadded n] [maxdeletedid id]", "Sets the last id.", xsetid),
+    command("xtrim", -4, WRITE, FIRST, Streams, "key maxlen|minid [=|~] n [limit n]", "Removes the oldest entries.", xtrim),
+];
+
+pub(super) const BAD_ID: &str = "ERR Invalid stream ID specified as stream command argument";
+const SMALL_ID: &str = "ERR The ID specified in XADD is equal or smaller than the target stream top item";
+
+/// An id of an argument.
+pub(super) fn id(word: &[u8], seq: u64) -> Done<StreamId> {
+    StreamId::parse(word, seq).ok_or(BAD_ID.into())
+}
+
+/// Which entries a stream keeps.
+#[derive(Clone, Copy)]
+pub(super) enum Keep {
+    Newest(u64),
+    From(StreamId),
+}
+
+/// Reads `MAXLEN` or `MINID` and what follows.
+fn keep(request: &Request, at: &mut usize) -> Done<Option<(Keep, Option<u64>)>> {
+    let is_len = match request.get(*at) {
+        Some(_) if request.is(*at, "maxlen") => true,
+        Some(_) if request.is(*at, "minid") => false,
+        _ => return Ok(None),
+    };
+    *at += 1;
+    let is_about = request.is(*at, "~");
+    if is_about || request.is(*at, "=") {
+        *at += 1;
+    }
+    let word = request.get(*at).ok_or(SYNTAX)?;
+    let kept = match is_len {
+        true => {
+            let n = int(word)?;
+            Keep::Newest(u64::try_from(n).map_err(|_| "ERR The MAXLEN argument must be >= 0.")?)
+        }
+        false => Keep::From(id(word, 0)?),
+    };
+    *at += 1;
+    let mut most = LIMIT;
+    if request.is(*at, "limit") && request.len() > *at + 1 {
+        if !is_about {
+            return Err("ERR syntax error, LIMIT cannot be used without the special ~ option".into());
+        }
+        let limit = int(&request[*at + 1])?;
+        if limit < 0 {
+            return Err("ERR The LIMIT argument must be >= 0.".into());
+        }
+        most = if limit == 0 { u64::MAX } else { limit as u64 };
+        *at += 2;
+    }
+    Ok(Some((kept, is_about.then_some(most))))
+}
+
+/// Where about so many are to be kept, entries go by so many at a time, and no more at once than this.
+const PIECE: usize = 100;
+const LIMIT: u64 = 100 * PIECE as u64;
+
+/// Removes the entries that are not kept: how many. Where a limit is given, about those.
+fn trim(cx: &mut Cx<'_>, stream: &mut Stream, (keep, limit): (Keep, Option<u64>)) -> Done<u64> {
+    let (to, count) = match keep {
+        Keep::Newest(n) => (Some(StreamId::MAX), stream.len().saturating_sub(n)),
+        Keep::From(id) => (id.previous(), u64::MAX),
+    };
+    let Some(to) = to else { return Ok(0) };
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let mut old = stream.entries(cx, StreamId::default(), to, Order::Up, count)?;
+    if let Some(limit) = limit {
+        let most = old.len().min(usize::try_from(limit).unwrap_or(usize::MAX));
+        old.truncate(most / PIECE * PIECE);
+    }
+    for (id, _) in &old {
+        stream.remove(cx, *id)?;
+    }
+    // Redis tells the largest removed id of XDEL alone.
+    Ok(old.len() as u64)
+}
+
+fn xadd(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let key = &request[1];
+    let (mut at, mut makes, mut kept) = (2, true, None);
+    loop {
+        if request.is(at, "nomkstream") {
+            makes = false;
+            at += 1;
+        } else if let Some(found) = keep(request, &mut at)? {
+            kept = Some(found);
+        } else {
+            break;
+        }
+    }
+    let fields = request.len().saturating_sub(at + 1);
+    if fields == 0 || !fields.is_multiple_of(2) {
+        return Err("ERR wrong number of arguments for 'xadd' command".into());
+    }
+    let word = &request[at];
+    let given = match word {
+        b"*" => Given::Now,
+        _ => match word.strip_suffix(b"-*") {
+            Some(ms) => Given::Ms(id(ms, 0)?.ms),
+            None => Given::Id(id(word, 0)?),
+        },
+    };
+    if matches!(given, Given::Id(id) if id == StreamId::default()) {
+        return Err("ERR The ID specified in XADD must be greater than 0-0".into());
+    }
+    let mut stream = match Stream::open(cx, key)? {
+        Some(stream) => stream,
+        None if !makes => {
+            cx.out.null();
+            return Ok(());
+        }
+        None => Stream::open_or_new(cx, key)?,
+    };
+    let last = stream.last_id();
+    let new = match given {
+        Given::Now if cx.now > last.ms => Some(StreamId { ms: cx.now, seq: 0 }),
+        Given::Now => last.next(),
+        Given::Ms(ms) if ms > last.ms => Some(StreamId { ms, seq: 0 }),
+        Given::Ms(ms) if ms == last.ms => last.seq.checked_add(1).map(|seq| StreamId { ms, seq }),
+        Given::Ms(_) => None,
+        Given::Id(id) => Some(id),
+    };
+    let new = new.filter(|new| *new > last).ok_or(SMALL_ID)?;
+    stream.add(cx, new, request.from(at + 1))?;
+    let trimmed = match kept {
+        Some(kept) => trim(cx, &mut stream, kept)?,
+        None => 0,
+    };
+    stream.save(cx)?;
+    cx.event(Event::Stream, "xadd", key);
+    if trimmed > 0 {
+        cx.event(Event::Stream, "xtrim", key);
+    }
+    cx.filled(key);
+    cx.out.bulk(new.to_string().as_bytes());
+    Ok(())
+}
+
+/// The id that `XADD` is given.
+#[derive(Clone, Copy)]
+enum Given {
+    Now,
+    Ms(u64),
+    Id(StreamId),
+}
+
+fn xtrim(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let mut at = 2;
+    let kept = keep(request, &mut at)?.filter(|_| at == request.len()).ok_or(SYNTAX)?;
+    let mut trimmed = 0;
+    if let Some(mut stream) = Stream::open(cx, &request[1])? {
+        trimmed = trim(cx, &mut stream, kept)?;
+        if trimmed > 0 {
+            stream.save(cx)?;
+            cx.event(Event::Stream, "xtrim", &request[1]);
+        }
+    }
+    cx.out.int(trimmed as i64);
+    Ok(())
+}
+
+fn xlen(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let len = Stream::open(cx, &request[1])?.map_or(0, |stream| stream.len());
+    cx.out.int(len as i64);
+    Ok(())
+}
+
+fn xdel(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let ids: Done<Vec<_>> = request.from(2).map(|word| id(word, 0)).collect();
+    let ids = ids?;
+    let mut removed = 0;
+    if let Some(mut stream) = Stream::open(cx, &request[1])? {
+        for id in ids {
+            if stream.remove(cx, id)? {
+                removed += 1;
+                stream.set_max_removed(stream.max_removed().max(id));
+            }
+        }
+        if removed > 0 {
+            stream.save(cx)?;
+            cx.event(Event::Stream, "xdel", &request[1]);
+        }
+    }
+    cx.out.int(removed);
+    Ok(())
+}
+
+/// A bound of a range of ids, which is included.
+pub(super) fn bound(word: &[u8], is_lower: bool) -> Done<StreamId> {
+    let seq = if is_lower { 0 } else { u64::MAX };
+    match word.split_first() {
+        Some((b'-', [])) => Ok(StreamId::default()),
+        Some((b'+', [])) => Ok(StreamId::MAX),
+        Some((b'(', rest)) => {
+            let id = id(rest, seq)?;
+            let inside = if is_lower { id.next() } else { id.previous() };
+            let side = if is_lower { "start" } else { "end" };
+            inside.ok_or_else(|| Fail::text(format!("ERR invalid {side} ID for the interval")))
+        }
+        _ => id(word, seq),
+    }
+}
+
+/// Replies entries.
+pub(super) fn put_entries(cx: &mut Cx<'_>, entries: &[Entry]) {
+    cx.out.array(entries.len());
+    for (id, fields) in entries {
+        cx.out.array(2);
+        cx.out.bulk(id.to_string().as_bytes());
+        cx.out.array(fields.len());
+        fields.iter().for_each(|field| cx.out.bulk(field));
+    }
+}
+
+fn xrange(cx: &mut Cx<'_>, request: &Request, order: Order) -> Done {
+    let (first, last) = if order == Order::Up { (2, 3) } else { (3, 2) };
+    let (from, to) = (bound(&request[first], true)?, bound(&request[last], false)?);
+    let count = match request.len() {
+        4 => usize::MAX,
+        6 if request.is(4, "count") => usize::try_from(int(&request[5])?).unwrap_or(0),
+        _ => return Err(SYNTAX.into()),
+    };
+    let stream = Stream::open(cx, &request[1])?;
+    if count == 0 && stream.is_some() {
+        cx.out.null_array();
+        return Ok(());
+    }
+    let found = match stream {
+        Some(stream) => stream.entries(cx, from, to, order, count)?,
+        None => Vec::new(),
+    };
+    put_entries(cx, &found);
+    Ok(())
+}
+
+/// The options of `XREAD` and `XREADGROUP`.
+pub(super) struct Reading {
+    pub count: usize,
+    pub block: Option<u64>,
+    pub no_ack: bool,
+    /// Where the keys begin, and how many there are.
+    pub first: usize,
+    pub len: usize,
+}
+
+pub(super) fn reading(request: &Request, mut at: usize) -> Done<Reading> {
+    let (mut count, mut block, mut no_ack) = (usize::MAX, None, false);
+    while !request.is(at, "streams") {
+        let value = request.get(at + 1);
+        if request.is(at, "count") {
+            count = usize::try_from(int(value.ok_or(SYNTAX)?)?).ok().filter(|n| *n > 0).unwrap_or(usize::MAX);
+            at += 2;
+        } else if request.is(at, "block") {
+            let ms =
+                parse_int(value.ok_or(SYNTAX)?).ok_or("ERR timeout is not an integer or out of range")?;
+            block = Some(u64::try_from(ms).map_err(|_| "ERR timeout is negative")?);
+            at += 2;
+        } else if request.is(at, "noack") {
+            no_ack = true;
+            at += 1;
+        } else {
+            return Err(SYNTAX.into());
+        }
+    }
+    let words = request.len() - at - 1;
+    if words == 0 || !words.is_multiple_of(2) {
+        let name = String::from_utf8_lossy(&request[0]).to_lowercase();
+        let what = if name == "xread" { "'$'" } else { "'>'" };
+        return Err(Fail::text(format!(
+            "ERR Unbalanced '{name}' list of streams: for each stream key an ID or {what} must be specified."
+        )));
+    }
+    Ok(Reading { count, block, no_ack, first: at + 1, len: words / 2 })
+}
+
+/// Replies what was read: pairs of keys and entries.
+pub(super) fn put_streams(cx: &mut Cx<'_>, found: &[(&[u8], Vec<Entry>)]) {
+    if cx.out.is_resp3 {
+        cx.out.map(found.len())
+    } else {
+        cx.out.array(found.len())
+    }
+    for (key, entries) in found {
+        if !cx.out.is_resp3 {
+            cx.out.array(2);
+        }
+        cx.out.bulk(key);
+        put_entries(cx, entries);
+    }
+}
+
+fn xread(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let reading = reading(request, 1)?;
+    if reading.no_ack {
+        return Err("ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.".into());
+    }
+    let mut found = Vec::new();
+    let mut words = request.tail(0).iter().map(|word| word.to_vec()).collect::<Vec<_>>();
+    for n in 0..reading.len {
+        let (key, at) = (&request[reading.first + n], reading.first + reading.len + n);
+        let stream = Stream::open(cx, key)?;
+        let after = match &request[at] {
+            b"$" => stream.as_ref().map_or_else(StreamId::default, Stream::last_id),
+            b"+" => stream.as_ref().and_then(|stream| stream.last_id().previous()).unwrap_or_default(),
+            b">" => {
+                return Err("ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option.".into());
+            }
+            word => id(word, 0)?,
+        };
+        // What is new once somebody has waited is new since now.
+        words[at] = after.to_string().into_bytes();
+        if let (Some(stream), Some(from)) = (stream, after.next()) {
+            let entries = stream.entries(cx, from, StreamId::MAX, Order::Up, reading.count)?;
+            if !entries.is_empty() {
+                found.push((key, entries));
+            }
+        }
+    }
+    if !found.is_empty() {
+        put_streams(cx, &found);
+        return Ok(());
+    }
+    match reading.block {
+        Some(ms) => {
+            let keys = request.from(reading.first).take(reading.len).map(<[u8]>::to_vec).collect();
+            Err(Fail::Blocks(Wait { keys, ms, instead: Some(Request::of(words)) }))
+        }
+        None => {
+            cx.out.null_array();
+            Ok(())
+        }
+    }
+}
+
+fn xsetid(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let last = id(&request[2], 0)?;
+    let (mut added, mut removed) = (None, None);
+    for at in (3..request.len()).step_by(2) {
+        let value = request.get(at + 1).ok_or(SYNTAX)?;
+        if request.is(at, "entriesadded") {
+            let n = int(value)?;
+            added = Some(u64::try_from(n).map_err(|_| "ERR entries_added must be positive")?);
+        } else if request.is(at, "maxdeletedid") {
+            let max = id(value, 0)?;
+            if last < max {
+                return Err(
+                    "ERR The ID specified in XSETID is smaller than the provided max_deleted_entry_id".into(),
+                );
+            }
+            removed = Some(max);
+        } else {
+            return Err(SYNTAX.into());
+        }
+    }
+    let mut stream = Stream::open(cx, &request[1])?.ok_or(crate::fail::NO_KEY)?;
+    let newest = stream.entries(cx, StreamId::default(), StreamId::MAX, Order::Down, 1)?;
+    if newest.first().is_some_and(|newest| last < newest.0) {
+        return Err("ERR The ID specified in XSETID is smaller than the target stream top item".into());
+    }
+    if added.is_some_and(|added| added < stream.len()) {
+        return Err(
+            "ERR The entries_added specified in XSETID is smaller than the target stream length".into()
+        );
+    }
+    stream.set_last_id(last);
+    added.into_iter().for_each(|added| stream.set_added(added));
+    removed.into_iter().for_each(|removed| stream.set_max_removed(removed));
+    stream.save(cx)?;
+    cx.event(Event::Stream, "xsetid", &request[1]);
+    cx.out.ok();
+    Ok(())
+}
+
+/// A count of an argument that may be too large.
+pub(super) fn count(word: &[u8]) -> Done<usize> {
+    let n = parse_count(word).ok_or(crate::fail::NO_INTEGER)?;
+    Ok(usize::try_from(n).unwrap_or(usize::MAX))
+}

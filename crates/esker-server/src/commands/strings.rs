@@ -1,0 +1,373 @@
+//! Strings.
+
+use super::expiry::deadline;
+use super::table::{ALL, Command, FIRST, FIRST_TWO, Group::String as Strings, Keys, command, flag::*};
+use crate::cx::Cx;
+use crate::data::{Kind, Main};
+use crate::effects::Event;
+use crate::fail::{Done, Fail, NO_INTEGER, SYNTAX, WRONG_TYPE};
+use crate::numbers::{float, int, parse_float, parse_int};
+use crate::resp::{Request, format_int};
+
+const ADD: u32 = WRITE | DENY_OOM;
+const PAIRS: Keys = Keys::At(1, -1, 2);
+
+#[rustfmt::skip]
+pub(super) const TABLE: &[Command] = &[
+    command("append", 3, ADD | FAST, FIRST, Strings, "key text", "Adds to the end of a string.", append),
+    command("decr", 2, ADD | FAST, FIRST, Strings, "key", "Takes one from a number.", |cx, r| add(cx, &r[1], -1)),
+    command("decrby", 3, ADD | FAST, FIRST, Strings, "key n", "Takes from a number.", decrby),
+    command("get", 2, READ | FAST | ONE, FIRST, Strings, "key", "The string of a key.", get),
+    command("getdel", 2, WRITE | FAST, FIRST, Strings, "key", "The string of a key, which is removed.", getdel),
+    command("getex", -2, WRITE | FAST, FIRST, Strings, "key [ex s|px ms|exat t|pxat t|persist]", "The string of a key, and sets when it expires.", getex),
+    command("getrange", 4, READ | ONE, FIRST, Strings, "key start end", "A part of a string.", getrange),
+    command("getset", 3, ADD | FAST, FIRST, Strings, "key text", "Sets a string, and tells the old one.", getset),
+    command("incr", 2, ADD | FAST, FIRST, Strings, "key", "Adds one to a number.", |cx, r| add(cx, &r[1], 1)),
+    command("incrby", 3, ADD | FAST, FIRST, Strings, "key n", "Adds to a number.", |cx, r| { let n = int(&r[2])?; add(cx, &r[1], n) }),
+    command("incrbyfloat", 3, ADD | FAST, FIRST, Strings, "key n", "Adds to a number with a fraction.", incrbyfloat),
+    command("lcs", -3, READ, FIRST_TWO, Strings, "key key [len] [idx] [minmatchlen n] [withmatchlen]", "What two strings have in common, in order.", super::lcs::lcs),
+    command("mget", -2, READ | FAST, ALL, Strings, "key ...", "The strings of keys.", mget),
+    command("mset", -3, ADD, PAIRS, Strings, "key text ...", "Sets strings.", mset),
+    command("msetnx", -3, ADD, PAIRS, Strings, "key text ...", "Sets strings if none of the keys is there.", msetnx),
+    command("psetex", 4, ADD, FIRST, Strings, "key milliseconds text", "Sets a string that expires.", |cx, r| setex(cx, r, 1)),
+    command("set", -3, ADD, FIRST, Strings, "key text [nx|xx] [get] [ex s|px ms|exat t|pxat t|keepttl]", "Sets a string.", set),
+    command("setex", 4, ADD, FIRST, Strings, "key seconds text", "Sets a string that expires.", |cx, r| setex(cx, r, 1000)),
+    command("setnx", 3, ADD | FAST, FIRST, Strings, "key text", "Sets a string if the key is not there.", setnx),
+    command("setrange", 4, ADD, FIRST, Strings, "key offset text", "Writes over a part of a string.", setrange),
+    command("strlen", 2, READ | FAST | ONE, FIRST, Strings, "key", "The length of a string.", strlen),
+    command("substr", 4, READ | ONE, FIRST, Strings, "key start end", "As GETRANGE.", getrange),
+];
+
+/// Strings have no more bytes.
+pub(super) const STRING_BYTES_MAX: usize = 512 << 20;
+const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+
+impl Cx<'_> {
+    /// The string of a key.
+    pub(super) fn string(&mut self, key: &[u8]) -> Done<Option<Main>> {
+        self.main_of(key, Kind::String)
+    }
+}
+
+fn get(cx: &mut Cx<'_>, request: &Request) -> Done {
+    match cx.string(&request[1])? {
+        Some(main) => {
+            cx.server.stats.hits.add(1);
+            cx.out.bulk(main.text());
+        }
+        None => {
+            cx.server.stats.misses.add(1);
+            cx.out.null();
+        }
+    }
+    Ok(())
+}
+
+/// When a string is to expire.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lifetime {
+    Unsaid,
+    Keep,
+    Persist,
+    At(i64),
+}
+
+/// Reads a word about the time, and its value.
+fn lifetime(cx: &Cx<'_>, request: &Request, at: &mut usize, name: &str) -> Done<Option<Lifetime>> {
+    let (unit, is_relative) = match request[*at].to_ascii_lowercase().as_slice() {
+        b"ex" => (1000, true),
+        b"px" => (1, true),
+        b"exat" => (1000, false),
+        b"pxat" => (1, false),
+        _ => return Ok(None),
+    };
+    let n = int(request.get(*at + 1).ok_or(SYNTAX)?)?;
+    *at += 2;
+    if n <= 0 {
+        return Err(Fail::text(format!("ERR invalid expire time in '{name}' command")));
+    }
+    deadline(cx, n, unit, is_relative, name).map(|at| Some(Lifetime::At(at)))
+}
+
+fn set(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let key = &request[1];
+    let (mut nx, mut xx, mut gets, mut life) = (false, false, false, Lifetime::Unsaid);
+    let mut at = 3;
+    while at < request.len() {
+        let said = if let Some(said) = lifetime(cx, request, &mut at, "set")? {
+            said
+        } else {
+            match request[at].to_ascii_lowercase().as_slice() {
+                b"nx" => nx = true,
+                b"xx" => xx = true,
+                b"get" => gets = true,
+                b"keepttl" if life == Lifetime::Unsaid => life = Lifetime::Keep,
+                _ => return Err(SYNTAX.into()),
+            }
+            at += 1;
+            continue;
+        };
+        if life != Lifetime::Unsaid {
+            return Err(SYNTAX.into());
+        }
+        life = said;
+    }
+    if nx && xx {
+        return Err(SYNTAX.into());
+    }
+    let old = cx.main(key)?;
+    if gets {
+        match &old {
+            Some(old) if old.kind != Kind::String => return Err(WRONG_TYPE.into()),
+            Some(old) => cx.out.bulk(old.text()),
+            None => cx.out.null(),
+        }
+    }
+    if nx && old.is_some() || xx && old.is_none() {
+        if !gets {
+            cx.out.null();
+        }
+        return Ok(());
+    }
+    let expires = match life {
+        Lifetime::At(at) => at.max(1) as u64,
+        Lifetime::Keep => old.as_ref().map_or(0, |old| old.expires),
+        _ => 0,
+    };
+    cx.put_string(key, old.as_ref(), &request[2], expires)?;
+    cx.event(Event::String, "set", key);
+    if let Lifetime::At(_) = life {
+        cx.event(Event::Generic, "expire", key);
+    }
+    if !gets {
+        cx.out.ok();
+    }
+    Ok(())
+}
+
+fn setex(cx: &mut Cx<'_>, request: &Request, unit: i64) -> Done {
+    let key = &request[1];
+    let name = if unit == 1 { "psetex" } else { "setex" };
+    let n = int(&request[2])?;
+    if n <= 0 {
+        return Err(Fail::text(format!("ERR invalid expire time in '{name}' command")));
+    }
+    let at = deadline(cx, n, unit, true, name)?;
+    let old = cx.main(key)?;
+    cx.put_string(key, old.as_ref(), &request[3], at as u64)?;
+    cx.event(Event::String, "set", key);
+    cx.event(Event::Generic, "expire", key);
+    cx.out.ok();
+    Ok(())
+}
+
+fn setnx(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let is_free = cx.main(&request[1])?.is_none();
+    if is_free {
+        cx.put_string(&request[1], None, &request[2], 0)?;
+        cx.event(Event::String, "set", &request[1]);
+    }
+    cx.out.int(i64::from(is_free));
+    Ok(())
+}
+
+fn getset(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let old = cx.string(&request[1])?;
+    cx.out.bulk_or_null(old.as_ref().map(Main::text));
+    cx.put_string(&request[1], old.as_ref(), &request[2], 0)?;
+    cx.event(Event::String, "set", &request[1]);
+    Ok(())
+}
+
+fn getdel(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let old = cx.string(&request[1])?;
+    cx.out.bulk_or_null(old.as_ref().map(Main::text));
+    if let Some(old) = &old {
+        cx.remove_key(&request[1], old)?;
+        cx.event(Event::Generic, "del", &request[1]);
+    }
+    Ok(())
+}
+
+fn getex(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let key = &request[1];
+    let mut life = Lifetime::Unsaid;
+    let mut at = 2;
+    while at < request.len() {
+        let said = match lifetime(cx, request, &mut at, "getex")? {
+            Some(said) => said,
+            None if request.is(at, "persist") => {
+                at += 1;
+                Lifetime::Persist
+            }
+            None => return Err(SYNTAX.into()),
+        };
+        if life != Lifetime::Unsaid {
+            return Err(SYNTAX.into());
+        }
+        life = said;
+    }
+    let old = cx.string(key)?;
+    cx.out.bulk_or_null(old.as_ref().map(Main::text));
+    let Some(old) = old else { return Ok(()) };
+    match life {
+        Lifetime::At(at) if at <= cx.now as i64 => {
+            cx.remove_key(key, &old)?;
+            cx.event(Event::Generic, "del", key);
+        }
+        Lifetime::At(at) => {
+            cx.set_expiry(key, &old, at as u64)?;
+            cx.event(Event::Generic, "expire", key);
+        }
+        Lifetime::Persist if old.expires != 0 => {
+            cx.set_expiry(key, &old, 0)?;
+            cx.event(Event::Generic, "persist", key);
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn mget(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let found = cx.access.reads().multi_get(&cx.session.data.main, &request.tail(1))?;
+    cx.out.array(found.len());
+    for raw in found {
+        let main = raw.map(Main::decode).transpose()?;
+        let text = main.as_ref().filter(|main| main.kind == Kind::String && !main.has_expired(cx.now));
+        cx.out.bulk_or_null(text.map(Main::text));
+    }
+    Ok(())
+}
+
+fn check_pairs(request: &Request, name: &str) -> Done {
+    match request.len() % 2 {
+        1 => Ok(()),
+        _ => Err(Fail::text(format!("ERR wrong number of arguments for '{name}' command"))),
+    }
+}
+
+fn set_pairs(cx: &mut Cx<'_>, request: &Request) -> Done {
+    for at in (1..request.len()).step_by(2) {
+        let old = cx.main(&request[at])?;
+        cx.put_string(&request[at], old.as_ref(), &request[at + 1], 0)?;
+        cx.event(Event::String, "set", &request[at]);
+    }
+    Ok(())
+}
+
+fn mset(cx: &mut Cx<'_>, request: &Request) -> Done {
+    check_pairs(request, "mset")?;
+    set_pairs(cx, request)?;
+    cx.out.ok();
+    Ok(())
+}
+
+fn msetnx(cx: &mut Cx<'_>, request: &Request) -> Done {
+    check_pairs(request, "msetnx")?;
+    for at in (1..request.len()).step_by(2) {
+        if cx.main(&request[at])?.is_some() {
+            cx.out.int(0);
+            return Ok(());
+        }
+    }
+    set_pairs(cx, request)?;
+    cx.out.int(1);
+    Ok(())
+}
+
+fn strlen(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let len = cx.string(&request[1])?.map_or(0, |main| main.text().len());
+    cx.out.count(len);
+    Ok(())
+}
+
+fn append(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let old = cx.string(&request[1])?;
+    let mut text = old.as_ref().map_or(Vec::new(), |old| old.text().to_vec());
+    if text.len() + request[2].len() > STRING_BYTES_MAX {
+        return Err(TOO_LONG.into());
+    }
+    text.extend_from_slice(&request[2]);
+    let expires = old.as_ref().map_or(0, |old| old.expires);
+    cx.put_string(&request[1], old.as_ref(), &text, expires)?;
+    cx.event(Event::String, "append", &request[1]);
+    cx.out.count(text.len());
+    Ok(())
+}
+
+fn add(cx: &mut Cx<'_>, key: &[u8], n: i64) -> Done {
+    let old = cx.string(key)?;
+    let before = old.as_ref().map_or(Ok(0), |old| parse_int(old.text()).ok_or(NO_INTEGER))?;
+    let after = before.checked_add(n).ok_or("ERR increment or decrement would overflow")?;
+    let mut digits = [0; 20];
+    let expires = old.as_ref().map_or(0, |old| old.expires);
+    cx.put_string(key, old.as_ref(), format_int(after, &mut digits), expires)?;
+    cx.event(Event::String, "incrby", key);
+    cx.out.int(after);
+    Ok(())
+}
+
+fn decrby(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let n = int(&request[2])?.checked_neg().ok_or("ERR decrement would overflow")?;
+    add(cx, &request[1], n)
+}
+
+/// A number with a fraction as it is stored: without an exponent.
+pub(super) fn plain_float(n: f64) -> String {
+    let text = format!("{n}");
+    if text == "-0" { "0".to_owned() } else { text }
+}
+
+fn incrbyfloat(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let key = &request[1];
+    let old = cx.string(key)?;
+    let before = match &old {
+        Some(old) => parse_float(old.text()).ok_or("ERR value is not a valid float")?,
+        None => 0.0,
+    };
+    let after = before + float(&request[2])?;
+    if !after.is_finite() {
+        return Err("ERR increment would produce NaN or Infinity".into());
+    }
+    let text = plain_float(after);
+    let expires = old.as_ref().map_or(0, |old| old.expires);
+    cx.put_string(key, old.as_ref(), text.as_bytes(), expires)?;
+    cx.event(Event::String, "incrbyfloat", key);
+    cx.out.bulk(text.as_bytes());
+    Ok(())
+}
+
+fn getrange(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let (start, end) = (int(&request[2])?, int(&request[3])?);
+    let main = cx.string(&request[1])?;
+    let text = main.as_ref().map_or(&b""[..], Main::text);
+    let len = text.len() as i64;
+    let from_end = |n: i64| if n < 0 { (len.saturating_add(n)).max(0) } else { n };
+    let is_backwards = start < 0 && end < 0 && start > end;
+    let (start, end) = (from_end(start), from_end(end).min(len - 1));
+    let part = match start <= end && len > 0 && !is_backwards {
+        true => &text[start as usize..=end as usize],
+        false => b"",
+    };
+    cx.out.bulk(part);
+    Ok(())
+}
+
+fn setrange(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let (key, part) = (&request[1], &request[3]);
+    let offset = usize::try_from(int(&request[2])?).map_err(|_| "ERR offset is out of range")?;
+    let old = cx.string(key)?;
+    let mut text = old.as_ref().map_or(Vec::new(), |old| old.text().to_vec());
+    if !part.is_empty() {
+        let end = offset.checked_add(part.len()).filter(|end| *end <= STRING_BYTES_MAX).ok_or(TOO_LONG)?;
+        if text.len() < end {
+            text.resize(end, 0);
+        }
+        text[offset..end].copy_from_slice(part);
+        let expires = old.as_ref().map_or(0, |old| old.expires);
+        cx.put_string(key, old.as_ref(), &text, expires)?;
+        cx.event(Event::String, "setrange", key);
+    }
+    cx.out.count(text.len());
+    Ok(())
+}

@@ -1,0 +1,352 @@
+//! The table of commands: what drives dispatch, `COMMAND` and docs/commands.md.
+
+use std::fmt::Write;
+
+use super::{
+    bits, connection, dump, expiry, hashes, hyper_log_logs, inside, keys, list_pops, lists, ordered, pubsub,
+    scan, scripts, server, sets, sort, sorted_sets, stream_groups, stream_info, streams, strings,
+    transactions,
+};
+use crate::cx::Cx;
+use crate::fail::Done;
+use crate::numbers::parse_int;
+use crate::resp::Request;
+
+/// What a command may do, and where it runs.
+pub mod flag {
+    /// It changes data.
+    pub const WRITE: u32 = 1;
+    /// It reads data.
+    pub const READ: u32 = 1 << 1;
+    /// It takes about the same time whatever is stored.
+    pub const FAST: u32 = 1 << 2;
+    /// For operators.
+    pub const ADMIN: u32 = 1 << 3;
+    /// About channels.
+    pub const PUBSUB: u32 = 1 << 4;
+    /// Not from scripts.
+    pub const NO_SCRIPT: u32 = 1 << 5;
+    /// It may wait.
+    pub const BLOCKING: u32 = 1 << 6;
+    /// Also for those who have not said who they are.
+    pub const NO_AUTH: u32 = 1 << 7;
+    /// Not between `MULTI` and `EXEC`.
+    pub const NO_MULTI: u32 = 1 << 8;
+    /// Runs although `MULTI` was said.
+    pub const ENDS_MULTI: u32 = 1 << 9;
+    /// It needs memory.
+    pub const DENY_OOM: u32 = 1 << 10;
+    /// It runs in the sequencer, although it may write nothing.
+    pub const SEQUENCED: u32 = 1 << 11;
+    /// It reads nothing but the main record of one key, its first word.
+    pub const ONE: u32 = 1 << 12;
+    /// Also for clients of version 2 that are subscribed to something.
+    pub const WHILE_SUBSCRIBED: u32 = 1 << 13;
+    /// It may do harm.
+    pub const DANGEROUS: u32 = 1 << 14;
+}
+
+/// What a command is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    Connection,
+    Generic,
+    String,
+    Bitmap,
+    HyperLogLog,
+    List,
+    Set,
+    SortedSet,
+    Hash,
+    Stream,
+    PubSub,
+    Transactions,
+    Scripting,
+    Server,
+    Esker,
+}
+
+impl Group {
+    /// The name that `COMMAND DOCS` has for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Group::Connection => "connection",
+            Group::Generic => "generic",
+            Group::String => "string",
+            Group::Bitmap => "bitmap",
+            Group::HyperLogLog => "hyperloglog",
+            Group::List => "list",
+            Group::Set => "set",
+            Group::SortedSet => "sorted-set",
+            Group::Hash => "hash",
+            Group::Stream => "stream",
+            Group::PubSub => "pubsub",
+            Group::Transactions => "transactions",
+            Group::Scripting => "scripting",
+            Group::Server => "server",
+            Group::Esker => "esker",
+        }
+    }
+
+    /// The category that users' rights go by.
+    fn category(self) -> &'static str {
+        match self {
+            Group::Generic => "keyspace",
+            Group::SortedSet => "sortedset",
+            Group::Transactions => "transaction",
+            Group::Server => "admin",
+            other => other.name(),
+        }
+    }
+}
+
+/// Where the keys are among the words of a command.
+#[derive(Clone, Copy, Debug)]
+pub enum Keys {
+    /// It has none.
+    None,
+    /// From the first to the last, in steps. A negative last counts from the end.
+    At(i32, i32, i32),
+    /// Their number stands there, and they follow. There is one more before, unless this is 0.
+    Numbered(usize, usize),
+    /// Behind the word `STREAMS`, the first half of what follows.
+    Streams,
+}
+
+/// What a command does.
+pub type Run = fn(&mut Cx<'_>, &Request) -> Done;
+
+/// A command.
+pub struct Command {
+    /// Its name, in lower case.
+    pub name: &'static str,
+    /// How many words it has, the name included; negative: at least so many.
+    pub arity: i32,
+    /// What it may do: see [`flag`].
+    pub flags: u32,
+    /// Where its keys are.
+    pub keys: Keys,
+    /// What it is about.
+    pub group: Group,
+    /// The words behind its name, for people.
+    pub usage: &'static str,
+    /// What it does, for people.
+    pub summary: &'static str,
+    /// What it does.
+    pub run: Run,
+}
+
+impl Command {
+    /// Whether a request has as many words as this takes.
+    pub fn fits(&self, request: &Request) -> bool {
+        let len = request.len() as i32;
+        if self.arity < 0 { len >= -self.arity } else { len == self.arity }
+    }
+
+    /// What a client is told that has sent too many words, or too few.
+    pub fn wrong_arity(&self) -> String {
+        format!("ERR wrong number of arguments for '{}' command", self.name)
+    }
+
+    /// The keys of a request.
+    pub fn keys_of<'r>(&self, request: &'r Request) -> Vec<&'r [u8]> {
+        match self.keys {
+            Keys::None => Vec::new(),
+            Keys::At(first, last, step) => {
+                let len = request.len() as i32;
+                let last = if last < 0 { len + last } else { last };
+                (first..=last).step_by(step as usize).filter_map(|at| request.get(at as usize)).collect()
+            }
+            Keys::Numbered(at, other) => {
+                let count = request.get(at).and_then(parse_int).and_then(|n| usize::try_from(n).ok());
+                let other = (other > 0).then(|| request.get(other)).flatten();
+                other.into_iter().chain(request.from(at + 1).take(count.unwrap_or(0))).collect()
+            }
+            Keys::Streams => {
+                let Some(at) = (1..request.len()).find(|at| request.is(*at, "streams")) else {
+                    return Vec::new();
+                };
+                let count = (request.len() - at - 1) / 2;
+                request.from(at + 1).take(count).collect()
+            }
+        }
+    }
+
+    /// First, last and step, as `COMMAND INFO` has them.
+    pub fn positions(&self) -> [i64; 3] {
+        match self.keys {
+            Keys::At(first, last, step) => [first.into(), last.into(), step.into()],
+            Keys::Numbered(_, other) if other > 0 => [other as i64, other as i64, 1],
+            _ => [0, 0, 0],
+        }
+    }
+
+    /// The names of its flags.
+    pub fn flag_names(&self) -> Vec<&'static str> {
+        let names = [
+            (flag::WRITE, "write"),
+            (flag::READ, "readonly"),
+            (flag::DENY_OOM, "denyoom"),
+            (flag::ADMIN, "admin"),
+            (flag::PUBSUB, "pubsub"),
+            (flag::NO_SCRIPT, "noscript"),
+            (flag::BLOCKING, "blocking"),
+            (flag::FAST, "fast"),
+            (flag::NO_AUTH, "no_auth"),
+            (flag::NO_MULTI, "no_multi"),
+        ];
+        let mut names: Vec<_> = names.iter().filter(|(bit, _)| self.flags & bit != 0).map(|n| n.1).collect();
+        if matches!(self.keys, Keys::Numbered(..) | Keys::Streams) {
+            names.push("movablekeys");
+        }
+        names
+    }
+
+    /// The categories it is in.
+    pub fn categories(&self) -> Vec<String> {
+        let of_flags = [
+            (flag::WRITE, "write"),
+            (flag::READ, "read"),
+            (flag::ADMIN, "dangerous"),
+            (flag::DANGEROUS, "dangerous"),
+            (flag::PUBSUB, "pubsub"),
+            (flag::BLOCKING, "blocking"),
+        ];
+        let mut names: Vec<&str> = vec![self.group.category()];
+        for (bit, name) in of_flags {
+            if self.flags & bit != 0 && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names.push(if self.flags & flag::FAST != 0 { "fast" } else { "slow" });
+        names.into_iter().map(|name| format!("@{name}")).collect()
+    }
+}
+
+/// A line of the table.
+#[expect(clippy::too_many_arguments, reason = "a line of the table")]
+pub(super) const fn command(
+    name: &'static str,
+    arity: i32,
+    flags: u32,
+    keys: Keys,
+    group: Group,
+    usage: &'static str,
+    summary: &'static str,
+    run: Run,
+) -> Command {
+    Command { name, arity, flags, keys, group, usage, summary, run }
+}
+
+/// No keys.
+pub(super) const NO_KEYS: Keys = Keys::None;
+/// The first word.
+pub(super) const FIRST: Keys = Keys::At(1, 1, 1);
+/// The first two words.
+pub(super) const FIRST_TWO: Keys = Keys::At(1, 2, 1);
+/// All words.
+pub(super) const ALL: Keys = Keys::At(1, -1, 1);
+
+static TABLES: &[&[Command]] = &[
+    connection::TABLE,
+    keys::TABLE,
+    expiry::TABLE,
+    scan::TABLE,
+    sort::TABLE,
+    dump::TABLE,
+    strings::TABLE,
+    bits::TABLE,
+    hyper_log_logs::TABLE,
+    hashes::TABLE,
+    sets::TABLE,
+    sorted_sets::TABLE,
+    sorted_sets::RANGES,
+    sorted_sets::COMBINE,
+    sorted_sets::POPS,
+    lists::TABLE,
+    list_pops::TABLE,
+    streams::TABLE,
+    stream_groups::TABLE,
+    stream_info::TABLE,
+    pubsub::TABLE,
+    transactions::TABLE,
+    scripts::TABLE,
+    server::TABLE,
+    inside::TABLE,
+    ordered::TABLE,
+    ordered::SPACES,
+];
+
+/// All commands.
+pub(super) fn commands() -> impl Iterator<Item = &'static Command> {
+    TABLES.iter().copied().flatten()
+}
+
+/// docs/commands.md, which a test compares with this.
+pub fn commands_document() -> String {
+    let mut all: Vec<_> = commands().collect();
+    all.sort_by_key(|command| (command.group, command.name));
+    let mut text = String::from(
+        "# Commands\n\nWhat `esker serve` understands. This page is made from the server's table of commands; a test keeps it current.\n\
+         How they differ from Redis: [server.md](server.md).\n",
+    );
+    let mut group = None;
+    for command in all {
+        if group != Some(command.group) {
+            group = Some(command.group);
+            let _ = write!(text, "\n## {}\n\n| command | does |\n|---|---|\n", command.group.name());
+        }
+        let usage = [command.name.to_uppercase().as_str(), command.usage].join(" ");
+        let usage = usage.trim_end().replace('|', "\\|");
+        let _ = writeln!(text, "| `{usage}` | {} |", command.summary);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a document of the repository, no file of a database")]
+    fn the_document_is_that_of_the_table() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md");
+        let made = commands_document();
+        if std::env::var_os("ESKER_WRITE_DOCS").is_some() {
+            std::fs::write(path, &made).unwrap();
+        }
+        let written = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            written == made,
+            "write docs/commands.md anew: ESKER_WRITE_DOCS=1 cargo test -p esker-server the_document"
+        );
+    }
+
+    #[test]
+    fn names_are_unique_and_lines_make_sense() {
+        let mut names = HashSet::new();
+        for command in commands() {
+            assert!(names.insert(command.name), "{} twice", command.name);
+            assert_eq!(command.name, command.name.to_lowercase());
+            assert!(command.arity != 0 && command.summary.ends_with('.'), "{}", command.name);
+            let is_both = flag::WRITE | flag::READ;
+            assert!(command.flags & is_both != is_both, "{} reads or writes", command.name);
+        }
+    }
+
+    #[test]
+    fn keys_are_found_where_the_table_says() {
+        let find = |text: &str| {
+            let request = Request::of(text.split(' '));
+            let command = commands().find(|command| request.is(0, command.name)).unwrap();
+            let keys = command.keys_of(&request).into_iter();
+            keys.map(|key| String::from_utf8_lossy(key).into_owned()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(find("mset a 1 b 2"), "a b");
+        assert_eq!(find("get a"), "a");
+        assert_eq!(find("del a b c"), "a b c");
+        assert_eq!(find("ping"), "");
+    }
+}

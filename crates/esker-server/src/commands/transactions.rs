@@ -1,0 +1,102 @@
+//! `MULTI`, `EXEC` and `WATCH`.
+//!
+//! The sequencer runs the commands of an `EXEC` one after the other, in one commit. What was watched is compared there.
+
+use std::sync::atomic::Ordering;
+
+use super::table::{ALL, Command, Group::Transactions, NO_KEYS, command, flag::*};
+use crate::cx::Cx;
+use crate::fail::{Done, Fail};
+use crate::resp::Request;
+use crate::server::Server;
+use crate::session::{Multi, Session};
+
+#[rustfmt::skip]
+pub(super) const TABLE: &[Command] = &[
+    command("discard", 1, NO_SCRIPT | FAST | ENDS_MULTI, NO_KEYS, Transactions, "", "Forgets the commands since MULTI.", discard),
+    command("exec", 1, NO_SCRIPT | ENDS_MULTI | SEQUENCED, NO_KEYS, Transactions, "", "Runs the commands since MULTI, in one commit.", exec),
+    command("multi", 1, NO_SCRIPT | FAST | ENDS_MULTI, NO_KEYS, Transactions, "", "Begins to gather commands.", multi),
+    command("unwatch", 1, NO_SCRIPT | FAST, NO_KEYS, Transactions, "", "Watches no keys any more.", unwatch_all),
+    command("watch", -2, NO_SCRIPT | FAST | NO_MULTI | SEQUENCED, ALL, Transactions, "key ...", "Has EXEC do nothing if one of the keys changes before.", watch),
+];
+
+fn multi(cx: &mut Cx<'_>, _: &Request) -> Done {
+    if cx.session.multi.is_some() {
+        return Err("ERR MULTI calls can not be nested".into());
+    }
+    cx.session.multi = Some(Multi::default());
+    cx.session.client.counts[2].store(1, Ordering::Relaxed);
+    cx.out.ok();
+    Ok(())
+}
+
+fn take_multi(cx: &mut Cx<'_>) -> Option<Multi> {
+    cx.session.client.counts[2].store(0, Ordering::Relaxed);
+    cx.session.multi.take()
+}
+
+fn discard(cx: &mut Cx<'_>, _: &Request) -> Done {
+    take_multi(cx).ok_or("ERR DISCARD without MULTI")?;
+    unwatch(cx.server, cx.session);
+    cx.out.ok();
+    Ok(())
+}
+
+fn exec(cx: &mut Cx<'_>, _: &Request) -> Done {
+    let multi = take_multi(cx).ok_or("ERR EXEC without MULTI")?;
+    let is_spoilt = has_changed(cx)?;
+    unwatch(cx.server, cx.session);
+    if multi.has_failed {
+        return Err("EXECABORT Transaction discarded because of previous errors.".into());
+    }
+    if is_spoilt {
+        cx.out.null_array();
+        return Ok(());
+    }
+    cx.out.array(multi.queue.len());
+    cx.session.is_inside = true;
+    for request in &multi.queue {
+        if let Err(Fail::Blocks(_)) = super::run(cx, request) {
+            super::timed_out(request, cx.out);
+        }
+    }
+    cx.session.is_inside = false;
+    Ok(())
+}
+
+/// Whether a watched key has changed, or has expired.
+fn has_changed(cx: &mut Cx<'_>) -> Done<bool> {
+    let Some(watch) = cx.session.watch.take() else { return Ok(false) };
+    let mut has_changed = watch.has_changed();
+    for ((db, key), was_there) in &watch.keys {
+        if *was_there && !has_changed {
+            has_changed = cx.in_database(*db, |cx| Ok(cx.main(key)?.is_none()))?;
+        }
+    }
+    cx.session.watch = Some(watch);
+    Ok(has_changed)
+}
+
+fn watch(cx: &mut Cx<'_>, request: &Request) -> Done {
+    for key in request.from(1) {
+        let is_there = cx.main(key)?.is_some();
+        let mut watch = cx.session.watch.take().unwrap_or_default();
+        cx.server.watches.add(&mut watch, cx.session.db, key, is_there);
+        cx.session.watch = Some(watch);
+    }
+    cx.out.ok();
+    Ok(())
+}
+
+fn unwatch_all(cx: &mut Cx<'_>, _: &Request) -> Done {
+    unwatch(cx.server, cx.session);
+    cx.out.ok();
+    Ok(())
+}
+
+/// A session watches no keys any more.
+pub fn unwatch(server: &Server, session: &mut Session) {
+    if let Some(watch) = session.watch.take() {
+        server.watches.remove(&watch);
+    }
+}

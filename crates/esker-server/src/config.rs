@@ -1,0 +1,325 @@
+//! Options that `CONFIG GET` and `CONFIG SET` know: those that mean something here, and those that clients and test suites expect to be there.
+//!
+//! config.1. A knob that means nothing here gives back what it was set to.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::effects::{events_of, letters_of};
+use crate::numbers::parse_int;
+use crate::options::{Fsync, Options};
+use crate::store::Durability;
+
+/// Knobs without a meaning here, and what they are at first (config.1).
+const IGNORED: &[(&str, &str)] = &[
+    ("activedefrag", "no"),
+    ("active-expire-effort", "1"),
+    ("activerehashing", "yes"),
+    ("appendonly", "yes"),
+    ("aof-load-truncated", "yes"),
+    ("auto-aof-rewrite-percentage", "100"),
+    ("auto-aof-rewrite-min-size", "67108864"),
+    ("client-output-buffer-limit", "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60"),
+    ("client-query-buffer-limit", "1073741824"),
+    ("close-on-oom", "no"),
+    ("cluster-enabled", "no"),
+    ("daemonize", "no"),
+    ("dbfilename", "dump.rdb"),
+    ("dynamic-hz", "yes"),
+    ("hash-max-listpack-entries", "128"),
+    ("hash-max-listpack-value", "64"),
+    ("hash-max-ziplist-entries", "128"),
+    ("hash-max-ziplist-value", "64"),
+    ("hll-sparse-max-bytes", "3000"),
+    ("hz", "10"),
+    ("io-threads", "1"),
+    ("latency-monitor-threshold", "0"),
+    ("latency-tracking", "yes"),
+    ("lazyfree-lazy-eviction", "no"),
+    ("lazyfree-lazy-expire", "no"),
+    ("lazyfree-lazy-server-del", "no"),
+    ("lazyfree-lazy-user-del", "no"),
+    ("lazyfree-lazy-user-flush", "no"),
+    ("lfu-decay-time", "1"),
+    ("lfu-log-factor", "10"),
+    ("list-compress-depth", "0"),
+    ("list-max-listpack-size", "-2"),
+    ("list-max-ziplist-size", "-2"),
+    ("loglevel", "notice"),
+    ("lua-time-limit", "5000"),
+    ("busy-reply-threshold", "5000"),
+    ("maxmemory", "0"),
+    ("maxmemory-policy", "noeviction"),
+    ("maxmemory-samples", "5"),
+    ("maxmemory-clients", "0"),
+    ("min-replicas-to-write", "0"),
+    ("min-slaves-to-write", "0"),
+    ("no-appendfsync-on-rewrite", "no"),
+    ("oom-score-adj", "no"),
+    ("proto-max-bulk-len", "536870912"),
+    ("rdb-key-save-delay", "0"),
+    ("rdbcompression", "yes"),
+    ("rdbchecksum", "yes"),
+    ("repl-diskless-sync", "yes"),
+    ("repl-diskless-sync-delay", "5"),
+    ("replica-announced", "yes"),
+    ("replica-serve-stale-data", "yes"),
+    ("save", ""),
+    ("set-max-intset-entries", "512"),
+    ("set-max-listpack-entries", "128"),
+    ("set-max-listpack-value", "64"),
+    ("slave-serve-stale-data", "yes"),
+    ("slowlog-log-slower-than", "10000"),
+    ("slowlog-max-len", "128"),
+    ("stream-node-max-bytes", "4096"),
+    ("stream-node-max-entries", "100"),
+    ("tcp-keepalive", "300"),
+    ("tracking-table-max-keys", "1000000"),
+    ("zset-max-listpack-entries", "128"),
+    ("zset-max-listpack-value", "64"),
+    ("zset-max-ziplist-entries", "128"),
+    ("zset-max-ziplist-value", "64"),
+];
+
+/// Options that cannot be set while the server runs.
+const FIXED: &[&str] = &["bind", "databases", "dir", "port", "unixsocket", "cluster-enabled", "daemonize"];
+
+/// The options in force.
+pub struct Config {
+    values: Mutex<BTreeMap<String, String>>,
+    /// Classes of events that are told. Relaxed, as the others: they are read at each command anew.
+    events: AtomicU32,
+    fsync: AtomicU32,
+    clients_max: AtomicU64,
+    idle_seconds: AtomicU64,
+    password: Mutex<String>,
+    protected: AtomicU32,
+    slow_micros: AtomicI64,
+}
+
+impl Config {
+    /// As the server was started.
+    pub fn new(options: &Options) -> Self {
+        let own = [
+            ("appendfsync", options.fsync.name().to_owned()),
+            ("bind", options.bind.join(" ")),
+            ("databases", options.databases.to_string()),
+            ("dir", options.dir.display().to_string()),
+            ("maxclients", options.clients_max.to_string()),
+            ("notify-keyspace-events", String::new()),
+            ("port", options.port.unwrap_or(0).to_string()),
+            ("protected-mode", if options.protected { "yes" } else { "no" }.to_owned()),
+            ("requirepass", options.password.clone()),
+            ("timeout", options.idle_seconds.to_string()),
+            (
+                "unixsocket",
+                options.unix_socket.as_ref().map_or(String::new(), |path| path.display().to_string()),
+            ),
+        ];
+        let mut values = BTreeMap::new();
+        values.extend(IGNORED.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        values.extend(own.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        Config {
+            values: Mutex::new(values),
+            events: AtomicU32::new(0),
+            fsync: AtomicU32::new(options.fsync as u32),
+            clients_max: AtomicU64::new(options.clients_max as u64),
+            idle_seconds: AtomicU64::new(options.idle_seconds),
+            password: Mutex::new(options.password.clone()),
+            protected: AtomicU32::new(u32::from(options.protected)),
+            slow_micros: AtomicI64::new(10_000),
+        }
+    }
+
+    /// Classes of events of keys that are told.
+    #[inline]
+    pub fn events(&self) -> u32 {
+        self.events.load(Ordering::Relaxed)
+    }
+
+    /// What commits wait for.
+    pub fn durability(&self) -> Durability {
+        match self.fsync.load(Ordering::Relaxed) {
+            n if n == Fsync::Always as u32 => Durability::Sync,
+            n if n == Fsync::EverySecond as u32 => Durability::Buffered,
+            _ => Durability::None,
+        }
+    }
+
+    /// Commands that take as many microseconds are noted; negative: none are.
+    pub fn slow_micros(&self) -> i64 {
+        self.slow_micros.load(Ordering::Relaxed)
+    }
+
+    /// So many connections at the most.
+    pub fn clients_max(&self) -> usize {
+        self.clients_max.load(Ordering::Relaxed) as usize
+    }
+
+    /// A connection that sends nothing for so many seconds is ended; 0: none is.
+    pub fn idle_seconds(&self) -> u64 {
+        self.idle_seconds.load(Ordering::Relaxed)
+    }
+
+    /// Whether clients have to give a password.
+    pub fn has_password(&self) -> bool {
+        !self.password.lock().is_empty()
+    }
+
+    /// Whether this is the password. Takes the same time whatever part of it is right.
+    pub fn is_password(&self, given: &[u8]) -> bool {
+        let password = self.password.lock();
+        let differs = password.bytes().zip(given).fold(0, |differs, (a, b)| differs | (a ^ b));
+        password.is_empty() || password.len() == given.len() && differs == 0
+    }
+
+    /// Whether strangers from other machines are refused.
+    pub fn is_protected(&self) -> bool {
+        self.protected.load(Ordering::Relaxed) != 0
+    }
+
+    /// Names and values of all options whose names match one of the patterns.
+    pub fn find(&self, patterns: &[&[u8]]) -> Vec<(String, String)> {
+        let values = self.values.lock();
+        let is_meant = |name: &str| {
+            patterns
+                .iter()
+                .any(|pattern| crate::glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
+        };
+        values.iter().filter(|(name, _)| is_meant(name)).map(|(n, v)| (n.clone(), v.clone())).collect()
+    }
+
+    /// One value.
+    pub fn get(&self, name: &str) -> Option<String> {
+        self.values.lock().get(name).cloned()
+    }
+
+    /// A number.
+    pub fn number(&self, name: &str) -> i64 {
+        self.get(name).and_then(|value| parse_int(value.as_bytes())).unwrap_or(0)
+    }
+
+    /// Sets options, all or none.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn set(&self, pairs: &[(String, String)]) -> Result<(), String> {
+        let pairs: Result<Vec<_>, _> = pairs.iter().map(|(name, value)| self.checked(name, value)).collect();
+        let pairs = pairs?;
+        for (name, value) in &pairs {
+            self.apply(name, value);
+        }
+        self.values.lock().extend(pairs);
+        Ok(())
+    }
+
+    fn checked(&self, name: &str, value: &str) -> Result<(String, String), String> {
+        let name = name.to_ascii_lowercase();
+        let refuse =
+            |why: &str| Err(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"));
+        let Some(old) = self.get(&name) else {
+            return Err(format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'"));
+        };
+        if FIXED.contains(&name.as_str()) {
+            return refuse("can't set immutable config");
+        }
+        let is_number = |text: &str| parse_int(text.as_bytes()).is_some();
+        match name.as_str() {
+            "notify-keyspace-events" => match events_of(value.as_bytes()) {
+                Some(events) => return Ok((name, letters_of(events))),
+                None => return refuse("Invalid event class character. Use 'Ag$lshzxeKEtmdn'."),
+            },
+            "appendfsync" if Fsync::named(value).is_none() => {
+                return refuse("argument must be one of the following: everysec, always, no");
+            }
+            "maxmemory" | "client-query-buffer-limit" | "proto-max-bulk-len" | "maxmemory-clients" => {
+                return match bytes_of(value) {
+                    Some(bytes) => Ok((name, bytes.to_string())),
+                    None => refuse("argument must be a memory value"),
+                };
+            }
+            _ if matches!(old.as_str(), "yes" | "no") && !matches!(value, "yes" | "no") => {
+                return refuse("argument must be 'yes' or 'no'");
+            }
+            _ if is_number(&old) && !is_number(value) => {
+                return refuse("argument couldn't be parsed into an integer");
+            }
+            _ => {}
+        }
+        Ok((name, value.to_owned()))
+    }
+
+    fn apply(&self, name: &str, value: &str) {
+        let number = parse_int(value.as_bytes()).map_or(0, |n| n.max(0) as u64);
+        match name {
+            "notify-keyspace-events" => {
+                self.events.store(events_of(value.as_bytes()).unwrap_or(0), Ordering::Relaxed);
+            }
+            "appendfsync" => {
+                let fsync = Fsync::named(value).unwrap_or_default();
+                self.fsync.store(fsync as u32, Ordering::Relaxed);
+            }
+            "slowlog-log-slower-than" => {
+                self.slow_micros.store(parse_int(value.as_bytes()).unwrap_or(-1), Ordering::Relaxed);
+            }
+            "maxclients" => self.clients_max.store(number, Ordering::Relaxed),
+            "timeout" => self.idle_seconds.store(number, Ordering::Relaxed),
+            "requirepass" => value.clone_into(&mut self.password.lock()),
+            "protected-mode" => self.protected.store(u32::from(value == "yes"), Ordering::Relaxed),
+            _ => {}
+        }
+    }
+}
+
+/// A number of bytes with a unit: `100mb`.
+pub fn bytes_of(text: &str) -> Option<u64> {
+    let text = text.to_ascii_lowercase();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let unit = match &text[digits..] {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" | "kib" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" | "mib" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" | "gib" => 1 << 30,
+        _ => return None,
+    };
+    text[..digits].parse::<u64>().ok()?.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn config_1_knobs_give_back_what_they_were_set_to() {
+        let config = Config::new(&Options::default());
+        let pair = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
+        config.set(&pair("HASH-max-listpack-entries", "7")).unwrap();
+        assert_eq!(config.get("hash-max-listpack-entries").as_deref(), Some("7"));
+        config.set(&pair("maxmemory", "100mb")).unwrap();
+        assert_eq!(config.number("maxmemory"), 100 << 20);
+        config.set(&pair("notify-keyspace-events", "EKlx")).unwrap();
+        assert!(config.events() != 0);
+        assert_eq!(config.find(&[b"notify*"])[0].1, "lxKE");
+        for (name, value) in
+            [("nope", "1"), ("port", "1"), ("hz", "x"), ("appendonly", "maybe"), ("appendfsync", "x")]
+        {
+            assert!(config.set(&pair(name, value)).is_err(), "{name}");
+        }
+        let both = [pair("hz", "50"), pair("nope", "1")].concat();
+        assert!(config.set(&both).is_err());
+        assert_eq!(config.number("hz"), 10, "all or none");
+        config.set(&pair("appendfsync", "always")).unwrap();
+        assert_eq!(config.durability(), Durability::Sync);
+        config.set(&pair("requirepass", "secret")).unwrap();
+        assert!(
+            config.is_password(b"secret")
+                && !config.is_password(b"secreT")
+                && !config.is_password(b"secret1")
+        );
+    }
+}

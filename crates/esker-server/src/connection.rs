@@ -1,0 +1,317 @@
+//! One connection: requests in, replies and messages out.
+//!
+//! ```text
+//!   socket --> Input --> requests --reads---> here, on this task
+//!                                 `-a write-> it, and all behind it, to the sequencer as one job
+//! ```
+//!
+//! connection.1. Replies come in the order of requests.
+//! connection.2. What a connection takes of memory is bounded: it reads no more before what it has read is answered.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::clients::Client;
+use crate::clock;
+use crate::commands::{self, Command, flag};
+use crate::cx::{Access, Cx};
+use crate::effects::Effects;
+use crate::resp::{Input, Limits, Parser, Request};
+use crate::sequencer::Job;
+use crate::server::Server;
+use crate::session::Session;
+use crate::waiters::Woken;
+
+/// Bytes are read in pieces of at least this size.
+const READ_BYTES: usize = 16 << 10;
+/// Replies of more bytes are sent before more requests are looked at.
+const OUT_BYTES_MAX: usize = 1 << 20;
+/// A job has no more commands, and of no more bytes.
+const JOB_REQUESTS_MAX: usize = 1000;
+const JOB_BYTES_MAX: usize = 1 << 20;
+/// So much is read ahead while a job is done.
+const AHEAD_BYTES_MAX: usize = 64 << 10;
+/// So many requests are kept to be used again.
+const SPARE_MAX: usize = 64;
+
+/// Where a request runs.
+enum Place {
+    Here,
+    Sequencer,
+}
+
+struct Connection<S> {
+    server: Arc<Server>,
+    client: Arc<Client>,
+    stream: S,
+    input: Input,
+    parser: Parser,
+    /// The request that comes.
+    request: Request,
+    spare: Vec<Request>,
+    /// Bytes have come while a job was done.
+    has_more: bool,
+    /// The newest state, for reads here.
+    now: Access,
+    effects: Effects,
+}
+
+/// Serves a connection until it ends.
+pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(server: Arc<Server>, client: Arc<Client>, stream: S) {
+    let Ok(data) = server.database(0) else { return };
+    let session = Session::new(client.clone(), data, !server.config.has_password());
+    let mut connection = Connection {
+        now: Access::Now(server.store.clone()),
+        effects: Effects::default(),
+        input: Input::default(),
+        parser: Parser::default(),
+        request: Request::default(),
+        spare: Vec::new(),
+        has_more: false,
+        client: client.clone(),
+        server: server.clone(),
+        stream,
+    };
+    let job = connection.run(Job::new(session)).await;
+    if let Some(mut job) = job {
+        commands::leave(&server, &mut job.session);
+    }
+    server.clients.remove(&client);
+    if server.is_stopping() {
+        server.sequencer.wake();
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Gives the job back at its end, unless the sequencer has gone with it.
+    async fn run(&mut self, mut job: Box<Job>) -> Option<Box<Job>> {
+        loop {
+            job = self.answer(job).await?;
+            if self.flush(&mut job).await.is_err() || job.session.is_over {
+                let _ = self.stream.shutdown().await;
+                return Some(job);
+            }
+            if !std::mem::take(&mut self.has_more) && self.receive().await.is_err() {
+                return Some(job);
+            }
+        }
+    }
+
+    /// Answers all requests that have come. Replies are in the job.
+    async fn answer(&mut self, mut job: Box<Job>) -> Option<Box<Job>> {
+        let mut bytes = 0;
+        self.client.active.store(clock::now_ms(), Ordering::Relaxed);
+        while !job.session.is_over {
+            let limits = match job.session.is_known {
+                true => Limits { words: 1 << 20, word_bytes: 512 << 20 },
+                false => Limits::STRANGER,
+            };
+            match self.parser.parse(&mut self.input, &mut self.request, limits) {
+                Ok(false) => break,
+                Ok(true) if self.request.is_empty() => continue,
+                Ok(true) => {}
+                Err(wrong) => {
+                    job = self.run_job(job).await?;
+                    job.out.error(&format!("ERR Protocol error: {}", wrong.0));
+                    job.session.is_over = true;
+                    break;
+                }
+            }
+            let command = self.server.commands.find(&self.request[0]);
+            let is_here = job.requests.is_empty();
+            match place(command, &job.session) {
+                Place::Here if is_here => self.run_here(&mut job, command),
+                _ => {
+                    bytes += self.request.bytes();
+                    let next = self.spare.pop().unwrap_or_default();
+                    job.requests.push(std::mem::replace(&mut self.request, next));
+                    if job.requests.len() >= JOB_REQUESTS_MAX || bytes >= JOB_BYTES_MAX {
+                        job = self.run_job(job).await?;
+                        bytes = 0;
+                    }
+                }
+            }
+            if job.out.bytes.len() > OUT_BYTES_MAX
+                && job.requests.is_empty()
+                && self.flush(&mut job).await.is_err()
+            {
+                job.session.is_over = true;
+            }
+        }
+        self.run_job(job).await
+    }
+
+    /// Runs the request that has come on this task.
+    fn run_here(&mut self, job: &mut Job, command: Option<&'static Command>) {
+        let Connection { server, request, now, effects, .. } = self;
+        let flags = command.map_or(0, |command| command.flags);
+        let is_read = flags & flag::READ != 0 && job.session.multi.is_none();
+        let mut snapshot;
+        let access = match is_read && flags & flag::ONE == 0 {
+            true => {
+                snapshot = Access::At(server.store.snapshot());
+                &mut snapshot
+            }
+            false => now,
+        };
+        let may_wait = is_read && !server.is_in_memory() && !is_cached(server, &job.session, flags, request);
+        let Job { session, out, .. } = job;
+        let mut cx = Cx { server, session, access, effects, out, now: clock::now_ms() };
+        // Whatever waits has written its reply.
+        let _ = match may_wait {
+            true => tokio::task::block_in_place(|| commands::run_caught(&mut cx, request)),
+            false => commands::run_caught(&mut cx, request),
+        };
+        for (channel, message) in self.effects.messages.drain(..) {
+            self.server.pubsub.publish(&channel, &message);
+        }
+        self.effects.filled.clear();
+    }
+
+    /// Has the sequencer run the requests of a job, if there are any.
+    async fn run_job(&mut self, mut job: Box<Job>) -> Option<Box<Job>> {
+        if job.requests.is_empty() {
+            return Some(job);
+        }
+        if !self.server.is_in_memory() {
+            self.warm(&job);
+        }
+        job.done = 0;
+        let before = std::mem::take(&mut job.out.bytes);
+        let mut back = self.server.sequencer.submit(job);
+        let mut is_gone = false;
+        let mut job = loop {
+            let may_read = !is_gone && self.input.unread().len() < AHEAD_BYTES_MAX;
+            tokio::select! {
+                biased;
+                job = &mut back => break job.ok()?,
+                () = self.client.wake.notified() => self.woken().await,
+                read = read_some(&mut self.stream, &mut self.input, READ_BYTES), if may_read => {
+                    self.has_more = true;
+                    if !matches!(read, Ok(n) if n > 0) {
+                        is_gone = true;
+                        self.server.sequencer.end_wait(&self.client, Woken::Gone);
+                    }
+                }
+            }
+        };
+        job.session.is_over |= is_gone;
+        if !before.is_empty() {
+            let after = std::mem::replace(&mut job.out.bytes, before);
+            job.out.bytes.extend_from_slice(&after);
+        }
+        for mut request in job.requests.drain(..) {
+            if self.spare.len() < SPARE_MAX {
+                request.clear();
+                self.spare.push(request);
+            }
+        }
+        Some(job)
+    }
+
+    /// Reads the keys that a job is about to write, so that the sequencer need not wait for the disk.
+    fn warm(&self, job: &Job) {
+        let store = &self.server.store;
+        let space = &job.session.data.main;
+        for request in &job.requests {
+            let Some(command) = self.server.commands.find(&request[0]) else { continue };
+            for key in command.keys_of(request) {
+                if let Ok(None) = store.get_if_cached(space, key) {
+                    // Who needs it is told of errors.
+                    let _ = tokio::task::block_in_place(|| store.get(space, key));
+                }
+            }
+        }
+    }
+
+    /// Somebody wants something of this connection while its job is done.
+    async fn woken(&mut self) {
+        match self.client.take_unblock() {
+            Some(true) => self.server.sequencer.end_wait(&self.client, Woken::Unblocked),
+            Some(false) => self.server.sequencer.end_wait(&self.client, Woken::Timeout),
+            None => {}
+        }
+        if self.client.is_killed() {
+            self.server.sequencer.end_wait(&self.client, Woken::Gone);
+        }
+        let messages = self.client.take_messages();
+        if !messages.is_empty() {
+            // A broken connection shows itself by the next reply.
+            let _ = self.stream.write_all(&messages).await;
+        }
+    }
+
+    /// Sends the replies.
+    async fn flush(&mut self, job: &mut Job) -> io::Result<()> {
+        let bytes = &mut job.out.bytes;
+        if !bytes.is_empty() {
+            self.server.stats.bytes_out.add(bytes.len() as u64);
+            self.stream.write_all(bytes).await?;
+            bytes.clear();
+            if bytes.capacity() > OUT_BYTES_MAX {
+                *bytes = Vec::new();
+            }
+        }
+        // What was sent to it by its own commands, too.
+        let messages = self.client.take_messages();
+        if messages.is_empty() { Ok(()) } else { self.stream.write_all(&messages).await }
+    }
+
+    /// Waits for bytes, and sends messages meanwhile. An error if the connection is to end.
+    async fn receive(&mut self) -> io::Result<()> {
+        let idle = self.server.config.idle_seconds();
+        loop {
+            if self.client.is_killed() {
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
+            let wanted = self.parser.wanted().saturating_sub(self.input.unread().len());
+            let is_idle = tokio::time::sleep(Duration::from_secs(idle));
+            tokio::select! {
+                read = read_some(&mut self.stream, &mut self.input, wanted.clamp(READ_BYTES, OUT_BYTES_MAX)) => {
+                    let n = read?;
+                    self.server.stats.bytes_in.add(n as u64);
+                    return if n == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) };
+                }
+                () = self.client.wake.notified() => {
+                    let messages = self.client.take_messages();
+                    if !messages.is_empty() {
+                        self.stream.write_all(&messages).await?;
+                    }
+                }
+                () = is_idle, if idle > 0 => return Err(io::ErrorKind::TimedOut.into()),
+            }
+        }
+    }
+}
+
+/// Reads what has come, at least some.
+async fn read_some(
+    stream: &mut (impl AsyncRead + Unpin),
+    input: &mut Input,
+    room: usize,
+) -> io::Result<usize> {
+    let tail = input.tail();
+    tail.reserve(room);
+    stream.read_buf(tail).await
+}
+
+/// Where a command of a connection runs.
+fn place(command: Option<&'static Command>, session: &Session) -> Place {
+    match command {
+        Some(command) if session.multi.is_some() && command.flags & flag::NO_MULTI == 0 => {
+            if command.flags & flag::ENDS_MULTI != 0 { Place::Sequencer } else { Place::Here }
+        }
+        Some(command) if command.flags & (flag::WRITE | flag::SEQUENCED) != 0 => Place::Sequencer,
+        _ => Place::Here,
+    }
+}
+
+/// Whether memory knows what a command reads that reads one key.
+fn is_cached(server: &Server, session: &Session, flags: u32, request: &Request) -> bool {
+    let Some(key) = request.get(1) else { return true };
+    flags & flag::ONE != 0 && matches!(server.store.get_if_cached(&session.data.main, key), Ok(Some(_)))
+}

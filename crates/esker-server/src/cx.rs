@@ -1,0 +1,123 @@
+//! What a command works with.
+//!
+//! ```text
+//!   command --+-- server    what all connections share
+//!             +-- session   what its connection is
+//!             +-- access    the data: as of now, as of one moment, or in a transaction
+//!             +-- effects   what is done once it has committed
+//!             `-- out       its reply
+//! ```
+
+use std::sync::Arc;
+
+use crate::data::Database;
+use crate::effects::{Effects, Event};
+use crate::fail::Done;
+use crate::resp::Out;
+use crate::server::Server;
+use crate::session::Session;
+use crate::store::{Reads, Snapshot, Store, Transaction};
+
+/// How a command reaches the data.
+pub enum Access {
+    /// The newest state, each read by itself.
+    Now(Arc<dyn Store>),
+    /// One state.
+    At(Arc<dyn Snapshot>),
+    /// A transaction.
+    Write(Box<dyn Transaction>),
+}
+
+impl Access {
+    /// Its reads.
+    pub fn reads(&self) -> &dyn Reads {
+        match self {
+            Access::Now(store) => &**store,
+            Access::At(snapshot) => &**snapshot,
+            Access::Write(transaction) => &**transaction,
+        }
+    }
+
+    /// Whether it takes writes.
+    pub fn can_write(&self) -> bool {
+        matches!(self, Access::Write(_))
+    }
+
+    /// The transaction to write to.
+    ///
+    /// # Errors
+    /// The command is not declared as one that writes.
+    pub fn transaction(&mut self) -> Done<&mut dyn Transaction> {
+        match self {
+            Access::Write(transaction) => Ok(&mut **transaction),
+            _ => Err("ERR this command may not write here".into()),
+        }
+    }
+}
+
+/// What a command works with.
+pub struct Cx<'a> {
+    /// What all connections share.
+    pub server: &'a Arc<Server>,
+    /// The connection.
+    pub session: &'a mut Session,
+    /// The data.
+    pub access: &'a mut Access,
+    /// What is done once the command has committed.
+    pub effects: &'a mut Effects,
+    /// The reply.
+    pub out: &'a mut Out,
+    /// The time, in milliseconds since 1970.
+    pub now: u64,
+}
+
+impl Cx<'_> {
+    /// A version for a collection that is made: larger than all before.
+    ///
+    /// # Errors
+    /// The command may not write.
+    pub fn new_version(&mut self) -> Done<u64> {
+        let base = self.access.transaction()?.version() << 16;
+        self.effects.versions += 1;
+        if self.effects.versions > 0xFFFF {
+            return Err("ERR too many collections made at once".into());
+        }
+        Ok(base | self.effects.versions)
+    }
+
+    /// A key of the database has changed: who watches it is told.
+    pub fn touch(&mut self, key: &[u8]) {
+        self.effects.changes += 1;
+        if !self.effects.is_quiet {
+            self.server.watches.touch(self.session.db, key);
+        }
+    }
+
+    /// Something happened to a key that subscribers may want to hear of.
+    pub fn event(&mut self, event: Event, name: &str, key: &[u8]) {
+        let wanted = self.server.config.events();
+        if wanted != 0 {
+            self.effects.event(wanted, event, name, self.session.db, key);
+        }
+    }
+
+    /// A key may now have what somebody waits for.
+    pub fn filled(&mut self, key: &[u8]) {
+        if self.server.sequencer.has_waiters() {
+            self.effects.filled.push((self.session.db, key.to_vec()));
+        }
+    }
+
+    /// Works in another database while `body` runs.
+    ///
+    /// # Errors
+    /// There is no such database; and those of `body`.
+    pub fn in_database<T>(&mut self, number: usize, body: impl FnOnce(&mut Self) -> Done<T>) -> Done<T> {
+        let other = self.server.database(number)?;
+        let own: (usize, Arc<Database>) = (self.session.db, std::mem::replace(&mut self.session.data, other));
+        self.session.db = number;
+        let done = body(self);
+        (self.session.db, self.session.data) = own;
+        done
+    }
+}

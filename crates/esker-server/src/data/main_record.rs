@@ -1,0 +1,211 @@
+//! The main record of a key: what it is, when it expires, and all of a string or the head of a collection.
+
+use crate::store::{Error, Value};
+
+/// What a key holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Bytes.
+    String,
+    /// A list of elements.
+    List,
+    /// Fields with values.
+    Hash,
+    /// Members.
+    Set,
+    /// Members with scores.
+    SortedSet,
+    /// Entries with ids, and groups of readers.
+    Stream,
+}
+
+const KINDS: [Kind; 6] = [Kind::String, Kind::List, Kind::Hash, Kind::Set, Kind::SortedSet, Kind::Stream];
+const KIND_MASK: u8 = 0x0F;
+const IS_SMALL: u8 = 0x40;
+const EXPIRES: u8 = 0x80;
+
+/// Numbers in the head of a collection at the most.
+const HEAD_MAX: usize = 6;
+
+impl Kind {
+    /// The name that clients know.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::String => "string",
+            Kind::List => "list",
+            Kind::Hash => "hash",
+            Kind::Set => "set",
+            Kind::SortedSet => "zset",
+            Kind::Stream => "stream",
+        }
+    }
+
+    /// How many numbers the head of such a collection has.
+    fn head_len(self) -> usize {
+        match self {
+            Kind::List => 2,
+            Kind::Stream => HEAD_MAX,
+            _ => 0,
+        }
+    }
+}
+
+/// A main record as it is stored.
+#[derive(Clone, Debug)]
+pub struct Main {
+    /// What the key holds.
+    pub kind: Kind,
+    /// When it expires, in milliseconds since 1970; 0: never.
+    pub expires: u64,
+    is_small: bool,
+    body: usize,
+    raw: Value,
+}
+
+/// What a main record says of a collection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// Which parts are its own.
+    pub version: u64,
+    /// How many elements it has.
+    pub len: u64,
+    /// Numbers that its type needs.
+    pub head: [u64; HEAD_MAX],
+}
+
+fn damaged(what: &str) -> Error {
+    Error::Invalid(format!("the stored record of a key is damaged: {what}"))
+}
+
+fn number(bytes: &[u8], at: usize) -> Result<u64, Error> {
+    let bytes = bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+    bytes.map(u64::from_le_bytes).ok_or_else(|| damaged("it is cut off"))
+}
+
+impl Main {
+    /// Of what is stored.
+    ///
+    /// # Errors
+    /// It is no main record.
+    pub fn decode(raw: Value) -> Result<Self, Error> {
+        let tag = *raw.first().ok_or_else(|| damaged("it is empty"))?;
+        let kind = *KINDS.get(usize::from(tag & KIND_MASK)).ok_or_else(|| damaged("its kind is unknown"))?;
+        let (expires, body) = if tag & EXPIRES != 0 { (number(&raw, 1)?, 9) } else { (0, 1) };
+        Ok(Main { kind, expires, is_small: tag & IS_SMALL != 0, body, raw })
+    }
+
+    /// Whether it has expired.
+    pub fn has_expired(&self, now: u64) -> bool {
+        self.expires != 0 && self.expires <= now
+    }
+
+    /// The bytes of a string.
+    pub fn text(&self) -> &[u8] {
+        &self.raw[self.body..]
+    }
+
+    /// What it says of a collection.
+    ///
+    /// # Errors
+    /// The record is damaged.
+    pub fn shape(&self) -> Result<Shape, Error> {
+        let body = self.text();
+        let mut shape = Shape { version: number(body, 0)?, len: number(body, 8)?, ..Shape::default() };
+        for at in 0..self.kind.head_len() {
+            shape.head[at] = number(body, 16 + 8 * at)?;
+        }
+        Ok(shape)
+    }
+
+    /// The parts of a small collection; none if they are records of their own.
+    pub fn small(&self) -> Option<&[u8]> {
+        self.is_small.then(|| self.text().get(16 + 8 * self.kind.head_len()..)).flatten()
+    }
+
+    /// Whether it names parts that are records of their own.
+    pub fn has_parts(&self) -> bool {
+        self.kind != Kind::String && !self.is_small
+    }
+
+    /// As it is stored.
+    pub fn raw(&self) -> &[u8] {
+        &self.raw
+    }
+
+    /// How many bytes are stored.
+    pub fn stored_bytes(&self) -> usize {
+        self.raw.len()
+    }
+
+    /// The same with another expiry.
+    pub fn with_expiry(&self, expires: u64) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.raw.len() + 8);
+        put_tag(&mut bytes, self.kind, self.is_small, expires);
+        bytes.extend_from_slice(self.text());
+        bytes
+    }
+}
+
+fn put_tag(bytes: &mut Vec<u8>, kind: Kind, is_small: bool, expires: u64) {
+    let kind = KINDS.iter().position(|known| *known == kind).unwrap_or_default() as u8;
+    let expiry = if expires != 0 { EXPIRES } else { 0 };
+    bytes.push(kind | expiry | if is_small { IS_SMALL } else { 0 });
+    if expires != 0 {
+        bytes.extend_from_slice(&expires.to_le_bytes());
+    }
+}
+
+/// A string's main record.
+pub(super) fn encode_string(bytes: &mut Vec<u8>, expires: u64, text: &[u8]) {
+    put_tag(bytes, Kind::String, false, expires);
+    bytes.extend_from_slice(text);
+}
+
+/// A collection's main record.
+pub(super) fn encode_collection(
+    bytes: &mut Vec<u8>,
+    kind: Kind,
+    expires: u64,
+    shape: &Shape,
+    small: Option<&[u8]>,
+) {
+    put_tag(bytes, kind, small.is_some(), expires);
+    bytes.extend_from_slice(&shape.version.to_le_bytes());
+    bytes.extend_from_slice(&shape.len.to_le_bytes());
+    for number in &shape.head[..kind.head_len()] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    bytes.extend_from_slice(small.unwrap_or_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_bytes_of_main_records() {
+        let mut bytes = Vec::new();
+        encode_string(&mut bytes, 0x0102, b"text");
+        assert_eq!(bytes, b"\x80\x02\x01\0\0\0\0\0\0text");
+        let main = Main::decode(bytes.into()).unwrap();
+        assert_eq!((main.kind, main.expires, main.text()), (Kind::String, 0x0102, &b"text"[..]));
+        assert!(main.has_expired(0x0102) && !main.has_expired(0x0101));
+        assert_eq!(main.with_expiry(0), b"\0text");
+
+        let shape = Shape { version: 7, len: 1, head: [3, 4, 0, 0, 0, 0] };
+        let mut bytes = Vec::new();
+        encode_collection(&mut bytes, Kind::List, 0, &shape, Some(b"parts"));
+        assert_eq!(bytes[0], 0x41);
+        assert_eq!(bytes.len(), 1 + 4 * 8 + 5);
+        let main = Main::decode(bytes.into()).unwrap();
+        assert_eq!((main.shape().unwrap(), main.small()), (shape, Some(&b"parts"[..])));
+    }
+
+    #[test]
+    fn damaged_records_are_told() {
+        for bytes in [&b""[..], b"\x0F", b"\x80\0\0", b"\x01\0\0\0"] {
+            let main = Main::decode(Value::from(bytes));
+            assert!(main.and_then(|main| main.shape()).is_err(), "{bytes:?}");
+        }
+    }
+}

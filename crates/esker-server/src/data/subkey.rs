@@ -1,0 +1,54 @@
+//! Keys of the parts of collections, and scores in an order of bytes.
+
+/// What the keys of all parts of a version of a collection begin with. Versions are unique, so a key that is renamed keeps its parts.
+pub(super) fn parts_prefix(version: u64) -> [u8; 8] {
+    version.to_be_bytes()
+}
+
+/// The key under which what expires is found: by time.
+pub(super) fn ttl_key(expires: u64, key: &[u8]) -> Vec<u8> {
+    [&expires.to_be_bytes(), key].concat()
+}
+
+/// The inverse of `ttl_key`.
+pub(super) fn split_number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (number, key) = bytes.split_first_chunk::<8>()?;
+    Some((u64::from_be_bytes(*number), key))
+}
+
+/// A score as bytes that are in the same order as scores.
+pub fn ordered_score(score: f64) -> [u8; 8] {
+    // -0 and 0 are equal.
+    let bits = (score + 0.0).to_bits();
+    let is_negative = bits >> 63 == 1;
+    (if is_negative { !bits } else { bits | 1 << 63 }).to_be_bytes()
+}
+
+/// The inverse of `ordered_score`.
+pub fn score_of(bytes: [u8; 8]) -> f64 {
+    let bits = u64::from_be_bytes(bytes);
+    f64::from_bits(if bits >> 63 == 1 { bits & !(1 << 63) } else { !bits })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_are_in_the_order_of_their_bytes() {
+        let scores =
+            [f64::NEG_INFINITY, -1e300, -1.5, -1.0, -1e-300, 0.0, 1e-300, 1.0, 1.5, 1e300, f64::INFINITY];
+        let bytes = scores.map(ordered_score);
+        assert!(bytes.is_sorted() && bytes.windows(2).all(|pair| pair[0] != pair[1]));
+        assert_eq!(bytes.map(score_of), scores);
+        assert_eq!(ordered_score(-0.0), ordered_score(0.0));
+    }
+
+    #[test]
+    fn golden_keys() {
+        assert_eq!(parts_prefix(258), *b"\0\0\0\0\0\0\x01\x02");
+        assert_eq!(ttl_key(1, b"k"), b"\0\0\0\0\0\0\0\x01k");
+        assert_eq!(split_number(&ttl_key(9, b"k")), Some((9, &b"k"[..])));
+        assert_eq!(split_number(b"short"), None);
+    }
+}

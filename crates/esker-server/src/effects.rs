@@ -1,0 +1,106 @@
+//! What commands cause beside changes of data. It happens once they have committed.
+//!
+//! effects.1. A message is published after the commit of the command that caused it: who hears it finds what it speaks of.
+
+/// A class of events of keys: see the option `notify-keyspace-events`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Commands for any type.
+    Generic,
+    /// Strings.
+    String,
+    /// Lists.
+    List,
+    /// Sets.
+    Set,
+    /// Hashes.
+    Hash,
+    /// Sorted sets.
+    SortedSet,
+    /// Streams.
+    Stream,
+    /// Keys that have expired.
+    Expired,
+    /// Keys that are new.
+    New,
+}
+
+/// Letters of the classes, in their order, then those of the two kinds of channels.
+const LETTERS: &[u8] = b"g$lshztxnKE";
+const KEYSPACE: u32 = 1 << 9;
+const KEYEVENT: u32 = 1 << 10;
+/// What `A` stands for: all but new keys.
+const ALL: u32 = 0xFF;
+
+/// The classes that letters name; none if one names nothing.
+pub fn events_of(letters: &[u8]) -> Option<u32> {
+    letters.iter().try_fold(0, |events, letter| match letter {
+        b'A' => Some(events | ALL),
+        // Of what this server never does: evictions and misses.
+        b'e' | b'm' | b'd' => Some(events),
+        letter => LETTERS.iter().position(|known| known == letter).map(|at| events | 1 << at),
+    })
+}
+
+/// The letters of classes.
+pub fn letters_of(events: u32) -> String {
+    let mut letters = String::new();
+    let mut rest = events;
+    if events & ALL == ALL {
+        letters.push('A');
+        rest &= !ALL;
+    }
+    letters.extend((0..LETTERS.len()).filter(|at| rest >> at & 1 == 1).map(|at| char::from(LETTERS[at])));
+    letters
+}
+
+/// What is to be done after the commit.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Channels and messages (effects.1).
+    pub messages: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Databases and keys that may have what somebody waits for.
+    pub filled: Vec<(usize, Vec<u8>)>,
+    /// Changes of keys so far.
+    pub changes: u64,
+    /// Versions given so far.
+    pub versions: u64,
+    /// Changes are not told to those who watch keys.
+    pub is_quiet: bool,
+    /// A script was broken off in the midst of its writes.
+    pub must_not_commit: bool,
+    /// A buffer for records.
+    pub scratch: Vec<u8>,
+}
+
+impl Effects {
+    pub(crate) fn event(&mut self, wanted: u32, event: Event, name: &str, db: usize, key: &[u8]) {
+        if wanted & 1 << event as u32 == 0 {
+            return;
+        }
+        if wanted & KEYSPACE != 0 {
+            let channel = [format!("__keyspace@{db}__:").as_bytes(), key].concat();
+            self.messages.push((channel, name.as_bytes().to_vec()));
+        }
+        if wanted & KEYEVENT != 0 {
+            self.messages.push((format!("__keyevent@{db}__:{name}").into_bytes(), key.to_vec()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_name_classes() {
+        let events = events_of(b"KEA").unwrap();
+        assert_eq!(letters_of(events), "AKE");
+        assert_eq!(letters_of(events_of(b"Klx").unwrap()), "lxK");
+        assert_eq!(events_of(b"Kq"), None);
+        let mut effects = Effects::default();
+        effects.event(events_of(b"Eg").unwrap(), Event::Generic, "del", 3, b"k");
+        effects.event(events_of(b"Eg").unwrap(), Event::List, "lpush", 3, b"k");
+        assert_eq!(effects.messages, [(b"__keyevent@3__:del".to_vec(), b"k".to_vec())]);
+    }
+}

@@ -1,0 +1,52 @@
+//! A server for Esker databases that speaks the Redis protocol.
+//!
+//! ```text
+//!   listen --> connection --requests--> commands --reads--> store
+//!                  |                        ^
+//!                  `--a write, and what follows--> sequencer: many commands, one commit
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | `store` | the seam to what stores the data |
+//! | `resp` | the protocol: requests and replies |
+//! | `listen`, `connection`, `session`, `clients` | connections |
+//! | `sequencer`, `waiters`, `watches`, `effects` | how commands run, wait, are noticed |
+//! | `commands` | the table of commands, and what they do |
+//! | `data` | how types lie in ordered maps: docs/formats/server.md |
+//!
+//! For users: docs/server.md, docs/commands.md
+
+mod clients;
+mod clock;
+mod commands;
+mod config;
+mod connection;
+mod cursors;
+mod cx;
+mod data;
+mod effects;
+mod fail;
+mod glob;
+mod listen;
+#[cfg(feature = "lua")]
+mod lua;
+mod numbers;
+mod options;
+mod pubsub;
+mod resp;
+mod sequencer;
+mod server;
+mod session;
+mod sha1;
+mod slow_log;
+mod stats;
+pub mod store;
+mod waiters;
+mod watches;
+
+pub use self::commands::commands_document;
+pub use self::config::bytes_of;
+pub use self::listen::{Listeners, run};
+pub use self::options::{Fsync, Options};
+pub use self::server::Server;

@@ -1,0 +1,305 @@
+//! The library `cjson`. Strings are bytes: what is no UTF-8 goes through.
+
+use mlua::{Lua, Table, Value};
+
+/// Nesting is no deeper.
+const DEPTH_MAX: usize = 1000;
+
+fn wrong<T>(text: impl Into<String>) -> mlua::Result<T> {
+    Err(mlua::Error::runtime(text.into()))
+}
+
+pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
+    let json = lua.create_table()?;
+    json.set("null", Value::NULL)?;
+    json.set(
+        "encode",
+        lua.create_function(|lua, value: Value| {
+            let mut text = Vec::new();
+            encode(&mut text, &value, 0)?;
+            lua.create_string(text)
+        })?,
+    )?;
+    json.set(
+        "decode",
+        lua.create_function(|lua, text: mlua::LuaString| {
+            let bytes = text.as_bytes();
+            let mut reader = Reader { bytes: &bytes, at: 0 };
+            let value = reader.value(lua, 0)?;
+            reader.skip_spaces();
+            if reader.at < reader.bytes.len() {
+                return wrong(format!(
+                    "Expected the end but found invalid token at character {}",
+                    reader.at + 1
+                ));
+            }
+            Ok(value)
+        })?,
+    )?;
+    for name in [
+        "encode_keep_buffer",
+        "encode_max_depth",
+        "decode_max_depth",
+        "encode_sparse_array",
+        "encode_invalid_numbers",
+        "decode_invalid_numbers",
+        "encode_number_precision",
+    ] {
+        json.set(name, lua.create_function(|_, _: mlua::MultiValue| Ok(()))?)?;
+    }
+    Ok(json)
+}
+
+fn put_text(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(b'"');
+    for byte in text {
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'/' => out.extend_from_slice(b"\\/"),
+            8 => out.extend_from_slice(b"\\b"),
+            12 => out.extend_from_slice(b"\\f"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0..=31 | 127 => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+            _ => out.push(*byte),
+        }
+    }
+    out.push(b'"');
+}
+
+fn number(n: f64) -> mlua::Result<String> {
+    if !n.is_finite() {
+        return wrong("Cannot serialise number: must not be NaN or Inf");
+    }
+    if n.fract() == 0.0 && n.abs() < 1e14 {
+        return Ok(format!("{}", n as i64));
+    }
+    // Fourteen digits, as `%.14g` has them.
+    let text = format!("{n:.13e}");
+    let rounded: f64 = text.parse().unwrap_or(n);
+    Ok(crate::resp::format_double(rounded))
+}
+
+/// How many elements a table has as a list; none if it is none.
+fn list_len(table: &Table) -> mlua::Result<Option<usize>> {
+    let (mut count, mut max) = (0usize, 0usize);
+    for pair in table.pairs::<Value, Value>() {
+        let at = match pair?.0 {
+            Value::Integer(n) => usize::try_from(n).unwrap_or(0),
+            Value::Number(n) if n.fract() == 0.0 && n >= 1.0 => n as usize,
+            _ => 0,
+        };
+        if at == 0 {
+            return Ok(None);
+        }
+        count += 1;
+        max = max.max(at);
+    }
+    if max > 10 && max > 2 * count {
+        return wrong("Cannot serialise table: excessively sparse array");
+    }
+    Ok((count > 0).then_some(max))
+}
+
+fn encode(out: &mut Vec<u8>, value: &Value, depth: usize) -> mlua::Result<()> {
+    if depth > DEPTH_MAX {
+        return wrong("Cannot serialise, excessive depth");
+    }
+    match value {
+        Value::Nil => out.extend_from_slice(b"null"),
+        Value::LightUserData(_) => out.extend_from_slice(b"null"),
+        Value::Boolean(yes) => out.extend_from_slice(if *yes { b"true" } else { b"false" }),
+        Value::Integer(n) => out.extend_from_slice(n.to_string().as_bytes()),
+        Value::Number(n) => out.extend_from_slice(number(*n)?.as_bytes()),
+        Value::String(text) => put_text(out, &text.as_bytes()),
+        Value::Table(table) => match list_len(table)? {
+            Some(len) => {
+                for at in 1..=len {
+                    out.push(if at == 1 { b'[' } else { b',' });
+                    encode(out, &table.raw_get::<Value>(at)?, depth + 1)?;
+                }
+                out.push(b']');
+            }
+            None => {
+                out.push(b'{');
+                let mut is_first = true;
+                for pair in table.pairs::<Value, Value>() {
+                    let (key, value) = pair?;
+                    if !std::mem::take(&mut is_first) {
+                        out.push(b',');
+                    }
+                    match key {
+                        Value::String(text) => put_text(out, &text.as_bytes()),
+                        Value::Integer(n) => put_text(out, n.to_string().as_bytes()),
+                        Value::Number(n) => put_text(out, number(n)?.as_bytes()),
+                        _ => return wrong("Cannot serialise table: table key must be a number or string"),
+                    }
+                    out.push(b':');
+                    encode(out, &value, depth + 1)?;
+                }
+                out.push(b'}');
+            }
+        },
+        other => return wrong(format!("Cannot serialise {}: type not supported", other.type_name())),
+    }
+    Ok(())
+}
+
+struct Reader<'b> {
+    bytes: &'b [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn skip_spaces(&mut self) {
+        while self.bytes.get(self.at).is_some_and(u8::is_ascii_whitespace) {
+            self.at += 1;
+        }
+    }
+
+    fn unexpected<T>(&self) -> mlua::Result<T> {
+        wrong(format!("Expected value but found invalid token at character {}", self.at + 1))
+    }
+
+    fn word(&mut self, word: &[u8], value: Value) -> mlua::Result<Value> {
+        if !self.bytes[self.at..].starts_with(word) {
+            return self.unexpected();
+        }
+        self.at += word.len();
+        Ok(value)
+    }
+
+    fn value(&mut self, lua: &Lua, depth: usize) -> mlua::Result<Value> {
+        if depth > DEPTH_MAX {
+            return wrong("Found too many nested data structures");
+        }
+        self.skip_spaces();
+        match self.bytes.get(self.at) {
+            Some(b'{') => self.object(lua, depth),
+            Some(b'[') => self.list(lua, depth),
+            Some(b'"') => Ok(Value::String(lua.create_string(self.text()?)?)),
+            Some(b't') => self.word(b"true", Value::Boolean(true)),
+            Some(b'f') => self.word(b"false", Value::Boolean(false)),
+            Some(b'n') => self.word(b"null", Value::NULL),
+            Some(b'-' | b'0'..=b'9') => {
+                let is_part = |byte: &u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
+                let end = self.bytes[self.at..].iter().position(|byte| !is_part(byte));
+                let end = end.map_or(self.bytes.len(), |len| self.at + len);
+                let text = std::str::from_utf8(&self.bytes[self.at..end]).unwrap_or_default();
+                let Ok(n) = text.parse::<f64>() else { return self.unexpected() };
+                self.at = end;
+                Ok(Value::Number(n))
+            }
+            _ => self.unexpected(),
+        }
+    }
+
+    /// Behind an element: whether another one comes.
+    fn goes_on(&mut self, end: u8) -> mlua::Result<bool> {
+        self.skip_spaces();
+        let byte = self.bytes.get(self.at).copied();
+        self.at += 1;
+        match byte {
+            Some(b',') => Ok(true),
+            Some(byte) if byte == end => Ok(false),
+            _ => {
+                self.at -= 1;
+                wrong(format!("Expected comma or end but found invalid token at character {}", self.at + 1))
+            }
+        }
+    }
+
+    fn is_empty(&mut self, end: u8) -> bool {
+        self.at += 1;
+        self.skip_spaces();
+        let is_empty = self.bytes.get(self.at) == Some(&end);
+        self.at += usize::from(is_empty);
+        is_empty
+    }
+
+    fn list(&mut self, lua: &Lua, depth: usize) -> mlua::Result<Value> {
+        let list = lua.create_table()?;
+        if !self.is_empty(b']') {
+            let mut len = 0;
+            loop {
+                len += 1;
+                list.raw_set(len, self.value(lua, depth + 1)?)?;
+                if !self.goes_on(b']')? {
+                    break;
+                }
+            }
+        }
+        Ok(Value::Table(list))
+    }
+
+    fn object(&mut self, lua: &Lua, depth: usize) -> mlua::Result<Value> {
+        let object = lua.create_table()?;
+        if !self.is_empty(b'}') {
+            loop {
+                self.skip_spaces();
+                if self.bytes.get(self.at) != Some(&b'"') {
+                    return wrong(format!("Expected object key string at character {}", self.at + 1));
+                }
+                let key = lua.create_string(self.text()?)?;
+                self.skip_spaces();
+                if self.bytes.get(self.at) != Some(&b':') {
+                    return wrong(format!("Expected colon at character {}", self.at + 1));
+                }
+                self.at += 1;
+                object.raw_set(key, self.value(lua, depth + 1)?)?;
+                if !self.goes_on(b'}')? {
+                    break;
+                }
+            }
+        }
+        Ok(Value::Table(object))
+    }
+
+    fn hex(&mut self) -> mlua::Result<u32> {
+        let digits = self.bytes.get(self.at..self.at + 4).and_then(|digits| std::str::from_utf8(digits).ok());
+        let Some(code) = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()) else {
+            return wrong("Expected string but found invalid unicode escape");
+        };
+        self.at += 4;
+        Ok(code)
+    }
+
+    fn text(&mut self) -> mlua::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        self.at += 1;
+        loop {
+            let byte = self.bytes.get(self.at).copied();
+            self.at += 1;
+            match byte {
+                None => return wrong("Expected string but found unexpected end of string"),
+                Some(b'"') => return Ok(text),
+                Some(b'\\') => {
+                    let escaped = self.bytes.get(self.at).copied();
+                    self.at += 1;
+                    match escaped {
+                        Some(byte @ (b'"' | b'\\' | b'/')) => text.push(byte),
+                        Some(b'b') => text.push(8),
+                        Some(b'f') => text.push(12),
+                        Some(b'n') => text.push(b'\n'),
+                        Some(b'r') => text.push(b'\r'),
+                        Some(b't') => text.push(b'\t'),
+                        Some(b'u') => {
+                            let mut code = self.hex()?;
+                            if (0xD800..0xDC00).contains(&code) && self.bytes[self.at..].starts_with(b"\\u") {
+                                self.at += 2;
+                                let low = self.hex()?;
+                                code = 0x10000 + ((code - 0xD800) << 10) + (low & 0x3FF);
+                            }
+                            let c = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
+                            text.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+                        }
+                        _ => return wrong("Expected string but found invalid escape code"),
+                    }
+                }
+                Some(byte) => text.push(byte),
+            }
+        }
+    }
+}

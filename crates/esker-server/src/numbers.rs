@@ -1,0 +1,121 @@
+//! Numbers in arguments and values, as Redis reads them.
+
+use crate::fail::{Done, NO_FLOAT, NO_INTEGER};
+
+/// A number as it is always written: no sign but a minus, no leading zeros, no spaces.
+pub fn parse_int(text: &[u8]) -> Option<i64> {
+    let (is_negative, digits) = match text.split_first() {
+        Some((b'-', digits)) => (true, digits),
+        _ => (false, text),
+    };
+    match digits.first()? {
+        b'0' if text.len() > 1 => return None,
+        _ if digits.len() > 19 => return None,
+        _ => {}
+    }
+    let mut n = 0u64;
+    for digit in digits {
+        n = n.checked_mul(10)?.checked_add(u64::from(digit.wrapping_sub(b'0')).filter_digit()?)?;
+    }
+    if is_negative { 0i64.checked_sub_unsigned(n) } else { i64::try_from(n).ok() }
+}
+
+trait FilterDigit {
+    fn filter_digit(self) -> Option<u64>;
+}
+
+impl FilterDigit for u64 {
+    fn filter_digit(self) -> Option<u64> {
+        (self < 10).then_some(self)
+    }
+}
+
+/// The same, of an argument.
+///
+/// # Errors
+/// It is no number.
+pub fn int(text: &[u8]) -> Done<i64> {
+    parse_int(text).ok_or(NO_INTEGER.into())
+}
+
+/// A number that may have a fraction, or be infinite.
+pub fn parse_float(text: &[u8]) -> Option<f64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let n: f64 = text.parse().ok()?;
+    (!n.is_nan()).then_some(n)
+}
+
+/// The same, of an argument.
+///
+/// # Errors
+/// It is no number.
+pub fn float(text: &[u8]) -> Done<f64> {
+    parse_float(text).ok_or(NO_FLOAT.into())
+}
+
+/// Seconds of an argument, as milliseconds.
+///
+/// # Errors
+/// They are none.
+pub fn timeout(text: &[u8]) -> Done<u64> {
+    let seconds = parse_float(text).ok_or("ERR timeout is not a float or out of range")?;
+    if seconds < 0.0 {
+        return Err("ERR timeout is negative".into());
+    }
+    if seconds > 1e15 {
+        return Err("ERR timeout is out of range".into());
+    }
+    Ok((seconds * 1000.0).ceil() as u64)
+}
+
+/// Places from start to stop, both included and both counted from the end if negative, of `len` places; none if there are none.
+pub fn places(start: i64, stop: i64, len: u64) -> Option<(u64, u64)> {
+    let len = i64::try_from(len).unwrap_or(i64::MAX);
+    let from_end = |n: i64| if n < 0 { (len + n).max(0) } else { n };
+    if stop < 0 && stop < -len {
+        return None;
+    }
+    let (start, stop) = (from_end(start), from_end(stop).min(len - 1));
+    (start <= stop && len > 0).then_some((start as u64, stop as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_one_form() {
+        let texts = ["0", "-1", "9223372036854775807", "-9223372036854775808"];
+        assert_eq!(
+            texts.map(|text| parse_int(text.as_bytes())),
+            [Some(0), Some(-1), Some(i64::MAX), Some(i64::MIN)]
+        );
+        for text in ["", "-", "+1", "01", "-0", " 1", "1 ", "1.0", "9223372036854775808", "x"] {
+            assert_eq!(parse_int(text.as_bytes()), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn floats_are_no_nan() {
+        assert_eq!(parse_float(b"+inf"), Some(f64::INFINITY));
+        assert_eq!(parse_float(b"-1.5e3"), Some(-1500.0));
+        assert!(parse_float(b"nan").is_none() && parse_float(b" 1").is_none() && parse_float(b"").is_none());
+    }
+
+    #[test]
+    fn places_count_from_both_ends() {
+        let cases = [
+            ((0, -1), Some((0, 4))),
+            ((-2, -1), Some((3, 4))),
+            ((-9, 1), Some((0, 1))),
+            ((3, 99), Some((3, 4))),
+        ];
+        for ((start, stop), expected) in cases {
+            assert_eq!(places(start, stop, 5), expected);
+        }
+        for (start, stop) in [(5, 9), (3, 2), (-1, -2), (0, -6)] {
+            assert_eq!(places(start, stop, 5), None, "{start} {stop}");
+        }
+        assert_eq!(places(0, -1, 0), None);
+    }
+}

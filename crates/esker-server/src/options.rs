@@ -1,0 +1,78 @@
+//! How a server is started.
+
+use std::path::PathBuf;
+
+/// What commits wait for before their replies go out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fsync {
+    /// Until they are on the disk.
+    Always,
+    /// Until the operating system has them. They are on the disk a moment later.
+    #[default]
+    EverySecond,
+    /// For nothing.
+    Never,
+}
+
+impl Fsync {
+    /// The name that `CONFIG` has for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fsync::Always => "always",
+            Fsync::EverySecond => "everysec",
+            Fsync::Never => "no",
+        }
+    }
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "always" => Some(Fsync::Always),
+            "everysec" => Some(Fsync::EverySecond),
+            "no" | "never" => Some(Fsync::Never),
+            _ => None,
+        }
+    }
+}
+
+/// How a server is started.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Addresses to listen on.
+    pub bind: Vec<String>,
+    /// The port to listen on; 0: any that is free; none: no port.
+    pub port: Option<u16>,
+    /// The Unix socket to listen on.
+    pub unix_socket: Option<PathBuf>,
+    /// The directory of the database, to tell it to clients.
+    pub dir: PathBuf,
+    /// The password; empty: none is asked for.
+    pub password: String,
+    /// How many numbered databases there are.
+    pub databases: usize,
+    /// What commits wait for.
+    pub fsync: Fsync,
+    /// So many connections at the most.
+    pub clients_max: usize,
+    /// A connection that sends nothing for so many seconds is ended; 0: none is.
+    pub idle_seconds: u64,
+    /// Without a password, clients from other machines are refused.
+    pub protected: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            bind: vec!["127.0.0.1".to_owned()],
+            port: Some(6379),
+            unix_socket: None,
+            dir: PathBuf::new(),
+            password: String::new(),
+            databases: 16,
+            fsync: Fsync::default(),
+            clients_max: 10_000,
+            idle_seconds: 0,
+            protected: true,
+        }
+    }
+}

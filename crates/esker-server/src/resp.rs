@@ -1,0 +1,17 @@
+//! The Redis protocol, both versions: requests in, replies out.
+//!
+//! ```text
+//!   socket --> Input --Parser--> Request        Out --> socket
+//! ```
+//!
+//! Bytes: <https://redis.io/docs/latest/develop/reference/protocol-spec/>
+
+mod input;
+mod out;
+mod parser;
+mod request;
+
+pub use self::input::Input;
+pub use self::out::{Out, format_double, format_int};
+pub use self::parser::{Limits, Parser};
+pub use self::request::Request;

@@ -1,0 +1,283 @@
+//! Replies, in the form of the protocol's version that the client speaks.
+
+/// Replies that were not sent yet.
+#[derive(Debug, Default)]
+pub struct Out {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// Version 3 of the protocol, not 2.
+    pub is_resp3: bool,
+}
+
+/// A place in the replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark(usize);
+
+impl Out {
+    /// For a client of this version.
+    pub fn new(is_resp3: bool) -> Self {
+        Out { bytes: Vec::new(), is_resp3 }
+    }
+
+    fn line(&mut self, kind: u8, text: &[u8]) {
+        self.bytes.push(kind);
+        self.bytes.extend_from_slice(text);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    fn head(&mut self, kind: u8, n: i64) {
+        let mut digits = [0; 20];
+        self.line(kind, format_int(n, &mut digits));
+    }
+
+    /// A short text.
+    pub fn simple(&mut self, text: &str) {
+        self.line(b'+', text.as_bytes());
+    }
+
+    /// `OK`.
+    pub fn ok(&mut self) {
+        self.bytes.extend_from_slice(b"+OK\r\n");
+    }
+
+    /// An error: its code, a space, what is wrong.
+    pub fn error(&mut self, text: &str) {
+        self.bytes.push(b'-');
+        let clean = text.bytes().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte });
+        self.bytes.extend(clean);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// A number.
+    pub fn int(&mut self, n: i64) {
+        self.head(b':', n);
+    }
+
+    /// A number of things.
+    pub fn count(&mut self, n: usize) {
+        self.int(n as i64);
+    }
+
+    /// Bytes.
+    pub fn bulk(&mut self, bytes: &[u8]) {
+        self.bytes.reserve(bytes.len() + 16);
+        self.head(b'$', bytes.len() as i64);
+        self.bytes.extend_from_slice(bytes);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// A number as bytes.
+    pub fn bulk_int(&mut self, n: i64) {
+        let mut digits = [0; 20];
+        let text = format_int(n, &mut digits);
+        self.head(b'$', text.len() as i64);
+        self.bytes.extend_from_slice(text);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// Bytes, or nothing.
+    pub fn bulk_or_null(&mut self, bytes: Option<&[u8]>) {
+        match bytes {
+            Some(bytes) => self.bulk(bytes),
+            None => self.null(),
+        }
+    }
+
+    /// Nothing.
+    pub fn null(&mut self) {
+        self.bytes.extend_from_slice(if self.is_resp3 { b"_\r\n" } else { b"$-1\r\n" });
+    }
+
+    /// No list.
+    pub fn null_array(&mut self) {
+        self.bytes.extend_from_slice(if self.is_resp3 { b"_\r\n" } else { b"*-1\r\n" });
+    }
+
+    /// A list of so many replies, which follow.
+    pub fn array(&mut self, n: usize) {
+        self.head(b'*', n as i64);
+    }
+
+    /// So many pairs, which follow.
+    pub fn map(&mut self, n: usize) {
+        if self.is_resp3 { self.head(b'%', n as i64) } else { self.head(b'*', 2 * n as i64) }
+    }
+
+    /// A set of so many replies, which follow.
+    pub fn set(&mut self, n: usize) {
+        self.head(if self.is_resp3 { b'~' } else { b'*' }, n as i64);
+    }
+
+    /// A message of so many replies, which follow, that answers no request.
+    pub fn push(&mut self, n: usize) {
+        self.head(if self.is_resp3 { b'>' } else { b'*' }, n as i64);
+    }
+
+    /// A number with a fraction.
+    pub fn double(&mut self, n: f64) {
+        let text = format_double(n);
+        if self.is_resp3 { self.line(b',', text.as_bytes()) } else { self.bulk(text.as_bytes()) }
+    }
+
+    /// Yes or no.
+    pub fn bool(&mut self, yes: bool) {
+        match (self.is_resp3, yes) {
+            (true, true) => self.bytes.extend_from_slice(b"#t\r\n"),
+            (true, false) => self.bytes.extend_from_slice(b"#f\r\n"),
+            (false, yes) => self.int(i64::from(yes)),
+        }
+    }
+
+    /// A text to show as it is.
+    pub fn verbatim(&mut self, text: &str) {
+        if self.is_resp3 {
+            self.head(b'=', text.len() as i64 + 4);
+            self.bytes.extend_from_slice(b"txt:");
+            self.bytes.extend_from_slice(text.as_bytes());
+            self.bytes.extend_from_slice(b"\r\n");
+        } else {
+            self.bulk(text.as_bytes());
+        }
+    }
+
+    /// Where the next reply begins.
+    pub fn mark(&self) -> Mark {
+        Mark(self.bytes.len())
+    }
+
+    /// Forgets what was replied since.
+    pub fn truncate(&mut self, mark: Mark) {
+        self.bytes.truncate(mark.0);
+    }
+
+    /// What was replied since.
+    pub fn since(&self, mark: Mark) -> &[u8] {
+        &self.bytes[mark.0..]
+    }
+
+    /// Puts the head of a list before the replies since.
+    pub fn array_at(&mut self, mark: Mark, n: usize) {
+        self.insert_head(mark, |out| out.array(n));
+    }
+
+    /// Puts the head of a set before the replies since.
+    pub fn set_at(&mut self, mark: Mark, n: usize) {
+        self.insert_head(mark, |out| out.set(n));
+    }
+
+    /// Puts the head of pairs before the replies since.
+    pub fn map_at(&mut self, mark: Mark, n: usize) {
+        self.insert_head(mark, |out| out.map(n));
+    }
+
+    fn insert_head(&mut self, mark: Mark, head: impl FnOnce(&mut Out)) {
+        let end = self.bytes.len();
+        head(self);
+        let len = self.bytes.len() - end;
+        self.bytes[mark.0..].rotate_right(len);
+    }
+}
+
+/// A number's digits, in a buffer.
+pub fn format_int(n: i64, digits: &mut [u8; 20]) -> &[u8] {
+    let mut at = digits.len();
+    let mut rest = n.unsigned_abs();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if n < 0 {
+        at -= 1;
+        digits[at] = b'-';
+    }
+    &digits[at..]
+}
+
+/// A number as short as it can be said exactly, with an exponent where that is short.
+pub fn format_double(n: f64) -> String {
+    if n.is_nan() {
+        return "nan".to_owned();
+    }
+    if n.is_infinite() {
+        return if n > 0.0 { "inf" } else { "-inf" }.to_owned();
+    }
+    let size = n.abs();
+    if n == 0.0 {
+        return if n.is_sign_negative() { "-0" } else { "0" }.to_owned();
+    }
+    if (1e-4..1e17).contains(&size) {
+        return format!("{n}");
+    }
+    let text = format!("{n:e}");
+    match text.split_once('e') {
+        Some((digits, exponent)) => {
+            let (sign, exponent) = match exponent.strip_prefix('-') {
+                Some(exponent) => ('-', exponent),
+                None => ('+', exponent),
+            };
+            format!("{digits}e{sign}{exponent:0>2}")
+        }
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(is_resp3: bool, say: impl FnOnce(&mut Out)) -> String {
+        let mut out = Out::new(is_resp3);
+        say(&mut out);
+        String::from_utf8(out.bytes).unwrap()
+    }
+
+    #[test]
+    fn both_versions_of_the_protocol() {
+        let all = |out: &mut Out| {
+            out.null();
+            out.map(1);
+            out.set(1);
+            out.double(1.5);
+            out.bool(true);
+            out.verbatim("x");
+        };
+        assert_eq!(said(false, all), "$-1\r\n*2\r\n*1\r\n$3\r\n1.5\r\n:1\r\n$1\r\nx\r\n");
+        assert_eq!(said(true, all), "_\r\n%1\r\n~1\r\n,1.5\r\n#t\r\n=5\r\ntxt:x\r\n");
+        assert_eq!(said(false, |out| out.error("ERR a\r\nb")), "-ERR a  b\r\n");
+    }
+
+    #[test]
+    fn a_head_comes_before_what_is_there() {
+        let text = said(false, |out| {
+            out.ok();
+            let mark = out.mark();
+            out.int(1);
+            out.int(-20);
+            out.array_at(mark, 2);
+        });
+        assert_eq!(text, "+OK\r\n*2\r\n:1\r\n:-20\r\n");
+    }
+
+    #[test]
+    fn numbers_are_exact() {
+        let mut digits = [0; 20];
+        for n in [0, 7, -7, i64::MAX, i64::MIN] {
+            assert_eq!(format_int(n, &mut digits), n.to_string().as_bytes());
+        }
+        let cases = [
+            (0.1, "0.1"),
+            (3.0, "3"),
+            (-0.0, "-0"),
+            (1e20, "1e+20"),
+            (1.5e-7, "1.5e-07"),
+            (1e16, "10000000000000000"),
+        ];
+        for (n, text) in cases {
+            assert_eq!(format_double(n), text);
+        }
+    }
+}

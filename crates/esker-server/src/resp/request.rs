@@ -1,0 +1,84 @@
+//! A request: the name of a command and its arguments, in one buffer.
+
+use std::ops::Index;
+
+/// The words of a request. Index 0 is the command's name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    data: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+/// Buffers of more bytes are not kept for the next request.
+const KEPT_BYTES_MAX: usize = 16 << 10;
+
+impl Request {
+    /// Of these words.
+    pub fn of<W: AsRef<[u8]>>(words: impl IntoIterator<Item = W>) -> Self {
+        let mut request = Request::default();
+        words.into_iter().for_each(|word| request.push(word.as_ref()));
+        request
+    }
+
+    /// Adds a word.
+    pub fn push(&mut self, word: &[u8]) {
+        self.data.extend_from_slice(word);
+        self.ends.push(self.data.len());
+    }
+
+    /// Forgets all words, and keeps small buffers.
+    pub fn clear(&mut self) {
+        self.data.clear();
+        self.ends.clear();
+        if self.data.capacity() > KEPT_BYTES_MAX {
+            *self = Request::default();
+        }
+    }
+
+    /// How many words.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// A word, if there are so many.
+    pub fn get(&self, at: usize) -> Option<&[u8]> {
+        let end = *self.ends.get(at)?;
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        Some(&self.data[start..end])
+    }
+
+    /// The words from one on.
+    pub fn from(&self, first: usize) -> impl DoubleEndedIterator<Item = &[u8]> + ExactSizeIterator {
+        (first.min(self.len())..self.len()).map(|at| &self[at])
+    }
+
+    /// The words from one on, as a list.
+    pub fn tail(&self, first: usize) -> Vec<&[u8]> {
+        self.from(first).collect()
+    }
+
+    /// Whether a word is this one, whatever its case.
+    pub fn is(&self, at: usize, word: &str) -> bool {
+        self.get(at).is_some_and(|given| given.eq_ignore_ascii_case(word.as_bytes()))
+    }
+
+    /// How much memory its words take.
+    pub fn bytes(&self) -> usize {
+        self.data.len()
+    }
+}
+
+impl Index<usize> for Request {
+    type Output = [u8];
+
+    /// # Panics
+    /// If there are not so many words: commands have their arity checked first.
+    fn index(&self, at: usize) -> &[u8] {
+        self.get(at).expect("the arity of a command says how many words there are")
+    }
+}

@@ -1,0 +1,401 @@
+//! Where commands that write run: one after the other, many in one commit.
+//!
+//! ```text
+//!   connections --Job--> queue --take all--> one transaction: job 1, job 2, ... --commit--> publish, replies
+//!                                               `-- nothing there: the job waits --> waiters, by key
+//! ```
+//!
+//! So no two commands conflict, a hot key costs no more than a cold one, and all connections share commits.
+//!
+//! sequencer.1. A job comes back after the commit of all that it wrote or has read here.
+//! sequencer.2. Who waits for a key is served first come, first served, right after the command that filled the key.
+//! sequencer.3. If a commit fails, all of its jobs are told so, and nothing of them is there.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+
+use crate::clients::Client;
+use crate::clock;
+use crate::commands;
+use crate::cx::{Access, Cx};
+use crate::data::{expire_some, remove_garbage};
+use crate::effects::Effects;
+use crate::fail::{Done, Fail};
+use crate::resp::{Out, Request};
+use crate::server::Server;
+use crate::session::Session;
+use crate::store::Durability;
+use crate::waiters::{Waiters, Woken};
+
+/// So many jobs share a commit at the most.
+const JOBS_MAX: usize = 1024;
+/// How often it looks for what has expired, and for garbage.
+const SWEEP_EVERY: Duration = Duration::from_millis(100);
+
+/// Commands of one connection, on their way. What the connection is goes with them.
+pub struct Job {
+    /// What the connection is.
+    pub session: Session,
+    /// The commands.
+    pub requests: Vec<Request>,
+    /// How many of them are done.
+    pub done: usize,
+    /// Replies to them.
+    pub out: Out,
+    back: Option<oneshot::Sender<Box<Job>>>,
+}
+
+impl Job {
+    /// Of a connection that has sent nothing yet.
+    pub fn new(session: Session) -> Box<Self> {
+        Box::new(Job { session, requests: Vec::new(), done: 0, out: Out::default(), back: None })
+    }
+}
+
+/// What is asked of the sequencer.
+enum Message {
+    Run(Box<Job>),
+    Wake(Arc<Client>, Woken),
+}
+
+/// The way in.
+#[derive(Default)]
+pub struct Sequencer {
+    queue: Mutex<Vec<Message>>,
+    wake: Notify,
+    /// How many jobs wait for keys. Relaxed: only the sequencer changes it, and what fills keys runs there.
+    waiting: AtomicUsize,
+}
+
+impl Sequencer {
+    fn push(&self, message: Message) {
+        let mut queue = self.queue.lock();
+        queue.push(message);
+        let is_first = queue.len() == 1;
+        drop(queue);
+        if is_first {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Takes a job. It comes back when it is done (sequencer.1).
+    pub fn submit(&self, mut job: Box<Job>) -> oneshot::Receiver<Box<Job>> {
+        let (sender, receiver) = oneshot::channel();
+        job.back = Some(sender);
+        self.push(Message::Run(job));
+        receiver
+    }
+
+    /// Ends the waiting of a connection, if it waits.
+    pub fn end_wait(&self, client: &Arc<Client>, woken: Woken) {
+        self.push(Message::Wake(client.clone(), woken));
+    }
+
+    /// Whether anybody waits for a key.
+    #[inline]
+    pub fn has_waiters(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// How many wait.
+    pub fn waiters(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Has it look whether there is something to do.
+    pub fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    fn len(&self) -> usize {
+        self.queue.lock().len()
+    }
+
+    fn take(&self) -> Vec<Message> {
+        let mut queue = self.queue.lock();
+        if queue.len() <= JOBS_MAX {
+            return std::mem::take(&mut queue);
+        }
+        let rest = queue.split_off(JOBS_MAX);
+        self.wake.notify_one();
+        std::mem::replace(&mut queue, rest)
+    }
+}
+
+/// Runs jobs until the server stops. Those that are there by then are done.
+pub async fn run(server: Arc<Server>) {
+    let mut turn = Turns { server: server.clone(), waiters: Waiters::default(), crowd: Crowd::default() };
+    let mut sweep = tokio::time::interval(SWEEP_EVERY);
+    sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        let deadline = turn.waiters.deadline().map(|ms| ms.saturating_sub(clock::now_ms()));
+        let until = tokio::time::sleep(Duration::from_millis(deadline.unwrap_or(86_400_000)));
+        tokio::select! {
+            biased;
+            () = server.sequencer.wake.notified() => {
+                // What other connections have to do by now joins the commit.
+                tokio::task::yield_now().await;
+            }
+            () = until, if deadline.is_some() => {}
+            _ = sweep.tick() => turn.sweep(),
+        }
+        loop {
+            turn.crowd.gather(&server.sequencer).await;
+            let messages = server.sequencer.take();
+            if messages.is_empty() && turn.waiters.deadline().is_none_or(|at| at > clock::now_ms()) {
+                break;
+            }
+            turn.take(messages);
+            tokio::task::yield_now().await;
+        }
+        if server.is_stopping() && server.clients.is_empty() {
+            return;
+        }
+    }
+}
+
+struct Turns {
+    server: Arc<Server>,
+    waiters: Waiters,
+    crowd: Crowd,
+}
+
+/// How many jobs shared commits lately that waited for the disk. Their connections send the next ones at about the same time: the next commit waits a
+/// moment for all of them, or each would be followed by another that has the rest.
+#[derive(Default)]
+struct Crowd {
+    size: usize,
+    /// How long the last commit took; none: the next one waits for nobody.
+    took: Option<Duration>,
+}
+
+impl Crowd {
+    /// It waits no longer than this.
+    const WAIT_MAX: Duration = Duration::from_millis(1);
+
+    fn note(&mut self, jobs: usize, took: Duration) {
+        self.size = jobs.max(self.size * 7 / 8);
+        self.took = Some(took);
+    }
+
+    async fn gather(&mut self, sequencer: &Sequencer) {
+        let Some(took) = self.took.take().filter(|_| self.size > 2) else { return };
+        let (start, patience) = (clock::moment(), (took / 4).min(Self::WAIT_MAX));
+        while sequencer.len() < self.size && start.elapsed() < patience {
+            std::thread::yield_now();
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// One commit on its way.
+struct Turn<'a> {
+    server: &'a Arc<Server>,
+    access: Access,
+    effects: Effects,
+    now: u64,
+    #[expect(clippy::vec_box, reason = "jobs go from hand to hand")]
+    done: Vec<Box<Job>>,
+    /// A command broke off in the midst of its writes: nothing may be committed.
+    is_spoilt: bool,
+}
+
+impl Turn<'_> {
+    fn cx<'c>(&'c mut self, session: &'c mut Session, out: &'c mut Out) -> Cx<'c> {
+        let Turn { server, access, effects, now, .. } = self;
+        Cx { server, session, access, effects, out, now: *now }
+    }
+
+    fn attempt(&mut self, job: &mut Job) -> Result<(), Fail> {
+        let Job { session, requests, done, out, .. } = job;
+        match commands::run_caught(&mut self.cx(session, out), &requests[*done]) {
+            Some(done) => done,
+            None => {
+                self.is_spoilt = true;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Turns {
+    fn begin(server: &Arc<Server>) -> Turn<'_> {
+        let access = Access::Write(server.store.begin());
+        Turn {
+            server,
+            access,
+            effects: Effects::default(),
+            now: clock::now_ms(),
+            done: Vec::new(),
+            is_spoilt: false,
+        }
+    }
+
+    fn take(&mut self, messages: Vec<Message>) {
+        let server = self.server.clone();
+        let mut turn = Self::begin(&server);
+        for message in messages {
+            match message {
+                Message::Run(job) => self.advance(&mut turn, job),
+                Message::Wake(client, woken) => {
+                    if let Some(job) = self.waiters.remove(client.id) {
+                        self.end_wait(&mut turn, job, woken);
+                    }
+                }
+            }
+        }
+        while let Some(job) = self.waiters.remove_due(turn.now) {
+            self.end_wait(&mut turn, job, Woken::Timeout);
+        }
+        self.finish(turn);
+    }
+
+    /// Runs a job's commands until all are done, or one has to wait.
+    fn advance(&mut self, turn: &mut Turn<'_>, mut job: Box<Job>) {
+        while job.done < job.requests.len() {
+            match turn.attempt(&mut job) {
+                Err(Fail::Blocks(mut wait)) => {
+                    if let Some(instead) = wait.instead.take() {
+                        let at = job.done;
+                        job.requests[at] = instead;
+                    }
+                    job.session.client.is_blocked.store(true, Ordering::Relaxed);
+                    self.waiters.add(job, wait, turn.now);
+                    self.count_waiters();
+                    return;
+                }
+                _ => job.done += 1,
+            }
+            self.serve(turn);
+        }
+        turn.done.push(job);
+    }
+
+    /// Serves those who wait for keys that were just filled (sequencer.2).
+    fn serve(&mut self, turn: &mut Turn<'_>) {
+        while !turn.effects.filled.is_empty() {
+            let (db, key) = turn.effects.filled.remove(0);
+            for id in self.waiters.of(db, &key) {
+                let Some(mut job) = self.waiters.take(id) else { continue };
+                let mark = job.out.mark();
+                match turn.attempt(&mut job) {
+                    Err(Fail::Blocks(_)) => self.waiters.put_back(job),
+                    // A key of another type is as good as none.
+                    Err(Fail::Told(text)) if text.starts_with("WRONGTYPE") => {
+                        job.out.truncate(mark);
+                        self.waiters.put_back(job);
+                    }
+                    _ => {
+                        self.waiters.forget(id);
+                        self.go_on(turn, job);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Goes on with a job whose command has ended its waiting.
+    fn go_on(&mut self, turn: &mut Turn<'_>, mut job: Box<Job>) {
+        self.count_waiters();
+        job.session.client.is_blocked.store(false, Ordering::Relaxed);
+        job.done += 1;
+        self.advance(turn, job);
+    }
+
+    fn end_wait(&mut self, turn: &mut Turn<'_>, mut job: Box<Job>, woken: Woken) {
+        match woken {
+            Woken::Timeout => commands::timed_out(&job.requests[job.done], &mut job.out),
+            Woken::Unblocked => {
+                job.out.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
+            }
+            Woken::Gone => job.session.is_over = true,
+        }
+        self.go_on(turn, job);
+    }
+
+    fn count_waiters(&self) {
+        self.server.sequencer.waiting.store(self.waiters.len(), Ordering::Relaxed);
+    }
+
+    /// Commits, publishes, replies.
+    fn finish(&mut self, turn: Turn<'_>) {
+        let Turn { server, access, effects, done, is_spoilt, .. } = turn;
+        let Access::Write(transaction) = access else { return };
+        let mut committed =
+            if is_spoilt || effects.must_not_commit { Err(Fail::from(commands::BROKEN)) } else { Ok(()) };
+        if committed.is_ok() && !transaction.is_empty() {
+            server.stats.commits.add(1);
+            server.stats.changes.add(effects.changes);
+            let durability = server.config.durability();
+            let outcome = match durability {
+                Durability::Sync => {
+                    let start = clock::moment();
+                    let outcome = tokio::task::block_in_place(|| transaction.commit(durability));
+                    self.crowd.note(done.len(), start.elapsed());
+                    outcome
+                }
+                _ => transaction.commit(durability),
+            };
+            committed = outcome.map_err(Fail::Store);
+        }
+        if committed.is_ok() {
+            for (channel, message) in &effects.messages {
+                server.pubsub.publish(channel, message);
+            }
+        }
+        let failed = committed.err();
+        for mut job in done {
+            if let Some(failed) = &failed {
+                // sequencer.3
+                job.out.bytes.clear();
+                (0..job.requests.len()).for_each(|_| job.out.error(&failed.message()));
+            }
+            if let Some(back) = job.back.take() {
+                // If nobody waits for it, its connection is gone.
+                drop(back.send(job));
+            }
+        }
+    }
+
+    /// Removes what has expired, and garbage.
+    fn sweep(&mut self) {
+        for data in self.server.open_databases() {
+            self.sweep_database(&data, expire_some);
+        }
+        if !self.server.take_garbage() {
+            return;
+        }
+        let mut is_more = false;
+        for data in self.server.open_databases() {
+            is_more |= self.sweep_database(&data, remove_garbage);
+        }
+        if is_more {
+            self.server.has_garbage();
+        }
+    }
+
+    fn sweep_database(
+        &mut self,
+        data: &Arc<crate::data::Database>,
+        step: impl Fn(&mut Cx<'_>) -> Done<bool>,
+    ) -> bool {
+        let server = self.server.clone();
+        let mut session = Session::new(Arc::default(), data.clone(), true);
+        let mut is_more = true;
+        // The rest is for the next time: commands wait meanwhile.
+        for _ in 0..4 {
+            let mut turn = Self::begin(&server);
+            let step = step(&mut turn.cx(&mut session, &mut Out::default()));
+            is_more = matches!(step, Ok(true));
+            self.finish(turn);
+            if !is_more {
+                break;
+            }
+        }
+        is_more
+    }
+}

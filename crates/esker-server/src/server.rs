@@ -1,0 +1,206 @@
+//! What all connections share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::RwLock;
+use tokio::sync::Notify;
+
+use crate::clients::Clients;
+use crate::clock;
+use crate::commands::{self, Commands};
+use crate::config::Config;
+use crate::cursors::Cursors;
+use crate::data::Database;
+use crate::fail::Done;
+use crate::options::Options;
+use crate::pubsub::PubSub;
+use crate::sequencer::Sequencer;
+use crate::slow_log::SlowLog;
+use crate::stats::Stats;
+use crate::store::{Result, Store};
+use crate::watches::Watches;
+
+/// What all connections share.
+pub struct Server {
+    /// The data.
+    pub store: Arc<dyn Store>,
+    /// How it was started.
+    pub options: Options,
+    /// The options in force.
+    pub config: Config,
+    /// The commands.
+    pub commands: Commands,
+    /// The connections.
+    pub clients: Clients,
+    /// Subscriptions.
+    pub pubsub: PubSub,
+    /// Watched keys.
+    pub watches: Watches,
+    /// Where commands that write run.
+    pub sequencer: Sequencer,
+    /// Cursors of walks.
+    pub cursors: Cursors,
+    /// Counters.
+    pub stats: Stats,
+    /// Commands that took long.
+    pub slow_log: SlowLog,
+    /// When it was started, in milliseconds since 1970.
+    pub started_ms: u64,
+    /// When it was started.
+    pub started: Instant,
+    /// A name by which clients tell this start from others.
+    pub run_id: String,
+    /// The port it listens on, once it does.
+    pub port: AtomicU64,
+    databases: RwLock<Vec<Option<Arc<Database>>>>,
+    /// How often databases were exchanged. Relaxed: a session that has an old one notices with its next command.
+    generation: AtomicU64,
+    /// Reads hardly ever wait for a disk. Relaxed: it is a guess.
+    is_in_memory: AtomicBool,
+    /// There may be parts to remove. Relaxed: whoever misses it finds it the next time.
+    garbage: AtomicBool,
+    /// When data was last made durable by `SAVE` and its kin, in seconds since 1970.
+    pub saved: AtomicU64,
+    /// Scripts, by their digests.
+    pub scripts: crate::commands::Scripts,
+    stopping: AtomicBool,
+    /// It is to stop.
+    pub stop: Notify,
+}
+
+impl Server {
+    /// A server of a store.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn new(store: Arc<dyn Store>, options: Options) -> Result<Arc<Self>> {
+        let mut databases = vec![None; options.databases.max(1)];
+        let names = store.spaces()?;
+        for (number, slot) in databases.iter_mut().enumerate() {
+            if number == 0 || names.contains(&Database::names(number)[0]) {
+                *slot = Some(Arc::new(Database::open(&*store, number)?));
+            }
+        }
+        let now = clock::now_ms();
+        let run_id = (0..40).map(|_| char::from(b"0123456789abcdef"[fastrand::usize(..16)])).collect();
+        Ok(Arc::new(Server {
+            config: Config::new(&options),
+            commands: commands::all(),
+            clients: Clients::default(),
+            pubsub: PubSub::default(),
+            watches: Watches::default(),
+            sequencer: Sequencer::default(),
+            cursors: Cursors::default(),
+            stats: Stats::default(),
+            slow_log: SlowLog::default(),
+            started_ms: now,
+            started: clock::moment(),
+            run_id,
+            port: AtomicU64::new(0),
+            databases: RwLock::new(databases),
+            generation: AtomicU64::new(0),
+            is_in_memory: AtomicBool::new(store.is_in_memory()),
+            garbage: AtomicBool::new(true),
+            saved: AtomicU64::new(now / 1000),
+            scripts: crate::commands::Scripts::default(),
+            stopping: AtomicBool::new(false),
+            stop: Notify::new(),
+            store,
+            options,
+        }))
+    }
+
+    /// A numbered database.
+    ///
+    /// # Errors
+    /// There is none of this number; and the store's.
+    pub fn database(&self, number: usize) -> Done<Arc<Database>> {
+        match self.databases.read().get(number) {
+            None => return Err("ERR DB index is out of range".into()),
+            Some(Some(database)) => return Ok(database.clone()),
+            Some(None) => {}
+        }
+        let mut databases = self.databases.write();
+        match &mut databases[number] {
+            Some(database) => Ok(database.clone()),
+            slot => Ok(slot.insert(Arc::new(Database::open(&*self.store, number)?)).clone()),
+        }
+    }
+
+    /// The databases that there are.
+    pub fn open_databases(&self) -> Vec<Arc<Database>> {
+        self.databases.read().iter().flatten().cloned().collect()
+    }
+
+    /// How many databases there may be.
+    pub fn databases_max(&self) -> usize {
+        self.databases.read().len()
+    }
+
+    /// Exchanges two databases.
+    ///
+    /// # Errors
+    /// There are none of these numbers; and the store's.
+    pub fn swap_databases(&self, a: usize, b: usize) -> Done {
+        let (one, other) = (self.database(a)?, self.database(b)?);
+        let (old, new) = (Database::names(a), Database::names(b));
+        let spare = old.clone().map(|name| format!("{name}.swap"));
+        let mut names = Vec::new();
+        for n in 0..old.len() {
+            names.push((old[n].as_str(), spare[n].as_str()));
+            names.push((new[n].as_str(), old[n].as_str()));
+            names.push((spare[n].as_str(), new[n].as_str()));
+        }
+        self.store.rename_spaces(&names)?;
+        let as_number = |number: usize, of: &Database| {
+            let [main, sub, ttl, garbage] = of.spaces().map(Clone::clone);
+            Some(Arc::new(Database { number, main, sub, ttl, garbage }))
+        };
+        let mut databases = self.databases.write();
+        (databases[a], databases[b]) = (as_number(a, &other), as_number(b, &one));
+        self.generation.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// How often databases were exchanged.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    /// Whether reads hardly ever wait for a disk.
+    #[inline]
+    pub fn is_in_memory(&self) -> bool {
+        self.is_in_memory.load(Ordering::Relaxed)
+    }
+
+    /// Looks again whether reads hardly ever wait for a disk.
+    pub fn look_at_memory(&self) {
+        self.is_in_memory.store(self.store.is_in_memory(), Ordering::Relaxed);
+    }
+
+    /// There are parts to remove.
+    pub fn has_garbage(&self) {
+        self.garbage.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether there may be parts to remove; then not any more.
+    pub fn take_garbage(&self) -> bool {
+        self.garbage.swap(false, Ordering::Relaxed)
+    }
+
+    /// Has it stop.
+    pub fn stop_now(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.stop.notify_waiters();
+        self.sequencer.wake();
+        self.clients.list().iter().for_each(|client| client.kill());
+    }
+
+    /// Whether it is to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+}

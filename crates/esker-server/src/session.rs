@@ -1,0 +1,92 @@
+//! What a connection is to the commands that it sends. It goes with them to where they run, and comes back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::clients::Client;
+use crate::data::Database;
+use crate::resp::Request;
+use crate::store::{Snapshot, Space};
+use crate::watches::Watch;
+
+/// Commands that wait for `EXEC`.
+#[derive(Debug, Default)]
+pub struct Multi {
+    /// The commands.
+    pub queue: Vec<Request>,
+    /// One was refused, so all will be.
+    pub has_failed: bool,
+}
+
+/// Which replies a client wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplyMode {
+    /// All.
+    #[default]
+    On,
+    /// None.
+    Off,
+    /// None of the next command.
+    SkipNext,
+    /// None of this one.
+    Skip,
+}
+
+/// What a connection is to its commands.
+pub struct Session {
+    /// What others see of it.
+    pub client: Arc<Client>,
+    /// The number of its database.
+    pub db: usize,
+    /// Its database.
+    pub data: Arc<Database>,
+    /// Databases have been exchanged so often when `data` was taken.
+    pub generation: u64,
+    /// It has said who it is, or need not.
+    pub is_known: bool,
+    /// Between `MULTI` and `EXEC`.
+    pub multi: Option<Multi>,
+    /// Keys that it watches.
+    pub watch: Option<Watch>,
+    /// Its commands run inside of `EXEC` or a script: none may wait.
+    pub is_inside: bool,
+    /// Which replies it wants.
+    pub reply: ReplyMode,
+    /// The connection ends after the reply.
+    pub is_over: bool,
+    /// Channels it is subscribed to.
+    pub channels: BTreeSet<Vec<u8>>,
+    /// Patterns it is subscribed to.
+    pub patterns: BTreeSet<Vec<u8>>,
+    /// The space that ordered commands work in; none: that of its database.
+    pub space: Option<Space>,
+    /// Snapshots it holds.
+    pub snapshots: BTreeMap<u64, Arc<dyn Snapshot>>,
+}
+
+impl Session {
+    /// Of a new connection.
+    pub fn new(client: Arc<Client>, data: Arc<Database>, is_known: bool) -> Self {
+        Session {
+            client,
+            db: data.number,
+            data,
+            generation: 0,
+            is_known,
+            multi: None,
+            watch: None,
+            is_inside: false,
+            reply: ReplyMode::On,
+            is_over: false,
+            channels: BTreeSet::new(),
+            patterns: BTreeSet::new(),
+            space: None,
+            snapshots: BTreeMap::new(),
+        }
+    }
+
+    /// Channels and patterns that it is subscribed to.
+    pub fn subscriptions(&self) -> usize {
+        self.channels.len() + self.patterns.len()
+    }
+}

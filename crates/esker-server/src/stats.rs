@@ -1,0 +1,84 @@
+//! Counters of the server. Relaxed: they are figures.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds to it.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// What it is.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Begins anew.
+    pub fn reset(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+/// What one command has done.
+#[derive(Debug, Default)]
+pub struct CommandStats {
+    /// Calls.
+    pub calls: Counter,
+    /// Microseconds of them.
+    pub micros: Counter,
+    /// Calls that were not begun.
+    pub rejected: Counter,
+    /// Calls that failed.
+    pub failed: Counter,
+}
+
+/// What the server has done.
+#[derive(Debug, Default)]
+pub struct Stats {
+    /// Connections taken.
+    pub connections: Counter,
+    /// Connections refused.
+    pub refused: Counter,
+    /// Commands done.
+    pub commands: Counter,
+    /// Bytes received.
+    pub bytes_in: Counter,
+    /// Bytes sent.
+    pub bytes_out: Counter,
+    /// Keys removed because they had expired.
+    pub expired: Counter,
+    /// Keys that were found.
+    pub hits: Counter,
+    /// Keys that were not.
+    pub misses: Counter,
+    /// Commits.
+    pub commits: Counter,
+    /// Error replies.
+    pub errors: Counter,
+    /// Changes of keys since the start.
+    pub changes: Counter,
+}
+
+impl Stats {
+    /// All counters.
+    pub fn reset(&self) {
+        let all = [
+            &self.connections,
+            &self.refused,
+            &self.commands,
+            &self.bytes_in,
+            &self.bytes_out,
+            &self.expired,
+            &self.hits,
+            &self.misses,
+            &self.commits,
+            &self.errors,
+        ];
+        all.iter().for_each(|counter| counter.reset());
+    }
+}

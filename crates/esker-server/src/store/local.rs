@@ -1,0 +1,268 @@
+//! A `Db` of this process as a store. Spaces are keyspaces, by the same names.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use esker::{Counting, Db, Durability, Error, Isolation, Keyspace, Result, Value};
+
+use super::{Order, Reads, Snapshot, Space, Span, Store, Transaction, Visit};
+
+/// A `Db` as a [`Store`].
+pub struct LocalStore {
+    db: Db,
+    memory: u64,
+}
+
+impl LocalStore {
+    /// Of a database that may use so many bytes of memory.
+    pub fn new(db: Db, memory: u64) -> Self {
+        LocalStore { db, memory }
+    }
+}
+
+fn keyspace(space: &Space) -> Result<&Keyspace> {
+    space.handle().ok_or_else(|| Error::Invalid(format!("the space {:?} is another store's", space.name())))
+}
+
+fn bounds<'a>(span: &Span<'a>) -> (Bound<&'a [u8]>, Bound<&'a [u8]>) {
+    (span.lower, span.upper)
+}
+
+/// Shows what an iterator gives.
+fn walk(range: esker::Range, order: Order, visit: &mut Visit<'_>) -> Result<()> {
+    match order {
+        Order::Up => range.visit(visit),
+        Order::Down => {
+            for entry in range.rev() {
+                let (key, value) = entry?;
+                if visit(&key, &value) == ControlFlow::Break(()) {
+                    break;
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+impl Reads for LocalStore {
+    fn get(&self, space: &Space, key: &[u8]) -> Result<Option<Value>> {
+        keyspace(space)?.get(key)
+    }
+
+    fn multi_get(&self, space: &Space, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
+        keyspace(space)?.multi_get(keys)
+    }
+
+    fn range(&self, space: &Space, span: Span<'_>, order: Order, visit: &mut Visit<'_>) -> Result<()> {
+        walk(keyspace(space)?.range(bounds(&span)), order, visit)
+    }
+
+    fn len(&self, space: &Space) -> Result<u64> {
+        keyspace(space)?.len()
+    }
+}
+
+impl Store for LocalStore {
+    fn space(&self, name: &str, counted: bool) -> Result<Space> {
+        let (space, is_new) = match self.db.open_keyspace(name) {
+            Err(Error::KeyspaceNotFound(_)) => (self.db.keyspace(name)?, true),
+            found => (found?, false),
+        };
+        if is_new && !counted {
+            space.set_counting(Counting::Lazy)?;
+        }
+        Ok(Space::new(name, space))
+    }
+
+    fn find_space(&self, name: &str) -> Result<Option<Space>> {
+        match self.db.open_keyspace(name) {
+            Ok(space) => Ok(Some(Space::new(name, space))),
+            Err(Error::KeyspaceNotFound(_)) => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+
+    fn spaces(&self) -> Result<Vec<String>> {
+        self.db.keyspaces()
+    }
+
+    fn drop_space(&self, name: &str) -> Result<()> {
+        self.db.drop_keyspace(name)
+    }
+
+    fn rename_spaces(&self, names: &[(&str, &str)]) -> Result<()> {
+        let mut batch = self.db.batch();
+        for (from, to) in names {
+            batch.rename_keyspace(from, to)?;
+        }
+        batch.commit().map_err(Error::from).map(drop)
+    }
+
+    fn get_if_cached(&self, space: &Space, key: &[u8]) -> Result<Option<Option<Value>>> {
+        keyspace(space)?.get_if_cached(key)
+    }
+
+    fn snapshot(&self) -> Arc<dyn Snapshot> {
+        Arc::new(LocalSnapshot(self.db.snapshot()))
+    }
+
+    fn begin(&self) -> Box<dyn Transaction> {
+        Box::new(LocalTransaction { inner: self.db.begin_with(Isolation::Snapshot), writes: 0 })
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.db.sync()
+    }
+
+    fn figures(&self) -> Vec<(String, String)> {
+        let stats = self.db.stats();
+        let figures = [
+            ("engine_items", stats.items),
+            ("engine_seqno", stats.seqno),
+            ("engine_memtable_bytes", stats.memtable_bytes),
+            ("engine_tables", stats.tables),
+            ("engine_table_bytes", stats.table_bytes),
+            ("engine_blob_bytes", stats.blob_bytes),
+            ("engine_cache_bytes", stats.cache_bytes),
+            ("engine_cache_hits", stats.cache_hits),
+            ("engine_cache_misses", stats.cache_misses),
+            ("engine_log_bytes", stats.log_bytes),
+            ("engine_commits", stats.commits),
+            ("engine_stalls", stats.stalls),
+            ("engine_compaction_debt_bytes", stats.compaction_debt_bytes),
+        ];
+        figures.iter().map(|(name, value)| ((*name).to_owned(), value.to_string())).collect()
+    }
+
+    fn is_in_memory(&self) -> bool {
+        let stats = self.db.stats();
+        stats.table_bytes + stats.blob_bytes < self.memory / 2
+    }
+
+    fn compact(&self) -> Result<()> {
+        self.db.compact()
+    }
+
+    fn check(&self) -> Result<Vec<String>> {
+        Ok(self.db.check()?.problems)
+    }
+}
+
+struct LocalSnapshot(esker::Snapshot);
+
+impl Snapshot for LocalSnapshot {}
+
+impl Reads for LocalSnapshot {
+    fn get(&self, space: &Space, key: &[u8]) -> Result<Option<Value>> {
+        self.0.get(keyspace(space)?, key)
+    }
+
+    fn multi_get(&self, space: &Space, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
+        self.0.multi_get(keyspace(space)?, keys)
+    }
+
+    fn range(&self, space: &Space, span: Span<'_>, order: Order, visit: &mut Visit<'_>) -> Result<()> {
+        walk(self.0.range(keyspace(space)?, bounds(&span)), order, visit)
+    }
+
+    fn len(&self, space: &Space) -> Result<u64> {
+        self.0.len(keyspace(space)?)
+    }
+}
+
+struct LocalTransaction {
+    inner: esker::Transaction,
+    writes: u64,
+}
+
+impl Reads for LocalTransaction {
+    fn get(&self, space: &Space, key: &[u8]) -> Result<Option<Value>> {
+        self.inner.get(keyspace(space)?, key)
+    }
+
+    fn multi_get(&self, space: &Space, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
+        self.inner.multi_get(keyspace(space)?, keys)
+    }
+
+    fn range(&self, space: &Space, span: Span<'_>, order: Order, visit: &mut Visit<'_>) -> Result<()> {
+        walk(self.inner.range(keyspace(space)?, bounds(&span)), order, visit)
+    }
+
+    fn len(&self, space: &Space) -> Result<u64> {
+        self.inner.len(keyspace(space)?)
+    }
+}
+
+impl Transaction for LocalTransaction {
+    fn put(&mut self, space: &Space, key: &[u8], value: &[u8]) -> Result<()> {
+        self.writes += 1;
+        self.inner.put(keyspace(space)?, key, value)
+    }
+
+    fn remove(&mut self, space: &Space, key: &[u8]) -> Result<()> {
+        self.writes += 1;
+        self.inner.remove(keyspace(space)?, key)
+    }
+
+    fn remove_range(&mut self, space: &Space, span: Span<'_>) -> Result<()> {
+        self.writes += 1;
+        self.inner.remove_range(keyspace(space)?, bounds(&span))
+    }
+
+    fn version(&self) -> u64 {
+        // Whoever sees this commit has a larger number of the newest commit (store.2).
+        self.inner.snapshot().seqno().get() + 1
+    }
+
+    fn is_empty(&self) -> bool {
+        self.writes == 0
+    }
+
+    fn commit(self: Box<Self>, durability: Durability) -> Result<()> {
+        if self.writes == 0 {
+            return Ok(());
+        }
+        self.inner.commit_with(durability).map(drop).map_err(Error::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(reads: &dyn Reads, space: &Space, span: Span<'_>, order: Order) -> Vec<Vec<u8>> {
+        let mut keys = Vec::new();
+        let mut visit = |key: &[u8], _: &[u8]| {
+            keys.push(key.to_vec());
+            if keys.len() < 2 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        reads.range(space, span, order, &mut visit).unwrap();
+        keys
+    }
+
+    #[test]
+    fn store_1_store_2_what_the_traits_promise() {
+        let store = LocalStore::new(Db::in_memory().unwrap(), 1 << 30);
+        let space = store.space("s", false).unwrap();
+        let mut first = store.begin();
+        let before = store.snapshot();
+        for key in ["a", "b", "c"] {
+            first.put(&space, key.as_bytes(), b"1").unwrap();
+        }
+        first.remove(&space, b"a").unwrap();
+        assert_eq!(keys(&*first, &space, Span::ALL, Order::Up), [b"b", b"c"], "store.1");
+        assert_eq!((first.len(&space).unwrap(), store.len(&space).unwrap()), (2, 0));
+        let version = first.version();
+        first.commit(Durability::Sync).unwrap();
+        assert!(store.begin().version() > version, "store.2");
+        assert_eq!(keys(&store, &space, Span::from(b"a"), Order::Down), [b"c", b"b"]);
+        assert_eq!(before.get(&space, b"b").unwrap(), None);
+        assert_eq!(store.get_if_cached(&space, b"b").unwrap(), Some(Some(Value::from("1"))));
+        assert_eq!(store.multi_get(&space, &[b"b", b"x"]).unwrap(), [Some(Value::from("1")), None]);
+        store.rename_spaces(&[("s", "t")]).unwrap();
+        assert!(store.find_space("s").unwrap().is_none() && store.find_space("t").unwrap().is_some());
+        store.drop_space("t").unwrap();
+        assert_eq!(store.spaces().unwrap(), ["default"]);
+        assert!(store.begin().is_empty() && store.check().unwrap().is_empty());
+    }
+}

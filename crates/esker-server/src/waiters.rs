@@ -1,0 +1,115 @@
+//! Jobs that wait for keys to be filled.
+//!
+//! waiters.1. For each key they are served in the order in which they came.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::fail::Wait;
+use crate::sequencer::Job;
+
+/// Why a job waits no more, if not because it was served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// Its time is over, or somebody has said so.
+    Timeout,
+    /// Somebody wants it to fail.
+    Unblocked,
+    /// Its connection is gone.
+    Gone,
+}
+
+/// When a connection came, and its number.
+type Place = (u64, u64);
+
+struct Waiting {
+    /// None while it is tried.
+    job: Option<Box<Job>>,
+    keys: Vec<(usize, Vec<u8>)>,
+    /// In milliseconds since 1970.
+    deadline: Option<u64>,
+    place: u64,
+}
+
+/// Jobs that wait, by the numbers of their connections.
+#[derive(Default)]
+pub struct Waiters {
+    waiting: HashMap<u64, Waiting>,
+    by_key: HashMap<(usize, Vec<u8>), BTreeSet<Place>>,
+    deadlines: BTreeSet<(u64, u64)>,
+    next_place: u64,
+}
+
+impl Waiters {
+    /// Has a job wait.
+    pub fn add(&mut self, job: Box<Job>, wait: Wait, now: u64) {
+        let id = job.session.client.id;
+        let place = self.next_place;
+        self.next_place += 1;
+        let keys: Vec<_> = wait.keys.into_iter().map(|key| (job.session.db, key)).collect();
+        for key in &keys {
+            self.by_key.entry(key.clone()).or_default().insert((place, id));
+        }
+        let deadline = (wait.ms > 0).then(|| now.saturating_add(wait.ms));
+        self.deadlines.extend(deadline.map(|at| (at, id)));
+        self.waiting.insert(id, Waiting { job: Some(job), keys, deadline, place });
+    }
+
+    /// The connections that wait for a key, in their order (waiters.1).
+    pub fn of(&self, db: usize, key: &[u8]) -> Vec<u64> {
+        let waiting = self.by_key.get(&(db, key.to_vec()));
+        waiting.map_or(Vec::new(), |ids| ids.iter().map(|(_, id)| *id).collect())
+    }
+
+    /// A job, to try it. It keeps its place.
+    pub fn take(&mut self, id: u64) -> Option<Box<Job>> {
+        self.waiting.get_mut(&id)?.job.take()
+    }
+
+    /// The job was tried in vain.
+    pub fn put_back(&mut self, job: Box<Job>) {
+        if let Some(waiting) = self.waiting.get_mut(&job.session.client.id) {
+            waiting.job = Some(job);
+        }
+    }
+
+    /// The job waits no more.
+    pub fn forget(&mut self, id: u64) -> Option<Box<Job>> {
+        let waiting = self.waiting.remove(&id)?;
+        for key in &waiting.keys {
+            if let Some(ids) = self.by_key.get_mut(key) {
+                ids.remove(&(waiting.place, id));
+                if ids.is_empty() {
+                    self.by_key.remove(key);
+                }
+            }
+        }
+        if let Some(at) = waiting.deadline {
+            self.deadlines.remove(&(at, id));
+        }
+        waiting.job
+    }
+
+    /// Takes out the job of a connection, if it waits.
+    pub fn remove(&mut self, id: u64) -> Option<Box<Job>> {
+        self.forget(id)
+    }
+
+    /// Takes out a job whose time is over.
+    pub fn remove_due(&mut self, now: u64) -> Option<Box<Job>> {
+        let (at, id) = *self.deadlines.first()?;
+        if at > now {
+            return None;
+        }
+        self.forget(id)
+    }
+
+    /// When the first time is over, in milliseconds since 1970.
+    pub fn deadline(&self) -> Option<u64> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+}

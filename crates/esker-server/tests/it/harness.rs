@@ -1,0 +1,85 @@
+//! A server in this process, on a port of its own.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use esker::Db;
+use esker_server::store::LocalStore;
+use esker_server::{Listeners, Options, Server, run};
+
+use crate::wire::Wire;
+
+/// A server that stops when this is dropped.
+pub struct TestServer {
+    pub server: Arc<Server>,
+    pub db: Db,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl TestServer {
+    /// With an empty database in memory.
+    pub fn start() -> Self {
+        Self::start_with(Db::in_memory().unwrap(), Options::default())
+    }
+
+    /// With this database.
+    pub fn start_with(db: Db, options: Options) -> Self {
+        let options = Options { port: Some(0), ..options };
+        let store = Arc::new(LocalStore::new(db.clone(), 1 << 30));
+        let server = Server::new(store, options).unwrap();
+        let thread = std::thread::spawn({
+            let server = server.clone();
+            move || {
+                let runtime =
+                    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+                let runtime = runtime.unwrap();
+                runtime.block_on(async {
+                    let listeners = Listeners::bind(&server).await.unwrap();
+                    run(server, listeners).await.unwrap();
+                });
+            }
+        });
+        until(|| server.port.load(Ordering::Relaxed) != 0);
+        TestServer { server, db, thread: Some(thread) }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.server.port.load(Ordering::Relaxed) as u16
+    }
+
+    /// A connection to it.
+    pub fn wire(&self) -> Wire {
+        Wire::connect(self.port())
+    }
+
+    /// A connection by the crate `redis`.
+    pub fn redis(&self) -> redis::Connection {
+        let client = redis::Client::open(format!("redis://127.0.0.1:{}/", self.port())).unwrap();
+        client.get_connection().unwrap()
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        self.server.stop_now();
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            if !std::thread::panicking() {
+                ended.unwrap();
+                let report = self.db.check().unwrap();
+                assert!(report.is_sound(), "{:?}", report.problems);
+            }
+        }
+    }
+}
+
+/// Waits until something is so.
+pub fn until(mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(20), "it took too long");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

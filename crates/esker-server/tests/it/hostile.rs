@@ -1,0 +1,95 @@
+//! Bytes that no friendly client sends.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use crate::harness::TestServer;
+use crate::wire::encode;
+
+#[test]
+fn random_bytes_end_a_connection_at_worst() {
+    let server = TestServer::start();
+    let mut random = fastrand::Rng::with_seed(11);
+    let words: [&[u8]; 12] = [
+        b"SET",
+        b"get",
+        b"ZADD",
+        b"-1",
+        b"k",
+        b"99999999999",
+        b"\0\xff",
+        b"*",
+        b"LPUSH",
+        b"EXEC",
+        b"MULTI",
+        b"XADD",
+    ];
+    for _ in 0..300 {
+        let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+        let mut bytes = Vec::new();
+        for _ in 0..random.usize(1..8) {
+            let count = random.usize(1..6);
+            let chosen: Vec<_> = (0..count).map(|_| words[random.usize(0..words.len())]).collect();
+            bytes.extend(encode(&chosen));
+            if random.u8(0..4) == 0 {
+                let at = random.usize(0..bytes.len());
+                bytes[at] = random.u8(..);
+            }
+        }
+        stream.write_all(&bytes).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        // It answers and ends, whatever came.
+        let mut replies = Vec::new();
+        let _ = stream.read_to_end(&mut replies);
+    }
+    assert_eq!(server.wire().say("PING"), "+PONG");
+}
+
+#[test]
+fn a_protocol_error_is_told_and_ends_the_connection() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    wire.send_bytes(b"*1\r\n$4\r\nPING\r\n*1\r\n!4\r\n");
+    assert_eq!(format!("{:?}", wire.reply()), "+PONG");
+    assert_eq!(format!("{:?}", wire.reply()), "-ERR Protocol error: expected '$', got '!'");
+    assert!(wire.try_reply().is_none());
+}
+
+#[test]
+fn deep_pipelines_and_large_values_come_through() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    let mut bytes = Vec::new();
+    for n in 0..5000 {
+        bytes.extend(encode(&["SET".to_owned(), format!("k{}", n % 100), n.to_string()]));
+        bytes.extend(encode(&["GET".to_owned(), format!("k{}", n % 100)]));
+    }
+    bytes.extend(b"PING inline\r\n");
+    let mut writer = wire.stream.get_ref().try_clone().unwrap();
+    let thread = std::thread::spawn(move || writer.write_all(&bytes).unwrap());
+    for n in 0..5000 {
+        assert_eq!(format!("{:?}", wire.reply()), "+OK");
+        assert_eq!(format!("{:?}", wire.reply()), format!("\"{n}\""));
+    }
+    assert_eq!(format!("{:?}", wire.reply()), "\"inline\"");
+    thread.join().unwrap();
+    let large = vec![b'x'; 3 << 20];
+    assert_eq!(format!("{:?}", wire.call(&[b"SET".as_slice(), b"large", &large])), "+OK");
+    assert_eq!(wire.say("STRLEN large"), format!(":{}", large.len()));
+    assert!(format!("{:?}", wire.call(&[b"SET".as_slice(), &vec![b'k'; 70_000], b"v"])).starts_with("-ERR"));
+}
+
+#[test]
+fn connections_are_limited() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    assert_eq!(wire.say("CONFIG SET maxclients 2"), "+OK");
+    let mut second = server.wire();
+    assert_eq!(second.say("PING"), "+PONG");
+    let mut third = server.wire();
+    assert_eq!(format!("{:?}", third.reply()), "-ERR max number of clients reached");
+    assert_eq!(wire.say("CLIENT KILL TYPE normal"), ":1");
+    assert!(second.try_reply().is_none());
+}

@@ -1,0 +1,16 @@
+//! The server as its clients see it.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests start threads, processes and sockets of their own, and fail where something does"
+)]
+
+mod clients;
+mod differential;
+mod generator;
+mod harness;
+mod hostile;
+#[cfg(feature = "lua")]
+mod scripts;
+mod waiting;
+mod wire;

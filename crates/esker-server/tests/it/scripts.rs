@@ -1,0 +1,104 @@
+//! Scripts.
+
+use std::time::Duration;
+
+use crate::harness::{TestServer, until};
+use crate::wire::{Reply, Wire};
+
+fn eval(wire: &mut Wire, script: &str, words: &[&str]) -> String {
+    let words: Vec<&str> = ["EVAL", script].into_iter().chain(words.iter().copied()).collect();
+    format!("{:?}", wire.call(&words))
+}
+
+#[test]
+fn values_become_replies_and_replies_values() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    let cases = [
+        ("return 3.99", ":3"),
+        ("return {1, 'two', {3}, false, nil, 6}", "*[:1, \"two\", *[:3], null]"),
+        ("return true", ":1"),
+        ("return redis.status_reply('FINE')", "+FINE"),
+        ("return redis.error_reply('MY own')", "-MY own"),
+        ("return {KEYS[1], ARGV[1]}", "*[\"k\", \"v\"]"),
+        ("return redis.call('SET', KEYS[1], ARGV[1])", "+OK"),
+        ("return redis.call('GET', KEYS[1])", "\"v\""),
+        ("return redis.call('GET', 'none')", "null"),
+        ("return type(redis.call('INCR', 'n'))", "\"number\""),
+        ("return redis.pcall('INCR', KEYS[1]).err", "\"ERR value is not an integer or out of range\""),
+        (
+            "local ok, e = pcall(redis.call, 'INCR', KEYS[1]) return {ok and 1 or 0, e.err}",
+            "*[:0, \"ERR value is not an integer or out of range\"]",
+        ),
+        ("return redis.sha1hex('abc')", "\"a9993e364706816aba3e25717850c26c9cd0d89d\""),
+        ("return cjson.encode({1, {a = 'x\"y'}, cjson.null})", "\"[1,{\\\"a\\\":\\\"x\\\\\\\"y\\\"},null]\""),
+        ("return cjson.decode('{\"a\": [1, 2.5, \"\\\\u00e9\"]}').a[3]", "\"\u{e9}\""),
+        (
+            "local t = cmsgpack.unpack(cmsgpack.pack({1, -300, 'x', {k = 2.5}})) return {t[1], t[2], t[3], tostring(t[4].k)}",
+            "*[:1, :-300, \"x\", \"2.5\"]",
+        ),
+        (
+            "return {bit.band(12, 10), bit.bor(12, 10), bit.lshift(1, 31), bit.tohex(255)}",
+            "*[:8, :14, :-2147483648, \"000000ff\"]",
+        ),
+        (
+            "return tostring(os.execute) .. tostring(io == nil)",
+            "-ERR user_script:1: Script attempted to access nonexistent global variable 'io'",
+        ),
+    ];
+    for (script, reply) in cases {
+        let found = eval(&mut wire, script, &["1", "k", "v"]);
+        assert!(found == reply || found.starts_with(reply) && reply.starts_with('-'), "{script}: {found}");
+    }
+    assert!(
+        eval(&mut wire, "return redis.call('INCR', KEYS[1])", &["1", "k"])
+            .starts_with("-ERR value is not an integer")
+    );
+    assert!(eval(&mut wire, "x = 1", &["0"]).contains("attempted to create global variable 'x'"));
+    assert!(eval(&mut wire, "return (", &["0"]).starts_with("-ERR Error compiling script"));
+    assert!(
+        eval(&mut wire, "return redis.call('EVAL', 'return 1', 0)", &["0"])
+            .contains("not allowed from script")
+    );
+}
+
+#[test]
+fn scripts_are_known_by_their_digests_and_are_whole() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    let Reply::Bulk(digest) = wire.call(&["SCRIPT", "LOAD", "return redis.call('INCRBY', KEYS[1], ARGV[1])"])
+    else {
+        panic!("a digest")
+    };
+    let digest = String::from_utf8(digest).unwrap();
+    assert_eq!(wire.say(&format!("EVALSHA {digest} 1 n 5")), ":5");
+    assert_eq!(wire.say(&format!("EVALSHA {} 1 n 5", digest.to_uppercase())), ":10");
+    assert_eq!(wire.say(&format!("SCRIPT EXISTS {digest} none")), "*[:1, :0]");
+    assert_eq!(wire.say("SCRIPT FLUSH"), "+OK");
+    assert!(wire.say(&format!("EVALSHA {digest} 1 n 5")).starts_with("-NOSCRIPT"));
+    assert!(wire.say("EVAL_RO redis.call('SET','a',1) 0").contains("read-only scripts"));
+    // A script leaves its connection in its database, and others see all of it or nothing.
+    assert_eq!(
+        eval(&mut wire, "redis.call('SELECT', 3) redis.call('SET', 'there', 1) return 1", &["0"]),
+        ":1"
+    );
+    assert_eq!(wire.say("EXISTS there"), ":0");
+    let mut waiting = server.wire();
+    waiting.send(&["BLPOP", "q", "0"]);
+    until(|| server.server.sequencer.waiters() == 1);
+    assert_eq!(eval(&mut wire, "return redis.call('RPUSH', 'q', 'a', 'b')", &["0"]), ":2");
+    assert_eq!(format!("{:?}", waiting.reply()), "*[\"q\", \"a\"]");
+}
+
+#[test]
+fn a_script_without_end_is_ended_and_leaves_nothing() {
+    let server = TestServer::start();
+    let (mut wire, mut other) = (server.wire(), server.wire());
+    assert!(other.say("SCRIPT KILL").starts_with("-NOTBUSY"));
+    wire.send(&["EVAL", "redis.call('SET', 'half', 1) while true do end", "0"]);
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(other.say("GET half"), "null", "reads go on");
+    until(|| other.say("SCRIPT KILL") == "+OK");
+    assert!(format!("{:?}", wire.reply()).starts_with("-"));
+    assert_eq!((wire.say("EXISTS half"), wire.say("SET k v")), (":0".to_owned(), "+OK".to_owned()));
+}

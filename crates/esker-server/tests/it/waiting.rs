@@ -1,0 +1,75 @@
+//! Commands that wait.
+
+use crate::harness::{TestServer, until};
+
+fn waiters(server: &TestServer) -> usize {
+    server.server.sequencer.waiters()
+}
+
+#[test]
+fn first_come_first_served() {
+    let server = TestServer::start();
+    let mut waiting: Vec<_> = (0..3).map(|_| server.wire()).collect();
+    for (n, wire) in waiting.iter_mut().enumerate() {
+        wire.send(&["BLPOP", "none", "queue", "0"]);
+        until(|| waiters(&server) == n + 1);
+    }
+    let mut other = server.wire();
+    assert_eq!(other.say("RPUSH queue 1 2"), ":2");
+    assert_eq!(format!("{:?}", waiting[0].reply()), "*[\"queue\", \"1\"]");
+    assert_eq!(format!("{:?}", waiting[1].reply()), "*[\"queue\", \"2\"]");
+    assert_eq!((other.say("LLEN queue"), waiters(&server)), (":0".to_owned(), 1));
+    other.say("SET queue text");
+    other.say("DEL queue");
+    other.say("MULTI");
+    other.say("LPUSH queue a");
+    other.say("LPUSH queue b");
+    other.say("EXEC");
+    // What a transaction does is seen as a whole.
+    assert_eq!(format!("{:?}", waiting[2].reply()), "*[\"queue\", \"b\"]");
+    assert_eq!(other.say("LRANGE queue 0 -1"), "*[\"a\"]");
+}
+
+#[test]
+fn a_wait_ends_by_time_by_others_and_with_its_connection() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    assert_eq!(wire.say("BLPOP q 0.05"), "null");
+    assert_eq!(wire.say("BZPOPMIN q 0.01"), "null");
+    assert_eq!(wire.say("BLMOVE q r LEFT RIGHT 0.01"), "null");
+    let id = wire.say("CLIENT ID").trim_start_matches(':').to_owned();
+    let mut other = server.wire();
+    for (how, reply) in [("TIMEOUT", "null"), ("ERROR", "-UNBLOCKED client unblocked via CLIENT UNBLOCK")] {
+        wire.send(&["BRPOP", "q", "0"]);
+        until(|| waiters(&server) == 1);
+        assert_eq!(other.say(&format!("CLIENT UNBLOCK {id} {how}")), ":1");
+        assert_eq!(format!("{:?}", wire.reply()), reply);
+    }
+    wire.send(&["BRPOP", "q", "0"]);
+    until(|| waiters(&server) == 1);
+    drop(wire);
+    until(|| waiters(&server) == 0);
+    assert_eq!(other.say("RPUSH q x"), ":1");
+    assert_eq!(other.say("LLEN q"), ":1");
+}
+
+#[test]
+fn what_waits_is_served_by_other_waits() {
+    let server = TestServer::start();
+    let (mut a, mut b, mut c) = (server.wire(), server.wire(), server.wire());
+    a.send(&["BLMOVE", "q", "r", "LEFT", "RIGHT", "0"]);
+    until(|| waiters(&server) == 1);
+    b.send(&["BLPOP", "r", "0"]);
+    // What stands behind a command that waits is done after it.
+    b.send(&["SET", "done", "1"]);
+    until(|| waiters(&server) == 2);
+    assert_eq!(c.say("GET done"), "null");
+    assert_eq!(c.say("RPUSH q x"), ":1");
+    assert_eq!(format!("{:?}", a.reply()), "\"x\"");
+    assert_eq!(format!("{:?}", b.reply()), "*[\"r\", \"x\"]");
+    assert_eq!(format!("{:?}", b.reply()), "+OK");
+    c.send(&["BZPOPMAX", "z", "0"]);
+    until(|| waiters(&server) == 1);
+    a.say("ZADD z 1 one 2 two");
+    assert_eq!(format!("{:?}", c.reply()), "*[\"z\", \"two\", \"2\"]");
+}
