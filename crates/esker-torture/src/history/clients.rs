@@ -43,8 +43,6 @@ const LISTS: u64 = 4;
 const GROUP_CALLS: u64 = 32;
 /// How long a client waits when a commit was refused: the disk is full, or fails.
 const REFUSED_PAUSE: Duration = Duration::from_micros(100);
-/// How often a write is tried again when nothing fails any more.
-const TRIES_AFTER_FAULTS: u32 = 300;
 /// All the money there is.
 pub(crate) const MONEY: u64 = ACCOUNTS as u64 * DEPOSIT;
 
@@ -523,15 +521,7 @@ impl Client<'_> {
         let is_stopped = may_have_stopped && flushed.as_ref().is_err_and(Failure::is_of_stopped_writes);
         let flushed = if is_stopped { or_stopped(flushed) } else { flushed };
         flushed.map_err(|failure| failure.during("flushing when nothing fails any more"))?;
-        let mut put = self.put(ops / 30 * REGISTERS);
-        // The background may not have tried again yet what failed: writers are told of that once more.
-        for _ in 0..TRIES_AFTER_FAULTS {
-            if put.is_ok() || is_stopped {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(100));
-            put = self.put(ops / 30 * REGISTERS);
-        }
+        let put = self.put(ops / 30 * REGISTERS);
         if is_stopped && put.is_ok() {
             return Err(Failure::new(
                 "failing_disk.2: a write succeeds although a flush says that writes have stopped",

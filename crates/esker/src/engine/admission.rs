@@ -192,7 +192,9 @@ impl Core {
                 waited => waited,
             };
             self.add_stall_time(self.env.clock.monotonic().saturating_sub(start));
-            return waited.map(|()| Memtables::Last);
+            // Where writes are stopped for good, that is what a writer has to know: no flush that succeeds lets it go on.
+            let told = |error| self.pipeline.stopped_by().map_or(error, Error::Poisoned);
+            return waited.map(|()| Memtables::Last).map_err(told);
         }
         Ok(if sealed == SEALED_MAX { Memtables::Last } else { Memtables::More })
     }

@@ -316,6 +316,27 @@ fn time_of_commits_after_failing_flushes() -> Duration {
 }
 
 #[test]
+fn a_writer_without_room_is_told_that_writes_are_stopped_before_that_flushes_fail() {
+    let faults = FaultFs::new(Arc::new(MemFs::new()));
+    let db = small(Env::with_fs(Arc::new(faults.clone()))).durability(Durability::None).open(dir()).unwrap();
+    let map = db.default_keyspace();
+    let io = FaultAction::Fail(io::ErrorKind::Other);
+    faults.add(FaultRule::new(&[OpKind::Create], io).on_path(".sst").forever());
+    let started = Instant::now();
+    let refused = loop {
+        match map.put("a", [8; 500]) {
+            Ok(_) => assert!(started.elapsed() < PATIENCE),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, Error::Io { .. }), "{refused:?}");
+    faults.add(FaultRule::new(&[OpKind::SyncData], io).on_path(".wal").forever());
+    assert!(matches!(db.sync(), Err(Error::Poisoned(_))));
+    let refused = map.put("a", [8; 500]).unwrap_err();
+    assert!(matches!(refused, Error::Poisoned(_)), "{refused:?}");
+}
+
+#[test]
 fn esker_background_1_failing_flushes_pause_however_many_commits_there_are() {
     // On a machine that stalls the commits themselves may take as long as the pause, but not each time.
     let mut times = Vec::new();
