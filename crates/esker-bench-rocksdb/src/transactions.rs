@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! optimistic  OptimisticTransactionDB: the commit looks whether what was read has been written since, again at once after a conflict
-//! locks keys  TransactionDB: a read for update locks its key, and waits for up to a second for whoever has it
+//! locks keys  TransactionDB: a read for update locks its key. If another transaction holds the lock it waits, for a second at most
 //! ```
 
 use std::path::Path;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// A connection to which so many bytes of messages were not sent yet is ended.
+/// Bytes of messages that may wait to be sent to one connection. Beyond that it is closed.
 const WAITING_BYTES_MAX: usize = 32 << 20;
 
 /// What others see of a connection. Atomics are relaxed: they are figures.
@@ -142,7 +142,7 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Adds a connection, unless there are so many.
+    /// Adds a connection, unless the limit is reached.
     pub fn add(&self, address: String, own_address: String, now: u64, max: usize) -> Option<Arc<Client>> {
         let mut all = self.all.lock();
         if all.len() >= max {

@@ -158,7 +158,7 @@ impl Config {
         self.clients_max.load(Ordering::Relaxed) as usize
     }
 
-    /// A connection that sends nothing for so many seconds is ended; 0: none is.
+    /// Seconds without a command after which a connection is closed; 0: never.
     pub fn idle_seconds(&self) -> u64 {
         self.idle_seconds.load(Ordering::Relaxed)
     }

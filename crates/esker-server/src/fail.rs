@@ -21,7 +21,7 @@ pub enum Fail {
 pub struct Wait {
     /// The keys, in the order in which they are looked at.
     pub keys: Vec<Vec<u8>>,
-    /// For so many milliseconds; 0: for ever.
+    /// Milliseconds to wait; 0: for ever.
     pub ms: u64,
     /// What is run once there is something, if it is not the same again.
     pub instead: Option<Request>,
@@ -34,6 +34,11 @@ impl Fail {
     /// A text made for the occasion.
     pub fn text(text: impl Into<String>) -> Self {
         Fail::Told(Cow::Owned(text.into()))
+    }
+
+    /// It waits for one of these keys, and is run again then.
+    pub fn blocks(keys: Vec<&[u8]>, ms: u64) -> Self {
+        Fail::Blocks(Wait { keys: keys.into_iter().map(<[u8]>::to_vec).collect(), ms, instead: None })
     }
 
     /// What the client is told.

@@ -26,7 +26,7 @@ use crate::resp::{Out, Request};
 
 /// A script that runs longer fails (lua.2).
 const TIME_MAX: Duration = Duration::from_secs(5);
-/// After so many steps it is looked whether it has to end.
+/// Lua instructions between two checks whether the script has to end.
 const STEPS: u32 = 100_000;
 /// Memory that all values of scripts may take.
 const BYTES_MAX: usize = 512 << 20;

@@ -54,7 +54,7 @@ pub struct Options {
     pub fsync: Fsync,
     /// So many connections at the most.
     pub clients_max: usize,
-    /// A connection that sends nothing for so many seconds is ended; 0: none is.
+    /// Seconds without a command after which a connection is closed; 0: never.
     pub idle_seconds: u64,
     /// Without a password, clients from other machines are refused.
     pub protected: bool,

@@ -32,7 +32,7 @@ struct Log {
 pub struct SlowLog(Mutex<Log>);
 
 impl SlowLog {
-    /// Adds one, and keeps so many.
+    /// Adds an entry. The oldest go beyond the length that is kept.
     pub fn add(&self, mut command: SlowCommand, kept: usize) {
         let mut log = self.0.lock();
         command.id = log.next;

@@ -10,11 +10,12 @@
 //! journal.2. Every operation that was acknowledged with enough durability for the kind of crash is among them.
 //! journal.3. Commits of all writers have one order, and what is left is a prefix of it: if an operation is left, or was
 //!     promised, then so is every operation of anybody that was acknowledged before it began.
-//! journal.4. The bank is what the transactions that are left make of it.
+//! journal.4. The bank is what the transactions that are left make of it. Where a writer's keyspaces fit several numbers of its
+//!     operations, some choice of them makes the bank.
 
 use esker::Durability;
 
-use crate::writers::{Found, Said, Task, World};
+use crate::writers::{Bank, Found, Said, Task, World};
 
 /// How the world ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,11 +105,13 @@ impl Journal {
     /// Compares what a crash left with what was promised.
     pub(crate) fn verify(&self, found: &Found, crash: Crash) -> Result<Left, String> {
         let writers = self.tasks.len();
-        let matches = (0..writers).map(|w| self.matches(w, found)).collect::<Result<Vec<_>, _>>()?;
+        let mut matches = (0..writers).map(|w| self.matches(w, found)).collect::<Result<Vec<_>, _>>()?;
         let (acked, promises) = self.promises(crash, &matches);
         for promise in promises {
-            for (writer, &(_, most)) in matches.iter().enumerate() {
-                if most < promise.needed[writer] {
+            for (writer, matching) in matches.iter_mut().enumerate() {
+                let most = *matching.last().expect("it is never empty");
+                matching.retain(|&n| n >= promise.needed[writer]);
+                if matching.is_empty() {
                     let mut op = format!("{:?}", self.tasks[writer][most]);
                     op.truncate(300);
                     let needed = promise.needed[writer];
@@ -119,14 +122,10 @@ impl Journal {
                 }
             }
         }
-        let ops: Vec<usize> = matches.iter().map(|&(_, most)| most).collect();
-        let world = self.after(&ops);
-        if world.bank != found.bank {
-            return Err(format!(
-                "the bank holds {:?}; the transactions that are left make {:?}",
-                found.bank, world.bank
-            ));
-        }
+        let world = self.with_bank(&matches, &mut Vec::new(), &found.bank);
+        let (ops, world) = world.map_err(|made| {
+            format!("the bank holds {:?}; the transactions that are left make {made:?}", found.bank)
+        })?;
         let unacknowledged = ops.iter().zip(&acked).map(|(n, acked)| n.saturating_sub(*acked)).sum();
         let lost = ops.iter().zip(&acked).map(|(n, acked)| acked.saturating_sub(*n)).sum();
         Ok(Left { world, ops, unacknowledged, lost })
@@ -141,29 +140,64 @@ impl Journal {
         world
     }
 
-    /// The fewest and the most operations of a writer that make what is found of it (journal.1).
-    fn matches(&self, writer: usize, found: &Found) -> Result<(usize, usize), String> {
+    /// The most operations of each writer, of those that match, that make this bank: where a writer's states before and after a
+    /// transfer are alike, since what was written beside it has been removed, the bank tells which is left. Else, what the most
+    /// of all make. `ops`: those of the first writers.
+    fn with_bank(
+        &self,
+        matches: &[Vec<usize>],
+        ops: &mut Vec<usize>,
+        bank: &Bank,
+    ) -> Result<(Vec<usize>, World), Bank> {
+        let Some(matching) = matches.get(ops.len()) else {
+            let world = self.after(ops);
+            return if world.bank == *bank { Ok((ops.clone(), world)) } else { Err(world.bank) };
+        };
+        let tasks = &self.tasks[ops.len()];
+        let mut made = None;
+        let mut tried = None;
+        for &n in matching.iter().rev() {
+            let is_new =
+                tried.is_none_or(|tried: usize| tasks[n..tried].iter().any(|task| task.transfer.is_some()));
+            tried = Some(n);
+            if is_new {
+                ops.push(n);
+                let found = self.with_bank(matches, ops, bank);
+                ops.pop();
+                match found {
+                    Ok(found) => return Ok(found),
+                    Err(bank) => made = made.or(Some(bank)),
+                }
+            }
+        }
+        Err(made.unwrap_or_default())
+    }
+
+    /// How many operations of a writer make what is found of it: all such numbers, ascending, never none (journal.1).
+    fn matches(&self, writer: usize, found: &Found) -> Result<Vec<usize>, String> {
         let (tasks, digest) = (&self.tasks[writer], found.digest(writer));
         let mut state = self.base.writers[writer].clone();
-        let mut least_most = None;
+        let mut matching = Vec::new();
         for n in 0..=tasks.len() {
             if n > 0 {
                 state.perform(&tasks[n - 1].op);
             }
             if state.digest() == digest {
-                let (least, _) = least_most.unwrap_or((n, n));
-                least_most = Some((least, n));
+                matching.push(n);
             }
         }
-        least_most.ok_or_else(|| {
+        if matching.is_empty() {
             let n = tasks.len();
             let text = state.difference(&found.writers[writer]).unwrap_or_default();
-            format!("writer {writer}: what is left is no state after 0 to {n} operations; after {n}: {text}")
-        })
+            return Err(format!(
+                "writer {writer}: what is left is no state after 0 to {n} operations; after {n}: {text}"
+            ));
+        }
+        Ok(matching)
     }
 
     /// How many operations of each writer were acknowledged, and how many must be left because of what (journal.2, journal.3).
-    fn promises(&self, crash: Crash, matches: &[(usize, usize)]) -> (Vec<usize>, Vec<Promise>) {
+    fn promises(&self, crash: Crash, matches: &[Vec<usize>]) -> (Vec<usize>, Vec<Promise>) {
         let writers = self.tasks.len();
         let mut acked = vec![0; writers];
         let mut seen: Vec<Vec<Vec<usize>>> = vec![Vec::new(); writers];
@@ -183,8 +217,8 @@ impl Journal {
             }
         }
         let mut promises: Vec<Promise> = last.into_iter().flatten().collect();
-        for (writer, &(least, _)) in matches.iter().enumerate() {
-            if let Some(index) = least.checked_sub(1) {
+        for (writer, matching) in matches.iter().enumerate() {
+            if let Some(index) = matching[0].checked_sub(1) {
                 promises.push(Promise { needed: seen[writer][index].clone(), to: writer, index, left: true });
             }
         }

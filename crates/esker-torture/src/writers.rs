@@ -33,7 +33,7 @@ const ACCOUNTS: u8 = 12;
 const MARK: (KeyspaceNo, KeyNo) = (KeyspaceNo(0), KeyNo(999));
 
 /// Money by account; those that hold nothing are left out.
-type Bank = BTreeMap<u8, i64>;
+pub(crate) type Bank = BTreeMap<u8, i64>;
 
 /// Money from one account to another.
 #[derive(Clone, Copy, Debug)]

@@ -55,7 +55,7 @@ pub(crate) struct ServeArgs {
     /// So many connections at the most
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     maxclients: usize,
-    /// End connections that send nothing for so many seconds; 0: none
+    /// Close a connection after this many seconds without a command; 0: never
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     timeout: u64,
     /// Without a password, refuse clients from other machines

@@ -1,4 +1,4 @@
-//! `checkpoint` and `backup`, from the outside: a database comes back from each, and damage is told.
+//! `esker checkpoint` and `esker backup`, run as a user runs them: both restore a database, and both report damaged files.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests look at files from outside")]
 
 use std::path::PathBuf;

@@ -262,7 +262,7 @@ pub(super) fn walk_step(
     Ok((last.filter(|_| seen > step.count), found))
 }
 
-/// What `HRANDFIELD` and its kin are asked for: so many, each once, or any number of times each.
+/// What `HRANDFIELD`, `SRANDMEMBER` and `ZRANDMEMBER` are asked for: this many members, without or with repetition.
 pub(super) fn random_count(request: &Request, at: usize) -> Done<(usize, bool)> {
     let count = int(&request[at])?;
     if count.unsigned_abs() > i64::MAX as u64 / 2 {

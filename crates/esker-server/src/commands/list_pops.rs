@@ -6,7 +6,7 @@ use super::table::{Command, FIRST_TWO, Group::List as Lists, Keys, command, flag
 use crate::cx::Cx;
 use crate::data::{End, List};
 use crate::effects::Event;
-use crate::fail::{Done, Fail, SYNTAX, Wait};
+use crate::fail::{Done, Fail, SYNTAX};
 use crate::numbers::{int, timeout};
 use crate::resp::Request;
 use crate::store::Value;
@@ -32,10 +32,6 @@ fn end(word: &[u8]) -> Done<End> {
         b"right" => Ok(End::Right),
         _ => Err(SYNTAX.into()),
     }
-}
-
-fn waits(keys: Vec<&[u8]>, ms: u64) -> Fail {
-    Fail::Blocks(Wait { keys: keys.into_iter().map(<[u8]>::to_vec).collect(), ms, instead: None })
 }
 
 fn move_element(cx: &mut Cx<'_>, from: &[u8], to: &[u8], ends: [End; 2]) -> Done<Option<Value>> {
@@ -80,7 +76,7 @@ fn wait_move(cx: &mut Cx<'_>, request: &Request, ends: [End; 2], ms: u64) -> Don
             cx.out.bulk(&moved);
             Ok(())
         }
-        None => Err(waits(vec![&request[1]], ms)),
+        None => Err(Fail::blocks(vec![&request[1]], ms)),
     }
 }
 
@@ -109,7 +105,7 @@ fn wait_pop(cx: &mut Cx<'_>, request: &Request, end: End) -> Done {
             return Ok(());
         }
     }
-    Err(waits(keys, ms))
+    Err(Fail::blocks(keys, ms))
 }
 
 /// Takes elements out of the first list that has some, and replies; otherwise the keys.
@@ -150,6 +146,6 @@ fn blmpop(cx: &mut Cx<'_>, request: &Request) -> Done {
     let ms = timeout(&request[1])?;
     match pop_first(cx, request, 2)? {
         None => Ok(()),
-        Some(keys) => Err(waits(keys, ms)),
+        Some(keys) => Err(Fail::blocks(keys, ms)),
     }
 }

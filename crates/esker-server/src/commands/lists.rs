@@ -64,7 +64,7 @@ fn push(cx: &mut Cx<'_>, request: &Request, end: End, must_be_there: bool) -> Do
     Ok(())
 }
 
-/// Takes out so many elements at an end.
+/// Removes `count` elements at one end of a list, and returns them.
 pub(super) fn take(cx: &mut Cx<'_>, list: &mut List, end: End, count: usize) -> Done<Vec<Value>> {
     let mut taken = Vec::new();
     while taken.len() < count {

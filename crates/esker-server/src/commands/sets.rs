@@ -388,17 +388,22 @@ pub(super) fn numbered_keys(request: &Request, at: usize) -> Done<(Vec<&[u8]>, u
     Ok((request.from(at + 1).take(count).collect(), at + 1 + count))
 }
 
-fn sintercard(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let (keys, next) = numbered_keys(request, 1)?;
-    let limit = match request.len() - next {
+/// The `LIMIT` of a command that counts, where it ends the request; without one, or with 0, all are counted.
+pub(super) fn limit_of_count(request: &Request, at: usize) -> Done<usize> {
+    let limit = match request.len() - at {
         0 => 0,
-        2 if request.is(next, "limit") => {
-            let limit = int(&request[next + 1]).map_err(|_| "ERR LIMIT can't be negative")?;
+        2 if request.is(at, "limit") => {
+            let limit = int(&request[at + 1]).map_err(|_| "ERR LIMIT can't be negative")?;
             usize::try_from(limit).map_err(|_| "ERR LIMIT can't be negative")?
         }
         _ => return Err(SYNTAX.into()),
     };
-    let limit = if limit == 0 { usize::MAX } else { limit };
+    Ok(if limit == 0 { usize::MAX } else { limit })
+}
+
+fn sintercard(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let (keys, next) = numbered_keys(request, 1)?;
+    let limit = limit_of_count(request, next)?;
     let common = combined(cx, &keys, Combine::Common, limit)?;
     cx.out.count(common.len().min(limit));
     Ok(())

@@ -6,7 +6,7 @@ use super::unknown_subcommand;
 use crate::cx::Cx;
 use crate::data::{Entry, Group, Pending, Stream, StreamId};
 use crate::effects::Event;
-use crate::fail::{Done, Fail, SYNTAX, Wait};
+use crate::fail::{Done, Fail, SYNTAX};
 use crate::numbers::{int, parse_int};
 use crate::resp::Request;
 use crate::store::Order;
@@ -187,27 +187,16 @@ fn xreadgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
     }
     if found.is_empty() {
         return match reading.block {
-            Some(ms) if waits => Err(Fail::Blocks(Wait {
-                keys: keys.into_iter().map(<[u8]>::to_vec).collect(),
-                ms,
-                instead: None,
-            })),
+            Some(ms) if waits => Err(Fail::blocks(keys, ms)),
             _ => {
                 cx.out.null_array();
                 Ok(())
             }
         };
     }
-    if cx.out.is_resp3 {
-        cx.out.map(found.len())
-    } else {
-        cx.out.array(found.len())
-    }
+    cx.out.begin_lists(found.len());
     for (key, entries) in found {
-        if !cx.out.is_resp3 {
-            cx.out.array(2);
-        }
-        cx.out.bulk(key);
+        cx.out.begin_list_of(key);
         cx.out.array(entries.len());
         for (id, fields) in entries {
             cx.out.array(2);

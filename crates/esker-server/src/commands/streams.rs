@@ -72,7 +72,7 @@ fn keep(request: &Request, at: &mut usize) -> Done<Option<(Keep, Option<u64>)>> 
     Ok(Some((kept, is_about.then_some(most))))
 }
 
-/// Where about so many are to be kept, entries go by so many at a time, and no more at once than this.
+/// Entries that an approximate trim (`~`) removes at a time, and at most in one command.
 const PIECE: usize = 100;
 const LIMIT: u64 = 100 * PIECE as u64;
 
@@ -296,16 +296,9 @@ pub(super) fn reading(request: &Request, mut at: usize) -> Done<Reading> {
 
 /// Replies what was read: pairs of keys and entries.
 pub(super) fn put_streams(cx: &mut Cx<'_>, found: &[(&[u8], Vec<Entry>)]) {
-    if cx.out.is_resp3 {
-        cx.out.map(found.len())
-    } else {
-        cx.out.array(found.len())
-    }
+    cx.out.begin_lists(found.len());
     for (key, entries) in found {
-        if !cx.out.is_resp3 {
-            cx.out.array(2);
-        }
-        cx.out.bulk(key);
+        cx.out.begin_list_of(key);
         put_entries(cx, entries);
     }
 }

@@ -120,7 +120,7 @@ pub type Run = fn(&mut Cx<'_>, &Request) -> Done;
 pub struct Command {
     /// Its name, in lower case.
     pub name: &'static str,
-    /// How many words it has, the name included; negative: at least so many.
+    /// Number of words, the name included; negative: the least number, without the sign.
     pub arity: i32,
     /// What it may do: see [`flag`].
     pub flags: u32,

@@ -205,7 +205,7 @@ impl SortedSet {
         })
     }
 
-    /// Some members of a span: so many are passed over, so many taken.
+    /// Members of a span: `offset` of them are skipped, and at most `count` returned.
     ///
     /// # Errors
     /// The store's.

@@ -93,22 +93,35 @@ impl Out {
         self.bytes.extend_from_slice(if self.is_resp3 { b"_\r\n" } else { b"*-1\r\n" });
     }
 
-    /// A list of so many replies, which follow.
+    /// Begins a list; `n` replies follow.
     pub fn array(&mut self, n: usize) {
         self.head(b'*', n as i64);
     }
 
-    /// So many pairs, which follow.
+    /// Begins `n` named lists: a map in RESP3, and before that an array of pairs.
+    pub fn begin_lists(&mut self, n: usize) {
+        if self.is_resp3 { self.map(n) } else { self.array(n) }
+    }
+
+    /// Begins one of them; its list follows.
+    pub fn begin_list_of(&mut self, name: &[u8]) {
+        if !self.is_resp3 {
+            self.array(2);
+        }
+        self.bulk(name);
+    }
+
+    /// Begins a map; `n` pairs of replies follow.
     pub fn map(&mut self, n: usize) {
         if self.is_resp3 { self.head(b'%', n as i64) } else { self.head(b'*', 2 * n as i64) }
     }
 
-    /// A set of so many replies, which follow.
+    /// Begins a set; `n` replies follow.
     pub fn set(&mut self, n: usize) {
         self.head(if self.is_resp3 { b'~' } else { b'*' }, n as i64);
     }
 
-    /// A message of so many replies, which follow, that answers no request.
+    /// Begins a message that answers no request; `n` replies follow.
     pub fn push(&mut self, n: usize) {
         self.head(if self.is_resp3 { b'>' } else { b'*' }, n as i64);
     }

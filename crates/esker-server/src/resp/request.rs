@@ -45,7 +45,7 @@ impl Request {
         self.ends.is_empty()
     }
 
-    /// A word, if there are so many.
+    /// A word; `None` behind the last.
     pub fn get(&self, at: usize) -> Option<&[u8]> {
         let end = *self.ends.get(at)?;
         let start = if at == 0 { 0 } else { self.ends[at - 1] };
@@ -77,7 +77,7 @@ impl Index<usize> for Request {
     type Output = [u8];
 
     /// # Panics
-    /// If there are not so many words: commands have their arity checked first.
+    /// If there is no such word: the arity of a command is checked before.
     fn index(&self, at: usize) -> &[u8] {
         self.get(at).expect("the arity of a command says how many words there are")
     }

@@ -14,7 +14,7 @@ pub struct LocalStore {
 }
 
 impl LocalStore {
-    /// Of a database that may use so many bytes of memory.
+    /// `memory`: the bytes of memory that the database may use.
     pub fn new(db: Db, memory: u64) -> Self {
         LocalStore { db, memory }
     }

@@ -107,6 +107,19 @@ fn journal_4_money_neither_comes_nor_goes() {
 }
 
 #[test]
+fn journal_4_the_bank_tells_apart_states_that_look_alike() {
+    let mut journal = Journal::new(World::empty(1), Durability::None);
+    let transfer = Some(Transfer { from: 1, to: 2, amount: 5 });
+    journal.intent(0, Task { transfer, ..batch(1, Durability::None) });
+    journal.ack(0);
+    let clear = Op::Write(KeyspaceNo(0), Write::Clear);
+    journal.intent(0, Task { op: clear, transfer: None });
+    for n in [0, 2] {
+        assert_eq!(journal.verify(&after(&journal, &[n]), Crash::Power).unwrap().ops, [n]);
+    }
+}
+
+#[test]
 fn writers_1_a_script_is_the_same_again_and_keeps_to_what_it_has() {
     let tasks = |n: usize| {
         let mut script = Script::new(7, 2, State::new());

@@ -56,9 +56,9 @@ pub(super) enum Record<'a> {
     Keyspace(usize, Traits),
     /// Entries of it, in the order of keys.
     Entries(Vec<Entry<'a>>),
-    /// It ends, and had so many entries.
+    /// The end of a keyspace, and the number of its entries.
     KeyspaceEnd(u64),
-    /// The file ends, and had so many.
+    /// The end of the file, and the number of all entries.
     End(u64),
 }
 

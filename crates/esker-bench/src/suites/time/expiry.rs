@@ -33,7 +33,7 @@ const TTL_MIN: Duration = Duration::from_secs(1);
 const CLOCKS_APART_MAX: Duration = Duration::from_millis(50);
 /// From the last expiry to the look at the files: engines look for expired entries about once a second.
 const SWEPT_AFTER: Duration = Duration::from_secs(2);
-/// Progress is told of once in this many puts.
+/// The progress bar moves once per this number of puts.
 const TELL_EVERY: u64 = 1000;
 
 pub(super) fn run(

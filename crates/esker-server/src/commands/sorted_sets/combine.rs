@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::sets::numbered_keys;
+use super::super::sets::{limit_of_count, numbered_keys};
 use super::super::table::{Command, Group::SortedSet as Sorted, Keys, command, flag::*};
 use super::put_members;
 use super::ranges::store;
@@ -130,16 +130,9 @@ fn keep(cx: &mut Cx<'_>, request: &Request, how: How) -> Done {
 
 fn zintercard(cx: &mut Cx<'_>, request: &Request) -> Done {
     let (keys, next) = numbered_keys(request, 1)?;
-    let limit = match request.len() - next {
-        0 => 0,
-        2 if request.is(next, "limit") => {
-            let limit = int(&request[next + 1]).map_err(|_| "ERR LIMIT can't be negative")?;
-            usize::try_from(limit).map_err(|_| "ERR LIMIT can't be negative")?
-        }
-        _ => return Err(SYNTAX.into()),
-    };
+    let limit = limit_of_count(request, next)?;
     let words = [b"zinter", &request[1]].into_iter().chain(keys);
     let (found, _) = combined(cx, &Request::of(words), 1, How::Common)?;
-    cx.out.count(if limit == 0 { found.len() } else { found.len().min(limit) });
+    cx.out.count(found.len().min(limit));
     Ok(())
 }

@@ -5,7 +5,7 @@ use super::super::table::{Command, FIRST, Group::SortedSet as Sorted, Keys, comm
 use super::save_smaller;
 use crate::cx::Cx;
 use crate::data::{Scored, SortedSet, ZSpan};
-use crate::fail::{Done, Fail, SYNTAX, Wait};
+use crate::fail::{Done, Fail, SYNTAX};
 use crate::numbers::{int, timeout};
 use crate::resp::Request;
 use crate::store::Order;
@@ -69,7 +69,7 @@ fn bzpop(cx: &mut Cx<'_>, request: &Request, order: Order) -> Done {
             return Ok(());
         }
     }
-    Err(Fail::Blocks(Wait { keys: keys.into_iter().map(<[u8]>::to_vec).collect(), ms, instead: None }))
+    Err(Fail::blocks(keys, ms))
 }
 
 /// Takes members out of the first set that has some, and replies; otherwise the keys.
@@ -116,10 +116,6 @@ fn bzmpop(cx: &mut Cx<'_>, request: &Request) -> Done {
     let ms = timeout(&request[1])?;
     match pop_first(cx, request, 2)? {
         None => Ok(()),
-        Some(keys) => Err(Fail::Blocks(Wait {
-            keys: keys.into_iter().map(<[u8]>::to_vec).collect(),
-            ms,
-            instead: None,
-        })),
+        Some(keys) => Err(Fail::blocks(keys, ms)),
     }
 }

@@ -225,8 +225,15 @@ fn compaction_judge_7_compaction_judge_8_a_rule_of_history_keeps_versions_with_t
     assert_eq!(kept_under(from(5), "k7 k7 k8", &[9], false), "k8 k7 | 0", "one commit, one version");
 }
 
-/// A set in three: what lies in runs below a merge, what is merged, and what lies above.
-fn random_layers(rng: &mut fastrand::Rng, all: &Set, bottommost: bool) -> [Set; 3] {
+/// The numbers of up to `readers` - 1 readers, and last that of what is visible.
+fn random_horizons(rng: &mut fastrand::Rng, readers: usize) -> Vec<u64> {
+    let visible = rng.u64(1..=20);
+    (0..rng.usize(0..readers)).map(|_| rng.u64(0..=visible)).chain([visible]).collect()
+}
+
+/// A set in three: what lies in runs below a merge, what is merged, and what lies above; and whether nothing lies below.
+fn random_layers(rng: &mut fastrand::Rng) -> (bool, [Set; 3]) {
+    let (all, bottommost) = (random_set(rng), rng.bool());
     let older = if bottommost { 0 } else { rng.u64(0..8) };
     let newer = rng.u64(older..=20);
     let part = |from: u64, to: u64| Set {
@@ -234,19 +241,15 @@ fn random_layers(rng: &mut fastrand::Rng, all: &Set, bottommost: bool) -> [Set; 
         versions: all.versions.iter().filter(|v| (from..to).contains(&v.1.get())).cloned().collect(),
         tombstones: all.tombstones.iter().filter(|t| (from..to).contains(&t.seq.get())).cloned().collect(),
     };
-    [part(0, older + 1), part(older + 1, newer + 1), part(newer + 1, 99)]
+    (bottommost, [part(0, older + 1), part(older + 1, newer + 1), part(newer + 1, 99)])
 }
 
 #[test]
 fn compaction_judge_8_who_reads_above_the_floor_cannot_tell_a_merge_from_no_merge() {
     for seed in 0..3000 {
         let mut rng = fastrand::Rng::with_seed(seed);
-        let all = random_set(&mut rng);
-        let bottommost = rng.bool();
-        let [below, input, above] = random_layers(&mut rng, &all, bottommost);
-        let visible = rng.u64(1..=20);
-        let horizons: Vec<u64> =
-            (0..rng.usize(0..3)).map(|_| rng.u64(0..=visible)).chain([visible]).collect();
+        let (bottommost, [below, input, above]) = random_layers(&mut rng);
+        let horizons = random_horizons(&mut rng, 3);
         let (from, versions) = (SeqNo::new(rng.u64(0..=20)), rng.u32(1..4));
         let rules = [(1, Rule::From(from)), (3, Rule::Versions(versions)), (4, Rule::From(from))];
         let (merged, floors) = input.clone().merge_under(&horizons, bottommost, &rules);
@@ -277,12 +280,9 @@ fn compaction_judge_8_who_reads_above_the_floor_cannot_tell_a_merge_from_no_merg
 fn no_reader_can_tell_a_merge_from_no_merge() {
     for seed in 0..3000 {
         let mut rng = fastrand::Rng::with_seed(seed);
-        let all = random_set(&mut rng);
-        let bottommost = rng.bool();
-        let [below, input, above] = random_layers(&mut rng, &all, bottommost);
-        let visible = rng.u64(1..=20);
-        let horizons: Vec<u64> =
-            (0..rng.usize(0..4)).map(|_| rng.u64(0..=visible)).chain([visible]).collect();
+        let (bottommost, [below, input, above]) = random_layers(&mut rng);
+        let horizons = random_horizons(&mut rng, 4);
+        let visible = horizons[horizons.len() - 1];
         let merged = input.clone().merge(&horizons, bottommost);
         for at in horizons.iter().copied().chain(visible..=21) {
             for key in 0..6 {
