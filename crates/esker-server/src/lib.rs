@@ -13,6 +13,7 @@
 //! | `listen`, `connection`, `session`, `clients` | connections |
 //! | `sequencer`, `waiters`, `watches`, `effects` | how commands run, wait, are noticed |
 //! | `commands` | the table of commands, and what they do |
+//! | `rows` | tables of keys with columns, and transactions that connections hold: docs/formats/obigstore.md |
 //! | `data` | how types lie in ordered maps: docs/formats/server.md |
 //!
 //! For users: docs/server.md, docs/commands.md
@@ -35,6 +36,7 @@ mod numbers;
 mod options;
 mod pubsub;
 mod resp;
+mod rows;
 mod sequencer;
 mod server;
 mod session;

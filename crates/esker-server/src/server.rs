@@ -16,6 +16,7 @@ use crate::data::Database;
 use crate::fail::Done;
 use crate::options::Options;
 use crate::pubsub::PubSub;
+use crate::rows::Rows;
 use crate::sequencer::Sequencer;
 use crate::slow_log::SlowLog;
 use crate::stats::Stats;
@@ -38,6 +39,8 @@ pub struct Server {
     pub pubsub: PubSub,
     /// Watched keys.
     pub watches: Watches,
+    /// Locks, topics and transactions of rows.
+    pub rows: Rows,
     /// Where commands that write run.
     pub sequencer: Sequencer,
     /// Cursors of walks.
@@ -91,6 +94,7 @@ impl Server {
             clients: Clients::default(),
             pubsub: PubSub::default(),
             watches: Watches::default(),
+            rows: Rows::default(),
             sequencer: Sequencer::default(),
             cursors: Cursors::default(),
             stats: Stats::default(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::clients::Client;
 use crate::data::Database;
 use crate::resp::Request;
+use crate::rows::RowsSession;
 use crate::store::{Snapshot, Space};
 use crate::watches::Watch;
 
@@ -62,6 +63,8 @@ pub struct Session {
     pub space: Option<Space>,
     /// Snapshots it holds.
     pub snapshots: BTreeMap<u64, Arc<dyn Snapshot>>,
+    /// What it is to commands of rows.
+    pub rows: RowsSession,
 }
 
 impl Session {
@@ -82,6 +85,7 @@ impl Session {
             patterns: BTreeSet::new(),
             space: None,
             snapshots: BTreeMap::new(),
+            rows: RowsSession::default(),
         }
     }
 

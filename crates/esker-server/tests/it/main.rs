@@ -10,6 +10,8 @@ mod differential;
 mod generator;
 mod harness;
 mod hostile;
+mod rows;
+mod rows_model;
 #[cfg(feature = "lua")]
 mod scripts;
 mod waiting;
