@@ -87,7 +87,7 @@ impl Load {
 
     fn requests(self, scale: Scale, group: Group) -> u64 {
         let many = match scale {
-            Scale::Test => return 200,
+            Scale::Test => return 200 * u64::from(self.pipeline),
             Scale::Quick => 100_000,
             Scale::Seed => 1_000_000,
             Scale::Full => 10_000_000,
