@@ -10,6 +10,8 @@ mod differential;
 mod generator;
 mod harness;
 mod hostile;
+mod node;
+mod replication;
 #[cfg(feature = "lua")]
 mod scripts;
 mod waiting;
