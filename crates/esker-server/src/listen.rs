@@ -123,7 +123,7 @@ pub async fn run(server: Arc<Server>, listeners: &Listeners) -> crate::store::Re
         stopped.await;
     }
     // A connection that came while the others were told is told now.
-    server.stop_now();
+    server.end();
     let _ = tokio::time::timeout(GRACE, sequencer).await;
     let _ = tokio::time::timeout(GRACE, follower).await;
     tasks.iter().for_each(tokio::task::JoinHandle::abort);

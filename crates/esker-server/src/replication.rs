@@ -41,13 +41,13 @@ pub use self::follow::run as follow;
 pub use self::frame::VERSION;
 pub use self::position::{Epoch, Position};
 pub use self::records::Source;
-pub use self::replicas::Replica;
 pub use self::sender::{Link, serve};
 
 use self::position::{History, Relation};
 use self::records::{Base, Records, Role};
 use self::replicas::Replicas;
 use crate::clock;
+use crate::data::Database;
 
 /// Names of keyspaces that begin with this are the server's own.
 pub const OWN_PREFIX: &str = "es.";
@@ -100,6 +100,10 @@ pub struct Replication {
     moved: Notify,
 }
 
+/// A database whose data may come from another one (`esker load`) numbers its commits from here on. Collections are told apart by such numbers: they have
+/// to be larger than those which the other one has had.
+const LOADED_GAP: u64 = 1 << 32;
+
 /// What those are told who want replication where there is none.
 const NO_DATABASE: &str = "ERR this store cannot be replicated";
 
@@ -140,8 +144,15 @@ impl Replication {
     fn begin(&self, db: &Db, records: &Records, source: Option<Source>) -> Result<()> {
         let visible = || db.snapshot().seqno().get();
         let role = match records.role()? {
+            // Made by a server without replication, or loaded.
+            None if db.open_keyspace(&Database::names(0)[0]).is_ok() => rise(records, visible() + LOADED_GAP)?,
             None => rise(records, visible())?,
             Some(Role::Rising(last)) => rise(records, last)?,
+            Some(Role::Primary(base)) if !fits(records, base, visible())? => {
+                let last = base.seq + LOADED_GAP + visible();
+                records.forget_epochs()?;
+                rise(records, last)?
+            }
             Some(Role::Primary(base)) if source.is_none() => {
                 // replication.3: what this run commits is told from what another copy of the same files does.
                 loop {
@@ -155,6 +166,7 @@ impl Replication {
             }
             Some(role) => role,
         };
+        let source = source.filter(|source| role != Role::Replica(source.clone()));
         let mut state = self.state.lock();
         state.history = records.history()?;
         state.applied_local = visible();
@@ -329,6 +341,12 @@ impl Replication {
     pub fn sync(&self) -> Result<()> {
         self.local().map_or(Ok(()), |(db, _)| db.sync())
     }
+}
+
+/// Whether the records of a primary are of this database, and were not loaded into it from another one (`esker load`).
+fn fits(records: &Records, base: Base, visible: u64) -> Result<bool> {
+    let start = records.history()?.epochs().last().map_or(0, |(_, start)| *start);
+    Ok(base.seq_of(visible).is_some_and(|last| last >= start))
 }
 
 /// Begins an epoch behind this commit, as a primary.

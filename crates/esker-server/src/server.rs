@@ -69,6 +69,8 @@ pub struct Server {
     /// Scripts, by their digests.
     pub scripts: crate::commands::Scripts,
     stopping: AtomicBool,
+    /// Somebody has told it to stop. Relaxed, as the next.
+    is_told: AtomicBool,
     /// A copy has come, with which to begin anew once it has stopped. Relaxed: it is looked at when all has ended.
     has_copy: AtomicBool,
     /// It is to stop.
@@ -116,6 +118,7 @@ impl Server {
             scripts: crate::commands::Scripts::default(),
             stopping: AtomicBool::new(false),
             has_copy: AtomicBool::new(false),
+            is_told: AtomicBool::new(false),
             replication,
             stop: Notify::new(),
             store,
@@ -229,6 +232,12 @@ impl Server {
 
     /// Has it stop.
     pub fn stop_now(&self) {
+        self.is_told.store(true, Ordering::Relaxed);
+        self.end();
+    }
+
+    /// Ends what runs.
+    pub(crate) fn end(&self) {
         self.stopping.store(true, Ordering::Release);
         self.stop.notify_waiters();
         self.sequencer.wake();
@@ -238,12 +247,12 @@ impl Server {
     /// Has it stop, and begin anew with a copy that has come.
     pub fn begin_anew(&self) {
         self.has_copy.store(true, Ordering::Relaxed);
-        self.stop_now();
+        self.end();
     }
 
-    /// Whether a copy has come with which to begin anew.
+    /// Whether it is to begin anew with a copy that has come: not if it was told to stop, then it takes the copy the next time.
     pub fn has_copy(&self) -> bool {
-        self.has_copy.load(Ordering::Relaxed)
+        self.has_copy.load(Ordering::Relaxed) && !self.is_told.load(Ordering::Relaxed)
     }
 
     /// Whether it is to stop.

@@ -235,7 +235,7 @@ impl Applier {
         }
         let server = self.server.clone();
         let replication = &server.replication;
-        let _turn = replication.take_turn();
+        let turn = replication.take_turn();
         let (applied, epoch, term) = {
             let state = replication.state.lock();
             (state.applied, state.history.epoch_of(at.seq), state.term)
@@ -262,6 +262,7 @@ impl Applier {
             (state.applied, state.applied_local) = (at, local);
             state.history = history.unwrap_or_else(|| std::mem::take(&mut state.history));
         }
+        drop(turn);
         if has_names {
             server.find_databases().map_err(text)?;
         }

@@ -55,29 +55,30 @@ pub fn run(server: &Arc<Server>) {
         };
         let start = clock::moment();
         let ended = Upstream::connect(server, &source, term).and_then(|upstream| link(upstream, &source, wants_copy));
-        let mut state = server.replication.state.lock();
-        if state.term != term {
-            (back_off, wants_copy) = (BACK_OFF[0], false);
-            continue;
-        }
-        (state.upstream.is_up, state.upstream.is_copying) = (false, false);
-        let may_discard = state.may_discard;
-        match ended {
-            Ok(()) => {}
-            Err(Ended::Forked(why)) => {
-                state.upstream.error = Some(format!(
+        let may_discard = {
+            let mut state = server.replication.state.lock();
+            if state.term != term {
+                (back_off, wants_copy) = (BACK_OFF[0], false);
+                continue;
+            }
+            (state.upstream.is_up, state.upstream.is_copying) = (false, false);
+            state.upstream.error = match &ended {
+                Ok(()) => None,
+                Err(Ended::Because(why)) => Some(why.clone()),
+                Err(Ended::Forked(why)) => Some(format!(
                     "{why}. Nothing was changed. To give up this server's data for the primary's: REPLICAOF {} {} DISCARD",
                     source.host, source.port
-                ));
-                drop(state);
-                let has_nothing = server.replication.local().is_some_and(|(db, _)| is_pristine(db).unwrap_or(false));
-                // follow.1
-                if !wants_copy && (may_discard || has_nothing) {
-                    wants_copy = true;
-                    continue;
-                }
-            }
-            Err(Ended::Because(why)) => state.upstream.error = Some(why),
+                )),
+            };
+            state.may_discard
+        };
+        // follow.1
+        if let Err(Ended::Forked(_)) = ended
+            && !wants_copy
+            && (may_discard || has_nothing(server))
+        {
+            wants_copy = true;
+            continue;
         }
         if start.elapsed() > BACK_OFF[1] {
             back_off = BACK_OFF[0];
@@ -85,6 +86,11 @@ pub fn run(server: &Arc<Server>) {
         pause(server, term, back_off);
         back_off = (back_off * 2).min(BACK_OFF[1]);
     }
+}
+
+/// Whether there is no data that could be lost.
+fn has_nothing(server: &Server) -> bool {
+    server.replication.local().is_some_and(|(db, _)| is_pristine(db).unwrap_or(false))
 }
 
 /// Waits, but not longer than the role stays.

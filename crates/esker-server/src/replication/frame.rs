@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(at, bytes.len());
         let mut golden = Vec::new();
         Frame::Alive(7).encode(&mut golden);
-        assert_eq!(golden, [8, 0, 0, 0, 4, 209, 182, 14, 254, 7, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(golden, [8, 0, 0, 0, 4, 10, 215, 176, 27, 7, 0, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]

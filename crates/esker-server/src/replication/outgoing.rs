@@ -141,11 +141,6 @@ fn begun_epoch(change: &FeedChange<'_>, repl: u32) -> Option<(Epoch, u64)> {
 }
 
 impl Outgoing {
-    /// Number of the commit that comes next.
-    pub fn next(&self) -> u64 {
-        self.next
-    }
-
     /// Takes the next commit of the feed, if there is one within this time, and gives its frames to `send` as they become large. Whether there was one.
     ///
     /// # Errors
@@ -169,13 +164,15 @@ impl Outgoing {
                 self.epochs.push(epoch);
             }
             encode_change(&self.db, &change, &mut ops)?;
-            while ops.len() >= PIECE_BYTES {
-                let rest = ops.split_off(ops.len().min(FRAME_BYTES_MAX));
-                Frame::Ops(std::mem::replace(&mut ops, rest)).encode(out);
-                has_sent = true;
-                if !send(out) {
-                    return Ok(true);
+            if ops.len() >= PIECE_BYTES {
+                for piece in ops.chunks(FRAME_BYTES_MAX) {
+                    Frame::Ops(piece.to_vec()).encode(out);
+                    if !send(out) {
+                        return Ok(true);
+                    }
                 }
+                ops.clear();
+                has_sent = true;
             }
         }
         match seq {

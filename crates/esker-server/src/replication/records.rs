@@ -202,6 +202,16 @@ impl Records {
         Ok(batch.commit_with(esker::Durability::Sync)?.get())
     }
 
+    /// Forgets all epochs: what is stored is of another history.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn forget_epochs(&self) -> Result<()> {
+        let mut batch = self.db.batch();
+        batch.remove_prefix(&self.space, [EPOCH_PREFIX])?;
+        Ok(batch.commit_with(esker::Durability::Sync).map(drop)?)
+    }
+
     /// Notes what the database is, and at which position if it came from a primary. Returns the engine's number of the commit.
     ///
     /// # Errors

@@ -21,14 +21,19 @@ use super::outgoing::{Answer, Outgoing};
 use super::position::Position;
 use super::replicas::Replica;
 use crate::clients::Client;
+use crate::clock;
 use crate::resp::Input;
 use crate::server::Server;
 
 /// So many pieces wait to be sent (sender.1), of about this size.
 const PIECES_MAX: usize = 8;
 const PIECE_BYTES: usize = 64 << 10;
-/// How often a replica hears that there is nothing new, and undurable commits are made durable.
+/// How often it looks whether there are commits that are not durable, and makes them so: while there are commits, and at rest.
+const SYNC_EVERY: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(25)];
+/// How often a replica hears that there is nothing new.
 const ALIVE_EVERY: Duration = Duration::from_millis(100);
+/// Without commits for so long, it rests.
+const REST_AFTER: Duration = Duration::from_secs(1);
 /// A replica that has said nothing for so long is gone.
 const SILENT_MS_MAX: u64 = 30_000;
 
@@ -111,19 +116,25 @@ async fn commits<S: AsyncRead + AsyncWrite + Unpin>(
 fn send_commits(server: &Server, mut outgoing: Outgoing, pieces: &Pieces) {
     let mut out = Vec::new();
     let mut send = |out: &mut Vec<u8>| out.is_empty() || pieces.blocking_send(std::mem::take(out)).is_ok();
+    let (mut moved, mut told) = (clock::moment(), clock::moment());
     loop {
-        let patience = if out.is_empty() { ALIVE_EVERY } else { Duration::ZERO };
-        match outgoing.step(patience, &mut out, &mut send) {
-            Ok(true) if out.len() < PIECE_BYTES => continue,
-            Ok(true) => {}
-            Ok(false) if !out.is_empty() => {}
+        let patience = SYNC_EVERY[usize::from(moved.elapsed() > REST_AFTER)];
+        match outgoing.step(if out.is_empty() { patience } else { Duration::ZERO }, &mut out, &mut send) {
+            Ok(true) => {
+                moved = clock::moment();
+                if out.len() < PIECE_BYTES {
+                    continue;
+                }
+            }
             Ok(false) => {
-                let newest = server.replication.position().seq;
-                if newest >= outgoing.next() || server.replication.has_more_than(outgoing.taken()) {
+                if server.replication.has_more_than(outgoing.taken()) {
                     // The feed shows only what is durable (replication.1). Failure shows itself to who writes.
                     let _ = server.replication.sync();
                 }
-                Frame::Alive(newest).encode(&mut out);
+                if told.elapsed() >= ALIVE_EVERY {
+                    Frame::Alive(server.replication.position().seq).encode(&mut out);
+                    told = clock::moment();
+                }
             }
             Err(error) => {
                 Frame::End(error.to_string()).encode(&mut out);

@@ -152,8 +152,15 @@ pub fn source(port: u16) -> Source {
 
 /// Waits until a replica is where its primary is, and compares all that they hold.
 pub fn assert_same(primary: &Node, replica: &Node) {
-    until(|| primary.position() == replica.position());
-    let (a, b) = (primary.contents(), replica.contents());
+    let (mut a, mut b) = Default::default();
+    until(|| {
+        let at = primary.position();
+        if replica.position() != at {
+            return false;
+        }
+        (a, b) = (primary.contents(), replica.contents());
+        primary.position() == at
+    });
     assert_eq!(a.len(), b.len());
     if let Some(at) = (0..a.len()).find(|at| a[*at] != b[*at]) {
         panic!("{:?} and {:?} differ", a[at], b[at]);
