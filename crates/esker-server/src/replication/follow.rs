@@ -53,7 +53,7 @@ pub fn run(server: &Arc<Server>) {
             pause(server, term, LOOK_EVERY);
             continue;
         };
-        let start = clock::moment();
+        let before = server.replication.state.lock().applied.seq;
         let ended = Upstream::connect(server, &source, term).and_then(|upstream| link(upstream, &source, wants_copy));
         let may_discard = {
             let mut state = server.replication.state.lock();
@@ -70,6 +70,9 @@ pub fn run(server: &Arc<Server>) {
                     source.host, source.port
                 )),
             };
+            if state.applied.seq > before {
+                back_off = BACK_OFF[0];
+            }
             state.may_discard
         };
         // follow.1
@@ -79,9 +82,6 @@ pub fn run(server: &Arc<Server>) {
         {
             wants_copy = true;
             continue;
-        }
-        if start.elapsed() > BACK_OFF[1] {
-            back_off = BACK_OFF[0];
         }
         pause(server, term, back_off);
         back_off = (back_off * 2).min(BACK_OFF[1]);

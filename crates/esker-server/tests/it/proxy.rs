@@ -38,14 +38,14 @@ impl Proxy {
                     let (near_too, far_too) = (near.try_clone().unwrap(), far.try_clone().unwrap());
                     std::thread::spawn(move || pass(near, far, |_| true));
                     let shared = shared.clone();
-                    let limit = shared.cut_after.load(Ordering::Relaxed);
-                    let limit = if limit == 0 { u64::MAX } else { fastrand::u64(1..=limit) };
+                    let share = fastrand::f64();
                     std::thread::spawn(move || {
                         let mut passed = 0;
                         pass(far_too, near_too, |n| {
                             std::thread::sleep(Duration::from_millis(shared.delay_ms.load(Ordering::Relaxed)));
                             passed += n;
-                            let goes_on = passed < limit;
+                            let limit = shared.cut_after.load(Ordering::Relaxed);
+                            let goes_on = limit == 0 || passed < (share * limit as f64) as u64;
                             shared.cuts.fetch_add(u64::from(!goes_on), Ordering::Relaxed);
                             goes_on
                         });
