@@ -18,10 +18,10 @@ use tokio::sync::Notify;
 
 use crate::clients::Client;
 use crate::clock;
-use crate::replication;
 use crate::commands::{self, Command, flag};
 use crate::cx::{Access, Cx};
 use crate::effects::Effects;
+use crate::replication;
 use crate::resp::{Input, Limits, Parser, Request};
 use crate::sequencer::Job;
 use crate::server::Server;
@@ -241,7 +241,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Runs a command that waits for other servers, once they are so far, or its time is over.
-    async fn await_others(&mut self, mut job: Box<Job>, command: Option<&'static Command>) -> Option<Box<Job>> {
+    async fn await_others(
+        &mut self,
+        mut job: Box<Job>,
+        command: Option<&'static Command>,
+    ) -> Option<Box<Job>> {
         if self.flush(&mut job).await.is_err() {
             job.session.is_over = true;
             return Some(job);

@@ -145,7 +145,9 @@ impl Replication {
         let visible = || db.snapshot().seqno().get();
         let role = match records.role()? {
             // Made by a server without replication, or loaded.
-            None if db.open_keyspace(&Database::names(0)[0]).is_ok() => rise(records, visible() + LOADED_GAP)?,
+            None if db.open_keyspace(&Database::names(0)[0]).is_ok() => {
+                rise(records, visible() + LOADED_GAP)?
+            }
             None => rise(records, visible())?,
             Some(Role::Rising(last)) => rise(records, last)?,
             Some(Role::Primary(base)) if !fits(records, base, visible())? => {

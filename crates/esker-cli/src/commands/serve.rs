@@ -98,7 +98,10 @@ fn yes_or_no(text: &str) -> std::result::Result<bool, String> {
 pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
     let directory = directory(opening)?;
     finish_copy(&directory).map_err(|error| {
-        Failure::message(format!("put the copy of the primary's database into {}: {error}", directory.display()))
+        Failure::message(format!(
+            "put the copy of the primary's database into {}: {error}",
+            directory.display()
+        ))
     })?;
     let open = || {
         let builder = Db::builder().memory(args.memory).feed_retention(args.backlog, Duration::MAX);
@@ -139,10 +142,12 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
         }
         tokio::spawn(stop_on_signal(server.clone()));
     };
-    runtime.block_on(esker_server::serve(open, args.memory, options, begin)).map_err(|error| match error {
-        Failed::System(error) => Failure::message(error.to_string()),
-        Failed::Engine(error) => Failure::Engine(directory.clone(), error),
-    })?;
+    runtime.block_on(esker_server::serve(open, args.memory, options, begin)).map_err(
+        |error| match error {
+            Failed::System(error) => Failure::message(error.to_string()),
+            Failed::Engine(error) => Failure::Engine(directory.clone(), error),
+        },
+    )?;
     runtime.shutdown_timeout(Duration::from_secs(1));
     output::print_message(format_args!("esker: stopped"));
     Ok(Answer::Yes)

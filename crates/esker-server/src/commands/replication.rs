@@ -66,7 +66,9 @@ impl Awaited {
                     // Only what is durable is sent. If that fails nothing arrives, and the reply says so.
                     let _ = tokio::task::block_in_place(|| replication.sync());
                 }
-                replication.wait(self.ms, || replication.replicas.count(self.seq, is_durable) >= wanted).await;
+                replication
+                    .wait(self.ms, || replication.replicas.count(self.seq, is_durable) >= wanted)
+                    .await;
             }
         }
     }
@@ -107,7 +109,9 @@ fn read_after(cx: &mut Cx<'_>, request: &Request) -> Done {
 fn replicate(cx: &mut Cx<'_>, request: &Request) -> Done {
     let version = replication::VERSION;
     if int(&request[1])? != i64::from(version) {
-        return Err(Fail::text(format!("ERR this server speaks version {version} of the stream: upgrade the older one")));
+        return Err(Fail::text(format!(
+            "ERR this server speaks version {version} of the stream: upgrade the older one"
+        )));
     }
     let at = position_of(request, 2)?;
     let port = u16::try_from(int(&request[4])?).map_err(|_| "ERR this is no port")?;
@@ -224,7 +228,8 @@ pub(super) fn figures(server: &Server) -> Vec<(String, String)> {
     let replication = &server.replication;
     let at = replication.position();
     let mut figures = Vec::new();
-    let mut put = |name: &str, value: &dyn std::fmt::Display| figures.push((name.to_owned(), value.to_string()));
+    let mut put =
+        |name: &str, value: &dyn std::fmt::Display| figures.push((name.to_owned(), value.to_string()));
     let source = replication.source();
     put("role", &if source.is_some() { "slave" } else { "master" });
     if let Some(source) = source {
@@ -249,7 +254,9 @@ pub(super) fn figures(server: &Server) -> Vec<(String, String)> {
         let (address, port, lag) = (&replica.address, replica.port, replica.silent_ms() / 1000);
         put(
             &format!("slave{n}"),
-            &format_args!("ip={address},port={port},state={state},offset={applied},lag={lag},durable={durable}"),
+            &format_args!(
+                "ip={address},port={port},state={state},offset={applied},lag={lag},durable={durable}"
+            ),
         );
     }
     put("master_failover_state", &"no-failover");
@@ -257,7 +264,8 @@ pub(super) fn figures(server: &Server) -> Vec<(String, String)> {
     put("master_repl_offset", &at.seq);
     put("epoch", &at.epoch);
     let epochs = replication.epochs();
-    let shown: Vec<_> = epochs.iter().rev().take(8).map(|(epoch, start)| format!("{epoch}>{start}")).collect();
+    let shown: Vec<_> =
+        epochs.iter().rev().take(8).map(|(epoch, start)| format!("{epoch}>{start}")).collect();
     put("epochs", &shown.join(","));
     figures
 }

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::{
     bits, connection, dump, expiry, hashes, hyper_log_logs, inside, keys, list_pops, lists, ordered, pubsub,
-    replication, scan, scripts, server, sets, sort, sorted_sets, stream_groups, stream_info, streams, strings,
-    transactions,
+    replication, scan, scripts, server, sets, sort, sorted_sets, stream_groups, stream_info, streams,
+    strings, transactions,
 };
 use crate::cx::Cx;
 use crate::fail::Done;

@@ -156,7 +156,10 @@ impl Applier {
     }
 
     fn space(&self, id: u32) -> Applied<Keyspace> {
-        self.spaces.get(&id).cloned().ok_or_else(|| format!("the primary writes to keyspace {id}, which is not here"))
+        self.spaces
+            .get(&id)
+            .cloned()
+            .ok_or_else(|| format!("the primary writes to keyspace {id}, which is not here"))
     }
 
     /// Who watches a key is told of it once it has changed.
@@ -179,7 +182,14 @@ impl Applier {
             // The primary has given numbers to keyspaces that came to nothing.
             self.batch.drop_keyspace(name).map_err(text)?;
             let mut others = self.db.batch();
-            while others.create_keyspace(&format!("{SPARE_NAME}{}", fastrand::u64(..))).map_err(text)?.id().get() + 1 < id {}
+            while others
+                .create_keyspace(&format!("{SPARE_NAME}{}", fastrand::u64(..)))
+                .map_err(text)?
+                .id()
+                .get()
+                + 1
+                < id
+            {}
             drop(others);
             made = self.batch.create_keyspace_counting(name, counting).map_err(text)?;
         }
@@ -306,5 +316,11 @@ pub fn is_pristine(db: &Db) -> esker::Result<bool> {
 /// The store's.
 pub fn empty_database(store: &dyn Store, number: usize) -> crate::store::Result<Database> {
     let nothing = store.space(super::NOTHING, true)?;
-    Ok(Database { number, main: nothing.clone(), sub: nothing.clone(), ttl: nothing.clone(), garbage: nothing })
+    Ok(Database {
+        number,
+        main: nothing.clone(),
+        sub: nothing.clone(),
+        ttl: nothing.clone(),
+        garbage: nothing,
+    })
 }

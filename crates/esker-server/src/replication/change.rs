@@ -87,9 +87,7 @@ impl<'a> Change<'a> {
     }
 
     /// The outer error: it ends too early.
-    fn read(
-        reader: &mut Reader<'a>,
-    ) -> std::result::Result<std::result::Result<Change<'a>, Broken>, Broken> {
+    fn read(reader: &mut Reader<'a>) -> std::result::Result<std::result::Result<Change<'a>, Broken>, Broken> {
         let (kind, keyspace) = (reader.u8()?, reader.u32()?);
         let text = |bytes: &'a [u8]| std::str::from_utf8(bytes).map_err(|_| Broken("a name is not UTF-8"));
         Ok(match kind {

@@ -68,9 +68,10 @@ fn remove_copies(dir: &Path) -> io::Result<()> {
     let prefix = beside(dir, ".esker-copy-");
     for entry in fs::read_dir(parent)? {
         let path = entry?.path();
-        let is_one = path.file_name().zip(prefix.file_name()).is_some_and(|(name, prefix)| {
-            name.as_encoded_bytes().starts_with(prefix.as_encoded_bytes())
-        });
+        let is_one = path
+            .file_name()
+            .zip(prefix.file_name())
+            .is_some_and(|(name, prefix)| name.as_encoded_bytes().starts_with(prefix.as_encoded_bytes()));
         if is_one {
             fs::remove_dir_all(path)?;
         }

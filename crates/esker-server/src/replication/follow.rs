@@ -54,7 +54,8 @@ pub fn run(server: &Arc<Server>) {
             continue;
         };
         let before = server.replication.state.lock().applied.seq;
-        let ended = Upstream::connect(server, &source, term).and_then(|upstream| link(upstream, &source, wants_copy));
+        let ended =
+            Upstream::connect(server, &source, term).and_then(|upstream| link(upstream, &source, wants_copy));
         let may_discard = {
             let mut state = server.replication.state.lock();
             if state.term != term {

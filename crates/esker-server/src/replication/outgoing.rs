@@ -124,7 +124,9 @@ fn number(commit: &mut FeedCommit, base: Option<Base>, repl: u32) -> Result<Opti
 /// Of a change of this server's own records: the number that it notes, if it is the position. None: it is another change, which is sent.
 fn own_record(change: &FeedChange<'_>, repl: u32) -> Option<Option<u64>> {
     match change {
-        FeedChange::Put { keyspace, key, value } if keyspace.get() == repl && key.first() != Some(&EPOCH_PREFIX) => {
+        FeedChange::Put { keyspace, key, value }
+            if keyspace.get() == repl && key.first() != Some(&EPOCH_PREFIX) =>
+        {
             let position = value.bytes().filter(|_| *key == POSITION_KEY);
             Some(position.and_then(|raw| Position::decode(&mut Reader::new(raw)).ok()).map(|at| at.seq))
         }
@@ -135,7 +137,9 @@ fn own_record(change: &FeedChange<'_>, repl: u32) -> Option<Option<u64>> {
 /// The epoch that a change begins, and behind which commit, if it does.
 fn begun_epoch(change: &FeedChange<'_>, repl: u32) -> Option<(Epoch, u64)> {
     match change {
-        FeedChange::Put { keyspace, key, value } if keyspace.get() == repl => decode_epoch(key, value.bytes()?).ok(),
+        FeedChange::Put { keyspace, key, value } if keyspace.get() == repl => {
+            decode_epoch(key, value.bytes()?).ok()
+        }
         _ => None,
     }
 }

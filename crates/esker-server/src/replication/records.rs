@@ -116,7 +116,10 @@ pub struct Records {
 }
 
 fn corrupt(key: &[u8], broken: &Broken) -> Error {
-    Error::Invalid(format!("the record {:?} of the keyspace {KEYSPACE} is damaged: {broken}", key.escape_ascii()))
+    Error::Invalid(format!(
+        "the record {:?} of the keyspace {KEYSPACE} is damaged: {broken}",
+        key.escape_ascii()
+    ))
 }
 
 fn epoch_key(number: u32) -> [u8; 5] {
@@ -235,8 +238,7 @@ mod tests {
     #[test]
     fn roles_and_epochs_are_kept() {
         let source = Source { host: "db.example".to_owned(), port: 6379 };
-        let roles =
-            [Role::Replica(source), Role::Primary(Base { local: 9, seq: 1 << 40 }), Role::Rising(77)];
+        let roles = [Role::Replica(source), Role::Primary(Base { local: 9, seq: 1 << 40 }), Role::Rising(77)];
         for role in &roles {
             assert_eq!(Role::decode(&role.encode()).as_ref(), Ok(role));
         }
@@ -254,7 +256,10 @@ mod tests {
         assert_eq!(starts, [(1, 0), (3, 40)], "what came to no end is forgotten");
         let position = Position { epoch: first, seq: 40 };
         records.write_role(&roles[0], Some(position)).unwrap();
-        assert_eq!((records.role().unwrap(), records.position().unwrap()), (Some(roles[0].clone()), Some(position)));
+        assert_eq!(
+            (records.role().unwrap(), records.position().unwrap()),
+            (Some(roles[0].clone()), Some(position))
+        );
         for n in 4..300 {
             records.begin_epoch(Epoch { number: n, mark: 1 }, u64::from(n) * 100, &roles[2]).unwrap();
         }

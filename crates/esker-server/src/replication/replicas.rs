@@ -54,9 +54,12 @@ impl Replica {
     }
 }
 
+/// A replica and its connection.
+type Following = (Arc<Client>, Arc<Replica>);
+
 /// All of them, by the numbers of their connections.
 #[derive(Default)]
-pub struct Replicas(Mutex<BTreeMap<u64, (Arc<Client>, Arc<Replica>)>>);
+pub struct Replicas(Mutex<BTreeMap<u64, Following>>);
 
 impl Replicas {
     /// One has come.

@@ -61,7 +61,9 @@ where
         false => tokio::task::block_in_place(|| server.replication.answer(link.at)),
     };
     let (line, outgoing) = match answer {
-        Answer::Continue(outgoing) => (format!("+CONTINUE {}", server.replication.position()), Some(outgoing)),
+        Answer::Continue(outgoing) => {
+            (format!("+CONTINUE {}", server.replication.position()), Some(outgoing))
+        }
         Answer::Copy => match copy_out::why_not(&server) {
             None => ("+FULL".to_owned(), None),
             Some(why) => return refuse(stream, why).await,
@@ -158,7 +160,9 @@ async fn copy<S: AsyncRead + AsyncWrite + Unpin>(
     let mut have = Vec::new();
     loop {
         match take_frame(&mut input)? {
-            Some(Frame::Have(name, len, digest)) if have.len() < copy_out::FILES_MAX => have.push((name, len, digest)),
+            Some(Frame::Have(name, len, digest)) if have.len() < copy_out::FILES_MAX => {
+                have.push((name, len, digest))
+            }
             Some(Frame::HaveEnd) => break,
             Some(_) => return Err(io::ErrorKind::InvalidData.into()),
             None => read_more(stream, &mut input).await?,

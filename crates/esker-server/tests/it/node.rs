@@ -54,7 +54,11 @@ impl Node {
         }));
         let mut port = 0;
         until(|| {
-            port = self.server.lock().as_ref().map_or(0, |server| server.port.load(std::sync::atomic::Ordering::Relaxed));
+            port = self
+                .server
+                .lock()
+                .as_ref()
+                .map_or(0, |server| server.port.load(std::sync::atomic::Ordering::Relaxed));
             port != 0
         });
         self.options.port = Some(port as u16);

@@ -42,7 +42,9 @@ impl Proxy {
                     std::thread::spawn(move || {
                         let mut passed = 0;
                         pass(far_too, near_too, |n| {
-                            std::thread::sleep(Duration::from_millis(shared.delay_ms.load(Ordering::Relaxed)));
+                            std::thread::sleep(Duration::from_millis(
+                                shared.delay_ms.load(Ordering::Relaxed),
+                            ));
                             passed += n;
                             let limit = shared.cut_after.load(Ordering::Relaxed);
                             let goes_on = limit == 0 || passed < (share * limit as f64) as u64;

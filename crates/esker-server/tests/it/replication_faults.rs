@@ -203,3 +203,28 @@ fn what_wait_1_has_acknowledged_is_on_the_replica_whoever_is_killed() {
     // It has begun an epoch of its own at none of its starts since: what it has is a part of the new history.
     settle(&replica, &primary);
 }
+
+#[test]
+fn servers_stop_at_once_whatever_their_links_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut primary = Node::start(&dir.path().join("a"));
+    primary.say("SET k v");
+    let proxy = Proxy::to(primary.port());
+    proxy.cut_after(2_000);
+    let stop = |node: &mut Node| {
+        let start = std::time::Instant::now();
+        node.stop();
+        assert!(start.elapsed() < Duration::from_secs(4), "it took {:?}", start.elapsed());
+    };
+    let mut replica = Node::replica_of(&dir.path().join("b"), proxy.port());
+    until(|| proxy.cuts() > 2);
+    stop(&mut replica);
+    proxy.cut_after(0);
+    replica.restart();
+    until(|| replica.info("master_link_status") == "up");
+    stop(&mut replica);
+    replica.restart();
+    until(|| replica.info("master_link_status") == "up");
+    stop(&mut primary);
+    stop(&mut replica);
+}
