@@ -13,6 +13,7 @@
 //! | `listen`, `connection`, `session`, `clients` | connections |
 //! | `sequencer`, `waiters`, `watches`, `effects` | how commands run, wait, are noticed |
 //! | `commands` | the table of commands, and what they do |
+//! | `replication` | primaries and replicas: docs/formats/replication.md |
 //! | `data` | how types lie in ordered maps: docs/formats/server.md |
 //!
 //! For users: docs/server.md, docs/commands.md
@@ -34,8 +35,10 @@ mod lua;
 mod numbers;
 mod options;
 mod pubsub;
+mod replication;
 mod resp;
 mod sequencer;
+mod serve;
 mod server;
 mod session;
 mod sha1;
@@ -47,6 +50,8 @@ mod watches;
 
 pub use self::commands::commands_document;
 pub use self::config::bytes_of;
-pub use self::listen::{Listeners, run};
+pub use self::listen::{Ended, Listeners, run};
 pub use self::options::{Fsync, Options};
+pub use self::replication::{Source, finish_copy};
+pub use self::serve::{Failed, serve};
 pub use self::server::Server;

@@ -10,6 +10,10 @@ mod differential;
 mod generator;
 mod harness;
 mod hostile;
+mod node;
+mod proxy;
+mod replication;
+mod replication_faults;
 #[cfg(feature = "lua")]
 mod scripts;
 mod waiting;
