@@ -38,7 +38,7 @@ impl TestServer {
                     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
                 runtime.unwrap().block_on(async {
                     let listeners = Listeners::bind(&server).await.unwrap();
-                    run(server, listeners).await.unwrap();
+                    run(server, &listeners).await.unwrap();
                 });
             }
         });

@@ -14,6 +14,7 @@
 //! | `sequencer`, `waiters`, `watches`, `effects` | how commands run, wait, are noticed |
 //! | `commands` | the table of commands, and what they do |
 //! | `rows` | tables of keys with columns, and transactions that connections hold: docs/formats/obigstore.md |
+//! | `replication` | primaries and replicas: docs/formats/replication.md |
 //! | `data` | how types lie in ordered maps: docs/formats/server.md |
 //!
 //! For users: docs/server.md, docs/commands.md
@@ -35,9 +36,11 @@ mod lua;
 mod numbers;
 mod options;
 mod pubsub;
+mod replication;
 mod resp;
 mod rows;
 mod sequencer;
+mod serve;
 mod server;
 mod session;
 mod sha1;
@@ -49,6 +52,8 @@ mod watches;
 
 pub use self::commands::commands_document;
 pub use self::config::bytes_of;
-pub use self::listen::{Listeners, run};
+pub use self::listen::{Ended, Listeners, run};
 pub use self::options::{Fsync, Options};
+pub use self::replication::{Source, finish_copy};
+pub use self::serve::{Failed, serve};
 pub use self::server::Server;

@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::clock;
 use crate::connection;
+use crate::replication;
 use crate::sequencer;
 use crate::server::Server;
 
@@ -25,9 +26,18 @@ const PROTECTED: &str = "-DENIED Esker is running in protected mode because no p
 
 /// Where a server listens.
 pub struct Listeners {
-    tcp: Vec<TcpListener>,
+    tcp: Vec<Arc<TcpListener>>,
     #[cfg(unix)]
-    unix: Option<tokio::net::UnixListener>,
+    unix: Option<Arc<tokio::net::UnixListener>>,
+}
+
+/// How a server has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was told to stop.
+    Stopped,
+    /// A copy of its primary's database has come: the server begins anew with it: see `serve.rs`.
+    HasCopy,
 }
 
 impl Listeners {
@@ -45,16 +55,23 @@ impl Listeners {
                 })?;
                 port = listener.local_addr()?.port();
                 server.port.store(u64::from(port), Ordering::Relaxed);
-                tcp.push(listener);
+                tcp.push(Arc::new(listener));
             }
         }
         #[cfg(unix)]
-        let unix = options.unix_socket.as_deref().map(bind_unix).transpose()?;
+        let unix = options.unix_socket.as_deref().map(bind_unix).transpose()?.map(Arc::new);
         Ok(Listeners {
             tcp,
             #[cfg(unix)]
             unix,
         })
+    }
+
+    /// A server that begins anew listens where it did.
+    fn tell_port(&self, server: &Server) {
+        if let Some(Ok(address)) = self.tcp.last().map(|listener| listener.local_addr()) {
+            server.port.store(u64::from(address.port()), Ordering::Relaxed);
+        }
     }
 
     /// The addresses it listens on.
@@ -86,30 +103,38 @@ fn bind_unix(path: &Path) -> io::Result<tokio::net::UnixListener> {
 ///
 /// # Errors
 /// What was committed last cannot be made durable.
-pub async fn run(server: Arc<Server>, listeners: Listeners) -> crate::store::Result<()> {
+pub async fn run(server: Arc<Server>, listeners: &Listeners) -> crate::store::Result<Ended> {
     let sequencer = tokio::spawn(sequencer::run(server.clone()));
-    for listener in listeners.tcp {
-        tokio::spawn(accept_tcp(server.clone(), listener));
+    listeners.tell_port(&server);
+    let mut tasks = vec![tokio::spawn(look_around(server.clone()))];
+    for listener in &listeners.tcp {
+        tasks.push(tokio::spawn(accept_tcp(server.clone(), listener.clone())));
     }
     #[cfg(unix)]
-    if let Some(listener) = listeners.unix {
-        tokio::spawn(accept_unix(server.clone(), listener));
+    if let Some(listener) = &listeners.unix {
+        tasks.push(tokio::spawn(accept_unix(server.clone(), listener.clone())));
     }
-    let looks = tokio::spawn(look_around(server.clone()));
+    let follower = tokio::task::spawn_blocking({
+        let server = server.clone();
+        move || replication::follow(&server)
+    });
     let stopped = server.stop.notified();
     if !server.is_stopping() {
         stopped.await;
     }
     // A connection that came while the others were told is told now.
-    server.stop_now();
+    server.end();
     let _ = tokio::time::timeout(GRACE, sequencer).await;
-    looks.abort();
+    let _ = tokio::time::timeout(GRACE, follower).await;
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+    let ended = if server.has_copy() { Ended::HasCopy } else { Ended::Stopped };
     #[cfg(unix)]
-    if let Some(path) = &server.options.unix_socket {
+    if let Some(path) = server.options.unix_socket.as_ref().filter(|_| ended == Ended::Stopped) {
         #[expect(clippy::disallowed_methods, reason = "a socket, no file of the database")]
         let _ = std::fs::remove_file(path);
     }
-    tokio::task::block_in_place(|| server.store.sync())
+    tokio::task::block_in_place(|| server.store.sync())?;
+    Ok(ended)
 }
 
 async fn look_around(server: Arc<Server>) {
@@ -120,7 +145,7 @@ async fn look_around(server: Arc<Server>) {
     }
 }
 
-async fn accept_tcp(server: Arc<Server>, listener: TcpListener) {
+async fn accept_tcp(server: Arc<Server>, listener: Arc<TcpListener>) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -145,7 +170,7 @@ fn is_own(stream: &TcpStream, peer: IpAddr) -> bool {
 }
 
 #[cfg(unix)]
-async fn accept_unix(server: Arc<Server>, listener: tokio::net::UnixListener) {
+async fn accept_unix(server: Arc<Server>, listener: Arc<tokio::net::UnixListener>) {
     let path = server.options.unix_socket.as_ref().map_or(String::new(), |path| path.display().to_string());
     loop {
         let accepted = tokio::select! {

@@ -61,6 +61,7 @@ enum Message {
     Run(Box<Job>),
     Wake(Arc<Client>, Woken),
     Retry(u64),
+    Filled(usize, Vec<u8>),
 }
 
 /// The way in.
@@ -99,6 +100,11 @@ impl Sequencer {
     /// Has the command of a connection tried again, if one waits.
     pub fn retry(&self, client: u64) {
         self.push(Message::Retry(client));
+    }
+
+    /// Somebody else has filled a key: a replica's primary.
+    pub fn fill(&self, db: usize, key: Vec<u8>) {
+        self.push(Message::Filled(db, key));
     }
 
     /// Whether anybody waits for a key.
@@ -247,6 +253,10 @@ impl Turns {
         for message in messages {
             match message {
                 Message::Run(job) => self.advance(&mut turn, job),
+                Message::Filled(db, key) => {
+                    turn.effects.filled.push((db, key));
+                    self.serve(&mut turn);
+                }
                 Message::Wake(client, woken) => {
                     if let Some(job) = self.waiters.remove(client.id) {
                         self.end_wait(&mut turn, job, woken);
@@ -344,6 +354,10 @@ impl Turns {
         let Access::Write(transaction) = access else { return };
         let mut committed =
             if is_spoilt || effects.must_not_commit { Err(Fail::from(commands::BROKEN)) } else { Ok(()) };
+        if server.replication.is_replica() && !transaction.is_empty() && committed.is_ok() {
+            // It became one while they ran.
+            committed = Err(Fail::from(commands::READ_ONLY));
+        }
         if committed.is_ok() && !transaction.is_empty() {
             server.stats.commits.add(1);
             server.stats.changes.add(effects.changes);
@@ -386,6 +400,9 @@ impl Turns {
         let idle_ms = 1000 * self.server.config.number("ob-transaction-timeout").max(0) as u64;
         if idle_ms > 0 {
             self.server.rows.expire(clock::now_ms(), idle_ms, &self.server.sequencer);
+        }
+        if self.server.replication.is_replica() {
+            return;
         }
         for data in self.server.open_databases() {
             self.sweep_database(&data, expire_some);

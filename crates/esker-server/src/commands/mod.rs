@@ -21,6 +21,7 @@ mod list_pops;
 mod lists;
 mod ordered;
 mod pubsub;
+mod replication;
 mod rows;
 mod scan;
 mod scripts;
@@ -38,6 +39,7 @@ mod transactions;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
+pub use self::replication::awaited;
 pub use self::scripts::Scripts;
 pub use self::table::{Command, commands_document, flag};
 pub use self::transactions::unwatch;
@@ -126,6 +128,8 @@ pub fn run(cx: &mut Cx<'_>, request: &Request) -> Done {
     done
 }
 
+/// What a client is told who writes to a replica.
+pub const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
 /// What a client is told whose command broke off.
 pub const BROKEN: &str = "ERR internal error: the command was not done; please report it";
 
@@ -160,6 +164,12 @@ fn admit(cx: &mut Cx<'_>, request: &Request) -> Done {
     };
     if !cx.session.is_known && command.flags & flag::NO_AUTH == 0 {
         return Err("NOAUTH Authentication required.".into());
+    }
+    if command.flags & flag::WRITE != 0 && cx.server.replication.is_replica() {
+        if let Some(multi) = &mut cx.session.multi {
+            multi.has_failed = true;
+        }
+        return Err(READ_ONLY.into());
     }
     *cx.session.client.command.lock() = command.name;
     if let Some(multi) = cx.session.multi.as_mut().filter(|_| command.flags & flag::ENDS_MULTI == 0) {

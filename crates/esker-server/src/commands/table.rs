@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::{
     bits, connection, dump, expiry, hashes, hyper_log_logs, inside, keys, list_pops, lists, ordered, pubsub,
-    rows, scan, scripts, server, sets, sort, sorted_sets, stream_groups, stream_info, streams, strings,
-    transactions,
+    replication, rows, scan, scripts, server, sets, sort, sorted_sets, stream_groups, stream_info, streams,
+    strings, transactions,
 };
 use crate::cx::Cx;
 use crate::fail::Done;
@@ -43,6 +43,8 @@ pub mod flag {
     pub const ONE: u32 = 1 << 12;
     /// Also for clients of version 2 that are subscribed to something.
     pub const WHILE_SUBSCRIBED: u32 = 1 << 13;
+    /// It waits for other servers, unless inside of `MULTI`.
+    pub const WAITS: u32 = 1 << 15;
     /// It may do harm.
     pub const DANGEROUS: u32 = 1 << 14;
 }
@@ -200,7 +202,7 @@ impl Command {
             (flag::ADMIN, "admin"),
             (flag::PUBSUB, "pubsub"),
             (flag::NO_SCRIPT, "noscript"),
-            (flag::BLOCKING, "blocking"),
+            (flag::BLOCKING | flag::WAITS, "blocking"),
             (flag::FAST, "fast"),
             (flag::NO_AUTH, "no_auth"),
             (flag::NO_MULTI, "no_multi"),
@@ -282,6 +284,7 @@ static TABLES: &[&[Command]] = &[
     transactions::TABLE,
     scripts::TABLE,
     server::TABLE,
+    replication::TABLE,
     inside::TABLE,
     ordered::TABLE,
     ordered::SPACES,

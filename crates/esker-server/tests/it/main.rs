@@ -10,6 +10,10 @@ mod differential;
 mod generator;
 mod harness;
 mod hostile;
+mod node;
+mod proxy;
+mod replication;
+mod replication_faults;
 mod rows;
 mod rows_model;
 #[cfg(feature = "lua")]
