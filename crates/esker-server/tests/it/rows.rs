@@ -60,6 +60,36 @@ fn rows_lie_in_a_keyspace_that_programs_can_read() {
 }
 
 #[test]
+fn walk_1_wide_rows_are_passed_by() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    for key in ["a", "b", "c"] {
+        let pairs: Vec<String> = (100..200).map(|n| format!("{n} {key}{n}")).collect();
+        wire.say(&format!("OB.PUT t {key} {}", pairs.join(" ")));
+    }
+    let row = |key: &str, columns: [u32; 2]| {
+        format!("*[\"{key}\", *[{}]]", columns.map(|n| format!("\"{n}\", \"{key}{n}\"")).join(", "))
+    };
+    let rows = |keys: [&str; 3], columns: [u32; 2]| {
+        format!("*[null, *[{}]]", keys.map(|key| row(key, columns)).join(", "))
+    };
+    for begun in [false, true] {
+        if begun {
+            begin(&mut wire, "RR");
+        }
+        let (up, down) = (["a", "b", "c"], ["c", "b", "a"]);
+        assert_eq!(wire.say("OB.SLICE t MAXCOLS 2"), rows(up, [100, 101]));
+        assert_eq!(wire.say("OB.SLICE t MAXCOLS 2 REV"), rows(down, [199, 198]));
+        assert_eq!(wire.say("OB.SLICE t COLS 2 120 180"), rows(up, [120, 180]));
+        assert_eq!(wire.say("OB.SLICE t COLRANGE 150 151 COLS 1 180 REV"), rows(down, [180, 150]));
+        assert_eq!(
+            (wire.say("OB.KEYS t"), wire.say("OB.COUNT t")),
+            ("*[null, *[\"a\", \"b\", \"c\"]]".into(), ":3".into())
+        );
+    }
+}
+
+#[test]
 fn isolation_is_what_was_chosen() {
     let server = TestServer::start();
     let (mut a, mut b) = (server.wire(), server.wire());
