@@ -7,7 +7,7 @@
 //!   data.esker-old        what the replica had before, until the copy is in its place
 //! ```
 //!
-//! disk.1. At any moment of the exchange, one of the directories is whole; the next start ends what was begun.
+//! repl_disk.1. At any moment of the exchange, one of the directories is whole; the next start ends what was begun.
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -36,7 +36,7 @@ fn old_dir(dir: &Path) -> PathBuf {
     beside(dir, ".esker-old")
 }
 
-/// Puts a copy that has come into the place of a database that nobody has open (disk.1).
+/// Puts a copy that has come into the place of a database that nobody has open (repl_disk.1).
 ///
 /// # Errors
 /// Of the file system.
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn disk_1_the_next_start_ends_an_exchange_wherever_it_was_broken_off() {
+    fn repl_disk_1_the_next_start_ends_an_exchange_wherever_it_was_broken_off() {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("data");
         let make = |dir: &Path, text: &str| {
@@ -219,7 +219,7 @@ mod tests {
                 fs::rename(full_dir(&dir), &dir).unwrap();
             }
             finish_copy(&dir).unwrap();
-            assert_eq!(now(), if step > 0 { &b"new"[..] } else { b"old" }, "disk.1: step {step}");
+            assert_eq!(now(), if step > 0 { &b"new"[..] } else { b"old" }, "repl_disk.1: step {step}");
             let left = fs::read_dir(parent.path()).unwrap().count();
             assert_eq!(left, if step > 0 { 1 } else { 2 }, "an unfinished copy stays, to go on with it");
         }
