@@ -64,7 +64,10 @@ pub fn finish_copy(dir: &Path) -> io::Result<()> {
 
 /// Removes checkpoints that were to be sent, by a process that has ended.
 fn remove_copies(dir: &Path) -> io::Result<()> {
-    let Some(parent) = dir.parent().filter(|parent| parent.is_dir()) else { return Ok(()) };
+    let parent = parent(dir);
+    if !parent.is_dir() {
+        return Ok(());
+    }
     let prefix = beside(dir, ".esker-copy-");
     for entry in fs::read_dir(parent)? {
         let path = entry?.path();
@@ -79,8 +82,13 @@ fn remove_copies(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn sync_parent(path: &Path) -> io::Result<()> {
-    path.parent().map_or(Ok(()), sync_dir)
+/// The directory that a directory lies in; a name alone lies in the working directory.
+fn parent(dir: &Path) -> &Path {
+    dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn sync_parent(dir: &Path) -> io::Result<()> {
+    sync_dir(parent(dir))
 }
 
 /// Makes the names in a directory durable.
@@ -223,6 +231,7 @@ mod tests {
             let left = fs::read_dir(parent.path()).unwrap().count();
             assert_eq!(left, if step > 0 { 1 } else { 2 }, "an unfinished copy stays, to go on with it");
         }
+        assert_eq!(super::parent(Path::new("data")), Path::new("."), "a name alone");
         make(&full_dir(&dir), "newer");
         exchange(&dir).unwrap();
         assert_eq!(now(), b"newer");
