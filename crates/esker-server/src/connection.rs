@@ -63,7 +63,9 @@ struct Connection<S> {
 /// Serves a connection until it ends.
 pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(server: Arc<Server>, client: Arc<Client>, stream: S) {
     let Ok(data) = server.database(0) else { return };
-    let session = Session::new(client.clone(), data, !server.config.has_password());
+    let mut session = Session::new(client.clone(), data, false);
+    session.users_generation = server.acl.generation();
+    session.become_user(server.acl.stranger());
     let mut connection = Connection {
         now: Access::Now(server.store.clone()),
         effects: Effects::default(),
@@ -122,6 +124,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
             }
             let command = self.server.commands.find(&self.request[0]);
+            if let Some((user, password)) =
+                command.and_then(|command| commands::credentials(command, &self.request))
+            {
+                self.server.acl.prove(user, password).await;
+            }
             let is_here = job.requests.is_empty();
             match place(command, &job.session) {
                 Place::Here if is_here => self.run_here(&mut job, command),
@@ -241,7 +248,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let messages = self.client.take_messages();
         if !messages.is_empty() {
             // A broken connection shows itself by the next reply.
-            let _ = self.stream.write_all(&messages).await;
+            let _ = send(&mut self.stream, &messages).await;
         }
     }
 
@@ -250,7 +257,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let bytes = &mut job.out.bytes;
         if !bytes.is_empty() {
             self.server.stats.bytes_out.add(bytes.len() as u64);
-            self.stream.write_all(bytes).await?;
+            send(&mut self.stream, bytes).await?;
             bytes.clear();
             if bytes.capacity() > OUT_BYTES_MAX {
                 *bytes = Vec::new();
@@ -258,7 +265,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         // What was sent to it by its own commands, too.
         let messages = self.client.take_messages();
-        if messages.is_empty() { Ok(()) } else { self.stream.write_all(&messages).await }
+        if messages.is_empty() { Ok(()) } else { send(&mut self.stream, &messages).await }
     }
 
     /// Waits for bytes, and sends messages meanwhile. An error if the connection is to end.
@@ -279,7 +286,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 () = self.client.wake.notified() => {
                     let messages = self.client.take_messages();
                     if !messages.is_empty() {
-                        self.stream.write_all(&messages).await?;
+                        send(&mut self.stream, &messages).await?;
                     }
                 }
                 () = is_idle, if idle > 0 => return Err(io::ErrorKind::TimedOut.into()),
@@ -297,6 +304,12 @@ async fn read_some(
     let tail = input.tail();
     tail.reserve(room);
     stream.read_buf(tail).await
+}
+
+/// Sends bytes, through what may gather them, too.
+async fn send(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
+    stream.write_all(bytes).await?;
+    stream.flush().await
 }
 
 /// Where a command of a connection runs.

@@ -10,13 +10,16 @@
 //! |---|---|
 //! | `store` | the seam to what stores the data |
 //! | `resp` | the protocol: requests and replies |
-//! | `listen`, `connection`, `session`, `clients` | connections |
+//! | `listen`, `tls`, `connection`, `session`, `clients` | connections |
 //! | `sequencer`, `waiters`, `watches`, `effects` | how commands run, wait, are noticed |
+//! | `acl` | users, and what they may do |
+//! | `stats`, `rates`, `latency`, `slow_log`, `http` | what operators see |
 //! | `commands` | the table of commands, and what they do |
 //! | `data` | how types lie in ordered maps: docs/formats/server.md |
 //!
 //! For users: docs/server.md, docs/commands.md
 
+mod acl;
 mod clients;
 mod clock;
 mod commands;
@@ -28,12 +31,15 @@ mod data;
 mod effects;
 mod fail;
 mod glob;
+mod http;
+mod latency;
 mod listen;
 #[cfg(feature = "lua")]
 mod lua;
 mod numbers;
 mod options;
 mod pubsub;
+mod rates;
 mod resp;
 mod sequencer;
 mod server;
@@ -42,11 +48,13 @@ mod sha1;
 mod slow_log;
 mod stats;
 pub mod store;
+#[cfg(feature = "tls")]
+mod tls;
 mod waiters;
 mod watches;
 
 pub use self::commands::commands_document;
 pub use self::config::bytes_of;
 pub use self::listen::{Listeners, run};
-pub use self::options::{Fsync, Options};
+pub use self::options::{ClientCertificates, Fsync, Options, Tls};
 pub use self::server::Server;

@@ -213,6 +213,9 @@ pub trait Store: Reads + Send + Sync {
     /// Figures for people: names and values.
     fn figures(&self) -> Vec<(String, String)>;
 
+    /// What keeps writes from succeeding, if anything does.
+    fn trouble(&self) -> Option<String>;
+
     /// Whether all data may fit into memory, so that reads hardly ever wait for a disk.
     fn is_in_memory(&self) -> bool;
 

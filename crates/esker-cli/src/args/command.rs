@@ -283,6 +283,8 @@ Examples:
   esker -d data serve
   esker -d data serve --fsync always --memory 4gb
   esker -d data serve --bind 0.0.0.0 --requirepass secret
+  esker -d data serve --tls-port 6380 --tls-cert-file cert.pem --tls-key-file key.pem
+  esker -d data serve --http 127.0.0.1:9121
   esker -d data serve --no-port --unix-socket esker.sock")]
     Serve(ServeArgs),
 }

@@ -3,7 +3,7 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use esker::{Counting, Db, Durability, Error, Isolation, Keyspace, Result, Value};
+use esker::{Counting, Db, Durability, Error, Health, Isolation, Keyspace, Result, Value};
 
 use super::{Order, Reads, Snapshot, Space, Span, Store, Transaction, Visit};
 
@@ -132,6 +132,13 @@ impl Store for LocalStore {
             ("engine_compaction_debt_bytes", stats.compaction_debt_bytes),
         ];
         figures.iter().map(|(name, value)| ((*name).to_owned(), value.to_string())).collect()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        match self.db.health() {
+            Health::Ok => None,
+            health => Some(health.to_string()),
+        }
     }
 
     fn is_in_memory(&self) -> bool {

@@ -10,7 +10,11 @@ mod differential;
 mod generator;
 mod harness;
 mod hostile;
+mod monitoring;
 #[cfg(feature = "lua")]
 mod scripts;
+#[cfg(feature = "tls")]
+mod tls;
+mod users;
 mod waiting;
 mod wire;
