@@ -17,6 +17,7 @@ use std::time::Instant;
 use crate::async_commits::AsyncCommits;
 use crate::expiring::Expiring;
 use crate::keyspaces::Keyspaces;
+use crate::serving::{ServerCommand, Serving};
 use crate::transactions::{OneWriter, TransactionKind, Transactions};
 
 /// An engine, as the lab knows it before any database exists.
@@ -80,6 +81,11 @@ pub trait Engine: Sync {
         _options: &OpenOptions,
         _count: u32,
     ) -> Result<Option<Box<dyn Keyspaces>>, Failure> {
+        Ok(None)
+    }
+
+    /// The program that serves a database of this engine to clients of the Redis protocol; none: there is no such program.
+    fn serve(&self, _serving: Serving<'_>) -> Result<Option<ServerCommand>, Failure> {
         Ok(None)
     }
 

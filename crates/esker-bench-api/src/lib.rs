@@ -8,6 +8,7 @@
 //! keyspaces    Engine -> Keyspaces                   the same over many keyspaces, natively or by prefixes
 //! transactions Engine -> Transactions                the same for transactions that read what they write
 //! expiring     Engine -> Expiring                    the same for entries that expire
+//! serving      Engine -> a server of the Redis protocol
 //! generate/    the bytes of every workload, from a seed; who is asked for next
 //! results      Record, Message                       what a measured row looks like
 //! conformance  the test that every adapter passes
@@ -22,6 +23,7 @@ pub mod expiring;
 pub mod generate;
 pub mod keyspaces;
 pub mod results;
+pub mod serving;
 pub mod transactions;
 
 pub use async_commits::{AsyncCommits, Reached};
@@ -30,6 +32,7 @@ pub use engine::{
 };
 pub use expiring::Expiring;
 pub use keyspaces::{Handles, KeyspaceWriter, Keyspaces, KeyspacesWork};
+pub use serving::{ServerCommand, Serving, Syncing};
 pub use transactions::{
     ByWriter, OneWriter, Transaction, TransactionKind, TransactionWork, Transactions, until_no_conflict,
 };

@@ -12,7 +12,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use esker::{Db, Error, Keyspace, Range, Transaction, Ttl, Value, WriteBatch};
+use esker::{Builder, Db, Error, Keyspace, Range, Transaction, Ttl, Value, WriteBatch};
 
 use crate::args::{Common, Opening};
 use crate::bounds::{Bounds, KeyRange};
@@ -113,6 +113,13 @@ impl Writes<'_> {
         }
     }
 
+    pub(crate) fn merge(&mut self, keyspace: &Keyspace, key: &[u8], operand: &[u8]) -> esker::Result<()> {
+        match self {
+            Writes::Batch(batch) => batch.merge(keyspace, key, operand),
+            Writes::Transaction(transaction) => transaction.merge(keyspace, key, operand),
+        }
+    }
+
     pub(crate) fn remove(&mut self, keyspace: &Keyspace, key: &[u8]) -> esker::Result<()> {
         match self {
             Writes::Batch(batch) => batch.remove(keyspace, key),
@@ -131,13 +138,22 @@ impl Writes<'_> {
 impl Database {
     /// Opens the database that the command line names.
     pub(crate) fn open(opening: &Opening, create: bool) -> Result<Self> {
+        Self::open_with(opening, create, |builder| builder)
+    }
+
+    /// The same, with more options.
+    pub(crate) fn open_with(
+        opening: &Opening,
+        create: bool,
+        options: impl Fn(Builder) -> Builder,
+    ) -> Result<Self> {
         let directory = directory(opening)?;
         let open = || {
-            Db::builder()
+            let builder = Db::builder()
                 .create_if_missing(create)
                 .allow_missing_merge_operators(true)
-                .durability(opening.durability.into())
-                .open(&directory)
+                .durability(opening.durability.into());
+            options(builder).open(&directory)
         };
         match when_free(opening.wait, open) {
             Ok(db) => {

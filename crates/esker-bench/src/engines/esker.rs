@@ -11,6 +11,7 @@ mod transactions;
 
 use std::ops::Range;
 use std::path::Path;
+use std::process::Command;
 
 use esker::{Cursor, Db, Durability as EskerDurability, Keyspace, Snapshot, Transaction, Value};
 
@@ -18,7 +19,8 @@ use self::expiring::EskerExpiring;
 use self::transactions::EskerTransactions;
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Expiring, Failure, Handles, Isolation, KeyspaceWriter,
-    Keyspaces, KeyspacesWork, OpenOptions, Reached, Reader, Store, TransactionKind, Transactions, Writer,
+    Keyspaces, KeyspacesWork, OpenOptions, Reached, Reader, ServerCommand, Serving, Store, TransactionKind,
+    Transactions, Writer,
 };
 
 pub(crate) struct Esker;
@@ -103,6 +105,21 @@ impl Engine for Esker {
                 pointer: "docs of Keyspace::put_with_ttl and Db::sweep",
             },
         ]
+    }
+
+    /// The tool, which has to be built beside the lab.
+    fn serve(&self, serving: Serving<'_>) -> Result<Option<ServerCommand>, Failure> {
+        let lab = std::env::current_exe().map_err(Failure::engine)?;
+        // Tests are built into a folder of their own.
+        let mut places = lab.ancestors().skip(1).take(2).map(|folder| folder.join("esker"));
+        let Some(tool) = places.find(|tool| tool.is_file()) else {
+            let text = "the tool is not built: cargo build --release -p esker-cli";
+            return Err(Failure::Unsupported(text.to_owned()));
+        };
+        let mut command = Command::new(tool);
+        command.arg("--db").arg(serving.dir).args(["serve", "--fsync", serving.syncing.name()]);
+        command.args(["--port", &serving.port.to_string(), "--memory", &serving.memory_bytes.to_string()]);
+        Ok(Some(command))
     }
 
     fn isolation(&self) -> Isolation {

@@ -19,6 +19,7 @@ mod lmdb;
 #[cfg(feature = "peers")]
 mod persy;
 mod redb;
+mod redis;
 #[cfg(feature = "peers")]
 mod sanakirja;
 #[cfg(feature = "peers")]
@@ -58,6 +59,7 @@ pub(crate) static ENGINES: &[&dyn Engine] = &[
     &go::GoPeer("pebble"),
     &go::GoPeer("bbolt"),
     &go::GoPeer("goleveldb"),
+    &redis::Redis,
     &Canary::Wrong,
     &Canary::Crash,
     &Canary::Hang,

@@ -22,6 +22,7 @@ mod records;
 mod redb;
 #[cfg(test)]
 mod rehearse;
+mod server;
 mod shapes;
 mod sizes;
 mod storage_bench;
@@ -54,6 +55,7 @@ pub(crate) static SUITES: &[&dyn Suite] = &[
     &transactions::TransactionsSuite,
     &shapes::ShapesSuite,
     &time::TimeSuite,
+    &server::ServerSuite,
 ];
 
 const PAGE_BYTES: u64 = 4 << 10;

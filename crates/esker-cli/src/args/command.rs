@@ -14,6 +14,7 @@ use crate::commands::serve::ServeArgs;
 use crate::commands::stats::StatsArgs;
 use crate::failure::Result;
 use crate::formats::{Column, Delimiter};
+use crate::numbers::NumberForm;
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -25,8 +26,19 @@ Examples:
   esker put balance -5
   esker put --escapes 'line\\x00two' 'a\\tb'   with escapes; else a backslash is a backslash
   esker put --ttl 3600 session:7 ann     gone after an hour
+  esker put --as i64 visits 0            a number, as `merge` adds to it
   esker put photo < photo.jpg            the value from standard input, byte by byte")]
     Put(Put),
+    /// Merge an operand into a key by the merge operator of its keyspace, without reading it
+    #[command(after_help = "\
+A keyspace has a merge operator once `esker keyspaces operator` has given it one: add-i64, add-u64,
+add-f64, append, min, max, bit-or, bit-and, set-union.
+
+Examples:
+  esker keyspaces operator counts add-i64
+  esker merge -k counts --as i64 visits 1
+  esker get -k counts --as i64 visits         1")]
+    Merge(Merge),
     /// Print the value of a key; exit code 1 if there is none
     #[command(after_help = "\
 Examples:
@@ -34,6 +46,7 @@ Examples:
   esker get --bytes raw photo > photo.jpg    the value and nothing else: no escapes, no line end
   esker get --json ann                       {\"key\":\"ann\",\"value\":\"Ann Smith\"}
   esker get --escapes 'a\\tb'                 a key as `scan` prints it
+  esker get --as i64 visits                  8 bytes as the number that `merge` counts with
   esker get --at 1200 ann                    as it was at commit 1200, in a keyspace that keeps history
   esker get -k users -k mails ann            NAME <tab> VALUE for each keyspace that has it")]
     Get(Get),
@@ -74,6 +87,18 @@ Examples:
   esker versions ann                         COMMIT <tab> put <tab> VALUE, or COMMIT <tab> removed
   esker versions ann --limit 3 --json        {\"commit\":1200,\"what\":\"put\",\"value\":\"Ann\"}")]
     Versions(Versions),
+    /// Print what each commit has changed, in order, or have the database keep commits for that
+    #[command(after_help = "\
+A database keeps commits once it is told to, and then until it is told to keep 0 bytes.
+
+Examples:
+  esker feed --keep 1000000000 --for 7d      from now on: at most so many bytes of the log, and 7 days
+  esker feed                                 COMMIT <tab> put <tab> KEYSPACE <tab> KEY <tab> VALUE,
+                                             merge, removed, expired, removed-range, named, unnamed; at the
+                                             end COMMIT <tab> end
+  esker feed --since 1200 --json             what came behind commit 1200, an object a line
+  esker feed -k users --limit 100            of 100 commits, what they changed in `users`")]
+    Feed(FeedArgs),
     /// Print how many entries there are; the whole keyspace is counted without reading it
     #[command(after_help = "\
 Examples:
@@ -160,7 +185,7 @@ Examples:
   esker -k users shell
   printf 'begin\\nput a 1\\nput b 2\\ncommit\\n' | esker shell")]
     Shell,
-    /// List, create, drop, rename, clear and copy keyspaces; tell what they keep of the past
+    /// List, create, drop, rename, clear and copy keyspaces; their merge operators, what they keep of the past
     #[command(
         subcommand,
         after_help = "\
@@ -387,6 +412,20 @@ Examples:
   esker keyspaces history users --for 7d
   esker keyspaces history users --none")]
     History(HistoryArgs),
+    /// Print a keyspace's merge operator, or give it one, for good
+    #[command(after_help = "\
+Built in are add-i64, add-u64, add-f64 (numbers of 8 bytes, see `esker merge`), append, min, max,
+bit-or, bit-and and set-union.
+
+Examples:
+  esker keyspaces operator counts
+  esker keyspaces operator counts add-i64")]
+    Operator {
+        /// The name of the keyspace
+        name: String,
+        /// The name of the operator
+        operator: Option<String>,
+    },
     /// Copy all entries of a keyspace into another one, which is missing or empty
     #[command(after_help = "\
 The copy is of one moment, and is written in batches. If it fails, what was copied is
@@ -437,6 +476,38 @@ pub(crate) struct Put {
     /// Seconds until the entry expires [default: the keyspace's default, or never]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) ttl: Option<Duration>,
+    /// The value is a number, stored in 8 bytes
+    #[arg(long = "as", value_name = "NUMBER")]
+    pub(crate) number: Option<NumberForm>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Merge {
+    /// The key
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) key: OsString,
+    /// What is merged into its value
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) operand: OsString,
+    /// The operand is a number, stored in 8 bytes
+    #[arg(long = "as", value_name = "NUMBER")]
+    pub(crate) number: Option<NumberForm>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct FeedArgs {
+    /// Only commits behind this one [default: all that are kept]
+    #[arg(long, value_name = "COMMIT")]
+    pub(crate) since: Option<CommitNo>,
+    /// Stop after this many commits
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+    /// Print nothing: keep commits from now on, at most these many bytes of the log; 0 ends it
+    #[arg(long, value_name = "BYTES", conflicts_with_all = ["since", "limit"])]
+    pub(crate) keep: Option<u64>,
+    /// And no longer than so: 90s, 15m, 12h, 7d [default: as long as the bytes allow]
+    #[arg(long = "for", value_name = "TIME", requires = "keep")]
+    pub(crate) span: Option<Span>,
 }
 
 /// A number of seconds, which may have a fraction.
@@ -453,6 +524,9 @@ pub(crate) struct Get {
     /// As it was at this commit
     #[arg(long, value_name = "COMMIT")]
     pub(crate) at: Option<CommitNo>,
+    /// The value is a number in 8 bytes: print it in decimal
+    #[arg(long = "as", value_name = "NUMBER", conflicts_with = "json")]
+    pub(crate) number: Option<NumberForm>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -33,7 +33,10 @@ pub(super) fn run(session: &Session<'_>, get: &Get) -> Result<Answer> {
         }
         let mut text =
             if common.has_several() { format!("{}\t", shown(&name)).into_bytes() } else { Vec::new() };
-        common.form().encode(&value, &mut text);
+        match get.number {
+            Some(form) => text.extend_from_slice(form.decode(&value)?.as_bytes()),
+            None => common.form().encode(&value, &mut text),
+        }
         // Raw bytes that go to a file or a program are the value and nothing else.
         if common.form() != ByteForm::Raw || common.has_several() || std::io::stdout().is_terminal() {
             text.push(b'\n');

@@ -7,8 +7,8 @@ use std::io::{self, IsTerminal, Write};
 use esker::Keyspace;
 use serde_json::json;
 
-use super::past;
 use super::sink::{BATCH_ROWS, Sink};
+use super::{merge, past};
 use crate::Answer;
 use crate::args::Keyspaces;
 use crate::bounds::Bounds;
@@ -46,6 +46,9 @@ pub(super) fn run(session: &Session<'_>, keyspaces: &Keyspaces) -> Result<Answer
             database.clear_keyspace(&keyspace)?;
         }
         Keyspaces::History(args) => past::history(session, &database, args)?,
+        Keyspaces::Operator { name, operator } => {
+            merge::operator(session, &database, name, operator.as_deref())?;
+        }
         Keyspaces::Copy { .. } if database.in_transaction() => {
             return Err(Failure::message(
                 "a transaction cannot copy a keyspace: `commit` or `rollback` first",

@@ -8,10 +8,12 @@ mod count;
 mod del;
 mod dump;
 mod export;
+mod feed;
 mod get;
 mod import;
 mod info;
 mod keyspaces;
+mod merge;
 pub(crate) mod past;
 mod put;
 mod repair;
@@ -34,11 +36,13 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
     let session = &Session { common: args.common, opening: &args.opening, shared: None };
     match &args.command {
         Command::Put(put) => put::run(session, put),
+        Command::Merge(merge) => merge::run(session, merge),
         Command::Get(get) => get::run(session, get),
         Command::Ttl(get) => ttl::run(session, get),
         Command::Del(del) => del::run(session, del),
         Command::Scan(scan) => scan::run(session, scan),
         Command::Versions(versions) => past::versions(session, versions),
+        Command::Feed(feed) => feed::run(session, feed),
         Command::Count(count) => count::run(session, count),
         Command::Import(import) => import::run(session, import),
         Command::Export(export) => export::run(session, export),

@@ -36,7 +36,7 @@ impl FromStr for CommitNo {
 
 /// A duration on the command line: 90s, 15m, 12h, 7d.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Span(Duration);
+pub(crate) struct Span(pub(crate) Duration);
 
 const UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
 
@@ -63,16 +63,17 @@ impl Display for Span {
 }
 
 /// A line: a commit, what it did, and to what.
-struct Line<'a> {
+pub(super) struct Line<'a> {
     common: &'a Common,
     text: Vec<u8>,
     object: Map<String, Value>,
 }
 
 impl<'a> Line<'a> {
-    fn new(common: &'a Common, keyspace: &str, seqno: SeqNo, what: &str) -> Self {
+    /// `keyspace`: to be named where the user has asked for several.
+    pub(super) fn new(common: &'a Common, keyspace: Option<&str>, seqno: SeqNo, what: &str) -> Self {
         let mut line = Line { common, text: Vec::new(), object: Map::new() };
-        if common.has_several() {
+        if let Some(keyspace) = keyspace.filter(|_| common.has_several()) {
             line.text.extend_from_slice(format!("{}\t", shown(keyspace)).as_bytes());
             line.object.insert("keyspace".to_owned(), keyspace.into());
         }
@@ -82,7 +83,7 @@ impl<'a> Line<'a> {
         line
     }
 
-    fn with(mut self, name: &str, bytes: &[u8]) -> Self {
+    pub(super) fn with(mut self, name: &str, bytes: &[u8]) -> Self {
         self.text.push(b'\t');
         self.common.form().encode(bytes, &mut self.text);
         let (name, value) = match std::str::from_utf8(bytes) {
@@ -93,7 +94,7 @@ impl<'a> Line<'a> {
         self
     }
 
-    fn write(mut self, out: &mut impl Write) -> Result<()> {
+    pub(super) fn write(mut self, out: &mut impl Write) -> Result<()> {
         if self.common.json {
             self.text = json_shown(Value::Object(self.object).to_string()).into_bytes();
         }
@@ -115,10 +116,10 @@ pub(super) fn versions(session: &Session<'_>, args: &Versions) -> Result<Answer>
             answer = Answer::Yes;
             let line = match &version.value {
                 Some(value) if version.is_merge => {
-                    Line::new(common, &name, version.seqno, "merge").with("value", value)
+                    Line::new(common, Some(&name), version.seqno, "merge").with("value", value)
                 }
-                Some(value) => Line::new(common, &name, version.seqno, "put").with("value", value),
-                None => Line::new(common, &name, version.seqno, "removed"),
+                Some(value) => Line::new(common, Some(&name), version.seqno, "put").with("value", value),
+                None => Line::new(common, Some(&name), version.seqno, "removed"),
             };
             line.write(&mut out)?;
         }
@@ -138,7 +139,8 @@ pub(super) fn scan_since(session: &Session<'_>, scan: &Scan, since: SeqNo) -> Re
         let changes = keyspace.since(since).map_err(failure)?;
         let upto = changes.seqno();
         for range in changes.removed_ranges().iter().filter(|range| meets(&bounds, range)) {
-            let line = Line::new(common, &name, range.seqno, "removed-range").with("from", &range.start);
+            let line =
+                Line::new(common, Some(&name), range.seqno, "removed-range").with("from", &range.start);
             let line = match &range.end {
                 Some(end) => line.with("to", end),
                 None => line,
@@ -154,14 +156,14 @@ pub(super) fn scan_since(session: &Session<'_>, scan: &Scan, since: SeqNo) -> Re
             let Some(rest) = left.checked_sub(1) else { break };
             left = rest;
             let what = if changed.value.is_some() { "put" } else { "removed" };
-            let line = Line::new(common, &name, changed.seqno, what).with("key", &changed.key);
+            let line = Line::new(common, Some(&name), changed.seqno, what).with("key", &changed.key);
             let line = match changed.value.filter(|_| !scan.keys_only) {
                 Some(value) => line.with("value", &value),
                 None => line,
             };
             line.write(&mut out)?;
         }
-        Line::new(common, &name, upto, "end").write(&mut out)?;
+        Line::new(common, Some(&name), upto, "end").write(&mut out)?;
     }
     out.flush()?;
     Ok(Answer::Yes)

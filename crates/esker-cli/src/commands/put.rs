@@ -22,6 +22,10 @@ pub(super) fn run(session: &Session<'_>, put: &Put) -> Result<Answer> {
             bytes
         }
     };
+    let value = match put.number {
+        Some(form) => form.encode(&value)?,
+        None => value,
+    };
     let database = session.open_or_create()?;
     let keyspace = database.keyspace_or_create(name)?;
     database.write(|writes| match put.ttl {

@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use self::console::{Console, Typed};
 use self::line::{Asked, Line, ShellCommand};
-use super::{check, compact, count, del, get, info, keyspaces, past, put, scan, stats};
+use super::{check, compact, count, del, get, info, keyspaces, merge, past, put, scan, stats};
 use crate::Answer;
 use crate::args::{Check, Common, DEFAULT_KEYSPACE, Keyspaces, Opening};
 use crate::database::{Database, Session};
@@ -183,6 +183,7 @@ impl Shell<'_> {
             }
             ShellCommand::Get(get) => return Ok(self.tell(get::run(session, &get)?)),
             ShellCommand::Put(put) => return put::run(session, &put),
+            ShellCommand::Merge(merge) => return merge::run(session, &merge),
             ShellCommand::Del(del) => return Ok(self.tell(del::run(session, &del)?)),
             ShellCommand::Scan(scan) => return scan::run(session, &scan),
             ShellCommand::Versions(args) => return Ok(self.tell(past::versions(session, &args)?)),

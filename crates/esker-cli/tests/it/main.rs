@@ -1,6 +1,7 @@
 //! The tool from the outside.
 
 mod backup;
+mod changes;
 mod commands;
 mod common;
 mod files;

@@ -19,6 +19,7 @@ use crate::sstable::Table;
 use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::op::{Kind, UNRESOLVED_OPS};
 use crate::types::{KeyspaceId, Result, SeqNo};
+use crate::wal::Record;
 
 /// A change, of encoded keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub(crate) enum Change<'a> {
 /// See the module's text.
 pub(crate) enum Changes {
     /// Of a record, and where the next op begins.
-    Record(Vec<u8>, usize),
+    Record(Record, usize),
     /// Of tables.
     Tables(Box<OfTables>),
 }
@@ -58,7 +59,7 @@ pub(crate) struct OfTables {
 
 impl Changes {
     /// Those of a record; none if it has no writes.
-    pub(crate) fn of_record(payload: Vec<u8>) -> Decoded<Option<Changes>> {
+    pub(crate) fn of_record(payload: Record) -> Decoded<Option<Changes>> {
         let mut reader = ByteReader::new(&payload);
         for _ in 0..reader.varint()? {
             reader.varint()?;

@@ -8,8 +8,9 @@
 //! follow.2. Nothing comes that is not durable (shelf.1), nor newer than the caller allows.
 //! follow.3. A follower holds no segment: one that has left the shelf is gone for it, whatever it had read of it before, and a file that has got
 //!      another use in the meantime is not taken for a damaged one.
-//! follow.4. It takes the memory of a window, and that of one record.
+//! follow.4. It takes the memory of a window, and that of one record. A large record that lies in one window is not copied: it keeps the window.
 
+use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,6 +23,8 @@ use crate::encoding::checksum::crc32c;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result, SeqNo};
 
+/// Smaller records are copied: that costs no more than two turns of a shared count.
+const SHARED_BYTES_MIN: usize = 1024;
 /// So much of a segment is read at once.
 const WINDOW_BYTES: u64 = 256 << 10;
 
@@ -29,12 +32,39 @@ const WINDOW_BYTES: u64 = 256 << 10;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Followed {
     /// The next commit.
-    Commit(SeqNo, Vec<u8>),
+    Commit(SeqNo, Record),
     /// Nothing yet.
     Nothing,
     /// The next commit is not on the shelf any more.
     Gone,
 }
+
+/// The payload of a commit.
+#[derive(Clone, Debug)]
+pub(crate) enum Record {
+    Own(Vec<u8>),
+    /// A part of a window.
+    Shared(Arc<Vec<u8>>, Range<usize>),
+}
+
+impl Deref for Record {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Record::Own(bytes) => bytes,
+            Record::Shared(window, place) => &window[place.clone()],
+        }
+    }
+}
+
+impl PartialEq for Record {
+    fn eq(&self, other: &Record) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Record {}
 
 /// Reads the log.
 #[derive(Debug)]
@@ -60,7 +90,7 @@ struct Place {
     /// It can be read up to here, and perhaps further by now.
     limit: u64,
     /// Bytes of the file from `window_at` on.
-    window: Vec<u8>,
+    window: Arc<Vec<u8>>,
     window_at: u64,
 }
 
@@ -114,7 +144,7 @@ impl Follower {
                         return Err(error);
                     }
                     // follow.3: it was read while it changed.
-                    self.place.iter_mut().for_each(|place| place.window.clear());
+                    self.place.iter_mut().for_each(|place| place.window = Arc::default());
                 }
             }
         }
@@ -169,23 +199,22 @@ impl Follower {
         if crc32c(payload) != header.payload_crc {
             return Err(place.damaged("payload checksum mismatch"));
         }
-        let whole = match &mut self.unfinished {
-            None => payload.to_vec(),
-            Some(unfinished) => {
-                unfinished.extend_from_slice(payload);
-                std::mem::take(unfinished)
-            }
+        if header.kind != Kind::Full {
+            self.unfinished.get_or_insert_default().extend_from_slice(payload);
+        }
+        let whole = match header.kind {
+            Kind::Full => Some(place.record(RECORD_HEADER_BYTES as u64, len)),
+            Kind::Last => self.unfinished.take().map(Record::Own),
+            _ => None,
         };
         place.offset = behind;
-        if matches!(header.kind, Kind::Full | Kind::Last) {
-            self.unfinished = None;
+        if let Some(whole) = whole {
             self.next = header.seq.next();
             if canary::is_set(Canary::FeedSkips) && header.seq.get().is_multiple_of(5) {
                 return Ok(Step::On);
             }
             return Ok(Step::Found(Followed::Commit(header.seq, whole)));
         }
-        self.unfinished = Some(whole);
         Ok(Step::On)
     }
 }
@@ -195,8 +224,16 @@ impl Place {
     fn open(env: &Env, dir: &Path, segment: u64) -> Result<(Place, SegmentHeader)> {
         let path = segment_path(dir, segment);
         let file = env.fs.open(&path, OpenOptions::read()).map_err(|e| Error::io("open", &path, e))?;
-        let mut place =
-            Place { segment, path, file, stamp: 0, offset: 0, limit: 0, window: Vec::new(), window_at: 0 };
+        let mut place = Place {
+            segment,
+            path,
+            file,
+            stamp: 0,
+            offset: 0,
+            limit: 0,
+            window: Arc::default(),
+            window_at: 0,
+        };
         let bytes = place.read(0, SEGMENT_HEADER_BYTES, SEGMENT_HEADER_BYTES as u64)?.to_vec();
         let header = SegmentHeader::decode(&bytes, segment, &place.path)?;
         place.stamp = header.stamp();
@@ -213,23 +250,38 @@ impl Place {
         if start < self.window_at || end > self.window_at + self.window.len() as u64 {
             let bytes = (end - start).max(WINDOW_BYTES.min(limit - start)) as usize;
             self.window_at = start;
-            self.window.clear();
-            self.window.resize(bytes, 0);
+            // Those who have records of the old one keep it.
+            if Arc::get_mut(&mut self.window).is_none() {
+                self.window = Arc::default();
+            }
+            let window = Arc::make_mut(&mut self.window);
+            window.clear();
+            window.resize(bytes, 0);
             let mut filled = 0;
             while filled < bytes {
-                let read = self.file.read_at(&mut self.window[filled..], start + filled as u64);
+                let read = self.file.read_at(&mut window[filled..], start + filled as u64);
                 match read.map_err(|e| Error::io("read", &self.path, e))? {
                     0 => break,
                     n => filled += n,
                 }
             }
-            self.window.truncate(filled);
+            window.truncate(filled);
             if filled < len {
                 return Err(self.damaged("the file ends inside the record"));
             }
         }
         let from = (start - self.window_at) as usize;
         Ok(&self.window[from..from + len])
+    }
+
+    /// What was read last, so far behind the offset.
+    fn record(&self, behind: u64, len: usize) -> Record {
+        let from = (self.offset + behind - self.window_at) as usize;
+        let place = from..from + len;
+        if len < SHARED_BYTES_MIN {
+            return Record::Own(self.window[place].to_vec());
+        }
+        Record::Shared(self.window.clone(), place)
     }
 
     #[cold]

@@ -36,7 +36,7 @@ mod sync;
 mod tests;
 mod writer;
 
-pub(crate) use follow::{Followed, Follower, look_at};
+pub(crate) use follow::{Followed, Follower, Record, look_at};
 pub(crate) use format::SegmentHeader;
 pub(crate) use pool::{LogRoom, Register, WalOptions, WalPool};
 pub(crate) use recovery::{

@@ -229,3 +229,31 @@ fn an_exclusive_transaction_may_create_keyspaces_while_others_want_to() {
     });
     assert_eq!(db.keyspaces().unwrap(), ["default", "new", "other"]);
 }
+
+#[test]
+fn writers_of_keys_that_share_a_block_do_not_conflict() {
+    // 8 writers with a key each, side by side, of a table that has one block: 4,000 commits that read and write their key and walk
+    // over it, where its neighbours change all the time.
+    let db = Db::in_memory().unwrap();
+    let map = db.default_keyspace();
+    for key in 0..8_u8 {
+        map.put([key], 0_u32.to_le_bytes()).unwrap();
+    }
+    db.compact().unwrap();
+    std::thread::scope(|scope| {
+        for key in 0..8_u8 {
+            let (db, map) = (&db, &map);
+            scope.spawn(move || {
+                for n in 1..=500_u32 {
+                    let mut t = db.begin();
+                    let before = t.get(map, [key]).unwrap().unwrap();
+                    assert_eq!(before.as_ref(), (n - 1).to_le_bytes());
+                    seen(t.range(map, [key]..[key + 1]).collect::<Result<Vec<_>>>().unwrap());
+                    t.put(map, [key], n.to_le_bytes()).unwrap();
+                    t.commit().unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(db.stats().conflicts, 0);
+}

@@ -6,7 +6,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use super::words;
-use crate::args::{Common, Count, Del, Get, Keyspaces, Put, RangeArgs, Scan, Versions};
+use crate::args::{Common, Count, Del, Get, Keyspaces, Merge, Put, RangeArgs, Scan, Versions};
 use crate::commands::stats::StatsArgs;
 use crate::failure::{Failure, Result};
 
@@ -47,6 +47,9 @@ pub(super) enum ShellCommand {
     /// Set a key to a value
     #[command(after_help = "Examples:\n  put ann 'Ann Smith'\n  put --escapes a 'two\\nlines'")]
     Put(Put),
+    /// Merge an operand into a key by the keyspace's merge operator
+    #[command(after_help = "Examples:\n  merge --as i64 visits 1")]
+    Merge(Merge),
     /// Remove keys, or all keys of a range
     #[command(after_help = "Examples:\n  del ann bob\n  del --prefix session:")]
     Del(Del),
