@@ -71,6 +71,8 @@ pub struct Options {
     pub port: Option<u16>,
     /// The Unix socket to listen on.
     pub unix_socket: Option<PathBuf>,
+    /// The directory that copies and backups are made in; none: clients cannot have any made.
+    pub backup_dir: Option<PathBuf>,
     /// Encrypted connections, at the same addresses; none: there are none.
     pub tls: Option<Tls>,
     /// The address and port for monitoring over HTTP; none: there is none.
@@ -99,6 +101,7 @@ impl Default for Options {
             bind: vec!["127.0.0.1".to_owned()],
             port: Some(6379),
             unix_socket: None,
+            backup_dir: None,
             tls: None,
             http: None,
             dir: PathBuf::new(),

@@ -57,6 +57,9 @@ pub(crate) struct ServeArgs {
     /// The file of users: ACL SAVE writes it, and the start and ACL LOAD read it
     #[arg(long, value_name = "PATH")]
     aclfile: Option<PathBuf>,
+    /// The directory in which ES.CHECKPOINT and ES.BACKUP make copies and backups
+    #[arg(long, value_name = "PATH")]
+    backup_dir: Option<PathBuf>,
     /// The port for encrypted connections; 0: any that is free
     #[arg(long, value_name = "PORT", requires_all = ["tls_cert_file", "tls_key_file"])]
     tls_port: Option<u16>,
@@ -126,6 +129,7 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
         dir: directory.clone(),
         password: args.requirepass.clone().unwrap_or_default(),
         acl_file: args.aclfile.clone(),
+        backup_dir: args.backup_dir.clone(),
         tls: tls(args),
         http: args.http.clone(),
         databases: args.databases,

@@ -22,6 +22,7 @@ mod lcs;
 mod list_pops;
 mod lists;
 mod not_built;
+mod operations;
 mod ordered;
 mod pubsub;
 mod scan;

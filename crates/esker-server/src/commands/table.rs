@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::{
     acl, bits, connection, dump, expiry, hashes, hyper_log_logs, inside, keys, latency, list_pops, lists,
-    ordered, pubsub, scan, scripts, server, sets, sort, sorted_sets, stream_groups, stream_info, streams,
-    strings, transactions,
+    operations, ordered, pubsub, scan, scripts, server, sets, sort, sorted_sets, stream_groups, stream_info,
+    streams, strings, transactions,
 };
 use crate::cx::Cx;
 use crate::fail::Done;
@@ -288,6 +288,7 @@ static TABLES: &[&[Command]] = &[
     latency::TABLE,
     ordered::TABLE,
     ordered::SPACES,
+    operations::TABLE,
 ];
 
 /// The categories that users' rights go by.

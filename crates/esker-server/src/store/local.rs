@@ -1,8 +1,10 @@
 //! A `Db` of this process as a store. Spaces are keyspaces, by the same names.
 
 use std::ops::{Bound, ControlFlow};
+use std::path::Path;
 use std::sync::Arc;
 
+use esker::backup::{Backup, BackupInfo};
 use esker::{Counting, Db, Durability, Error, Health, Isolation, Keyspace, Result, Value};
 
 use super::{Order, Reads, Snapshot, Space, Span, Store, Transaction, Visit};
@@ -134,6 +136,18 @@ impl Store for LocalStore {
         figures.iter().map(|(name, value)| ((*name).to_owned(), value.to_string())).collect()
     }
 
+    fn set_merge_operator(&self, space: &Space, operator: &str) -> Result<()> {
+        keyspace(space)?.set_merge_operator(operator)
+    }
+
+    fn checkpoint(&self, dir: &Path) -> Result<u64> {
+        self.db.checkpoint(dir).map(|made| made.seqno.get())
+    }
+
+    fn backup(&self, dir: &Path) -> Result<BackupInfo> {
+        Backup::open(dir)?.create(&self.db)
+    }
+
     fn trouble(&self) -> Option<String> {
         match self.db.health() {
             Health::Ok => None,
@@ -204,6 +218,11 @@ impl Transaction for LocalTransaction {
     fn put(&mut self, space: &Space, key: &[u8], value: &[u8]) -> Result<()> {
         self.writes += 1;
         self.inner.put(keyspace(space)?, key, value)
+    }
+
+    fn merge(&mut self, space: &Space, key: &[u8], operand: &[u8]) -> Result<()> {
+        self.writes += 1;
+        self.inner.merge(keyspace(space)?, key, operand)
     }
 
     fn remove(&mut self, space: &Space, key: &[u8]) -> Result<()> {

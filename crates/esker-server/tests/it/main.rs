@@ -11,6 +11,7 @@ mod generator;
 mod harness;
 mod hostile;
 mod monitoring;
+mod operations;
 #[cfg(feature = "lua")]
 mod scripts;
 #[cfg(feature = "tls")]
