@@ -257,7 +257,13 @@ fn note_slow(cx: &Cx<'_>, command: &Command, request: &Request, micros: u64) {
     if limit < 0 || micros < limit as u64 || matches!(command.name, "exec" | "slowlog") {
         return;
     }
-    let words = request.from(0).take(32).map(|word| word[..word.len().min(128)].to_vec()).collect();
+    // Passwords are not shown.
+    let shown = match command.name {
+        "auth" | "hello" => 1,
+        "acl" | "config" => 2,
+        _ => 32,
+    };
+    let words = request.from(0).take(shown).map(|word| word[..word.len().min(128)].to_vec()).collect();
     let client = &cx.session.client;
     let (address, name) = (client.address.clone(), client.name.lock().clone());
     let slow = SlowCommand { id: 0, at: cx.now / 1000, micros, words, address, name };

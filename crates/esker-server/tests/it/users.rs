@@ -45,7 +45,12 @@ fn a_user_may_do_what_the_rules_say() {
     assert_eq!(admin.say("ACL DRYRUN ann GET a1"), "+OK");
     assert_eq!(admin.say("ACL DRYRUN ann GET z"), "\"This user has no permissions to access the 'z' key\"");
     assert!(admin.say("CLIENT LIST").contains("user=ann"));
-    assert_eq!(admin.say("ACL DELUSER ann nobody"), ":1");
+    admin.say("CONFIG SET slowlog-log-slower-than 0");
+    admin.say("ACL SETUSER bob on >hidden");
+    admin.say("AUTH bob hidden");
+    let slow = ann.say("SLOWLOG GET 100");
+    assert!(slow.contains("SETUSER") && slow.contains("AUTH") && !slow.contains("hidden"), "{slow}");
+    assert_eq!(server.wire().say("ACL DELUSER ann nobody"), ":1");
     assert!(ann.try_reply().is_none());
 }
 
