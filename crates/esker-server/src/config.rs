@@ -111,6 +111,7 @@ impl Config {
             ("bind", options.bind.join(" ")),
             ("databases", options.databases.to_string()),
             ("dir", options.dir.display().to_string()),
+            ("masterauth", options.primary_password.clone()),
             ("maxclients", options.clients_max.to_string()),
             ("notify-keyspace-events", String::new()),
             ("port", options.port.unwrap_or(0).to_string()),

@@ -14,12 +14,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::Notify;
 
 use crate::clients::Client;
 use crate::clock;
 use crate::commands::{self, Command, flag};
 use crate::cx::{Access, Cx};
 use crate::effects::Effects;
+use crate::replication;
 use crate::resp::{Input, Limits, Parser, Request};
 use crate::sequencer::Job;
 use crate::server::Server;
@@ -41,6 +43,8 @@ const SPARE_MAX: usize = 64;
 /// Where a request runs.
 enum Place {
     Here,
+    /// Here, once others are so far.
+    Waits,
     Sequencer,
 }
 
@@ -93,6 +97,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn run(&mut self, mut job: Box<Job>) -> Option<Box<Job>> {
         loop {
             job = self.answer(job).await?;
+            if let Some(link) = job.session.link.take() {
+                let input = std::mem::take(&mut self.input);
+                let (server, client) = (self.server.clone(), self.client.clone());
+                replication::serve(server, &client, &mut self.stream, input, link).await;
+                return Some(job);
+            }
             if self.flush(&mut job).await.is_err() || job.session.is_over {
                 let _ = self.stream.shutdown().await;
                 return Some(job);
@@ -107,7 +117,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn answer(&mut self, mut job: Box<Job>) -> Option<Box<Job>> {
         let mut bytes = 0;
         self.client.active.store(clock::now_ms(), Ordering::Relaxed);
-        while !job.session.is_over {
+        while !job.session.is_over && job.session.link.is_none() {
             let limits = match job.session.is_known {
                 true => Limits { words: 1 << 20, word_bytes: 512 << 20 },
                 false => Limits::STRANGER,
@@ -131,6 +141,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             let is_here = job.requests.is_empty();
             match place(command, &job.session) {
+                Place::Waits => {
+                    job = self.run_job(job).await?;
+                    job = self.await_others(job, command).await?;
+                    bytes = 0;
+                }
                 Place::Here if is_here => self.run_here(&mut job, command),
                 _ => {
                     bytes += self.request.bytes();
@@ -189,23 +204,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         job.done = 0;
         let before = std::mem::take(&mut job.out.bytes);
-        let mut back = self.server.sequencer.submit(job);
-        let mut is_gone = false;
-        let mut job = loop {
-            let may_read = !is_gone && self.input.unread().len() < AHEAD_BYTES_MAX;
-            tokio::select! {
-                biased;
-                job = &mut back => break job.ok()?,
-                () = self.client.wake.notified() => self.woken().await,
-                read = read_some(&mut self.stream, &mut self.input, READ_BYTES), if may_read => {
-                    self.has_more = true;
-                    if !matches!(read, Ok(n) if n > 0) {
-                        is_gone = true;
-                        self.server.sequencer.end_wait(&self.client, Woken::Gone);
-                    }
-                }
-            }
-        };
+        let back = self.server.sequencer.submit(job);
+        let (job, is_gone) = self.meanwhile(back, &Notify::new()).await;
+        let mut job = job.ok()?;
         job.session.is_over |= is_gone;
         if !before.is_empty() {
             let after = std::mem::replace(&mut job.out.bytes, before);
@@ -217,6 +218,61 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.spare.push(request);
             }
         }
+        Some(job)
+    }
+
+    /// Reads ahead until something is done. Whether the client has gone meanwhile. `end` is told if it is to be waited for no more.
+    async fn meanwhile<T>(&mut self, done: impl Future<Output = T>, end: &Notify) -> (T, bool) {
+        tokio::pin!(done);
+        let mut is_gone = false;
+        loop {
+            let may_read = !is_gone && self.input.unread().len() < AHEAD_BYTES_MAX;
+            tokio::select! {
+                biased;
+                done = &mut done => return (done, is_gone),
+                () = self.client.wake.notified() => {
+                    if self.woken().await {
+                        end.notify_one();
+                    }
+                }
+                read = read_some(&mut self.stream, &mut self.input, READ_BYTES), if may_read => {
+                    self.has_more = true;
+                    if !matches!(read, Ok(n) if n > 0) {
+                        is_gone = true;
+                        self.server.sequencer.end_wait(&self.client, Woken::Gone);
+                        end.notify_one();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Runs a command that waits for other servers, once they are so far, or its time is over.
+    async fn await_others(
+        &mut self,
+        mut job: Box<Job>,
+        command: Option<&'static Command>,
+    ) -> Option<Box<Job>> {
+        if self.flush(&mut job).await.is_err() {
+            job.session.is_over = true;
+            return Some(job);
+        }
+        let (server, client, end) = (self.server.clone(), self.client.clone(), Notify::new());
+        if let Some(awaited) = commands::awaited(&server, &self.request) {
+            job.session.awaited = Some(awaited.seq);
+            client.is_blocked.store(true, Ordering::Relaxed);
+            let ended = async {
+                tokio::select! {
+                    () = awaited.wait(&server) => {}
+                    () = end.notified() => {}
+                }
+            };
+            let ((), is_gone) = self.meanwhile(ended, &end).await;
+            client.is_blocked.store(false, Ordering::Relaxed);
+            job.session.is_over |= is_gone;
+        }
+        self.run_here(&mut job, command);
+        job.session.awaited = None;
         Some(job)
     }
 
@@ -235,9 +291,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Somebody wants something of this connection while its job is done.
-    async fn woken(&mut self) {
-        match self.client.take_unblock() {
+    /// Somebody wants something of this connection while its job is done. Whether it is to wait no more.
+    async fn woken(&mut self) -> bool {
+        let unblock = self.client.take_unblock();
+        match unblock {
             Some(true) => self.server.sequencer.end_wait(&self.client, Woken::Unblocked),
             Some(false) => self.server.sequencer.end_wait(&self.client, Woken::Timeout),
             None => {}
@@ -250,6 +307,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             // A broken connection shows itself by the next reply.
             let _ = send(&mut self.stream, &messages).await;
         }
+        unblock.is_some() || self.client.is_killed()
     }
 
     /// Sends the replies.
@@ -318,6 +376,7 @@ fn place(command: Option<&'static Command>, session: &Session) -> Place {
         Some(command) if session.multi.is_some() && command.flags & flag::NO_MULTI == 0 => {
             if command.flags & flag::ENDS_MULTI != 0 { Place::Sequencer } else { Place::Here }
         }
+        Some(command) if command.flags & flag::WAITS != 0 && session.is_known => Place::Waits,
         Some(command) if command.flags & (flag::WRITE | flag::SEQUENCED) != 0 => Place::Sequencer,
         _ => Place::Here,
     }

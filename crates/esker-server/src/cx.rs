@@ -77,7 +77,9 @@ impl Cx<'_> {
     /// # Errors
     /// The command may not write.
     pub fn new_version(&mut self) -> Done<u64> {
-        let base = self.access.transaction()?.version() << 16;
+        // Numbers of the history grow on all servers that share it (store.2); those of the engine need not.
+        let version = self.access.transaction()?.version();
+        let base = self.server.replication.version(version) << 16;
         self.effects.versions += 1;
         if self.effects.versions > 0xFFFF {
             return Err("ERR too many collections made at once".into());

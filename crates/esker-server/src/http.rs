@@ -35,7 +35,7 @@ pub async fn bind(server: &Server, address: &str) -> io::Result<TcpListener> {
 }
 
 /// Answers requests until the server stops.
-pub async fn accept(server: Arc<Server>, listener: TcpListener) {
+pub async fn accept(server: Arc<Server>, listener: Arc<TcpListener>) {
     let places = Arc::new(Semaphore::new(AT_ONCE));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };

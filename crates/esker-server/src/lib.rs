@@ -15,6 +15,7 @@
 //! | `acl` | users, and what they may do |
 //! | `stats`, `rates`, `latency`, `slow_log`, `http` | what operators see |
 //! | `commands` | the table of commands, and what they do |
+//! | `replication` | primaries and replicas: docs/formats/replication.md |
 //! | `data` | how types lie in ordered maps: docs/formats/server.md |
 //!
 //! For users: docs/server.md, docs/commands.md
@@ -40,8 +41,10 @@ mod numbers;
 mod options;
 mod pubsub;
 mod rates;
+mod replication;
 mod resp;
 mod sequencer;
+mod serve;
 mod server;
 mod session;
 mod sha1;
@@ -55,6 +58,8 @@ mod watches;
 
 pub use self::commands::commands_document;
 pub use self::config::bytes_of;
-pub use self::listen::{Listeners, run};
+pub use self::listen::{Ended, Listeners, run};
 pub use self::options::{ClientCertificates, Fsync, Options, Tls};
+pub use self::replication::{Source, finish_copy};
+pub use self::serve::{Failed, serve};
 pub use self::server::Server;

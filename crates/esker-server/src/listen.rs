@@ -6,7 +6,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::clock;
 use crate::connection;
 use crate::http;
+use crate::replication;
 use crate::sequencer;
 use crate::server::Server;
 #[cfg(feature = "tls")]
@@ -28,12 +29,21 @@ const PROTECTED: &str = "-DENIED Esker is running in protected mode because no p
 
 /// Where a server listens.
 pub struct Listeners {
-    tcp: Vec<TcpListener>,
+    tcp: Vec<Arc<TcpListener>>,
     #[cfg(feature = "tls")]
     tls: Option<TlsListeners>,
-    http: Option<TcpListener>,
+    http: Option<Arc<TcpListener>>,
     #[cfg(unix)]
-    unix: Option<tokio::net::UnixListener>,
+    unix: Option<Arc<tokio::net::UnixListener>>,
+}
+
+/// How a server has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was told to stop.
+    Stopped,
+    /// A copy of its primary's database has come: the server begins anew with it: see `serve.rs`.
+    HasCopy,
 }
 
 impl Listeners {
@@ -56,7 +66,7 @@ impl Listeners {
             ));
         }
         let http = match &options.http {
-            Some(address) => Some(http::bind(server, address).await?),
+            Some(address) => Some(Arc::new(http::bind(server, address).await?)),
             None => None,
         };
         let mut tcp = Vec::new();
@@ -66,7 +76,7 @@ impl Listeners {
             server.port.store(u64::from(port), Ordering::Relaxed);
         }
         #[cfg(unix)]
-        let unix = options.unix_socket.as_deref().map(bind_unix).transpose()?;
+        let unix = options.unix_socket.as_deref().map(bind_unix).transpose()?.map(Arc::new);
         Ok(Listeners {
             tcp,
             #[cfg(feature = "tls")]
@@ -75,6 +85,19 @@ impl Listeners {
             #[cfg(unix)]
             unix,
         })
+    }
+
+    /// A server that begins anew listens where it did.
+    fn tell_port(&self, server: &Server) {
+        let tell = |listener: Option<&Arc<TcpListener>>, port: &AtomicU64| {
+            if let Some(Ok(address)) = listener.map(|listener| listener.local_addr()) {
+                port.store(u64::from(address.port()), Ordering::Relaxed);
+            }
+        };
+        tell(self.tcp.last(), &server.port);
+        #[cfg(feature = "tls")]
+        tell(self.tls.as_ref().and_then(|tls| tls.listeners.last()), &server.tls_port);
+        tell(self.http.as_ref(), &server.http_port);
     }
 
     /// The addresses it listens on.
@@ -92,14 +115,17 @@ impl Listeners {
 }
 
 /// Listens on a port of some addresses; the port is any that is free if it is 0.
-pub(crate) async fn bind_tcp(addresses: &[String], mut port: u16) -> io::Result<(Vec<TcpListener>, u16)> {
+pub(crate) async fn bind_tcp(
+    addresses: &[String],
+    mut port: u16,
+) -> io::Result<(Vec<Arc<TcpListener>>, u16)> {
     let mut listeners = Vec::new();
     for address in addresses {
         let bound = TcpListener::bind((address.as_str(), port)).await;
         let listener = bound
             .map_err(|error| io::Error::new(error.kind(), format!("listen on {address}:{port}: {error}")))?;
         port = listener.local_addr()?.port();
-        listeners.push(listener);
+        listeners.push(Arc::new(listener));
     }
     Ok((listeners, port))
 }
@@ -126,45 +152,50 @@ fn bind_unix(path: &Path) -> io::Result<tokio::net::UnixListener> {
 ///
 /// # Errors
 /// What was committed last cannot be made durable.
-pub async fn run(server: Arc<Server>, listeners: Listeners) -> crate::store::Result<()> {
+pub async fn run(server: Arc<Server>, listeners: &Listeners) -> crate::store::Result<Ended> {
     let sequencer = tokio::spawn(sequencer::run(server.clone()));
-    for listener in listeners.tcp {
-        tokio::spawn(accept_tcp(server.clone(), listener, begin_plain));
+    listeners.tell_port(&server);
+    let mut tasks = vec![tokio::spawn(look_around(server.clone()))];
+    for listener in &listeners.tcp {
+        tasks.push(tokio::spawn(accept_tcp(server.clone(), listener.clone(), begin_plain)));
     }
     #[cfg(feature = "tls")]
-    if let Some(tls) = listeners.tls {
-        let door = tls.door();
-        for listener in tls.listeners {
-            let door = door.clone();
-            tokio::spawn(accept_tcp(server.clone(), listener, move |server, stream, peer| {
-                let server = server.clone();
-                let peer = Peer { is_near: peer.is_near || door.knows_clients, ..peer };
-                door.open(stream, move |stream| begin(&server, stream, peer));
-            }));
-        }
+    for (listener, door) in listeners.tls.iter().flat_map(TlsListeners::doors) {
+        let begin_encrypted = move |server: &Arc<Server>, stream, peer: Peer| {
+            let server = server.clone();
+            let peer = Peer { is_near: peer.is_near || door.knows_clients, ..peer };
+            door.open(stream, move |stream| begin(&server, stream, peer));
+        };
+        tasks.push(tokio::spawn(accept_tcp(server.clone(), listener, begin_encrypted)));
     }
-    if let Some(listener) = listeners.http {
-        tokio::spawn(http::accept(server.clone(), listener));
+    if let Some(listener) = &listeners.http {
+        tasks.push(tokio::spawn(http::accept(server.clone(), listener.clone())));
     }
     #[cfg(unix)]
-    if let Some(listener) = listeners.unix {
-        tokio::spawn(accept_unix(server.clone(), listener));
+    if let Some(listener) = &listeners.unix {
+        tasks.push(tokio::spawn(accept_unix(server.clone(), listener.clone())));
     }
-    let looks = tokio::spawn(look_around(server.clone()));
+    let follower = tokio::task::spawn_blocking({
+        let server = server.clone();
+        move || replication::follow(&server)
+    });
     let stopped = server.stop.notified();
     if !server.is_stopping() {
         stopped.await;
     }
     // A connection that came while the others were told is told now.
-    server.stop_now();
+    server.end();
     let _ = tokio::time::timeout(GRACE, sequencer).await;
-    looks.abort();
+    let _ = tokio::time::timeout(GRACE, follower).await;
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+    let ended = if server.has_copy() { Ended::HasCopy } else { Ended::Stopped };
     #[cfg(unix)]
-    if let Some(path) = &server.options.unix_socket {
+    if let Some(path) = server.options.unix_socket.as_ref().filter(|_| ended == Ended::Stopped) {
         #[expect(clippy::disallowed_methods, reason = "a socket, no file of the database")]
         let _ = std::fs::remove_file(path);
     }
-    tokio::task::block_in_place(|| server.store.sync())
+    tokio::task::block_in_place(|| server.store.sync())?;
+    Ok(ended)
 }
 
 async fn look_around(server: Arc<Server>) {
@@ -190,7 +221,7 @@ fn begin_plain(server: &Arc<Server>, stream: TcpStream, peer: Peer) {
 
 async fn accept_tcp(
     server: Arc<Server>,
-    listener: TcpListener,
+    listener: Arc<TcpListener>,
     begin: impl Fn(&Arc<Server>, TcpStream, Peer) + Send,
 ) {
     loop {
@@ -217,7 +248,7 @@ fn is_own(stream: &TcpStream, peer: IpAddr) -> bool {
 }
 
 #[cfg(unix)]
-async fn accept_unix(server: Arc<Server>, listener: tokio::net::UnixListener) {
+async fn accept_unix(server: Arc<Server>, listener: Arc<tokio::net::UnixListener>) {
     let path = server.options.unix_socket.as_ref().map_or(String::new(), |path| path.display().to_string());
     loop {
         let accepted = tokio::select! {

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::replication::Source;
+
 /// What commits wait for before their replies go out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fsync {
@@ -93,6 +95,10 @@ pub struct Options {
     pub idle_seconds: u64,
     /// Without a password, clients from other machines are refused.
     pub protected: bool,
+    /// It is a replica of this primary.
+    pub replica_of: Option<Source>,
+    /// The password that a primary asks replicas for; empty: it asks for none.
+    pub primary_password: String,
 }
 
 impl Default for Options {
@@ -112,6 +118,8 @@ impl Default for Options {
             clients_max: 10_000,
             idle_seconds: 0,
             protected: true,
+            replica_of: None,
+            primary_password: String::new(),
         }
     }
 }

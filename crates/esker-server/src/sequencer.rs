@@ -60,6 +60,7 @@ impl Job {
 enum Message {
     Run(Box<Job>),
     Wake(Arc<Client>, Woken),
+    Filled(usize, Vec<u8>),
 }
 
 /// The way in.
@@ -93,6 +94,11 @@ impl Sequencer {
     /// Ends the waiting of a connection, if it waits.
     pub fn end_wait(&self, client: &Arc<Client>, woken: Woken) {
         self.push(Message::Wake(client.clone(), woken));
+    }
+
+    /// Somebody else has filled a key: a replica's primary.
+    pub fn fill(&self, db: usize, key: Vec<u8>) {
+        self.push(Message::Filled(db, key));
     }
 
     /// Whether anybody waits for a key.
@@ -241,6 +247,10 @@ impl Turns {
         for message in messages {
             match message {
                 Message::Run(job) => self.advance(&mut turn, job),
+                Message::Filled(db, key) => {
+                    turn.effects.filled.push((db, key));
+                    self.serve(&mut turn);
+                }
                 Message::Wake(client, woken) => {
                     if let Some(job) = self.waiters.remove(client.id) {
                         self.end_wait(&mut turn, job, woken);
@@ -327,6 +337,10 @@ impl Turns {
         let Access::Write(transaction) = access else { return };
         let mut committed =
             if is_spoilt || effects.must_not_commit { Err(Fail::from(commands::BROKEN)) } else { Ok(()) };
+        if server.replication.is_replica() && !transaction.is_empty() && committed.is_ok() {
+            // It became one while they ran.
+            committed = Err(Fail::from(commands::READ_ONLY));
+        }
         if committed.is_ok() && !transaction.is_empty() {
             server.stats.commits.add(1);
             server.stats.changes.add(effects.changes);
@@ -366,6 +380,9 @@ impl Turns {
 
     /// Removes what has expired, and garbage.
     fn sweep(&mut self) {
+        if self.server.replication.is_replica() {
+            return;
+        }
         for data in self.server.open_databases() {
             self.sweep_database(&data, expire_some);
         }

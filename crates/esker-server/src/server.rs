@@ -19,6 +19,7 @@ use crate::latency::{Histogram, LatencyEvents};
 use crate::options::Options;
 use crate::pubsub::PubSub;
 use crate::rates::Rates;
+use crate::replication::{self, Replication, Source};
 use crate::sequencer::Sequencer;
 use crate::slow_log::SlowLog;
 use crate::stats::Stats;
@@ -39,6 +40,8 @@ pub struct Server {
     pub commands: Commands,
     /// The connections.
     pub clients: Clients,
+    /// Its primary, or its replicas.
+    pub replication: Replication,
     /// Subscriptions.
     pub pubsub: PubSub,
     /// Watched keys.
@@ -81,6 +84,10 @@ pub struct Server {
     /// Scripts, by their digests.
     pub scripts: crate::commands::Scripts,
     stopping: AtomicBool,
+    /// Somebody has told it to stop. Relaxed, as the next.
+    is_told: AtomicBool,
+    /// A copy has come, with which to begin anew once it has stopped. Relaxed: it is looked at when all has ended.
+    has_copy: AtomicBool,
     /// It is to stop.
     pub stop: Notify,
 }
@@ -91,10 +98,14 @@ impl Server {
     /// # Errors
     /// The store's; and what is wrong with the file of users.
     pub fn new(store: Arc<dyn Store>, options: Options) -> Result<Arc<Self>> {
+        let replication = Replication::open(store.local(), options.replica_of.clone())?;
         let mut databases = vec![None; options.databases.max(1)];
         let names = store.spaces()?;
+        if replication.is_replica() {
+            find_databases(&*store, &mut databases)?;
+        }
         for (number, slot) in databases.iter_mut().enumerate() {
-            if number == 0 || names.contains(&Database::names(number)[0]) {
+            if !replication.is_replica() && (number == 0 || names.contains(&Database::names(number)[0])) {
                 *slot = Some(Arc::new(Database::open(&*store, number)?));
             }
         }
@@ -127,6 +138,9 @@ impl Server {
             saved: AtomicU64::new(now / 1000),
             scripts: crate::commands::Scripts::default(),
             stopping: AtomicBool::new(false),
+            has_copy: AtomicBool::new(false),
+            is_told: AtomicBool::new(false),
+            replication,
             stop: Notify::new(),
             store,
             options,
@@ -146,6 +160,10 @@ impl Server {
         let mut databases = self.databases.write();
         match &mut databases[number] {
             Some(database) => Ok(database.clone()),
+            // Only its primary makes databases.
+            None if self.replication.is_replica() => {
+                Ok(Arc::new(replication::empty_database(&*self.store, number)?))
+            }
             slot => Ok(slot.insert(Arc::new(Database::open(&*self.store, number)?)).clone()),
         }
     }
@@ -181,6 +199,27 @@ impl Server {
         };
         let mut databases = self.databases.write();
         (databases[a], databases[b]) = (as_number(a, &other), as_number(b, &one));
+        self.generation.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Becomes a replica: see [`Replication::become_replica`].
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn become_replica(&self, source: Source, may_discard: bool) -> Result<()> {
+        // Nobody makes a database meanwhile.
+        let _databases = self.databases.write();
+        self.replication.become_replica(source, may_discard)
+    }
+
+    /// Looks again which databases there are: on a replica they come and go with what its primary commits.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn find_databases(&self) -> Result<()> {
+        let mut databases = self.databases.write();
+        find_databases(&*self.store, &mut databases)?;
         self.generation.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -240,14 +279,46 @@ impl Server {
 
     /// Has it stop.
     pub fn stop_now(&self) {
+        self.is_told.store(true, Ordering::Relaxed);
+        self.end();
+    }
+
+    /// Ends what runs.
+    pub(crate) fn end(&self) {
         self.stopping.store(true, Ordering::Release);
         self.stop.notify_waiters();
         self.sequencer.wake();
         self.clients.list().iter().for_each(|client| client.kill());
     }
 
+    /// Has it stop, and begin anew with a copy that has come.
+    pub fn begin_anew(&self) {
+        self.has_copy.store(true, Ordering::Relaxed);
+        self.end();
+    }
+
+    /// Whether it is to begin anew with a copy that has come: not if it was told to stop, then it takes the copy the next time.
+    pub fn has_copy(&self) -> bool {
+        self.has_copy.load(Ordering::Relaxed) && !self.is_told.load(Ordering::Relaxed)
+    }
+
     /// Whether it is to stop.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
+}
+
+/// The databases that are there as wholes, none made.
+fn find_databases(store: &dyn Store, databases: &mut [Option<Arc<Database>>]) -> Result<()> {
+    for (number, slot) in databases.iter_mut().enumerate() {
+        let mut spaces = Vec::new();
+        for name in Database::names(number) {
+            spaces.extend(store.find_space(&name)?);
+        }
+        *slot = match <[_; 4]>::try_from(spaces) {
+            Ok([main, sub, ttl, garbage]) => Some(Arc::new(Database { number, main, sub, ttl, garbage })),
+            Err(_) => None,
+        };
+    }
+    Ok(())
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::acl::User;
 use crate::clients::Client;
 use crate::data::Database;
+use crate::replication::Link;
 use crate::resp::Request;
 use crate::store::{Snapshot, Space};
 use crate::watches::Watch;
@@ -65,6 +66,10 @@ pub struct Session {
     pub patterns: BTreeSet<Vec<u8>>,
     /// The space that ordered commands work in; none: that of its database.
     pub space: Option<Space>,
+    /// It is a replica's, which gets commits from now on.
+    pub link: Option<Link>,
+    /// What its command waits for is measured by this commit.
+    pub awaited: Option<u64>,
     /// Snapshots it holds.
     pub snapshots: BTreeMap<u64, Arc<dyn Snapshot>>,
 }
@@ -88,6 +93,8 @@ impl Session {
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),
             space: None,
+            link: None,
+            awaited: None,
             snapshots: BTreeMap::new(),
         }
     }

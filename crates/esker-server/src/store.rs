@@ -251,6 +251,11 @@ pub trait Store: Reads + Send + Sync {
     /// See [`esker::Db::compact`].
     fn compact(&self) -> Result<()>;
 
+    /// The database of this process that it is, if it is one: replication sends its commits.
+    fn local(&self) -> Option<&esker::Db> {
+        None
+    }
+
     /// What is wrong with what is stored, and how much was looked at.
     ///
     /// # Errors

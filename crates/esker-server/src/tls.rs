@@ -27,7 +27,7 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// Where encrypted connections come in.
 pub struct TlsListeners {
     /// Where it listens.
-    pub listeners: Vec<TcpListener>,
+    pub listeners: Vec<Arc<TcpListener>>,
     acceptor: TlsAcceptor,
     places: Arc<Semaphore>,
     /// Clients show certificates, so none is a stranger.
@@ -94,13 +94,12 @@ impl TlsListeners {
         })
     }
 
-    /// What takes connections of one of the listeners.
-    pub fn door(&self) -> TlsDoor {
-        TlsDoor {
-            acceptor: self.acceptor.clone(),
-            places: self.places.clone(),
-            knows_clients: self.knows_clients,
-        }
+    /// Each listener, and what takes connections of it.
+    pub fn doors(&self) -> impl Iterator<Item = (Arc<TcpListener>, TlsDoor)> {
+        self.listeners.iter().map(|listener| {
+            let (acceptor, places) = (self.acceptor.clone(), self.places.clone());
+            (listener.clone(), TlsDoor { acceptor, places, knows_clients: self.knows_clients })
+        })
     }
 }
 

@@ -47,6 +47,11 @@ impl Watches {
         watch.keys.push((key, was_there));
     }
 
+    /// Whether nobody watches anything.
+    pub fn is_empty(&self) -> bool {
+        self.len.load(Ordering::Relaxed) == 0
+    }
+
     /// Watches none of these any more.
     pub fn remove(&self, watch: &Watch) {
         let mut watchers = self.watchers.lock();

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use esker::Db;
-use esker_server::store::LocalStore;
-use esker_server::{ClientCertificates, Fsync, Listeners, Options, Server, Tls};
+use esker_server::{ClientCertificates, Failed, Fsync, Listeners, Options, Server, Source, Tls, finish_copy};
 
 use crate::Answer;
 use crate::args::Opening;
@@ -96,6 +96,15 @@ pub(crate) struct ServeArgs {
     /// Without a password, refuse clients from other machines
     #[arg(long, value_name = "yes|no", default_value = "yes", value_parser = yes_or_no)]
     protected_mode: bool,
+    /// Be a replica of the primary that listens there
+    #[arg(long, value_name = "HOST:PORT", value_parser = source)]
+    replica_of: Option<Source>,
+    /// The password that the primary asks its replicas for
+    #[arg(long, value_name = "PASSWORD", env = "ESKER_PRIMARY_PASSWORD", hide_env_values = true)]
+    masterauth: Option<String>,
+    /// How much of the log is kept for replicas that have been away; 0: no replica can follow this server
+    #[arg(long, value_name = "BYTES", default_value = "256mb", value_parser = bytes)]
+    backlog: u64,
     /// Threads that serve connections [default: as many as processors, at least 2]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -103,6 +112,14 @@ pub(crate) struct ServeArgs {
 
 fn bytes(text: &str) -> std::result::Result<u64, String> {
     esker_server::bytes_of(text).ok_or_else(|| "a number of bytes, such as 512mb or 2gb".to_owned())
+}
+
+fn source(text: &str) -> std::result::Result<Source, String> {
+    let wrong = || "a host and a port, such as db1.example:6379".to_owned();
+    let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let port = port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?;
+    let host = host.trim_matches(['[', ']']).to_owned();
+    if host.is_empty() { Err(wrong()) } else { Ok(Source { host, port }) }
 }
 
 fn yes_or_no(text: &str) -> std::result::Result<bool, String> {
@@ -115,8 +132,16 @@ fn yes_or_no(text: &str) -> std::result::Result<bool, String> {
 
 pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
     let directory = directory(opening)?;
-    let open = || Db::builder().memory(args.memory).open(&directory);
-    let db = when_free(opening.wait, open).map_err(|error| Failure::Engine(directory.clone(), error))?;
+    finish_copy(&directory).map_err(|error| {
+        Failure::message(format!(
+            "put the copy of the primary's database into {}: {error}",
+            directory.display()
+        ))
+    })?;
+    let open = || {
+        let builder = Db::builder().memory(args.memory).feed_retention(args.backlog, Duration::MAX);
+        when_free(opening.wait, || builder.clone().open(&directory))
+    };
     let fsync = match args.fsync {
         Sync::Always => Fsync::Always,
         Sync::Everysec => Fsync::EverySecond,
@@ -137,23 +162,32 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
         clients_max: args.maxclients,
         idle_seconds: args.timeout,
         protected: args.protected_mode,
+        replica_of: args.replica_of.clone(),
+        primary_password: args.masterauth.clone().unwrap_or_default(),
     };
-    let engine = |error| Failure::Engine(directory.clone(), error);
-    let store = Arc::new(LocalStore::new(db.clone(), args.memory));
-    let server = Server::new(store, options).map_err(engine)?;
     let processors = std::thread::available_parallelism().map_or(2, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(args.threads.unwrap_or(processors).max(2))
         .enable_all()
         .build()
         .map_err(|error| Failure::message(format!("start threads: {error}")))?;
-    runtime.block_on(serve(server)).map_err(|error| match error {
-        Ended::Listening(error) => Failure::message(error.to_string()),
-        Ended::Engine(error) => engine(error),
-    })?;
-    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
-    // What hands of connections still hold closes it when they let go.
-    db.close().map_err(engine)?;
+    let mut is_first = true;
+    let begin = |server: &Arc<Server>, listeners: &Listeners| {
+        for address in listeners.addresses().iter().filter(|_| is_first) {
+            output::print_message(format_args!("esker: listens on {address}"));
+        }
+        if !std::mem::take(&mut is_first) {
+            output::print_message(format_args!("esker: goes on with the copy of its primary's database"));
+        }
+        tokio::spawn(stop_on_signal(server.clone()));
+    };
+    runtime.block_on(esker_server::serve(open, args.memory, options, begin)).map_err(
+        |error| match error {
+            Failed::System(error) => Failure::message(error.to_string()),
+            Failed::Engine(error) => Failure::Engine(directory.clone(), error),
+        },
+    )?;
+    runtime.shutdown_timeout(Duration::from_secs(1));
     output::print_message(format_args!("esker: stopped"));
     Ok(Answer::Yes)
 }
@@ -172,20 +206,6 @@ fn tls(args: &ServeArgs) -> Option<Tls> {
         ca: args.tls_ca_cert_file.clone(),
         clients,
     })
-}
-
-enum Ended {
-    Listening(std::io::Error),
-    Engine(esker::Error),
-}
-
-async fn serve(server: Arc<Server>) -> std::result::Result<(), Ended> {
-    let listeners = Listeners::bind(&server).await.map_err(Ended::Listening)?;
-    for address in listeners.addresses() {
-        output::print_message(format_args!("esker: listens on {address}"));
-    }
-    tokio::spawn(stop_on_signal(server.clone()));
-    esker_server::run(server, listeners).await.map_err(Ended::Engine)
 }
 
 /// Has the server stop when somebody ends the process in a friendly way.

@@ -135,11 +135,9 @@ fn section(cx: &mut Cx<'_>, name: &str, text: &mut String) -> Done {
             }
         }
         "replication" => {
-            put("role", &"master");
-            put("connected_slaves", &0);
-            put("master_failover_state", &"no-failover");
-            put("master_replid", &server.run_id);
-            put("master_repl_offset", &0);
+            for (name, value) in super::replication::figures(server) {
+                put(&name, &value);
+            }
         }
         "cpu" => {
             put("used_cpu_sys", &"0.0");

@@ -25,6 +25,7 @@ mod not_built;
 mod operations;
 mod ordered;
 mod pubsub;
+mod replication;
 mod scan;
 mod scripts;
 mod server;
@@ -42,6 +43,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 pub use self::connection::credentials;
+pub use self::replication::awaited;
 pub use self::scripts::Scripts;
 pub use self::table::{CATEGORIES, Command, Keys, commands as table, commands_document, flag};
 pub use self::transactions::unwatch;
@@ -130,6 +132,8 @@ pub fn run(cx: &mut Cx<'_>, request: &Request) -> Done {
     done
 }
 
+/// What a client is told who writes to a replica.
+pub const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
 /// What a client is told whose command broke off.
 pub const BROKEN: &str = "ERR internal error: the command was not done; please report it";
 
@@ -163,6 +167,12 @@ fn admit(cx: &mut Cx<'_>, request: &Request) -> Done {
         }
     };
     check_rights(cx, command, at, request)?;
+    if command.flags & flag::WRITE != 0 && cx.server.replication.is_replica() {
+        if let Some(multi) = &mut cx.session.multi {
+            multi.has_failed = true;
+        }
+        return Err(READ_ONLY.into());
+    }
     *cx.session.client.command.lock() = command.name;
     if let Some(multi) = cx.session.multi.as_mut().filter(|_| command.flags & flag::ENDS_MULTI == 0) {
         if command.name == "watch" {

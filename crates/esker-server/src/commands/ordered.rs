@@ -37,7 +37,7 @@ pub(super) const TABLE: &[Command] = &[
 #[rustfmt::skip]
 pub(super) const SPACES: &[Command] = &[
     command("es.compact", 1, ADMIN | NO_SCRIPT, NO_KEYS, Esker, "", "Merges all data into one run.", compact),
-    command("es.ks", -2, NO_SCRIPT, NO_KEYS, Esker, "list | use [name] | create name | drop name | rename old new | operator name operator", "Keyspaces, and which one the connection works in.", keyspaces),
+    command("es.ks", -2, NO_SCRIPT | SEQUENCED, NO_KEYS, Esker, "list | use [name] | create name | drop name | rename old new | operator name operator", "Keyspaces, and which one the connection works in.", keyspaces),
     command("es.snap", -2, NO_SCRIPT, NO_KEYS, Esker, "open | close id | list", "Snapshots that the connection holds.", snap),
     command("es.stats", 1, 0, NO_KEYS, Esker, "", "Figures of the engine.", stats),
     command("es.sync", 1, 0, NO_KEYS, Esker, "", "Makes all that was written durable.", sync),
@@ -399,10 +399,17 @@ fn own_name(word: &[u8]) -> Done<&str> {
     if digits.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())) {
         return Err(Fail::text(format!("ERR the keyspace '{name}' is a part of a database: use SELECT")));
     }
+    if name.starts_with(crate::replication::OWN_PREFIX) {
+        return Err(Fail::text(format!("ERR the keyspace '{name}' is the server's own")));
+    }
     Ok(name)
 }
 
 fn keyspaces(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let is_change = !request.is(1, "list") && !request.is(1, "use");
+    if is_change && cx.server.replication.is_replica() {
+        return Err(super::READ_ONLY.into());
+    }
     let store = &cx.server.store;
     let missing = |name: &str| Fail::text(format!("ERR no such keyspace '{name}'"));
     match (request[1].to_ascii_lowercase().as_slice(), request.len()) {

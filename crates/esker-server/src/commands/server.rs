@@ -24,19 +24,13 @@ pub(super) const TABLE: &[Command] = &[
     command("config", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "get pattern ... | set name value ... | resetstat | rewrite", "Tells options, and sets them.", config),
     command("dbsize", 1, READ | FAST, NO_KEYS, Server, "", "How many keys the database has.", dbsize),
     command("debug", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "sleep seconds | jmap | set-active-expire n | ...", "For tests.", debug),
-    command("failover", -1, ADMIN | NO_SCRIPT, NO_KEYS, Server, "", "Not supported: there are no replicas.", no_replicas),
     command("flushall", -1, WHOLE, NO_KEYS, Server, "[async|sync]", "Removes all keys of all databases.", flushall),
     command("flushdb", -1, WHOLE, NO_KEYS, Server, "[async|sync]", "Removes all keys of the database.", flushdb),
     command("lastsave", 1, FAST, NO_KEYS, Server, "", "When SAVE was called last.", lastsave),
-    command("replicaof", 3, ADMIN | NO_SCRIPT, NO_KEYS, Server, "no one", "Does nothing: there are no replicas.", replicaof),
-    command("role", 1, FAST | NO_SCRIPT, NO_KEYS, Server, "", "Replies that this is a primary.", role),
     command("save", 1, ADMIN | NO_SCRIPT, NO_KEYS, Server, "", "Makes all that was written durable.", save),
     command("shutdown", -1, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Server, "[nosave|save] [now] [force]", "Stops the server, with all that was written durable.", shutdown),
-    command("slaveof", 3, ADMIN | NO_SCRIPT, NO_KEYS, Server, "no one", "As REPLICAOF.", replicaof),
     command("swapdb", 3, WHOLE | FAST, NO_KEYS, Server, "number number", "Exchanges two databases.", swapdb),
     command("time", 1, FAST, NO_KEYS, Server, "", "The time: seconds and microseconds.", time),
-    command("wait", 3, FAST, NO_KEYS, Server, "replicas milliseconds", "How many replicas have it all: none.", wait),
-    command("waitaof", 4, FAST, NO_KEYS, Server, "local replicas milliseconds", "Makes all that was written durable.", waitaof),
 ];
 
 fn config(cx: &mut Cx<'_>, request: &Request) -> Done {
@@ -183,44 +177,6 @@ fn shutdown(cx: &mut Cx<'_>, request: &Request) -> Done {
     }
     cx.session.is_over = true;
     cx.server.stop_now();
-    Ok(())
-}
-
-fn replicaof(cx: &mut Cx<'_>, request: &Request) -> Done {
-    if request.is(1, "no") && request.is(2, "one") {
-        cx.out.ok();
-        return Ok(());
-    }
-    Err("ERR replication is not supported yet".into())
-}
-
-fn no_replicas(_: &mut Cx<'_>, _: &Request) -> Done {
-    Err("ERR FAILOVER requires connected replicas.".into())
-}
-
-fn role(cx: &mut Cx<'_>, _: &Request) -> Done {
-    cx.out.array(3);
-    cx.out.bulk(b"master");
-    cx.out.int(0);
-    cx.out.array(0);
-    Ok(())
-}
-
-fn wait(cx: &mut Cx<'_>, request: &Request) -> Done {
-    int(&request[1])?;
-    int(&request[2])?;
-    cx.out.int(0);
-    Ok(())
-}
-
-fn waitaof(cx: &mut Cx<'_>, request: &Request) -> Done {
-    for at in 1..4 {
-        int(&request[at])?;
-    }
-    sync(cx)?;
-    cx.out.array(2);
-    cx.out.int(1);
-    cx.out.int(0);
     Ok(())
 }
 

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::{
     acl, bits, connection, dump, expiry, hashes, hyper_log_logs, inside, keys, latency, list_pops, lists,
-    operations, ordered, pubsub, scan, scripts, server, sets, sort, sorted_sets, stream_groups, stream_info,
-    streams, strings, transactions,
+    operations, ordered, pubsub, replication, scan, scripts, server, sets, sort, sorted_sets, stream_groups,
+    stream_info, streams, strings, transactions,
 };
 use crate::cx::Cx;
 use crate::fail::Done;
@@ -42,6 +42,8 @@ pub mod flag {
     pub const ONE: u32 = 1 << 12;
     /// Also for clients of version 2 that are subscribed to something.
     pub const WHILE_SUBSCRIBED: u32 = 1 << 13;
+    /// It waits for other servers, unless inside of `MULTI`.
+    pub const WAITS: u32 = 1 << 15;
     /// It may do harm.
     pub const DANGEROUS: u32 = 1 << 14;
 }
@@ -190,7 +192,7 @@ impl Command {
             (flag::ADMIN, "admin"),
             (flag::PUBSUB, "pubsub"),
             (flag::NO_SCRIPT, "noscript"),
-            (flag::BLOCKING, "blocking"),
+            (flag::BLOCKING | flag::WAITS, "blocking"),
             (flag::FAST, "fast"),
             (flag::NO_AUTH, "no_auth"),
             (flag::NO_MULTI, "no_multi"),
@@ -283,6 +285,7 @@ static TABLES: &[&[Command]] = &[
     transactions::TABLE,
     scripts::TABLE,
     server::TABLE,
+    replication::TABLE,
     inside::TABLE,
     acl::TABLE,
     latency::TABLE,

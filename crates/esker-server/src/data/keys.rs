@@ -15,7 +15,7 @@ impl Cx<'_> {
         let Some(raw) = self.access.reads().get(&self.session.data.main, key)? else { return Ok(None) };
         let main = Main::decode(raw)?;
         if main.has_expired(self.now) {
-            if self.access.can_write() {
+            if self.access.can_write() && !self.server.replication.is_replica() {
                 self.remove_expired(key, &main)?;
             }
             return Ok(None);

@@ -66,14 +66,19 @@ impl Reads for LocalStore {
 
 impl Store for LocalStore {
     fn space(&self, name: &str, counted: bool) -> Result<Space> {
-        let (space, is_new) = match self.db.open_keyspace(name) {
-            Err(Error::KeyspaceNotFound(_)) => (self.db.keyspace(name)?, true),
-            found => (found?, false),
-        };
-        if is_new && !counted {
-            space.set_counting(Counting::Lazy)?;
+        let counting = if counted { Counting::Exact } else { Counting::Lazy };
+        loop {
+            if let Some(found) = self.find_space(name)? {
+                return Ok(found);
+            }
+            // One commit: whoever follows this database finds it counted as it is to be.
+            let mut batch = self.db.batch();
+            batch.create_keyspace_counting(name, counting)?;
+            match batch.commit().map_err(Error::from) {
+                Ok(_) | Err(Error::KeyspaceExists(_)) => {}
+                Err(other) => return Err(other),
+            }
         }
-        Ok(Space::new(name, space))
     }
 
     fn find_space(&self, name: &str) -> Result<Option<Space>> {
@@ -158,6 +163,10 @@ impl Store for LocalStore {
     fn is_in_memory(&self) -> bool {
         let stats = self.db.stats();
         stats.table_bytes + stats.blob_bytes < self.memory / 2
+    }
+
+    fn local(&self) -> Option<&Db> {
+        Some(&self.db)
     }
 
     fn compact(&self) -> Result<()> {

@@ -37,7 +37,7 @@ impl TestServer {
                 let runtime = runtime.unwrap();
                 runtime.block_on(async {
                     let listeners = Listeners::bind(&server).await.unwrap();
-                    run(server, listeners).await.unwrap();
+                    run(server, &listeners).await.unwrap();
                 });
             }
         });

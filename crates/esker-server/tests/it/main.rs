@@ -11,7 +11,11 @@ mod generator;
 mod harness;
 mod hostile;
 mod monitoring;
+mod node;
 mod operations;
+mod proxy;
+mod replication;
+mod replication_faults;
 #[cfg(feature = "lua")]
 mod scripts;
 #[cfg(feature = "tls")]

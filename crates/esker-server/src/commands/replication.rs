@@ -1,0 +1,271 @@
+//! Commands about primaries and replicas.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::table::{Command, Group::Esker, Group::Server as OfServer, NO_KEYS, command, flag::*};
+use crate::cx::Cx;
+use crate::fail::{Done, Fail, SYNTAX};
+use crate::numbers::{int, parse_int};
+use crate::replication::{self, Link, Position, Source};
+use crate::resp::Request;
+use crate::server::Server;
+
+#[rustfmt::skip]
+pub(super) const TABLE: &[Command] = &[
+    command("es.position", 1, FAST, NO_KEYS, Esker, "", "The newest commit that readers see here: its epoch and its number.", position),
+    command("es.read", 5, FAST | NO_SCRIPT | WAITS, NO_KEYS, Esker, "after epoch number milliseconds", "Waits until readers here see this commit; 0: for as long as it takes.", read_after),
+    command("es.replicate", -5, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Esker, "version epoch number port [full]", "Makes the connection a replica's: docs/formats/replication.md.", replicate),
+    command("failover", -1, ADMIN | NO_SCRIPT, NO_KEYS, OfServer, "", "Not supported: promote a replica by REPLICAOF NO ONE.", failover),
+    command("replicaof", -3, ADMIN | NO_SCRIPT | NO_MULTI | SEQUENCED, NO_KEYS, OfServer, "no one | host port [discard]", "Makes the server a primary, or a replica of another one.", replica_of),
+    command("role", 1, FAST | NO_SCRIPT, NO_KEYS, OfServer, "", "Whether this is a primary, and who follows; or whom it follows.", role),
+    command("slaveof", -3, ADMIN | NO_SCRIPT | NO_MULTI | SEQUENCED, NO_KEYS, OfServer, "no one | host port [discard]", "As REPLICAOF.", replica_of),
+    command("wait", 3, FAST | NO_SCRIPT | WAITS, NO_KEYS, OfServer, "replicas milliseconds", "Waits until so many replicas have all that was written. Replies how many have.", wait),
+    command("waitaof", 4, FAST | NO_SCRIPT | WAITS, NO_KEYS, OfServer, "local replicas milliseconds", "Waits until all that was written is on the disk here, and at so many replicas.", waitaof),
+];
+
+/// What a command waits for.
+pub struct Awaited {
+    what: What,
+    /// The commit by which it is measured.
+    pub seq: u64,
+    ms: u64,
+}
+
+enum What {
+    /// So many replicas have it, or have it on their disks.
+    Replicas(usize, bool),
+    /// Readers here see it.
+    Seen(Position),
+}
+
+/// What a request waits for, if it makes sense. Done before it runs, where it may wait.
+pub fn awaited(server: &Server, request: &Request) -> Option<Awaited> {
+    let number = |at: usize| request.get(at).and_then(parse_int).and_then(|n| u64::try_from(n).ok());
+    let replication = &server.replication;
+    let (what, ms) = if request.is(0, "es.read") {
+        (What::Seen(position_of(request, 2).ok()?), number(4)?)
+    } else if replication.is_replica() {
+        return None;
+    } else if request.is(0, "wait") {
+        (What::Replicas(number(1)? as usize, false), number(2)?)
+    } else {
+        (What::Replicas(number(2)? as usize, true), number(3)?)
+    };
+    Some(Awaited { what, seq: replication.position().seq, ms })
+}
+
+impl Awaited {
+    /// Waits until it is so, or its time is over.
+    pub async fn wait(&self, server: &Arc<Server>) {
+        let replication = &server.replication;
+        match self.what {
+            What::Seen(at) => replication.wait(self.ms, || replication.has(at)).await,
+            What::Replicas(wanted, is_durable) => {
+                if wanted > 0 && replication.replicas.count(self.seq, is_durable) < wanted {
+                    // Only what is durable is sent. If that fails nothing arrives, and the reply says so.
+                    let _ = tokio::task::block_in_place(|| replication.sync());
+                }
+                replication
+                    .wait(self.ms, || replication.replicas.count(self.seq, is_durable) >= wanted)
+                    .await;
+            }
+        }
+    }
+}
+
+/// An epoch and a number.
+fn position_of(request: &Request, at: usize) -> Done<Position> {
+    let text = |at: usize| request.get(at).and_then(|word| std::str::from_utf8(word).ok());
+    let epoch = text(at).and_then(|word| word.parse().ok()).ok_or("ERR this is no epoch")?;
+    let seq = text(at + 1).and_then(|word| word.parse().ok()).ok_or("ERR this is no number of a commit")?;
+    Ok(Position { epoch, seq })
+}
+
+fn position(cx: &mut Cx<'_>, _: &Request) -> Done {
+    let position = cx.server.replication.position();
+    cx.out.array(2);
+    cx.out.bulk(position.epoch.to_string().as_bytes());
+    cx.out.int(position.seq as i64);
+    Ok(())
+}
+
+fn read_after(cx: &mut Cx<'_>, request: &Request) -> Done {
+    if !request.is(1, "after") || int(&request[4])? < 0 {
+        return Err(SYNTAX.into());
+    }
+    let at = position_of(request, 2)?;
+    let newest = cx.server.replication.position();
+    if cx.server.replication.has(at) {
+        cx.out.ok();
+        return Ok(());
+    }
+    Err(Fail::text(match newest.seq < at.seq {
+        true => format!("NOTYET this server is at {newest}, which is before {at}"),
+        false => format!("FORKED {at} is no commit of this server's history"),
+    }))
+}
+
+fn replicate(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let version = replication::VERSION;
+    if int(&request[1])? != i64::from(version) {
+        return Err(Fail::text(format!(
+            "ERR this server speaks version {version} of the stream: upgrade the older one"
+        )));
+    }
+    let at = position_of(request, 2)?;
+    let port = u16::try_from(int(&request[4])?).map_err(|_| "ERR this is no port")?;
+    let wants_copy = match request.len() {
+        5 => false,
+        6 if request.is(5, "full") => true,
+        _ => return Err(SYNTAX.into()),
+    };
+    cx.session.link = Some(Link { at, port, wants_copy });
+    Ok(())
+}
+
+fn failover(_: &mut Cx<'_>, _: &Request) -> Done {
+    Err("ERR FAILOVER is not supported: stop the primary, then promote a replica by REPLICAOF NO ONE".into())
+}
+
+fn replica_of(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let server = cx.server;
+    if request.is(1, "no") && request.is(2, "one") && request.len() == 3 {
+        if tokio::task::block_in_place(|| server.replication.become_primary())? {
+            server.find_databases()?;
+            server.database(0)?;
+            server.has_garbage();
+        }
+        cx.out.ok();
+        return Ok(());
+    }
+    let may_discard = match request.len() {
+        3 => false,
+        4 if request.is(3, "discard") => true,
+        _ => return Err(SYNTAX.into()),
+    };
+    let host = std::str::from_utf8(&request[1]).map_err(|_| "ERR Invalid master host")?.to_owned();
+    let port = int(&request[2]).ok().and_then(|port| u16::try_from(port).ok());
+    let port = port.filter(|port| *port > 0).ok_or("ERR Invalid master port")?;
+    let source = Source { host, port };
+    if server.replication.source().as_ref() != Some(&source) || may_discard {
+        tokio::task::block_in_place(|| server.become_replica(source, may_discard))?;
+    }
+    cx.out.ok();
+    Ok(())
+}
+
+fn role(cx: &mut Cx<'_>, _: &Request) -> Done {
+    let replication = &cx.server.replication;
+    let seq = replication.position().seq as i64;
+    if let Some(source) = replication.source() {
+        let upstream = replication.upstream();
+        cx.out.array(5);
+        cx.out.bulk(b"slave");
+        cx.out.bulk(source.host.as_bytes());
+        cx.out.int(source.port.into());
+        cx.out.bulk(match (upstream.is_up, upstream.is_copying) {
+            (true, _) => b"connected",
+            (_, true) => b"sync",
+            _ => b"connect",
+        });
+        cx.out.int(seq);
+        return Ok(());
+    }
+    let replicas = replication.replicas.list();
+    cx.out.array(3);
+    cx.out.bulk(b"master");
+    cx.out.int(seq);
+    cx.out.array(replicas.len());
+    for replica in replicas {
+        cx.out.array(3);
+        cx.out.bulk(replica.address.as_bytes());
+        cx.out.bulk(replica.port.to_string().as_bytes());
+        cx.out.bulk(replica.numbers()[1].to_string().as_bytes());
+    }
+    Ok(())
+}
+
+fn check_primary(cx: &Cx<'_>, name: &str) -> Done {
+    match cx.server.replication.is_replica() {
+        true => Err(Fail::text(format!("ERR {name} cannot be used with replica instances."))),
+        false => Ok(()),
+    }
+}
+
+/// A number that is not negative.
+fn natural(word: &[u8], wrong: &'static str) -> Done {
+    if int(word)? < 0 { Err(wrong.into()) } else { Ok(()) }
+}
+
+fn wait(cx: &mut Cx<'_>, request: &Request) -> Done {
+    check_primary(cx, "WAIT")?;
+    int(&request[1])?;
+    natural(&request[2], "ERR timeout is negative")?;
+    let replication = &cx.server.replication;
+    let seq = cx.session.awaited.unwrap_or_else(|| replication.position().seq);
+    cx.out.count(replication.replicas.count(seq, false));
+    Ok(())
+}
+
+fn waitaof(cx: &mut Cx<'_>, request: &Request) -> Done {
+    check_primary(cx, "WAITAOF")?;
+    for at in 1..3 {
+        natural(&request[at], "ERR value is out of range, must be positive")?;
+    }
+    natural(&request[3], "ERR timeout is negative")?;
+    let replication = &cx.server.replication;
+    tokio::task::block_in_place(|| replication.sync())?;
+    let seq = cx.session.awaited.unwrap_or_else(|| replication.position().seq);
+    cx.out.array(2);
+    cx.out.int(1);
+    cx.out.count(replication.replicas.count(seq, true));
+    Ok(())
+}
+
+/// The section of `INFO`: names and values.
+pub(super) fn figures(server: &Server) -> Vec<(String, String)> {
+    let replication = &server.replication;
+    let at = replication.position();
+    let mut figures = Vec::new();
+    let mut put =
+        |name: &str, value: &dyn std::fmt::Display| figures.push((name.to_owned(), value.to_string()));
+    let source = replication.source();
+    put("role", &if source.is_some() { "slave" } else { "master" });
+    if let Some(source) = source {
+        let upstream = replication.upstream();
+        let silent = crate::clock::now_ms().saturating_sub(upstream.heard) / 1000;
+        put("master_host", &source.host);
+        put("master_port", &source.port);
+        put("master_link_status", &if upstream.is_up { "up" } else { "down" });
+        put("master_last_io_seconds_ago", &if upstream.heard == 0 { -1 } else { silent as i64 });
+        put("master_sync_in_progress", &u8::from(upstream.is_copying));
+        put("master_link_error", &upstream.error.unwrap_or_default().replace(['\r', '\n'], " "));
+        put("slave_repl_offset", &at.seq);
+        put("slave_durable_offset", &replication.durable());
+        put("slave_lag_commits", &upstream.newest.saturating_sub(at.seq));
+        put("slave_read_only", &1);
+    }
+    let replicas = replication.replicas.list();
+    put("connected_slaves", &replicas.len());
+    for (n, replica) in replicas.iter().enumerate() {
+        let [_, applied, durable] = replica.numbers();
+        let state = if replica.is_online.load(Ordering::Relaxed) { "online" } else { "send_bulk" };
+        let (address, port, lag) = (&replica.address, replica.port, replica.silent_ms() / 1000);
+        put(
+            &format!("slave{n}"),
+            &format_args!(
+                "ip={address},port={port},state={state},offset={applied},lag={lag},durable={durable}"
+            ),
+        );
+    }
+    put("master_failover_state", &"no-failover");
+    put("master_replid", &format_args!("{:08x}{:016x}{:016x}", at.epoch.number, at.epoch.mark, 0));
+    put("master_repl_offset", &at.seq);
+    put("epoch", &at.epoch);
+    let epochs = replication.epochs();
+    let shown: Vec<_> =
+        epochs.iter().rev().take(8).map(|(epoch, start)| format!("{epoch}>{start}")).collect();
+    put("epochs", &shown.join(","));
+    figures
+}

@@ -1,0 +1,122 @@
+//! Takes a copy of the primary's database, and has it take the place of the replica's own.
+//!
+//! ```text
+//!   Have ... --> primary;  File, Data ..., FileEnd | Keep --> data.esker-full --its role: a replica--> the server begins anew with it
+//! ```
+//!
+//! copy_in.1. A copy that broke off is gone on with: files that are whole are not sent again.
+//! copy_in.2. The copy says that it is a replica's before it takes the place of the database: no crash makes a second primary of it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use esker::Db;
+
+use super::disk;
+use super::follow::Upstream;
+use super::frame::Frame;
+use super::position::Position;
+use super::records::{Records, Role, Source};
+use crate::server::Server;
+
+/// Files are read in pieces of this size.
+const PIECE_BYTES: usize = 512 << 10;
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// Takes a copy, and has the server begin anew with it.
+///
+/// # Errors
+/// What keeps it from that, for people. What has come so far stays, to go on with it.
+pub fn receive(server: &Arc<Server>, upstream: &mut Upstream, source: &Source) -> Result<(), String> {
+    let dir = &server.options.dir;
+    if dir.as_os_str().is_empty() {
+        return Err("a copy is needed, and a database in memory cannot take one".to_owned());
+    }
+    let full = disk::full_dir(dir);
+    disk::make_dir(&full).map_err(text)?;
+    for (name, len) in disk::files(&full).map_err(text)? {
+        let digest = disk::read(&full.join(&name), PIECE_BYTES, |_| true).map_err(text)?;
+        upstream.send(&Frame::Have(name, len, digest))?;
+    }
+    upstream.send(&Frame::HaveEnd)?;
+    let names = receive_files(upstream, &full)?;
+    for (name, _) in disk::files(&full).map_err(text)? {
+        if !names.contains(&name) {
+            disk::remove_file(&full.join(name)).map_err(text)?;
+        }
+    }
+    disk::sync_dir(&full).map_err(text)?;
+    prepare(&full, source)?;
+    server.begin_anew();
+    Ok(())
+}
+
+/// Takes the files, and tells their names.
+fn receive_files(upstream: &mut Upstream, full: &Path) -> Result<Vec<String>, String> {
+    let mut names = Vec::new();
+    let mut file: Option<disk::Writer> = None;
+    loop {
+        match upstream.next()? {
+            None => {}
+            Some(Frame::Keep(name)) if file.is_none() && is_plain(&name) => names.push(name),
+            Some(Frame::File(name, len)) if file.is_none() && is_plain(&name) => {
+                file = Some(disk::Writer::create(&full.join(&name), len).map_err(text)?);
+                names.push(name);
+            }
+            Some(Frame::Data(bytes)) => {
+                let file = file.as_mut().ok_or("bytes came for no file")?;
+                file.write(&bytes).map_err(text)?;
+            }
+            Some(Frame::FileEnd(digest)) => {
+                let file = file.take().ok_or("a file ended that had not begun")?;
+                let name = names.last().map_or("", String::as_str);
+                if file.left > 0 || file.finish().map_err(text)? != digest {
+                    return Err(format!("the file {name} came damaged"));
+                }
+            }
+            Some(Frame::CopyEnd) if file.is_none() => return Ok(names),
+            Some(Frame::End(why)) => return Err(format!("the primary cannot send its copy: {why}")),
+            Some(other) => return Err(format!("unexpected in a copy: {other:?}")),
+        }
+        upstream.keep_alive()?;
+    }
+}
+
+/// Whether a name is one of a file in the directory itself.
+fn is_plain(name: &str) -> bool {
+    let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    !name.is_empty() && !name.starts_with('.') && name.bytes().all(is_known)
+}
+
+/// Has the copy say what it is (copy_in.2).
+fn prepare(full: &Path, source: &Source) -> Result<(), String> {
+    let db = Db::builder().allow_missing_merge_operators(true).open(full).map_err(text)?;
+    let records = Records::open(&db).map_err(text)?;
+    let history = records.history().map_err(text)?;
+    let position = match records.role().map_err(text)? {
+        Some(Role::Primary(base)) => {
+            let seq = base.seq_of(db.snapshot().seqno().get());
+            let seq = seq.ok_or("the copy says that it begins behind its end")?;
+            Position { epoch: history.epoch_of(seq), seq }
+        }
+        Some(Role::Replica(_)) => records.position().map_err(text)?.ok_or("the copy has no position")?,
+        _ => return Err("the copy was made while its server was becoming a primary".to_owned()),
+    };
+    records.write_role(&Role::Replica(source.clone()), Some(position)).map_err(text)?;
+    drop(records);
+    db.close().map_err(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_plain;
+
+    #[test]
+    fn files_lie_in_the_directory_itself() {
+        assert!(["000012.sst", "CURRENT", "MANIFEST-7"].iter().all(|name| is_plain(name)));
+        assert!(["", ".", "..", "../x", "a/b", "a\\b", "C:x", ".hidden"].iter().all(|name| !is_plain(name)));
+    }
+}

@@ -1,0 +1,77 @@
+//! Sends a copy of the database: the files of a checkpoint.
+//!
+//! ```text
+//!   checkpoint beside the database --each file: Keep | File, Data ..., FileEnd--> CopyEnd; then the checkpoint is removed
+//! ```
+//!
+//! copy_out.1. The copy is of one commit. The replica asks for the next one when it has it: nothing is missing, and nothing comes twice.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::disk;
+use super::frame::{FRAME_BYTES_MAX, Frame};
+use super::sender::Pieces;
+use crate::server::Server;
+
+/// A replica may name so many files that it has.
+pub const FILES_MAX: usize = 1 << 20;
+/// Files are sent in pieces of this size.
+const PIECE_BYTES: usize = FRAME_BYTES_MAX / 2;
+
+/// Why no copy can be made of this server's database, if none can.
+pub fn why_not(server: &Server) -> Option<&'static str> {
+    if server.replication.local().is_none() {
+        return Some(super::NO_DATABASE);
+    }
+    if server.options.dir.as_os_str().is_empty() {
+        return Some("ERR a database in memory cannot be copied");
+    }
+    if server.replication.upstream().is_copying {
+        return Some("LOADING this server is getting a copy itself: ask again later");
+    }
+    None
+}
+
+/// Sends a copy. `have`: what the replica has of an earlier try.
+pub fn send(server: &Server, have: &[(String, u64, u128)], pieces: &Pieces) {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let Some((db, _)) = server.replication.local() else { return };
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let dir = disk::beside(&server.options.dir, &format!(".esker-copy-{number}"));
+    let sent = match db.checkpoint(&dir) {
+        Ok(_) => send_files(&dir, have, pieces).map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    let last = match sent {
+        Ok(()) => Frame::CopyEnd,
+        Err(why) => Frame::End(why),
+    };
+    push(pieces, &last);
+    // The next start removes what is left.
+    let _ = disk::remove_dir(&dir);
+}
+
+fn push(pieces: &Pieces, frame: &Frame) -> bool {
+    let mut out = Vec::new();
+    frame.encode(&mut out);
+    pieces.blocking_send(out).is_ok()
+}
+
+fn send_files(dir: &Path, have: &[(String, u64, u128)], pieces: &Pieces) -> io::Result<()> {
+    let gone = || io::Error::from(io::ErrorKind::ConnectionAborted);
+    for (name, len) in disk::files(dir)? {
+        let path: PathBuf = dir.join(&name);
+        if let Some((.., digest)) = have.iter().find(|(known, size, _)| (known, *size) == (&name, len))
+            && disk::read(&path, PIECE_BYTES, |_| !pieces.is_closed())? == *digest
+        {
+            push(pieces, &Frame::Keep(name)).then_some(()).ok_or_else(gone)?;
+            continue;
+        }
+        push(pieces, &Frame::File(name, len)).then_some(()).ok_or_else(gone)?;
+        let digest = disk::read(&path, PIECE_BYTES, |piece| push(pieces, &Frame::Data(piece.to_vec())))?;
+        push(pieces, &Frame::FileEnd(digest)).then_some(()).ok_or_else(gone)?;
+    }
+    Ok(())
+}

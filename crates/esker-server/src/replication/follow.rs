@@ -1,0 +1,329 @@
+//! A replica's connection to its primary: asks, applies, tells how far it is, and comes back when it was cut off.
+//!
+//! ```text
+//!   connect, AUTH --ES.REPLICATE epoch seq--> +CONTINUE: frames --> apply --Ack-->
+//!                                             +FULL: copy_in
+//!                                             -FORKED: refused, unless there is nothing to lose
+//! ```
+//!
+//! follow.1. A replica whose history is another one keeps its data, and says so, until an operator decides.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::apply::{Applier, is_pristine};
+use super::copy_in;
+use super::frame::{Frame, VERSION};
+use super::records::{Role, Source};
+use super::sender::take_frame;
+use crate::clock;
+use crate::options::Fsync;
+use crate::resp::Input;
+use crate::server::Server;
+
+/// How long reading waits before it looks around.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How long connecting may take, and the first answer.
+const CONNECT: Duration = Duration::from_secs(3);
+const ANSWER: Duration = Duration::from_secs(30);
+/// A primary that has said nothing for so long is gone.
+const SILENCE: Duration = Duration::from_secs(10);
+/// How long a replica waits before it tries again: at first, and at the most.
+const BACK_OFF: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(5)];
+/// Where readers may not see what a power cut can take, commits are synced at once; else as often.
+const SYNC_EVERY: Duration = Duration::from_millis(100);
+/// How often it tells how far it is, if nothing changes.
+const ACK_EVERY: Duration = Duration::from_secs(1);
+const READ_BYTES: usize = 256 << 10;
+
+/// Follows whatever primary there is, until the server stops.
+pub fn run(server: &Arc<Server>) {
+    let mut back_off = BACK_OFF[0];
+    let mut wants_copy = false;
+    while !server.is_stopping() {
+        let (role, term) = {
+            let state = server.replication.state.lock();
+            (state.role.clone(), state.term)
+        };
+        let Role::Replica(source) = role else {
+            (back_off, wants_copy) = (BACK_OFF[0], false);
+            pause(server, term, LOOK_EVERY);
+            continue;
+        };
+        let before = server.replication.state.lock().applied.seq;
+        let ended =
+            Upstream::connect(server, &source, term).and_then(|upstream| link(upstream, &source, wants_copy));
+        let may_discard = {
+            let mut state = server.replication.state.lock();
+            if state.term != term {
+                (back_off, wants_copy) = (BACK_OFF[0], false);
+                continue;
+            }
+            (state.upstream.is_up, state.upstream.is_copying) = (false, false);
+            state.upstream.error = match &ended {
+                Ok(()) => None,
+                Err(Ended::Because(why)) => Some(why.clone()),
+                Err(Ended::Forked(why)) => Some(format!(
+                    "{why}. Nothing was changed. To give up this server's data for the primary's: REPLICAOF {} {} DISCARD",
+                    source.host, source.port
+                )),
+            };
+            if state.applied.seq > before {
+                back_off = BACK_OFF[0];
+            }
+            state.may_discard
+        };
+        // follow.1
+        if let Err(Ended::Forked(_)) = ended
+            && !wants_copy
+            && (may_discard || has_nothing(server))
+        {
+            wants_copy = true;
+            continue;
+        }
+        pause(server, term, back_off);
+        back_off = (back_off * 2).min(BACK_OFF[1]);
+    }
+}
+
+/// Whether there is no data that could be lost.
+fn has_nothing(server: &Server) -> bool {
+    server.replication.local().is_some_and(|(db, _)| is_pristine(db).unwrap_or(false))
+}
+
+/// Waits, but not longer than the role stays.
+fn pause(server: &Server, term: u64, length: Duration) {
+    let start = clock::moment();
+    while start.elapsed() < length && !server.is_stopping() && server.replication.state.lock().term == term {
+        #[expect(clippy::disallowed_methods, reason = "a thread of its own that waits for another machine")]
+        std::thread::sleep((length - start.elapsed().min(length)).min(Duration::from_millis(20)));
+    }
+}
+
+/// Why a connection ended.
+enum Ended {
+    Forked(String),
+    Because(String),
+}
+
+impl From<String> for Ended {
+    fn from(why: String) -> Self {
+        Ended::Because(why)
+    }
+}
+
+/// A connection to a primary.
+pub struct Upstream {
+    server: Arc<Server>,
+    term: u64,
+    stream: TcpStream,
+    input: Input,
+    buffer: Vec<u8>,
+    /// When something came last, and when something was sent last.
+    heard: Instant,
+    acked: Instant,
+    numbers: [u64; 3],
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+impl Upstream {
+    fn connect(server: &Arc<Server>, source: &Source, term: u64) -> Result<Self, Ended> {
+        let to = |error: io::Error| format!("connect to {source}: {error}");
+        let mut last = Err(format!("connect to {source}: it has no address"));
+        for address in (source.host.as_str(), source.port).to_socket_addrs().map_err(to)? {
+            last = TcpStream::connect_timeout(&address, CONNECT).map_err(to);
+            if last.is_ok() {
+                break;
+            }
+        }
+        let stream = last?;
+        stream.set_nodelay(true).map_err(text)?;
+        stream.set_read_timeout(Some(LOOK_EVERY)).map_err(text)?;
+        stream.set_write_timeout(Some(SILENCE)).map_err(text)?;
+        let now = clock::moment();
+        Ok(Upstream {
+            server: server.clone(),
+            term,
+            stream,
+            input: Input::default(),
+            buffer: vec![0; READ_BYTES],
+            heard: now,
+            acked: now,
+            numbers: [0; 3],
+        })
+    }
+
+    /// Reads more, if something comes in a short time.
+    fn read(&mut self) -> Result<(), String> {
+        match self.stream.read(&mut self.buffer) {
+            Ok(0) => Err("the primary has ended the connection".to_owned()),
+            Ok(n) => {
+                self.input.tail().extend_from_slice(&self.buffer[..n]);
+                self.heard = clock::moment();
+                let mut state = self.server.replication.state.lock();
+                state.upstream.heard = clock::now_ms();
+                Ok(())
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                if self.heard.elapsed() > SILENCE {
+                    return Err(format!("the primary has said nothing for {} seconds", SILENCE.as_secs()));
+                }
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(error) => Err(text(error)),
+        }
+    }
+
+    /// Fails if this connection is to end.
+    fn check(&self) -> Result<(), String> {
+        match self.server.is_stopping() || self.server.replication.state.lock().term != self.term {
+            true => Err("the role of this server has changed".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// The next frame, if one comes in a short time.
+    ///
+    /// # Errors
+    /// The connection has ended, or is to end.
+    pub fn next(&mut self) -> Result<Option<Frame>, String> {
+        if let Some(frame) = take_frame(&mut self.input).map_err(text)? {
+            return Ok(Some(frame));
+        }
+        self.check()?;
+        self.read()?;
+        take_frame(&mut self.input).map_err(text)
+    }
+
+    /// Sends a frame.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub fn send(&mut self, frame: &Frame) -> Result<(), String> {
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        self.stream.write_all(&bytes).map_err(text)
+    }
+
+    /// Tells how far it is, if there is something to tell, or it has not told for long.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub fn keep_alive(&mut self) -> Result<(), String> {
+        if self.acked.elapsed() < ACK_EVERY {
+            return Ok(());
+        }
+        self.acked = clock::moment();
+        self.send(&Frame::Ack(self.numbers))
+    }
+
+    fn tell(&mut self, numbers: [u64; 3]) -> Result<(), String> {
+        if numbers == self.numbers {
+            return self.keep_alive();
+        }
+        self.numbers = numbers;
+        self.acked = clock::moment();
+        self.send(&Frame::Ack(numbers))
+    }
+
+    /// Sends a command, and waits for the line that answers it.
+    fn ask(&mut self, words: &[&str]) -> Result<String, String> {
+        let mut bytes = format!("*{}\r\n", words.len());
+        words.iter().for_each(|word| bytes += &format!("${}\r\n{word}\r\n", word.len()));
+        self.stream.write_all(bytes.as_bytes()).map_err(text)?;
+        let start = clock::moment();
+        loop {
+            if let Some(len) = self.input.unread().iter().position(|byte| *byte == b'\n') {
+                let line = String::from_utf8_lossy(&self.input.unread()[..len]).trim_end().to_owned();
+                self.input.consume(len + 1);
+                return Ok(line);
+            }
+            if start.elapsed() > ANSWER || self.input.unread().len() > READ_BYTES {
+                return Err("the primary does not answer".to_owned());
+            }
+            self.check()?;
+            self.heard = clock::moment();
+            self.read()?;
+        }
+    }
+}
+
+/// Gets commits, or a copy, until the connection ends.
+fn link(mut upstream: Upstream, source: &Source, wants_copy: bool) -> Result<(), Ended> {
+    let server = upstream.server.clone();
+    let password = server.config.get("masterauth").unwrap_or_default();
+    if !password.is_empty() {
+        let line = upstream.ask(&["AUTH", &password])?;
+        if line != "+OK" {
+            return Err(Ended::Because(format!("the primary refuses the password (masterauth): {line}")));
+        }
+    }
+    let at = server.replication.state.lock().applied;
+    let (version, epoch, seq) = (VERSION.to_string(), at.epoch.to_string(), at.seq.to_string());
+    let port = server.port.load(Ordering::Relaxed).to_string();
+    let mut words = vec!["ES.REPLICATE", &version, &epoch, &seq, &port];
+    words.extend(wants_copy.then_some("FULL"));
+    let line = upstream.ask(&words)?;
+    if line.starts_with("+CONTINUE") {
+        note(&server, |up| (up.is_up, up.error) = (true, None));
+        return Ok(commits(&mut upstream)?);
+    }
+    if line == "+FULL" {
+        note(&server, |up| (up.is_copying, up.error) = (true, None));
+        return Ok(copy_in::receive(&server, &mut upstream, source)?);
+    }
+    let why = line.strip_prefix('-').unwrap_or(&line);
+    Err(match why.strip_prefix("FORKED ") {
+        Some(why) => Ended::Forked(format!("this server's history is not the primary's: {why}")),
+        None => Ended::Because(format!("the primary refuses: {why}")),
+    })
+}
+
+fn note(server: &Server, change: impl FnOnce(&mut super::Upstream)) {
+    change(&mut server.replication.state.lock().upstream);
+}
+
+/// Applies commits as they come.
+fn commits(upstream: &mut Upstream) -> Result<(), String> {
+    let server = upstream.server.clone();
+    let mut applier = Applier::new(&server, upstream.term)?;
+    let mut synced = clock::moment();
+    loop {
+        match upstream.next()? {
+            Some(Frame::Ops(bytes)) => applier.take(&bytes)?,
+            Some(Frame::Commit(at)) => {
+                applier.commit(at)?;
+                note(&server, |up| up.newest = up.newest.max(at.seq));
+            }
+            Some(Frame::Abandon) => applier.abandon()?,
+            Some(Frame::Alive(newest)) => note(&server, |up| up.newest = newest),
+            Some(Frame::End(why)) => return Err(format!("the primary has ended the stream: {why}")),
+            Some(other) => return Err(format!("unexpected in a stream of commits: {other:?}")),
+            None => {}
+        }
+        // As long as there is more to apply, telling can wait.
+        if !upstream.input.unread().is_empty() && upstream.acked.elapsed() < SYNC_EVERY {
+            continue;
+        }
+        let (applied, mut durable) = {
+            let state = server.replication.state.lock();
+            (state.applied.seq, state.durable)
+        };
+        let at_once = server.config.get("appendfsync").as_deref() == Some(Fsync::Always.name());
+        if durable < applied && (at_once || synced.elapsed() >= SYNC_EVERY) {
+            upstream.tell([applied, applied, durable])?;
+            server.replication.sync().map_err(text)?;
+            durable = applied;
+            server.replication.state.lock().durable = durable;
+            synced = clock::moment();
+        }
+        upstream.tell([applied, applied, durable])?;
+    }
+}

@@ -1,0 +1,206 @@
+//! Commits of this database with their numbers in the history, for those who follow.
+//!
+//! ```text
+//!   primary:  number = base + commits since the base
+//!   replica:  number = what the commit itself wrote as its position; a commit without one is of this database alone
+//! ```
+//!
+//! outgoing.1. What is sent follows what was sent before: a gap ends the stream, and nothing comes twice.
+
+use std::time::Duration;
+
+use esker::{Db, Error, Feed, FeedChange, FeedCommit, Result, SeqNo};
+
+use super::bytes::Reader;
+use super::change::encode_change;
+use super::frame::{FRAME_BYTES_MAX, Frame};
+use super::position::{Epoch, History, Position, Relation};
+use super::records::{Base, EPOCH_PREFIX, POSITION_KEY, Role, decode_epoch};
+use super::{Replication, State};
+
+/// Changes are sent in pieces of this size.
+const PIECE_BYTES: usize = FRAME_BYTES_MAX / 4;
+
+/// What a replica that asks is answered.
+pub enum Answer {
+    /// Commits follow, from its position on.
+    Continue(Box<Outgoing>),
+    /// It needs a copy: what it asks for is not kept any more.
+    Copy,
+    /// Its history is another one, and why.
+    Forked(String),
+    /// It cannot be served, and why.
+    Refused(String),
+}
+
+/// Commits that follow a position.
+pub struct Outgoing {
+    db: Db,
+    feed: Feed,
+    base: Option<Base>,
+    repl: u32,
+    /// The number of the commit that comes next.
+    next: u64,
+    epochs: History,
+}
+
+impl Replication {
+    /// What a replica at this position is answered.
+    pub fn answer(&self, at: Position) -> Answer {
+        let Some((db, records)) = self.local() else { return Answer::Refused(super::NO_DATABASE.to_owned()) };
+        let state = self.state.lock().clone();
+        let newest = self.position_in(&state).seq;
+        if let Relation::Fork(why) = state.history.relation(newest, at) {
+            return Answer::Forked(why);
+        }
+        let base = match state.role {
+            Role::Primary(base) => Some(base),
+            _ => None,
+        };
+        let repl = records.space().id().get();
+        let found = find(db, &state, base, repl, at.seq + 1);
+        match found {
+            Ok(Some(feed)) => Answer::Continue(Box::new(Outgoing {
+                db: db.clone(),
+                feed,
+                base,
+                repl,
+                next: at.seq + 1,
+                epochs: state.history,
+            })),
+            Ok(None) | Err(Error::FeedTruncated { .. }) => Answer::Copy,
+            Err(error) => Answer::Refused(format!("ERR {error}")),
+        }
+    }
+}
+
+/// The feed from the commit of a number on; none if it is not there.
+fn find(db: &Db, state: &State, base: Option<Base>, repl: u32, seq: u64) -> Result<Option<Feed>> {
+    // The first of what this database has not got from a primary.
+    let edge = base.unwrap_or(Base { local: state.applied_local + 1, seq: state.applied.seq + 1 });
+    if seq >= edge.seq {
+        return db.feed(SeqNo::new(edge.local + (seq - edge.seq))).map(Some);
+    }
+    // The feed shows what is durable.
+    db.sync()?;
+    // Commits of this database alone may lie between: it lies here, or before.
+    let mut back = edge.seq - seq;
+    while let Some(local) = edge.local.checked_sub(back).filter(|local| *local > 0) {
+        let mut feed = db.feed(SeqNo::new(local))?;
+        let mut has_smaller = false;
+        let found = loop {
+            if feed.position().get() >= edge.local {
+                break edge.seq;
+            }
+            let Some(mut commit) = feed.next_within(Duration::from_millis(100))? else { return Ok(None) };
+            match number(&mut commit, base, repl)? {
+                Some(found) if found == seq => return db.feed(commit.seqno()).map(Some),
+                Some(found) if found > seq => break found,
+                found => has_smaller |= found.is_some(),
+            }
+        };
+        if has_smaller {
+            // It would have to lie between (outgoing.1).
+            return Ok(None);
+        }
+        back += 2 * (found - seq);
+    }
+    Ok(None)
+}
+
+/// The number of a commit; none if it is of this database alone.
+fn number(commit: &mut FeedCommit, base: Option<Base>, repl: u32) -> Result<Option<u64>> {
+    if let Some(seq) = base.and_then(|base| base.seq_of(commit.seqno().get())) {
+        return Ok(Some(seq));
+    }
+    while let Some(change) = commit.next_change()? {
+        if let Some(seq) = own_record(&change, repl).flatten() {
+            return Ok(Some(seq));
+        }
+    }
+    Ok(None)
+}
+
+/// Of a change of this server's own records: the number that it notes, if it is the position. None: it is another change, which is sent.
+fn own_record(change: &FeedChange<'_>, repl: u32) -> Option<Option<u64>> {
+    match change {
+        FeedChange::Put { keyspace, key, value }
+            if keyspace.get() == repl && key.first() != Some(&EPOCH_PREFIX) =>
+        {
+            let position = value.bytes().filter(|_| *key == POSITION_KEY);
+            Some(position.and_then(|raw| Position::decode(&mut Reader::new(raw)).ok()).map(|at| at.seq))
+        }
+        _ => None,
+    }
+}
+
+/// The epoch that a change begins, and behind which commit, if it does.
+fn begun_epoch(change: &FeedChange<'_>, repl: u32) -> Option<(Epoch, u64)> {
+    match change {
+        FeedChange::Put { keyspace, key, value } if keyspace.get() == repl => {
+            decode_epoch(key, value.bytes()?).ok()
+        }
+        _ => None,
+    }
+}
+
+impl Outgoing {
+    /// Takes the next commit of the feed, if there is one within this time, and gives its frames to `send` as they become large. Whether there was one.
+    ///
+    /// # Errors
+    /// The engine's; there is a gap (outgoing.1).
+    pub fn step(
+        &mut self,
+        patience: Duration,
+        out: &mut Vec<u8>,
+        mut send: impl FnMut(&mut Vec<u8>) -> bool,
+    ) -> Result<bool> {
+        let Some(mut commit) = self.feed.next_within(patience)? else { return Ok(false) };
+        let mut seq = self.base.and_then(|base| base.seq_of(commit.seqno().get()));
+        let mut ops = Vec::new();
+        let mut has_sent = false;
+        while let Some(change) = commit.next_change()? {
+            if let Some(noted) = own_record(&change, self.repl) {
+                seq = seq.or(noted);
+                continue;
+            }
+            if let Some(epoch) = begun_epoch(&change, self.repl) {
+                self.epochs.push(epoch);
+            }
+            encode_change(&self.db, &change, &mut ops)?;
+            if ops.len() >= PIECE_BYTES {
+                for piece in ops.chunks(FRAME_BYTES_MAX) {
+                    Frame::Ops(piece.to_vec()).encode(out);
+                    if !send(out) {
+                        return Ok(true);
+                    }
+                }
+                ops.clear();
+                has_sent = true;
+            }
+        }
+        match seq {
+            Some(seq) if seq > self.next => {
+                return Err(Error::Invalid(format!(
+                    "commit {} of the history is not in this database's feed, which goes on with {seq}",
+                    self.next
+                )));
+            }
+            Some(seq) if seq == self.next => {
+                if !ops.is_empty() {
+                    Frame::Ops(ops).encode(out);
+                }
+                Frame::Commit(Position { epoch: self.epochs.epoch_of(seq), seq }).encode(out);
+                self.next += 1;
+            }
+            _ if has_sent => Frame::Abandon.encode(out),
+            _ => {}
+        }
+        Ok(true)
+    }
+
+    /// The engine's number up to which all has been taken.
+    pub fn taken(&self) -> u64 {
+        self.feed.position().get() - 1
+    }
+}

@@ -1,0 +1,268 @@
+//! What a database knows of its replication, in a keyspace of its own.
+//!
+//! ```text
+//!   es.repl:  "e" + number (big-endian) --> mark, start     an epoch: comes with the stream like any other data
+//!             "p"                       --> position        of the newest commit that came from a primary: written by that very commit
+//!             "r"                       --> role            primary since which commit; replica of whom
+//!   es.none:  nothing, ever: what a replica shows of a database that its primary has not made yet
+//! ```
+//!
+//! records.1. "p" and "r" are of this database alone, and are not sent.
+//!
+//! Bytes: docs/formats/replication.md
+
+use std::fmt;
+
+use esker::{Db, Error, Keyspace, Result};
+
+use super::bytes::{Broken, Reader, put_string};
+use super::position::{Epoch, History, Position};
+
+/// The keyspace of the records.
+pub const KEYSPACE: &str = "es.repl";
+/// The keyspace in which there is nothing.
+pub const NOTHING: &str = "es.none";
+/// The first byte of the keys of epochs.
+pub const EPOCH_PREFIX: u8 = b'e';
+/// The key of the position.
+pub const POSITION_KEY: &[u8] = b"p";
+const ROLE_KEY: &[u8] = b"r";
+/// So many epochs are kept. A replica that has been away for longer takes a copy.
+const EPOCHS_MAX: usize = 256;
+
+/// Where a primary is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Its name or address.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+/// A commit of this database, and its number in the history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Base {
+    /// The engine's number of the commit.
+    pub local: u64,
+    /// Its number in the history. Those that follow are numbered on.
+    pub seq: u64,
+}
+
+impl Base {
+    /// The number of a commit from the base on.
+    pub fn seq_of(self, local: u64) -> Option<u64> {
+        local.checked_sub(self.local).map(|behind| self.seq + behind)
+    }
+}
+
+/// What a database is in its replication.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Its commits from the base on are the history's.
+    Primary(Base),
+    /// It is becoming a primary, behind this commit.
+    Rising(u64),
+    /// It takes commits from there.
+    Replica(Source),
+}
+
+impl Role {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self {
+            Role::Replica(source) => {
+                out.push(0);
+                out.extend_from_slice(&source.port.to_le_bytes());
+                put_string(&mut out, source.host.as_bytes());
+            }
+            Role::Primary(base) => {
+                out.push(1);
+                out.extend_from_slice(&base.local.to_le_bytes());
+                out.extend_from_slice(&base.seq.to_le_bytes());
+            }
+            Role::Rising(last) => {
+                out.push(2);
+                out.extend_from_slice(&last.to_le_bytes());
+            }
+        }
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> std::result::Result<Role, Broken> {
+        let mut reader = Reader::new(bytes);
+        Ok(match reader.u8()? {
+            0 => {
+                let port = u16::from_le_bytes([reader.u8()?, reader.u8()?]);
+                Role::Replica(Source { host: reader.text()?.to_owned(), port })
+            }
+            1 => Role::Primary(Base { local: reader.u64()?, seq: reader.u64()? }),
+            2 => Role::Rising(reader.u64()?),
+            _ => return Err(Broken("a role that is not known: the database was written by a newer version")),
+        })
+    }
+}
+
+/// The records of a database.
+#[derive(Clone)]
+pub struct Records {
+    db: Db,
+    space: Keyspace,
+}
+
+fn corrupt(key: &[u8], broken: &Broken) -> Error {
+    Error::Invalid(format!(
+        "the record {:?} of the keyspace {KEYSPACE} is damaged: {broken}",
+        key.escape_ascii()
+    ))
+}
+
+fn epoch_key(number: u32) -> [u8; 5] {
+    let [a, b, c, d] = number.to_be_bytes();
+    [EPOCH_PREFIX, a, b, c, d]
+}
+
+/// An epoch, and behind which commit it begins.
+pub fn decode_epoch(key: &[u8], value: &[u8]) -> std::result::Result<(Epoch, u64), Broken> {
+    let number = key.strip_prefix(&[EPOCH_PREFIX]).and_then(|number| number.try_into().ok());
+    let number = u32::from_be_bytes(number.ok_or(Broken("its key is none"))?);
+    let mut reader = Reader::new(value);
+    Ok((Epoch { number, mark: reader.u64()? }, reader.u64()?))
+}
+
+impl Records {
+    /// Of a database; made where there are none.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn open(db: &Db) -> Result<Self> {
+        db.keyspace(NOTHING)?;
+        Ok(Records { db: db.clone(), space: db.keyspace(KEYSPACE)? })
+    }
+
+    /// The keyspace.
+    pub fn space(&self) -> &Keyspace {
+        &self.space
+    }
+
+    /// What the database is; none if nothing was written yet.
+    ///
+    /// # Errors
+    /// The engine's; the record is damaged.
+    pub fn role(&self) -> Result<Option<Role>> {
+        let raw = self.space.get(ROLE_KEY)?;
+        raw.map(|raw| Role::decode(&raw).map_err(|broken| corrupt(ROLE_KEY, &broken))).transpose()
+    }
+
+    /// The position of the newest commit that came from a primary.
+    ///
+    /// # Errors
+    /// The engine's; the record is damaged.
+    pub fn position(&self) -> Result<Option<Position>> {
+        let raw = self.space.get(POSITION_KEY)?;
+        let decode = |raw: esker::Value| {
+            Position::decode(&mut Reader::new(&raw)).map_err(|broken| corrupt(POSITION_KEY, &broken))
+        };
+        raw.map(decode).transpose()
+    }
+
+    /// The epochs.
+    ///
+    /// # Errors
+    /// The engine's; a record is damaged.
+    pub fn history(&self) -> Result<History> {
+        let mut epochs = Vec::new();
+        for entry in self.space.prefix([EPOCH_PREFIX]) {
+            let (key, value) = entry?;
+            epochs.push(decode_epoch(&key, &value).map_err(|broken| corrupt(&key, &broken))?);
+        }
+        Ok(History::new(epochs))
+    }
+
+    /// Begins an epoch behind a commit, and notes what the database is. Returns the engine's number of the commit that says so.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn begin_epoch(&self, epoch: Epoch, start: u64, role: &Role) -> Result<u64> {
+        let mut batch = self.db.batch();
+        let history = self.history()?;
+        let epochs = history.epochs();
+        // What an attempt has left that did not come to its end.
+        for (stale, _) in epochs.iter().filter(|(_, from)| *from >= start) {
+            batch.remove(&self.space, epoch_key(stale.number))?;
+        }
+        if epochs.len() >= EPOCHS_MAX {
+            batch.remove(&self.space, epoch_key(epochs[0].0.number))?;
+        }
+        let value = [epoch.mark.to_le_bytes(), start.to_le_bytes()].concat();
+        batch.put(&self.space, epoch_key(epoch.number), value)?;
+        batch.put(&self.space, ROLE_KEY, role.encode())?;
+        Ok(batch.commit_with(esker::Durability::Sync)?.get())
+    }
+
+    /// Forgets all epochs: what is stored is of another history.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn forget_epochs(&self) -> Result<()> {
+        let mut batch = self.db.batch();
+        batch.remove_prefix(&self.space, [EPOCH_PREFIX])?;
+        Ok(batch.commit_with(esker::Durability::Sync).map(drop)?)
+    }
+
+    /// Notes what the database is, and at which position if it came from a primary. Returns the engine's number of the commit.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn write_role(&self, role: &Role, position: Option<Position>) -> Result<u64> {
+        let mut batch = self.db.batch();
+        if let Some(position) = position {
+            let mut bytes = Vec::new();
+            position.encode(&mut bytes);
+            batch.put(&self.space, POSITION_KEY, bytes)?;
+        }
+        batch.put(&self.space, ROLE_KEY, role.encode())?;
+        Ok(batch.commit_with(esker::Durability::Sync)?.get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_and_epochs_are_kept() {
+        let source = Source { host: "db.example".to_owned(), port: 6379 };
+        let roles = [Role::Replica(source), Role::Primary(Base { local: 9, seq: 1 << 40 }), Role::Rising(77)];
+        for role in &roles {
+            assert_eq!(Role::decode(&role.encode()).as_ref(), Ok(role));
+        }
+        assert_eq!(roles[2].encode(), [2, 77, 0, 0, 0, 0, 0, 0, 0]);
+        assert!(Role::decode(&[]).is_err() && Role::decode(&[9]).is_err() && Role::decode(&[0, 1]).is_err());
+
+        let records = Records::open(&Db::in_memory().unwrap()).unwrap();
+        assert_eq!((records.role().unwrap(), records.position().unwrap()), (None, None));
+        let first = Epoch::default().next();
+        for (epoch, start) in [(first, 0), (first.next(), 40), (first.next().next(), 40)] {
+            records.begin_epoch(epoch, start, &roles[2]).unwrap();
+        }
+        let history = records.history().unwrap();
+        let starts: Vec<_> = history.epochs().iter().map(|(epoch, start)| (epoch.number, *start)).collect();
+        assert_eq!(starts, [(1, 0), (3, 40)], "what came to no end is forgotten");
+        let position = Position { epoch: first, seq: 40 };
+        records.write_role(&roles[0], Some(position)).unwrap();
+        assert_eq!(
+            (records.role().unwrap(), records.position().unwrap()),
+            (Some(roles[0].clone()), Some(position))
+        );
+        for n in 4..300 {
+            records.begin_epoch(Epoch { number: n, mark: 1 }, u64::from(n) * 100, &roles[2]).unwrap();
+        }
+        assert_eq!(records.history().unwrap().epochs().len(), EPOCHS_MAX);
+    }
+}

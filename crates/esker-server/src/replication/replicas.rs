@@ -1,0 +1,92 @@
+//! Those who follow this server, and how far they are.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::clients::Client;
+use crate::clock;
+
+/// Who follows. Atomics are relaxed: each is a figure of its own, and only grows.
+#[derive(Debug, Default)]
+pub struct Replica {
+    /// Where it comes from.
+    pub address: String,
+    /// Where it listens, as it says.
+    pub port: u16,
+    /// It gets commits, not a copy.
+    pub is_online: AtomicBool,
+    received: AtomicU64,
+    applied: AtomicU64,
+    durable: AtomicU64,
+    /// When it said something last, in milliseconds since 1970.
+    heard: AtomicU64,
+}
+
+impl Replica {
+    /// Of a connection from an address with a port.
+    pub fn new(client: &Client, port: u16, seq: u64) -> Self {
+        let address = client.address.rsplit_once(':').map_or(&*client.address, |(host, _)| host);
+        let heard = AtomicU64::new(clock::now_ms());
+        let at = || AtomicU64::new(seq);
+        let address = address.trim_matches(['[', ']']).to_owned();
+        Replica { address, port, received: at(), applied: at(), durable: at(), heard, ..Replica::default() }
+    }
+
+    /// Takes what it says of itself.
+    pub fn note(&self, [received, applied, durable]: [u64; 3]) {
+        self.received.fetch_max(received, Ordering::Relaxed);
+        self.applied.fetch_max(applied, Ordering::Relaxed);
+        self.durable.fetch_max(durable, Ordering::Relaxed);
+        self.heard.store(clock::now_ms(), Ordering::Relaxed);
+    }
+
+    /// Commits that it has received, that its readers see, and that are on its disk.
+    pub fn numbers(&self) -> [u64; 3] {
+        [&self.received, &self.applied, &self.durable].map(|n| n.load(Ordering::Relaxed))
+    }
+
+    /// How many milliseconds ago it said something.
+    pub fn silent_ms(&self) -> u64 {
+        clock::now_ms().saturating_sub(self.heard.load(Ordering::Relaxed))
+    }
+}
+
+/// A replica and its connection.
+type Following = (Arc<Client>, Arc<Replica>);
+
+/// All of them, by the numbers of their connections.
+#[derive(Default)]
+pub struct Replicas(Mutex<BTreeMap<u64, Following>>);
+
+impl Replicas {
+    /// One has come.
+    pub fn add(&self, client: &Arc<Client>, replica: &Arc<Replica>) {
+        self.0.lock().insert(client.id, (client.clone(), replica.clone()));
+    }
+
+    /// One has gone.
+    pub fn remove(&self, client: &Client) {
+        self.0.lock().remove(&client.id);
+    }
+
+    /// All there are.
+    pub fn list(&self) -> Vec<Arc<Replica>> {
+        self.0.lock().values().map(|(_, replica)| replica.clone()).collect()
+    }
+
+    /// How many have applied a commit, or have it on their disks.
+    pub fn count(&self, seq: u64, is_durable: bool) -> usize {
+        let at = if is_durable { 2 } else { 1 };
+        let replicas = self.0.lock();
+        let online = replicas.values().filter(|(_, replica)| replica.is_online.load(Ordering::Relaxed));
+        online.filter(|(_, replica)| replica.numbers()[at] >= seq).count()
+    }
+
+    /// Ends all connections: they have to ask again.
+    pub fn end_all(&self) {
+        self.0.lock().values().for_each(|(client, _)| client.kill());
+    }
+}

@@ -1,0 +1,240 @@
+//! A connection on which a replica gets commits, or a copy.
+//!
+//! ```text
+//!   ES.REPLICATE --> answer --CONTINUE--> a thread: feed --frames--> channel --> socket
+//!                       `-----FULL------> a thread: files -----------^           socket --Ack--> replicas
+//! ```
+//!
+//! sender.1. What waits to be sent is bounded: a slow replica holds up nobody, and takes no memory.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+
+use super::copy_out;
+use super::frame::Frame;
+use super::outgoing::{Answer, Outgoing};
+use super::position::Position;
+use super::replicas::Replica;
+use crate::clients::Client;
+use crate::clock;
+use crate::resp::Input;
+use crate::server::Server;
+
+/// So many pieces wait to be sent (sender.1), of about this size.
+const PIECES_MAX: usize = 8;
+const PIECE_BYTES: usize = 64 << 10;
+/// How often it looks whether there are commits that are not durable, and makes them so: while there are commits, and at rest.
+const SYNC_EVERY: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(25)];
+/// How often a replica hears that there is nothing new.
+const ALIVE_EVERY: Duration = Duration::from_millis(100);
+/// Without commits for so long, it rests.
+const REST_AFTER: Duration = Duration::from_secs(1);
+/// A replica that has said nothing for so long is gone.
+const SILENT_MS_MAX: u64 = 30_000;
+
+/// What a replica has asked for.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// Its newest commit.
+    pub at: Position,
+    /// Where it listens, as it says.
+    pub port: u16,
+    /// It wants a copy, whatever it has.
+    pub wants_copy: bool,
+}
+
+/// Pieces on their way to the socket.
+pub type Pieces = mpsc::Sender<Vec<u8>>;
+
+/// Serves a replica until its connection ends. `input`: what it has sent already.
+pub async fn serve<S>(server: Arc<Server>, client: &Arc<Client>, mut stream: S, input: Input, link: Link)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let answer = match link.wants_copy {
+        true => Answer::Copy,
+        false => tokio::task::block_in_place(|| server.replication.answer(link.at)),
+    };
+    let (line, outgoing) = match answer {
+        Answer::Continue(outgoing) => {
+            (format!("+CONTINUE {}", server.replication.position()), Some(outgoing))
+        }
+        Answer::Copy => match copy_out::why_not(&server) {
+            None => ("+FULL".to_owned(), None),
+            Some(why) => return refuse(stream, why).await,
+        },
+        Answer::Forked(why) => return refuse(stream, &format!("FORKED {why}")).await,
+        Answer::Refused(why) => return refuse(stream, &why).await,
+    };
+    if stream.write_all(format!("{line}\r\n").as_bytes()).await.is_err() {
+        return;
+    }
+    let replica = Arc::new(Replica::new(client, link.port, link.at.seq));
+    server.replication.replicas.add(client, &replica);
+    // However it ends, the replica comes back.
+    let _ = match outgoing {
+        Some(outgoing) => {
+            replica.is_online.store(true, Ordering::Relaxed);
+            commits(&server, client, &mut stream, input, &replica, outgoing).await
+        }
+        None => copy(&server, client, &mut stream, input, &replica).await,
+    };
+    server.replication.replicas.remove(client);
+    server.replication.tell();
+}
+
+async fn refuse(mut stream: impl AsyncWrite + Unpin, why: &str) {
+    let line = format!("-{}\r\n", why.replace(['\r', '\n'], " "));
+    // If it does not hear of it, it asks again.
+    let _ = stream.write_all(line.as_bytes()).await;
+    let _ = stream.shutdown().await;
+}
+
+async fn commits<S: AsyncRead + AsyncWrite + Unpin>(
+    server: &Arc<Server>,
+    client: &Client,
+    stream: &mut S,
+    input: Input,
+    replica: &Replica,
+    outgoing: Box<Outgoing>,
+) -> io::Result<()> {
+    let (pieces, queue) = mpsc::channel(PIECES_MAX);
+    let thread = tokio::task::spawn_blocking({
+        let server = server.clone();
+        move || send_commits(&server, *outgoing, &pieces)
+    });
+    let pumped = pump(server, client, stream, input, replica, queue).await;
+    // The channel has ended: so does the thread.
+    let _ = thread.await;
+    pumped
+}
+
+/// Sends commits as they become durable, until the channel ends.
+fn send_commits(server: &Server, mut outgoing: Outgoing, pieces: &Pieces) {
+    let mut out = Vec::new();
+    let mut send = |out: &mut Vec<u8>| out.is_empty() || pieces.blocking_send(std::mem::take(out)).is_ok();
+    let (mut moved, mut told) = (clock::moment(), clock::moment());
+    loop {
+        let patience = SYNC_EVERY[usize::from(moved.elapsed() > REST_AFTER)];
+        match outgoing.step(if out.is_empty() { patience } else { Duration::ZERO }, &mut out, &mut send) {
+            Ok(true) => {
+                moved = clock::moment();
+                if out.len() < PIECE_BYTES {
+                    continue;
+                }
+            }
+            Ok(false) => {
+                if server.replication.has_more_than(outgoing.taken()) {
+                    // The feed shows only what is durable (replication.1). Failure shows itself to who writes.
+                    let _ = server.replication.sync();
+                }
+                if told.elapsed() >= ALIVE_EVERY {
+                    Frame::Alive(server.replication.position().seq).encode(&mut out);
+                    told = clock::moment();
+                }
+            }
+            Err(error) => {
+                Frame::End(error.to_string()).encode(&mut out);
+                send(&mut out);
+                return;
+            }
+        }
+        if !send(&mut out) || server.is_stopping() {
+            return;
+        }
+    }
+}
+
+async fn copy<S: AsyncRead + AsyncWrite + Unpin>(
+    server: &Arc<Server>,
+    client: &Client,
+    stream: &mut S,
+    mut input: Input,
+    replica: &Replica,
+) -> io::Result<()> {
+    let mut have = Vec::new();
+    loop {
+        match take_frame(&mut input)? {
+            Some(Frame::Have(name, len, digest)) if have.len() < copy_out::FILES_MAX => {
+                have.push((name, len, digest))
+            }
+            Some(Frame::HaveEnd) => break,
+            Some(_) => return Err(io::ErrorKind::InvalidData.into()),
+            None => read_more(stream, &mut input).await?,
+        }
+    }
+    let (pieces, queue) = mpsc::channel(PIECES_MAX);
+    let thread = tokio::task::spawn_blocking({
+        let server = server.clone();
+        move || copy_out::send(&server, &have, &pieces)
+    });
+    let pumped = pump(server, client, stream, input, replica, queue).await;
+    let _ = thread.await;
+    pumped
+}
+
+/// Sends pieces, and takes what the replica says, until one of the two ends.
+async fn pump<S: AsyncRead + AsyncWrite + Unpin>(
+    server: &Server,
+    client: &Client,
+    stream: &mut S,
+    mut input: Input,
+    replica: &Replica,
+    mut queue: mpsc::Receiver<Vec<u8>>,
+) -> io::Result<()> {
+    let (mut from, mut to) = tokio::io::split(stream);
+    let mut piece = Vec::new();
+    let mut sent = 0;
+    let mut look = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        while let Some(frame) = take_frame(&mut input)? {
+            let Frame::Ack(numbers) = frame else { return Err(io::ErrorKind::InvalidData.into()) };
+            replica.note(numbers);
+            server.replication.tell();
+        }
+        let is_sending = sent < piece.len();
+        tokio::select! {
+            next = queue.recv(), if !is_sending => match next {
+                Some(next) => (piece, sent) = (next, 0),
+                None => return Ok(()),
+            },
+            wrote = to.write(&piece[sent..]), if is_sending => match wrote? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                n => {
+                    sent += n;
+                    server.stats.bytes_out.add(n as u64);
+                }
+            },
+            read = read_more(&mut from, &mut input) => read?,
+            () = client.wake.notified() => {}
+            _ = look.tick() => {}
+        }
+        if client.is_killed() || server.is_stopping() || replica.silent_ms() > SILENT_MS_MAX {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+    }
+}
+
+async fn read_more(stream: &mut (impl AsyncRead + Unpin), input: &mut Input) -> io::Result<()> {
+    let tail = input.tail();
+    tail.reserve(4096);
+    match stream.read_buf(tail).await? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Takes a frame out of what has come, if there is a whole one.
+pub fn take_frame(input: &mut Input) -> io::Result<Option<Frame>> {
+    let found = Frame::decode(input.unread());
+    let found = found.map_err(|broken| io::Error::new(io::ErrorKind::InvalidData, broken.0))?;
+    Ok(found.map(|(frame, len)| {
+        input.consume(len);
+        frame
+    }))
+}

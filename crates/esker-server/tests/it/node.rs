@@ -1,0 +1,173 @@
+//! Servers of this process that have directories of their own, and replicate.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use esker::Db;
+use esker_server::{Failed, Options, Server, Source, finish_copy, serve};
+use parking_lot::Mutex;
+
+use crate::harness::until;
+use crate::wire::Wire;
+
+/// A server. It stops when this is dropped.
+pub struct Node {
+    dir: PathBuf,
+    options: Options,
+    backlog: u64,
+    server: Arc<Mutex<Option<Arc<Server>>>>,
+    thread: Option<JoinHandle<Result<(), Failed>>>,
+}
+
+impl Node {
+    /// In this directory, on any port.
+    pub fn start(dir: &Path) -> Self {
+        Self::start_with(dir, Options::default(), 64 << 20)
+    }
+
+    pub fn start_with(dir: &Path, options: Options, backlog: u64) -> Self {
+        let options = Options { port: Some(0), dir: dir.to_path_buf(), ..options };
+        let server = Arc::default();
+        let mut node = Node { dir: dir.to_path_buf(), options, backlog, server, thread: None };
+        node.restart();
+        node
+    }
+
+    /// A replica of what listens on this port.
+    pub fn replica_of(dir: &Path, port: u16) -> Self {
+        Self::start_with(dir, Options { replica_of: Some(source(port)), ..Options::default() }, 64 << 20)
+    }
+
+    /// Begins again, on the same port.
+    pub fn restart(&mut self) {
+        self.stop();
+        let (server, dir, options, backlog) =
+            (self.server.clone(), self.dir.clone(), self.options.clone(), self.backlog);
+        self.thread = Some(std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+            finish_copy(&dir).unwrap();
+            let open = || Db::builder().memory(32 << 20).feed_retention(backlog, Duration::MAX).open(&dir);
+            let begin = |new: &Arc<Server>, _: &_| *server.lock() = Some(new.clone());
+            runtime.unwrap().block_on(serve(open, 32 << 20, options, begin))
+        }));
+        let mut port = 0;
+        until(|| {
+            port = self
+                .server
+                .lock()
+                .as_ref()
+                .map_or(0, |server| server.port.load(std::sync::atomic::Ordering::Relaxed));
+            port != 0
+        });
+        self.options.port = Some(port as u16);
+        // What it became while it ran is kept in its database.
+        self.options.replica_of = None;
+    }
+
+    pub fn stop(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        while !thread.is_finished() {
+            if let Some(server) = &*self.server.lock() {
+                server.stop_now();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        *self.server.lock() = None;
+        let ended = thread.join();
+        if !std::thread::panicking() {
+            ended.unwrap().unwrap();
+        }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.options.port.unwrap()
+    }
+
+    /// A connection; one that comes while a copy is put into place tries again.
+    pub fn wire(&self) -> Wire {
+        loop {
+            let mut wire = Wire::connect(self.port());
+            wire.send(&["PING"]);
+            if wire.try_reply().is_some() {
+                return wire;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The reply to one command on a connection of its own.
+    pub fn say(&self, text: &str) -> String {
+        loop {
+            let mut wire = self.wire();
+            wire.send(&text.split(' ').collect::<Vec<_>>());
+            if let Some(reply) = wire.try_reply() {
+                return format!("{reply:?}");
+            }
+        }
+    }
+
+    /// A figure of `INFO replication`.
+    pub fn info(&self, name: &str) -> String {
+        let text = self.say("INFO replication");
+        let at = text.find(&format!("\\r\\n{name}:")).map(|at| at + name.len() + 5);
+        at.map_or(String::new(), |at| text[at..].split("\\r\\n").next().unwrap_or_default().to_owned())
+    }
+
+    /// Its position: epoch and number.
+    pub fn position(&self) -> String {
+        self.say("ES.POSITION")
+    }
+
+    /// All that is stored, but for what is its own.
+    pub fn contents(&self) -> Vec<(String, Vec<u8>, Vec<u8>)> {
+        let server = self.server.lock().clone().unwrap();
+        let db = server.store.local().unwrap();
+        let mut all = Vec::new();
+        for name in db.keyspaces().unwrap() {
+            for entry in db.open_keyspace(&name).unwrap().iter() {
+                let (key, value) = entry.unwrap();
+                // Its role and its position.
+                if name != "es.repl" || key.first() == Some(&b'e') {
+                    all.push((name.clone(), key.to_vec(), value.to_vec()));
+                }
+            }
+        }
+        all
+    }
+
+    pub fn check(&self) {
+        let server = self.server.lock().clone().unwrap();
+        let report = server.store.local().unwrap().check().unwrap();
+        assert!(report.is_sound(), "{:?}", report.problems);
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+pub fn source(port: u16) -> Source {
+    Source { host: "127.0.0.1".to_owned(), port }
+}
+
+/// Waits until a replica is where its primary is, and compares all that they hold.
+pub fn assert_same(primary: &Node, replica: &Node) {
+    let (mut a, mut b) = Default::default();
+    until(|| {
+        let at = primary.position();
+        if replica.position() != at {
+            return false;
+        }
+        (a, b) = (primary.contents(), replica.contents());
+        primary.position() == at
+    });
+    assert_eq!(a.len(), b.len());
+    if let Some(at) = (0..a.len()).find(|at| a[*at] != b[*at]) {
+        panic!("{:?} and {:?} differ", a[at], b[at]);
+    }
+    replica.check();
+}
