@@ -4,8 +4,8 @@
 //!   Ops, Ops, ... --change by change--> batch --Commit: names, position--> one commit of the database
 //! ```
 //!
-//! apply.1. A commit is applied as a whole, and with it what the replica's position is (replication.2). One that does not follow the position is refused.
-//! apply.2. A keyspace gets the number that it has at the primary (change.1). Where that is not possible the replica needs a copy.
+//! repl_apply.1. A commit is applied as a whole, and with it what the replica's position is (replication.2). One that does not follow the position is refused.
+//! repl_apply.2. A keyspace gets the number that it has at the primary (change.1). Where that is not possible the replica needs a copy.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -171,7 +171,7 @@ impl Applier {
         }
     }
 
-    /// Creates a keyspace of this number (apply.2).
+    /// Creates a keyspace of this number (repl_apply.2).
     fn create(&mut self, id: u32, name: &str, is_lazy: bool) -> Applied {
         let counting = if is_lazy { Counting::Lazy } else { Counting::Exact };
         // The name may be another one's until the end of the commit.
@@ -235,7 +235,7 @@ impl Applier {
         Ok(())
     }
 
-    /// Commits what has come (apply.1).
+    /// Commits what has come (repl_apply.1).
     ///
     /// # Errors
     /// What keeps it from that: nothing of the commit is there then, and this is of no more use.

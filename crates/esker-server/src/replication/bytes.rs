@@ -1,6 +1,6 @@
 //! Reading and writing the bytes that replication sends and stores. Numbers are little-endian; strings stand behind their lengths.
 //!
-//! bytes.1. Nothing is read beyond the end, and nothing is allocated for a length that was not checked.
+//! repl_bytes.1. Nothing is read beyond the end, and nothing is allocated for a length that was not checked.
 
 /// Bytes that make no sense.
 #[derive(Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ impl std::fmt::Display for Broken {
     }
 }
 
-/// Bytes that are read one thing after the other (bytes.1).
+/// Bytes that are read one thing after the other (repl_bytes.1).
 #[derive(Clone, Copy)]
 pub struct Reader<'a>(&'a [u8]);
 

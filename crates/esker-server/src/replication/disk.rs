@@ -7,7 +7,7 @@
 //!   data.esker-old        what the replica had before, until the copy is in its place
 //! ```
 //!
-//! disk.1. At any moment of the exchange, one of the directories is whole; the next start ends what was begun.
+//! repl_disk.1. At any moment of the exchange, one of the directories is whole; the next start ends what was begun.
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -36,7 +36,7 @@ fn old_dir(dir: &Path) -> PathBuf {
     beside(dir, ".esker-old")
 }
 
-/// Puts a copy that has come into the place of a database that nobody has open (disk.1).
+/// Puts a copy that has come into the place of a database that nobody has open (repl_disk.1).
 ///
 /// # Errors
 /// Of the file system.
@@ -64,7 +64,10 @@ pub fn finish_copy(dir: &Path) -> io::Result<()> {
 
 /// Removes checkpoints that were to be sent, by a process that has ended.
 fn remove_copies(dir: &Path) -> io::Result<()> {
-    let Some(parent) = dir.parent().filter(|parent| parent.is_dir()) else { return Ok(()) };
+    let parent = parent(dir);
+    if !parent.is_dir() {
+        return Ok(());
+    }
     let prefix = beside(dir, ".esker-copy-");
     for entry in fs::read_dir(parent)? {
         let path = entry?.path();
@@ -79,8 +82,13 @@ fn remove_copies(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn sync_parent(path: &Path) -> io::Result<()> {
-    path.parent().map_or(Ok(()), sync_dir)
+/// The directory that a directory lies in; a name alone lies in the working directory.
+fn parent(dir: &Path) -> &Path {
+    dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn sync_parent(dir: &Path) -> io::Result<()> {
+    sync_dir(parent(dir))
 }
 
 /// Makes the names in a directory durable.
@@ -199,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn disk_1_the_next_start_ends_an_exchange_wherever_it_was_broken_off() {
+    fn repl_disk_1_the_next_start_ends_an_exchange_wherever_it_was_broken_off() {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("data");
         let make = |dir: &Path, text: &str| {
@@ -219,10 +227,11 @@ mod tests {
                 fs::rename(full_dir(&dir), &dir).unwrap();
             }
             finish_copy(&dir).unwrap();
-            assert_eq!(now(), if step > 0 { &b"new"[..] } else { b"old" }, "disk.1: step {step}");
+            assert_eq!(now(), if step > 0 { &b"new"[..] } else { b"old" }, "repl_disk.1: step {step}");
             let left = fs::read_dir(parent.path()).unwrap().count();
             assert_eq!(left, if step > 0 { 1 } else { 2 }, "an unfinished copy stays, to go on with it");
         }
+        assert_eq!(super::parent(Path::new("data")), Path::new("."), "a name alone");
         make(&full_dir(&dir), "newer");
         exchange(&dir).unwrap();
         assert_eq!(now(), b"newer");

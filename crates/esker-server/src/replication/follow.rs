@@ -6,7 +6,7 @@
 //!                                             -FORKED: refused, unless there is nothing to lose
 //! ```
 //!
-//! follow.1. A replica whose history is another one keeps its data, and says so, until an operator decides.
+//! repl_follow.1. A replica whose history is another one keeps its data, and says so, until an operator decides.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -76,7 +76,7 @@ pub fn run(server: &Arc<Server>) {
             }
             state.may_discard
         };
-        // follow.1
+        // repl_follow.1
         if let Err(Ended::Forked(_)) = ended
             && !wants_copy
             && (may_discard || has_nothing(server))

@@ -6,16 +6,16 @@
 //!   epoch 3-c1..: commits from 78 on
 //! ```
 //!
-//! position.1. An epoch belongs to one run of one primary: its mark is drawn at random. So one epoch and number name one commit, for ever.
-//! position.2. Numbers go on from epoch to epoch without a gap.
-//! position.3. A position that lies behind the end of its epoch, or in an epoch that a history does not have, is of a fork.
+//! repl_position.1. An epoch belongs to one run of one primary: its mark is drawn at random. So one epoch and number name one commit, for ever.
+//! repl_position.2. Numbers go on from epoch to epoch without a gap.
+//! repl_position.3. A position that lies behind the end of its epoch, or in an epoch that a history does not have, is of a fork.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::replication::bytes::{Broken, Reader};
 
-/// One run of one primary (position.1).
+/// One run of one primary (repl_position.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch {
     /// The how manieth of its history.
@@ -85,7 +85,7 @@ pub struct History(Vec<(Epoch, u64)>);
 pub enum Relation {
     /// The history leads through it.
     Prefix,
-    /// It is of another history (position.3).
+    /// It is of another history (repl_position.3).
     Fork(String),
 }
 
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn position_3_forks_are_told_from_prefixes() {
+    fn repl_position_3_forks_are_told_from_prefixes() {
         let (a, b, c) = (epoch(1, 10), epoch(2, 20), epoch(3, 30));
         let history = History::new(vec![(a, 0), (b, 40), (c, 77)]);
         // Newest commit 90: epoch, number -> does the history lead through it?

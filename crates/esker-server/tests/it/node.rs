@@ -87,25 +87,26 @@ impl Node {
 
     /// A connection; one that comes while a copy is put into place tries again.
     pub fn wire(&self) -> Wire {
-        loop {
+        let mut found = None;
+        until(|| {
             let mut wire = Wire::connect(self.port());
             wire.send(&["PING"]);
-            if wire.try_reply().is_some() {
-                return wire;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+            found = wire.try_reply().map(|_| wire);
+            found.is_some()
+        });
+        found.unwrap()
     }
 
     /// The reply to one command on a connection of its own.
     pub fn say(&self, text: &str) -> String {
-        loop {
+        let mut found = None;
+        until(|| {
             let mut wire = self.wire();
             wire.send(&text.split(' ').collect::<Vec<_>>());
-            if let Some(reply) = wire.try_reply() {
-                return format!("{reply:?}");
-            }
-        }
+            found = wire.try_reply();
+            found.is_some()
+        });
+        format!("{:?}", found.unwrap())
     }
 
     /// A figure of `INFO replication`.
