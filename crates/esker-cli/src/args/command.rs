@@ -313,7 +313,7 @@ Examples:
   esker -d data serve --tls-port 6380 --tls-cert-file cert.pem --tls-key-file key.pem
   esker -d data serve --http 127.0.0.1:9121
   esker -d data serve --no-port --unix-socket esker.sock")]
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Show what a server does, until Ctrl-C
     #[cfg(feature = "server")]
     #[command(after_help = "\

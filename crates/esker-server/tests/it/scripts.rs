@@ -108,7 +108,7 @@ fn struct_packs_and_unpacks() {
     let server = TestServer::start();
     let mut wire = server.wire();
     for (script, reply) in [
-        ("return struct.pack('>I2hB', 258, -2, 7)", "\"\\u{1}\\u{2}��\\u{7}\""),
+        ("return struct.pack('>I2hB', 258, 2, 7)", "\"\\u{1}\\u{2}\\0\\u{2}\\u{7}\""),
         ("return struct.pack('<i4', 1)", "\"\\u{1}\\0\\0\\0\""),
         ("return {struct.unpack('>I2h', struct.pack('>I2h', 258, -2))}", "*[:258, :-2, :5]"),
         ("return {struct.unpack('<i3L', struct.pack('<i3L', -5, 9))}", "*[:-5, :9, :12]"),
