@@ -27,6 +27,8 @@ pub struct Client {
     pub db: AtomicUsize,
     /// Its name.
     pub name: Mutex<String>,
+    /// Its user; empty if it has not said who it is.
+    pub user: Mutex<String>,
     /// The library it uses, and that one's version.
     pub library: Mutex<(String, String)>,
     /// What it sent last.
@@ -116,7 +118,7 @@ impl Client {
         format!(
             "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={flags} db={} sub={} psub={} ssub=0 multi={} \
              watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 tot-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 events=r \
-             cmd={} user=default redir=-1 resp={} lib-name={library} lib-ver={version}",
+             cmd={} user={} redir=-1 resp={} lib-name={library} lib-ver={version}",
             self.id,
             self.address,
             self.own_address,
@@ -128,6 +130,7 @@ impl Client {
             load(&self.counts[1]),
             multi as i64 - 1,
             self.command.lock(),
+            self.user.lock(),
             if self.is_resp3.load(Ordering::Relaxed) { 3 } else { 2 },
         )
     }

@@ -14,6 +14,7 @@ use crate::store::Durability;
 
 /// Knobs without a meaning here, and what they are at first (config.1).
 const IGNORED: &[(&str, &str)] = &[
+    ("acllog-max-len", "128"),
     ("activedefrag", "no"),
     ("active-expire-effort", "1"),
     ("activerehashing", "yes"),
@@ -84,7 +85,8 @@ const IGNORED: &[(&str, &str)] = &[
 ];
 
 /// Options that cannot be set while the server runs.
-const FIXED: &[&str] = &["bind", "databases", "dir", "port", "unixsocket", "cluster-enabled", "daemonize"];
+const FIXED: &[&str] =
+    &["aclfile", "bind", "databases", "dir", "port", "unixsocket", "cluster-enabled", "daemonize"];
 
 /// The options in force.
 pub struct Config {
@@ -94,15 +96,17 @@ pub struct Config {
     fsync: AtomicU32,
     clients_max: AtomicU64,
     idle_seconds: AtomicU64,
-    password: Mutex<String>,
     protected: AtomicU32,
     slow_micros: AtomicI64,
+    latency_ms: AtomicU64,
+    tracks_latency: AtomicU32,
 }
 
 impl Config {
     /// As the server was started.
     pub fn new(options: &Options) -> Self {
         let own = [
+            ("aclfile", options.acl_file.as_ref().map_or(String::new(), |path| path.display().to_string())),
             ("appendfsync", options.fsync.name().to_owned()),
             ("bind", options.bind.join(" ")),
             ("databases", options.databases.to_string()),
@@ -129,9 +133,10 @@ impl Config {
             fsync: AtomicU32::new(options.fsync as u32),
             clients_max: AtomicU64::new(options.clients_max as u64),
             idle_seconds: AtomicU64::new(options.idle_seconds),
-            password: Mutex::new(options.password.clone()),
             protected: AtomicU32::new(u32::from(options.protected)),
             slow_micros: AtomicI64::new(10_000),
+            latency_ms: AtomicU64::new(0),
+            tracks_latency: AtomicU32::new(1),
         }
     }
 
@@ -155,6 +160,17 @@ impl Config {
         self.slow_micros.load(Ordering::Relaxed)
     }
 
+    /// What takes as many milliseconds is noted as an event; 0: nothing is.
+    pub fn latency_ms(&self) -> u64 {
+        self.latency_ms.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is noted how long commands take.
+    #[inline]
+    pub fn tracks_latency(&self) -> bool {
+        self.tracks_latency.load(Ordering::Relaxed) != 0
+    }
+
     /// So many connections at the most.
     pub fn clients_max(&self) -> usize {
         self.clients_max.load(Ordering::Relaxed) as usize
@@ -163,18 +179,6 @@ impl Config {
     /// Seconds without a command after which a connection is closed; 0: never.
     pub fn idle_seconds(&self) -> u64 {
         self.idle_seconds.load(Ordering::Relaxed)
-    }
-
-    /// Whether clients have to give a password.
-    pub fn has_password(&self) -> bool {
-        !self.password.lock().is_empty()
-    }
-
-    /// Whether this is the password. Takes the same time whatever part of it is right.
-    pub fn is_password(&self, given: &[u8]) -> bool {
-        let password = self.password.lock();
-        let differs = password.bytes().zip(given).fold(0, |differs, (a, b)| differs | (a ^ b));
-        password.is_empty() || password.len() == given.len() && differs == 0
     }
 
     /// Whether strangers from other machines are refused.
@@ -268,7 +272,8 @@ impl Config {
             }
             "maxclients" => self.clients_max.store(number, Ordering::Relaxed),
             "timeout" => self.idle_seconds.store(number, Ordering::Relaxed),
-            "requirepass" => value.clone_into(&mut self.password.lock()),
+            "latency-monitor-threshold" => self.latency_ms.store(number, Ordering::Relaxed),
+            "latency-tracking" => self.tracks_latency.store(u32::from(value == "yes"), Ordering::Relaxed),
             "protected-mode" => self.protected.store(u32::from(value == "yes"), Ordering::Relaxed),
             _ => {}
         }
@@ -317,11 +322,5 @@ mod tests {
         assert_eq!(config.number("hz"), 10, "all or none");
         config.set(&pair("appendfsync", "always")).unwrap();
         assert_eq!(config.durability(), Durability::Sync);
-        config.set(&pair("requirepass", "secret")).unwrap();
-        assert!(
-            config.is_password(b"secret")
-                && !config.is_password(b"secreT")
-                && !config.is_password(b"secret1")
-        );
     }
 }

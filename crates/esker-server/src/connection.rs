@@ -69,7 +69,9 @@ struct Connection<S> {
 /// Serves a connection until it ends.
 pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(server: Arc<Server>, client: Arc<Client>, stream: S) {
     let Ok(data) = server.database(0) else { return };
-    let session = Session::new(client.clone(), data, !server.config.has_password());
+    let mut session = Session::new(client.clone(), data, false);
+    session.users_generation = server.acl.generation();
+    session.become_user(server.acl.stranger());
     let mut connection = Connection {
         now: Access::Now(server.store.clone()),
         effects: Effects::default(),
@@ -134,6 +136,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
             }
             let command = self.server.commands.find(&self.request[0]);
+            if let Some((user, password)) =
+                command.and_then(|command| commands::credentials(command, &self.request))
+            {
+                self.server.acl.prove(user, password).await;
+            }
             if !job.requests.is_empty() && matches!(place(command, &job.session), Place::Alone) {
                 job = self.run_job(job).await?;
                 bytes = 0;
@@ -304,7 +311,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let messages = self.client.take_messages();
         if !messages.is_empty() {
             // A broken connection shows itself by the next reply.
-            let _ = self.stream.write_all(&messages).await;
+            let _ = send(&mut self.stream, &messages).await;
         }
         unblock.is_some() || self.client.is_killed()
     }
@@ -314,7 +321,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let bytes = &mut job.out.bytes;
         if !bytes.is_empty() {
             self.server.stats.bytes_out.add(bytes.len() as u64);
-            self.stream.write_all(bytes).await?;
+            send(&mut self.stream, bytes).await?;
             bytes.clear();
             if bytes.capacity() > OUT_BYTES_MAX {
                 *bytes = Vec::new();
@@ -322,7 +329,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         // What was sent to it by its own commands, too.
         let messages = self.client.take_messages();
-        if messages.is_empty() { Ok(()) } else { self.stream.write_all(&messages).await }
+        if messages.is_empty() { Ok(()) } else { send(&mut self.stream, &messages).await }
     }
 
     /// Waits for bytes, and sends messages meanwhile. An error if the connection is to end.
@@ -343,7 +350,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 () = self.client.wake.notified() => {
                     let messages = self.client.take_messages();
                     if !messages.is_empty() {
-                        self.stream.write_all(&messages).await?;
+                        send(&mut self.stream, &messages).await?;
                     }
                 }
                 () = is_idle, if idle > 0 => return Err(io::ErrorKind::TimedOut.into()),
@@ -361,6 +368,12 @@ async fn read_some(
     let tail = input.tail();
     tail.reserve(room);
     stream.read_buf(tail).await
+}
+
+/// Sends bytes, through what may gather them, too.
+async fn send(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
+    stream.write_all(bytes).await?;
+    stream.flush().await
 }
 
 /// Where a command of a connection runs.

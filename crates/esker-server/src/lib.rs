@@ -10,8 +10,10 @@
 //! |---|---|
 //! | `store` | the seam to what stores the data |
 //! | `resp` | the protocol: requests and replies |
-//! | `listen`, `connection`, `session`, `clients` | connections |
+//! | `listen`, `tls`, `connection`, `session`, `clients` | connections |
 //! | `sequencer`, `waiters`, `watches`, `effects` | how commands run, wait, are noticed |
+//! | `acl` | users, and what they may do |
+//! | `stats`, `rates`, `latency`, `slow_log`, `http` | what operators see |
 //! | `commands` | the table of commands, and what they do |
 //! | `rows` | tables of keys with columns, and transactions that connections hold: docs/formats/obigstore.md |
 //! | `replication` | primaries and replicas: docs/formats/replication.md |
@@ -19,6 +21,7 @@
 //!
 //! For users: docs/server.md, docs/commands.md
 
+mod acl;
 mod clients;
 mod clock;
 mod commands;
@@ -30,12 +33,15 @@ mod data;
 mod effects;
 mod fail;
 mod glob;
+mod http;
+mod latency;
 mod listen;
 #[cfg(feature = "lua")]
 mod lua;
 mod numbers;
 mod options;
 mod pubsub;
+mod rates;
 mod replication;
 mod resp;
 mod rows;
@@ -47,13 +53,15 @@ mod sha1;
 mod slow_log;
 mod stats;
 pub mod store;
+#[cfg(feature = "tls")]
+mod tls;
 mod waiters;
 mod watches;
 
 pub use self::commands::commands_document;
 pub use self::config::bytes_of;
 pub use self::listen::{Ended, Listeners, run};
-pub use self::options::{Fsync, Options};
+pub use self::options::{ClientCertificates, Fsync, Options, Tls};
 pub use self::replication::{Source, finish_copy};
 pub use self::serve::{Failed, serve};
 pub use self::server::Server;

@@ -6,7 +6,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -14,9 +14,12 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::clock;
 use crate::connection;
+use crate::http;
 use crate::replication;
 use crate::sequencer;
 use crate::server::Server;
+#[cfg(feature = "tls")]
+use crate::tls::TlsListeners;
 
 /// How long connections have to end before the server does.
 const GRACE: Duration = Duration::from_secs(5);
@@ -27,6 +30,9 @@ const PROTECTED: &str = "-DENIED Esker is running in protected mode because no p
 /// Where a server listens.
 pub struct Listeners {
     tcp: Vec<Arc<TcpListener>>,
+    #[cfg(feature = "tls")]
+    tls: Option<TlsListeners>,
+    http: Option<Arc<TcpListener>>,
     #[cfg(unix)]
     unix: Option<Arc<tokio::net::UnixListener>>,
 }
@@ -47,21 +53,35 @@ impl Listeners {
     /// An address cannot be had.
     pub async fn bind(server: &Server) -> io::Result<Self> {
         let options = &server.options;
+        #[cfg(feature = "tls")]
+        let tls = match &options.tls {
+            Some(tls) => Some(TlsListeners::bind(server, tls).await?),
+            None => None,
+        };
+        #[cfg(not(feature = "tls"))]
+        if options.tls.is_some() {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "this server was built without TLS (feature `tls`)",
+            ));
+        }
+        let http = match &options.http {
+            Some(address) => Some(Arc::new(http::bind(server, address).await?)),
+            None => None,
+        };
         let mut tcp = Vec::new();
-        if let Some(mut port) = options.port {
-            for address in &options.bind {
-                let listener = TcpListener::bind((address.as_str(), port)).await.map_err(|error| {
-                    io::Error::new(error.kind(), format!("listen on {address}:{port}: {error}"))
-                })?;
-                port = listener.local_addr()?.port();
-                server.port.store(u64::from(port), Ordering::Relaxed);
-                tcp.push(Arc::new(listener));
-            }
+        if let Some(wanted) = options.port {
+            let (listeners, port) = bind_tcp(&options.bind, wanted).await?;
+            tcp = listeners;
+            server.port.store(u64::from(port), Ordering::Relaxed);
         }
         #[cfg(unix)]
         let unix = options.unix_socket.as_deref().map(bind_unix).transpose()?.map(Arc::new);
         Ok(Listeners {
             tcp,
+            #[cfg(feature = "tls")]
+            tls,
+            http,
             #[cfg(unix)]
             unix,
         })
@@ -69,16 +89,45 @@ impl Listeners {
 
     /// A server that begins anew listens where it did.
     fn tell_port(&self, server: &Server) {
-        if let Some(Ok(address)) = self.tcp.last().map(|listener| listener.local_addr()) {
-            server.port.store(u64::from(address.port()), Ordering::Relaxed);
-        }
+        let tell = |listener: Option<&Arc<TcpListener>>, port: &AtomicU64| {
+            if let Some(Ok(address)) = listener.map(|listener| listener.local_addr()) {
+                port.store(u64::from(address.port()), Ordering::Relaxed);
+            }
+        };
+        tell(self.tcp.last(), &server.port);
+        #[cfg(feature = "tls")]
+        tell(self.tls.as_ref().and_then(|tls| tls.listeners.last()), &server.tls_port);
+        tell(self.http.as_ref(), &server.http_port);
     }
 
     /// The addresses it listens on.
     pub fn addresses(&self) -> Vec<String> {
-        let tcp = self.tcp.iter().filter_map(|listener| listener.local_addr().ok());
-        tcp.map(|address| address.to_string()).collect()
+        let name = |listener: &TcpListener, kind| {
+            listener.local_addr().map_or(String::new(), |address| format!("{address}{kind}"))
+        };
+        let mut addresses: Vec<_> = self.tcp.iter().map(|listener| name(listener, "")).collect();
+        #[cfg(feature = "tls")]
+        addresses
+            .extend(self.tls.iter().flat_map(|tls| &tls.listeners).map(|listener| name(listener, " (TLS)")));
+        addresses.extend(self.http.iter().map(|listener| name(listener, " (HTTP)")));
+        addresses
     }
+}
+
+/// Listens on a port of some addresses; the port is any that is free if it is 0.
+pub(crate) async fn bind_tcp(
+    addresses: &[String],
+    mut port: u16,
+) -> io::Result<(Vec<Arc<TcpListener>>, u16)> {
+    let mut listeners = Vec::new();
+    for address in addresses {
+        let bound = TcpListener::bind((address.as_str(), port)).await;
+        let listener = bound
+            .map_err(|error| io::Error::new(error.kind(), format!("listen on {address}:{port}: {error}")))?;
+        port = listener.local_addr()?.port();
+        listeners.push(Arc::new(listener));
+    }
+    Ok((listeners, port))
 }
 
 /// Listens on a socket, in the place of one that a killed server has left.
@@ -108,7 +157,19 @@ pub async fn run(server: Arc<Server>, listeners: &Listeners) -> crate::store::Re
     listeners.tell_port(&server);
     let mut tasks = vec![tokio::spawn(look_around(server.clone()))];
     for listener in &listeners.tcp {
-        tasks.push(tokio::spawn(accept_tcp(server.clone(), listener.clone())));
+        tasks.push(tokio::spawn(accept_tcp(server.clone(), listener.clone(), begin_plain)));
+    }
+    #[cfg(feature = "tls")]
+    for (listener, door) in listeners.tls.iter().flat_map(TlsListeners::doors) {
+        let begin_encrypted = move |server: &Arc<Server>, stream, peer: Peer| {
+            let server = server.clone();
+            let peer = Peer { is_near: peer.is_near || door.knows_clients, ..peer };
+            door.open(stream, move |stream| begin(&server, stream, peer));
+        };
+        tasks.push(tokio::spawn(accept_tcp(server.clone(), listener, begin_encrypted)));
+    }
+    if let Some(listener) = &listeners.http {
+        tasks.push(tokio::spawn(http::accept(server.clone(), listener.clone())));
     }
     #[cfg(unix)]
     if let Some(listener) = &listeners.unix {
@@ -142,10 +203,27 @@ async fn look_around(server: Arc<Server>) {
     loop {
         every.tick().await;
         server.look_at_memory();
+        server.rates.note(&server);
     }
 }
 
-async fn accept_tcp(server: Arc<Server>, listener: Arc<TcpListener>) {
+/// The two ends of a connection.
+struct Peer {
+    address: String,
+    own_address: String,
+    /// It comes from this machine, or has shown who it is.
+    is_near: bool,
+}
+
+fn begin_plain(server: &Arc<Server>, stream: TcpStream, peer: Peer) {
+    begin(server, stream, peer);
+}
+
+async fn accept_tcp(
+    server: Arc<Server>,
+    listener: Arc<TcpListener>,
+    begin: impl Fn(&Arc<Server>, TcpStream, Peer) + Send,
+) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -156,7 +234,7 @@ async fn accept_tcp(server: Arc<Server>, listener: Arc<TcpListener>) {
                 let _ = stream.set_nodelay(true);
                 let own = stream.local_addr().map_or(String::new(), |address| address.to_string());
                 let is_near = peer.ip().is_loopback() || is_own(&stream, peer.ip());
-                begin(&server, stream, peer.to_string(), own, is_near);
+                begin(&server, stream, Peer { address: peer.to_string(), own_address: own, is_near });
             }
             // No descriptors, say: others may end.
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
@@ -178,13 +256,16 @@ async fn accept_unix(server: Arc<Server>, listener: Arc<tokio::net::UnixListener
             () = server.stop.notified() => return,
         };
         match accepted {
-            Ok((stream, _)) => begin(&server, stream, format!("{path}:0"), path.clone(), true),
+            Ok((stream, _)) => {
+                let peer = Peer { address: format!("{path}:0"), own_address: path.clone(), is_near: true };
+                begin(&server, stream, peer);
+            }
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }
 }
 
-fn begin<S>(server: &Arc<Server>, mut stream: S, peer: String, own: String, is_near: bool)
+fn begin<S>(server: &Arc<Server>, mut stream: S, peer: Peer)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -192,13 +273,14 @@ where
         server.stats.refused.add(1);
         tokio::spawn(async move {
             let _ = stream.write_all(text.as_bytes()).await;
+            let _ = stream.shutdown().await;
         });
     };
-    if !is_near && server.config.is_protected() && !server.config.has_password() {
+    if !peer.is_near && server.config.is_protected() && server.acl.stranger().is_some() {
         refuse(stream, PROTECTED);
         return;
     }
-    match server.clients.add(peer, own, clock::now_ms(), server.config.clients_max()) {
+    match server.clients.add(peer.address, peer.own_address, clock::now_ms(), server.config.clients_max()) {
         Some(client) if !server.is_stopping() => {
             server.stats.connections.add(1);
             tokio::spawn(connection::serve(server.clone(), client, stream));

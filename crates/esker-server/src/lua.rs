@@ -11,6 +11,7 @@ mod bit;
 mod convert;
 mod json;
 mod msgpack;
+mod structs;
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
@@ -85,6 +86,7 @@ impl Machine {
         globals.set("cjson", json::library(&lua)?)?;
         globals.set("cmsgpack", msgpack::library(&lua)?)?;
         globals.set("bit", bit::library(&lua)?)?;
+        globals.set("struct", structs::library(&lua)?)?;
         Ok(Machine { lua })
     }
 }

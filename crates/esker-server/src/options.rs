@@ -37,6 +37,33 @@ impl Fsync {
     }
 }
 
+/// Whether clients show certificates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// They are not asked.
+    No,
+    /// They may. Wrong ones are refused.
+    Optional,
+    /// They must.
+    #[default]
+    Required,
+}
+
+/// Encrypted connections.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// The port to listen on; 0: any that is free.
+    pub port: u16,
+    /// The certificate and those that lead to its root, in PEM.
+    pub cert: PathBuf,
+    /// Its private key, in PEM.
+    pub key: PathBuf,
+    /// Roots that certificates of clients are checked by, in PEM.
+    pub ca: Option<PathBuf>,
+    /// Whether clients show certificates.
+    pub clients: ClientCertificates,
+}
+
 /// How a server is started.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -46,10 +73,18 @@ pub struct Options {
     pub port: Option<u16>,
     /// The Unix socket to listen on.
     pub unix_socket: Option<PathBuf>,
+    /// The directory that copies and backups are made in; none: clients cannot have any made.
+    pub backup_dir: Option<PathBuf>,
+    /// Encrypted connections, at the same addresses; none: there are none.
+    pub tls: Option<Tls>,
+    /// The address and port for monitoring over HTTP; none: there is none.
+    pub http: Option<String>,
     /// The directory of the database, to tell it to clients.
     pub dir: PathBuf,
     /// The password; empty: none is asked for.
     pub password: String,
+    /// The file of users.
+    pub acl_file: Option<PathBuf>,
     /// How many numbered databases there are.
     pub databases: usize,
     /// What commits wait for.
@@ -72,8 +107,12 @@ impl Default for Options {
             bind: vec!["127.0.0.1".to_owned()],
             port: Some(6379),
             unix_socket: None,
+            backup_dir: None,
+            tls: None,
+            http: None,
             dir: PathBuf::new(),
             password: String::new(),
+            acl_file: None,
             databases: 16,
             fsync: Fsync::default(),
             clients_max: 10_000,

@@ -362,15 +362,18 @@ impl Turns {
             server.stats.commits.add(1);
             server.stats.changes.add(effects.changes);
             let durability = server.config.durability().max(effects.durability.unwrap_or(Durability::None));
+            let start = clock::moment();
             let outcome = match durability {
                 Durability::Sync => {
-                    let start = clock::moment();
                     let outcome = tokio::task::block_in_place(|| transaction.commit(durability));
                     self.crowd.note(done.len(), start.elapsed());
                     outcome
                 }
                 _ => transaction.commit(durability),
             };
+            let took = start.elapsed();
+            server.commit_latency.add(took.as_micros() as u64, 1);
+            server.note_latency("commit", took);
             committed = outcome.map_err(Fail::Store);
         }
         if committed.is_ok() {

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 
+use crate::acl::Acl;
 use crate::clients::Clients;
 use crate::clock;
 use crate::commands::{self, Commands};
@@ -14,14 +15,16 @@ use crate::config::Config;
 use crate::cursors::Cursors;
 use crate::data::Database;
 use crate::fail::Done;
+use crate::latency::{Histogram, LatencyEvents};
 use crate::options::Options;
 use crate::pubsub::PubSub;
+use crate::rates::Rates;
 use crate::replication::{self, Replication, Source};
 use crate::rows::Rows;
 use crate::sequencer::Sequencer;
 use crate::slow_log::SlowLog;
 use crate::stats::Stats;
-use crate::store::{Result, Store};
+use crate::store::{Error, Result, Store};
 use crate::watches::Watches;
 
 /// What all connections share.
@@ -32,6 +35,8 @@ pub struct Server {
     pub options: Options,
     /// The options in force.
     pub config: Config,
+    /// Users.
+    pub acl: Acl,
     /// The commands.
     pub commands: Commands,
     /// The connections.
@@ -52,6 +57,12 @@ pub struct Server {
     pub stats: Stats,
     /// Commands that took long.
     pub slow_log: SlowLog,
+    /// How much happens in a second.
+    pub rates: Rates,
+    /// Things that took long.
+    pub latency_events: LatencyEvents,
+    /// How long commits took.
+    pub commit_latency: Histogram,
     /// When it was started, in milliseconds since 1970.
     pub started_ms: u64,
     /// When it was started.
@@ -60,6 +71,10 @@ pub struct Server {
     pub run_id: String,
     /// The port it listens on, once it does.
     pub port: AtomicU64,
+    /// The port of encrypted connections, once it listens there.
+    pub tls_port: AtomicU64,
+    /// The port of HTTP, once it listens there.
+    pub http_port: AtomicU64,
     databases: RwLock<Vec<Option<Arc<Database>>>>,
     /// How often databases were exchanged. Relaxed: a session that has an old one notices with its next command.
     generation: AtomicU64,
@@ -84,7 +99,7 @@ impl Server {
     /// A server of a store.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's; and what is wrong with the file of users.
     pub fn new(store: Arc<dyn Store>, options: Options) -> Result<Arc<Self>> {
         let replication = Replication::open(store.local(), options.replica_of.clone())?;
         let mut databases = vec![None; options.databases.max(1)];
@@ -100,6 +115,7 @@ impl Server {
         let now = clock::now_ms();
         let run_id = (0..40).map(|_| char::from(b"0123456789abcdef"[fastrand::usize(..16)])).collect();
         Ok(Arc::new(Server {
+            acl: Acl::new(&options).map_err(Error::Invalid)?,
             config: Config::new(&options),
             commands: commands::all(),
             clients: Clients::default(),
@@ -110,10 +126,15 @@ impl Server {
             cursors: Cursors::default(),
             stats: Stats::default(),
             slow_log: SlowLog::default(),
+            rates: Rates::default(),
+            latency_events: LatencyEvents::default(),
+            commit_latency: Histogram::default(),
             started_ms: now,
             started: clock::moment(),
             run_id,
             port: AtomicU64::new(0),
+            tls_port: AtomicU64::new(0),
+            http_port: AtomicU64::new(0),
             databases: RwLock::new(databases),
             generation: AtomicU64::new(0),
             is_in_memory: AtomicBool::new(store.is_in_memory()),
@@ -222,6 +243,32 @@ impl Server {
     /// Looks again whether reads hardly ever wait for a disk.
     pub fn look_at_memory(&self) {
         self.is_in_memory.store(self.store.is_in_memory(), Ordering::Relaxed);
+    }
+
+    /// What keeps the server from doing its work, if anything does.
+    pub fn trouble(&self) -> Option<String> {
+        match self.is_stopping() {
+            true => Some("the server stops".to_owned()),
+            false => self.store.trouble(),
+        }
+    }
+
+    /// Notes something that took some time, if that is longer than operators want to know of.
+    pub fn note_latency(&self, name: &'static str, took: Duration) {
+        let limit = self.config.latency_ms();
+        let ms = took.as_millis() as u64;
+        if limit > 0 && ms >= limit {
+            self.latency_events.add(name, clock::now_ms() / 1000, ms);
+        }
+    }
+
+    /// Memory that the process has, in bytes; 0 where that cannot be told.
+    pub fn memory_of_process(&self) -> u64 {
+        #[expect(clippy::disallowed_methods, reason = "a figure of the system, no file of the database")]
+        let text = std::fs::read("/proc/self/statm").unwrap_or_default();
+        let pages =
+            String::from_utf8_lossy(&text).split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+        pages.unwrap_or(0) * 4096
     }
 
     /// There are parts to remove.

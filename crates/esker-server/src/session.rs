@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::acl::User;
 use crate::clients::Client;
 use crate::data::Database;
 use crate::replication::Link;
@@ -46,6 +47,10 @@ pub struct Session {
     pub generation: u64,
     /// It has said who it is, or need not.
     pub is_known: bool,
+    /// Who it is; none if that is not known.
+    pub user: Option<Arc<User>>,
+    /// Users have been changed so often when `user` was taken.
+    pub users_generation: u64,
     /// Between `MULTI` and `EXEC`.
     pub multi: Option<Multi>,
     /// Keys that it watches.
@@ -81,6 +86,8 @@ impl Session {
             data,
             generation: 0,
             is_known,
+            user: None,
+            users_generation: 0,
             multi: None,
             watch: None,
             is_inside: false,
@@ -94,6 +101,13 @@ impl Session {
             snapshots: BTreeMap::new(),
             rows: RowsSession::default(),
         }
+    }
+
+    /// It is this user from now on, or nobody.
+    pub fn become_user(&mut self, user: Option<Arc<User>>) {
+        self.is_known = user.is_some();
+        *self.client.user.lock() = user.as_ref().map_or(String::new(), |user| user.name.clone());
+        self.user = user;
     }
 
     /// Channels and patterns that it is subscribed to.

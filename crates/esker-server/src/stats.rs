@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::latency::Histogram;
+
 /// A number that grows.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
@@ -31,6 +33,8 @@ pub struct CommandStats {
     pub calls: Counter,
     /// Microseconds of them.
     pub micros: Counter,
+    /// How long calls took; of fast commands one in 16 is measured, and counts for all of them.
+    pub latency: Histogram,
     /// Calls that were not begun.
     pub rejected: Counter,
     /// Calls that failed.

@@ -13,8 +13,10 @@ mod local;
 
 use std::any::Any;
 use std::ops::{Bound, ControlFlow};
+use std::path::Path;
 use std::sync::Arc;
 
+pub use esker::backup::BackupInfo;
 pub use esker::{Durability, Error, Result, Value};
 
 pub use self::local::LocalStore;
@@ -132,6 +134,12 @@ pub trait Transaction: Reads + Send {
     /// See [`esker::WriteBatch::put`].
     fn put(&mut self, space: &Space, key: &[u8], value: &[u8]) -> Result<()>;
 
+    /// Merges an operand into a key, by the operator of its map.
+    ///
+    /// # Errors
+    /// See [`esker::WriteBatch::merge`].
+    fn merge(&mut self, space: &Space, key: &[u8], operand: &[u8]) -> Result<()>;
+
     /// Removes a key.
     ///
     /// # Errors
@@ -212,6 +220,27 @@ pub trait Store: Reads + Send + Sync {
 
     /// Figures for people: names and values.
     fn figures(&self) -> Vec<(String, String)>;
+
+    /// Chooses the operator that keys of a map are merged by.
+    ///
+    /// # Errors
+    /// See [`esker::Keyspace::set_merge_operator`].
+    fn set_merge_operator(&self, space: &Space, operator: &str) -> Result<()>;
+
+    /// Makes a copy of all data in a directory that is not there yet. Its last commit.
+    ///
+    /// # Errors
+    /// See [`esker::Db::checkpoint`].
+    fn checkpoint(&self, dir: &Path) -> Result<u64>;
+
+    /// Adds a backup of all data to those in a directory.
+    ///
+    /// # Errors
+    /// See [`esker::backup::Backup::create`].
+    fn backup(&self, dir: &Path) -> Result<BackupInfo>;
+
+    /// What keeps writes from succeeding, if anything does.
+    fn trouble(&self) -> Option<String>;
 
     /// Whether all data may fit into memory, so that reads hardly ever wait for a disk.
     fn is_in_memory(&self) -> bool;

@@ -12,6 +12,8 @@ use crate::commands::past::{CommitNo, Span};
 #[cfg(feature = "server")]
 use crate::commands::serve::ServeArgs;
 use crate::commands::stats::StatsArgs;
+#[cfg(feature = "server")]
+use crate::commands::top::TopArgs;
 use crate::failure::Result;
 use crate::formats::{Column, Delimiter};
 use crate::numbers::NumberForm;
@@ -308,8 +310,18 @@ Examples:
   esker -d data serve
   esker -d data serve --fsync always --memory 4gb
   esker -d data serve --bind 0.0.0.0 --requirepass secret
+  esker -d data serve --tls-port 6380 --tls-cert-file cert.pem --tls-key-file key.pem
+  esker -d data serve --http 127.0.0.1:9121
   esker -d data serve --no-port --unix-socket esker.sock")]
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
+    /// Show what a server does, until Ctrl-C
+    #[cfg(feature = "server")]
+    #[command(after_help = "\
+Examples:
+  esker top
+  esker top --server 10.0.0.7:6379 --user ann --password secret
+  esker top --once")]
+    Top(TopArgs),
 }
 
 /// Which keys.

@@ -23,6 +23,8 @@ pub(crate) mod serve;
 mod shell;
 mod sink;
 pub(crate) mod stats;
+#[cfg(feature = "server")]
+pub(crate) mod top;
 mod ttl;
 mod unload;
 
@@ -60,5 +62,7 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Load { file } => unload::load(session, file),
         #[cfg(feature = "server")]
         Command::Serve(serve) => serve::run(session.opening, serve),
+        #[cfg(feature = "server")]
+        Command::Top(top) => top::run(top),
     }
 }

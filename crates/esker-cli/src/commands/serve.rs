@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use esker::Db;
-use esker_server::{Failed, Fsync, Listeners, Options, Server, Source, finish_copy};
+use esker_server::{ClientCertificates, Failed, Fsync, Listeners, Options, Server, Source, Tls, finish_copy};
 
 use crate::Answer;
 use crate::args::Opening;
@@ -23,6 +23,17 @@ pub(crate) enum Sync {
     Everysec,
     /// For nothing
     Never,
+}
+
+/// Whether clients must show certificates.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum AuthClients {
+    /// They must
+    Yes,
+    /// They are not asked
+    No,
+    /// They may; wrong ones are refused
+    Optional,
 }
 
 /// The options of `esker serve`.
@@ -43,6 +54,30 @@ pub(crate) struct ServeArgs {
     /// The password that clients have to give
     #[arg(long, value_name = "PASSWORD", env = "ESKER_PASSWORD", hide_env_values = true)]
     requirepass: Option<String>,
+    /// The file of users: ACL SAVE writes it, and the start and ACL LOAD read it
+    #[arg(long, value_name = "PATH")]
+    aclfile: Option<PathBuf>,
+    /// The directory in which ES.CHECKPOINT and ES.BACKUP make copies and backups
+    #[arg(long, value_name = "PATH")]
+    backup_dir: Option<PathBuf>,
+    /// The port for encrypted connections; 0: any that is free
+    #[arg(long, value_name = "PORT", requires_all = ["tls_cert_file", "tls_key_file"])]
+    tls_port: Option<u16>,
+    /// The certificate, in PEM, and behind it those that lead to its root
+    #[arg(long, value_name = "PATH", requires = "tls_port")]
+    tls_cert_file: Option<PathBuf>,
+    /// The private key of the certificate, in PEM
+    #[arg(long, value_name = "PATH", requires = "tls_port")]
+    tls_key_file: Option<PathBuf>,
+    /// Roots that certificates of clients are checked by, in PEM
+    #[arg(long, value_name = "PATH", requires = "tls_port")]
+    tls_ca_cert_file: Option<PathBuf>,
+    /// Whether clients must show certificates [default: yes with --tls-ca-cert-file, else no]
+    #[arg(long, value_name = "WHEN", requires = "tls_port")]
+    tls_auth_clients: Option<AuthClients>,
+    /// The address and port for monitoring over HTTP: /metrics, /health and a page
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    http: Option<String>,
     /// What commits wait for before they are answered
     #[arg(long, value_name = "WHEN", default_value = "everysec")]
     fsync: Sync,
@@ -118,6 +153,10 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
         unix_socket: args.unix_socket.clone(),
         dir: directory.clone(),
         password: args.requirepass.clone().unwrap_or_default(),
+        acl_file: args.aclfile.clone(),
+        backup_dir: args.backup_dir.clone(),
+        tls: tls(args),
+        http: args.http.clone(),
         databases: args.databases,
         fsync,
         clients_max: args.maxclients,
@@ -151,6 +190,22 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
     runtime.shutdown_timeout(Duration::from_secs(1));
     output::print_message(format_args!("esker: stopped"));
     Ok(Answer::Yes)
+}
+
+/// How connections are encrypted, if they are.
+fn tls(args: &ServeArgs) -> Option<Tls> {
+    let clients = match (args.tls_auth_clients, &args.tls_ca_cert_file) {
+        (Some(AuthClients::Yes), _) | (None, Some(_)) => ClientCertificates::Required,
+        (Some(AuthClients::Optional), _) => ClientCertificates::Optional,
+        (Some(AuthClients::No), _) | (None, None) => ClientCertificates::No,
+    };
+    Some(Tls {
+        port: args.tls_port?,
+        cert: args.tls_cert_file.clone()?,
+        key: args.tls_key_file.clone()?,
+        ca: args.tls_ca_cert_file.clone(),
+        clients,
+    })
 }
 
 /// Has the server stop when somebody ends the process in a friendly way.

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::table::{Command, Group::Connection, NO_KEYS, command, flag::*};
 use super::unknown_subcommand;
+use crate::acl::{DEFAULT, Reason};
 use crate::clients::Client;
 use crate::cx::Cx;
 use crate::fail::{Done, Fail, SYNTAX};
@@ -14,10 +15,10 @@ use crate::session::ReplyMode;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("auth", -2, NO_AUTH | NO_SCRIPT | FAST, NO_KEYS, Connection, "[user] password", "Says who the client is.", auth),
-    command("client", -2, NO_SCRIPT, NO_KEYS, Connection, "id | info | list | getname | setname name | setinfo lib-name|lib-ver text | kill ... | unblock id | reply on|off|skip | ...", "Tells of connections and changes them.", client),
+    command("auth", -2, NO_AUTH | NO_SCRIPT | FAST | NO_MULTI, NO_KEYS, Connection, "[user] password", "Says who the client is.", auth),
+    command("client", -2, NO_SCRIPT, NO_KEYS, Connection, "id | info | list | getname | setname name | setinfo lib-name|lib-ver text | kill ... | unblock id | reply on|off|skip | pause ms | unpause | no-evict on|off | no-touch on|off | tracking off | trackinginfo | caching | getredir | help", "Tells of connections and changes them.", client),
     command("echo", 2, FAST, NO_KEYS, Connection, "text", "Replies the text.", echo),
-    command("hello", -1, NO_AUTH | NO_SCRIPT | FAST, NO_KEYS, Connection, "[2|3 [auth user password] [setname name]]", "Chooses the version of the protocol.", hello),
+    command("hello", -1, NO_AUTH | NO_SCRIPT | FAST | NO_MULTI, NO_KEYS, Connection, "[2|3 [auth user password] [setname name]]", "Chooses the version of the protocol.", hello),
     command("ping", -1, FAST | WHILE_SUBSCRIBED, NO_KEYS, Connection, "[text]", "Replies PONG, or the text.", ping),
     command("quit", -1, NO_AUTH | NO_SCRIPT | FAST | WHILE_SUBSCRIBED | ENDS_MULTI, NO_KEYS, Connection, "", "Ends the connection.", quit),
     command("reset", 1, NO_AUTH | NO_SCRIPT | FAST | WHILE_SUBSCRIBED | ENDS_MULTI, NO_KEYS, Connection, "", "Makes the connection as if it were new.", reset),
@@ -27,16 +28,36 @@ pub(super) const TABLE: &[Command] = &[
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
 fn log_in(cx: &mut Cx<'_>, user: &[u8], password: &[u8]) -> Done {
-    if user != b"default" || !cx.server.config.is_password(password) {
+    let Some(user) = cx.server.acl.log_in(user, password) else {
+        let name = String::from_utf8_lossy(user).into_owned();
+        let command = *cx.session.client.command.lock();
+        super::acl::note_refusal(cx, Reason::Auth, command.as_bytes().to_vec(), name);
         return Err(WRONG_PASSWORD.into());
-    }
-    cx.session.is_known = true;
+    };
+    cx.session.users_generation = cx.server.acl.generation();
+    cx.session.become_user(Some(user));
     Ok(())
+}
+
+/// The user and the password that a request gives, if it gives any.
+pub fn credentials<'r>(command: &Command, request: &'r Request) -> Option<(&'r [u8], &'r [u8])> {
+    match (command.name, request.len()) {
+        ("auth", 2) => Some((DEFAULT.as_bytes(), &request[1])),
+        ("auth", 3) => Some((&request[1], &request[2])),
+        ("hello", _) => {
+            let mut at = 2;
+            while request.is(at, "setname") {
+                at += 2;
+            }
+            request.is(at, "auth").then_some((request.get(at + 1)?, request.get(at + 2)?))
+        }
+        _ => None,
+    }
 }
 
 fn auth(cx: &mut Cx<'_>, request: &Request) -> Done {
     match request.len() {
-        2 if !cx.server.config.has_password() => {
+        2 if cx.server.acl.user(DEFAULT).is_some_and(|user| user.needs_no_password) => {
             return Err("ERR AUTH <password> called without any password configured for the default user. \
                         Are you sure your configuration is correct?"
                 .into());
@@ -137,7 +158,7 @@ fn reset(cx: &mut Cx<'_>, _: &Request) -> Done {
     cx.session.client.name.lock().clear();
     cx.session.client.counts[2].store(0, Ordering::Relaxed);
     cx.session.reply = ReplyMode::On;
-    cx.session.is_known = !cx.server.config.has_password();
+    cx.session.become_user(cx.server.acl.stranger());
     cx.session.space = None;
     cx.session.snapshots.clear();
     choose(cx, 0)?;
@@ -295,7 +316,9 @@ fn kill(cx: &mut Cx<'_>, request: &Request) -> Done {
             b"addr" => meant.retain(|client| client.address == value),
             b"laddr" => meant.retain(|client| client.own_address == value),
             b"type" => meant.retain(|client| kind_of(client) == value.to_lowercase()),
-            b"user" if value == "default" => {}
+            b"user" if cx.server.acl.user(&value).is_some() => {
+                meant.retain(|client| *client.user.lock() == value)
+            }
             b"user" => return Err(Fail::text(format!("ERR No such user '{value}'"))),
             b"skipme" if value.eq_ignore_ascii_case("yes") => skip_me = true,
             b"skipme" if value.eq_ignore_ascii_case("no") => skip_me = false,

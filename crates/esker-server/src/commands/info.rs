@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 use super::server::REDIS_VERSION;
 use crate::cx::Cx;
 use crate::fail::Done;
+use crate::rates::{Rate, WINDOWS};
 use crate::resp::Request;
 
 /// The sections, and whether they are shown to who asks for none.
-const SECTIONS: [(&str, bool); 10] = [
+const SECTIONS: [(&str, bool); 11] = [
     ("server", true),
     ("clients", true),
     ("memory", true),
@@ -18,6 +19,7 @@ const SECTIONS: [(&str, bool); 10] = [
     ("replication", true),
     ("cpu", true),
     ("commandstats", false),
+    ("latencystats", false),
     ("cluster", true),
     ("keyspace", true),
 ];
@@ -85,7 +87,7 @@ fn section(cx: &mut Cx<'_>, name: &str, text: &mut String) -> Done {
             put("tracking_clients", &0);
         }
         "memory" => {
-            let used = memory_of_process();
+            let used = server.memory_of_process();
             put("used_memory", &used);
             put("used_memory_human", &format_args!("{:.2}M", used as f64 / f64::from(1 << 20)));
             put("used_memory_rss", &used);
@@ -113,7 +115,7 @@ fn section(cx: &mut Cx<'_>, name: &str, text: &mut String) -> Done {
             let stats = &server.stats;
             put("total_connections_received", &stats.connections.get());
             put("total_commands_processed", &stats.commands.get());
-            put("instantaneous_ops_per_sec", &0);
+            put("instantaneous_ops_per_sec", &format_args!("{:.0}", server.rates.average(Rate::Commands, 1)));
             put("total_net_input_bytes", &stats.bytes_in.get());
             put("total_net_output_bytes", &stats.bytes_out.get());
             put("rejected_connections", &stats.refused.get());
@@ -125,6 +127,12 @@ fn section(cx: &mut Cx<'_>, name: &str, text: &mut String) -> Done {
             put("pubsub_patterns", &server.pubsub.patterns());
             put("total_error_replies", &stats.errors.get());
             put("total_commits", &stats.commits.get());
+            for rate in Rate::ALL {
+                for window in WINDOWS {
+                    let average = server.rates.average(rate, window);
+                    put(&format!("{}_per_sec_{window}s", rate.name()), &format_args!("{average:.2}"));
+                }
+            }
         }
         "replication" => {
             for (name, value) in super::replication::figures(server) {
@@ -150,6 +158,18 @@ fn section(cx: &mut Cx<'_>, name: &str, text: &mut String) -> Done {
                 }
             }
         }
+        "latencystats" => {
+            let commands = server.commands.stats().map(|(name, stats)| (name, &stats.latency));
+            for (name, latency) in commands.chain([("commit", &server.commit_latency)]) {
+                if latency.count() > 0 {
+                    let [p50, p99, p999] = [50.0, 99.0, 99.9].map(|p| latency.percentile(p).unwrap_or(0));
+                    put(
+                        &format!("latency_percentiles_usec_{name}"),
+                        &format_args!("p50={p50},p99={p99},p99.9={p999}"),
+                    );
+                }
+            }
+        }
         "cluster" => put("cluster_enabled", &0),
         "keyspace" => {
             for data in server.open_databases() {
@@ -170,12 +190,4 @@ fn section(cx: &mut Cx<'_>, name: &str, text: &mut String) -> Done {
         text.replace_range(colon..=colon, "");
     }
     Ok(())
-}
-
-/// Memory that the process has, in bytes; 0 where that cannot be told.
-fn memory_of_process() -> u64 {
-    #[expect(clippy::disallowed_methods, reason = "a figure of the system, no file of the database")]
-    let text = std::fs::read("/proc/self/statm").unwrap_or_default();
-    let pages = String::from_utf8_lossy(&text).split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
-    pages.unwrap_or(0) * 4096
 }

@@ -1,20 +1,18 @@
-//! What the server tells of itself: `COMMAND`, `INFO`, the slow log, users, memory.
+//! What the server tells of itself: `COMMAND`, `INFO`, the slow log, memory.
 
 use super::info;
 use super::table::{Command, Group::Server, Keys, NO_KEYS, command, commands, flag::*};
 use super::unknown_subcommand;
 use crate::cx::Cx;
-use crate::fail::{Done, Fail, SYNTAX};
+use crate::fail::{Done, SYNTAX};
 use crate::numbers::int;
 use crate::resp::{Out, Request};
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("acl", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "whoami | list | users | cat [category] | getuser name | genpass | log", "Tells of the one user there is.", acl),
     command("command", -1, 0, NO_KEYS, Server, "[count | info [name ...] | docs [name ...] | list | getkeys command ...]", "Tells of commands.", command_command),
     command("function", -2, NO_SCRIPT, NO_KEYS, Server, "flush | list", "There are no functions: flush has nothing to do.", function),
-    command("info", -1, 0, NO_KEYS, Server, "[section ...]", "Figures of the server.", info::info),
-    command("latency", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "latest | history event | reset | histogram", "Nothing is noted: see SLOWLOG.", latency),
+    command("info", -1, DANGEROUS, NO_KEYS, Server, "[section ...]", "Figures of the server.", info::info),
     command("memory", -2, READ, Keys::At(2, 2, 1), Server, "usage key | doctor | stats | purge", "Figures of memory.", memory),
     command("module", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "list", "There are no modules.", module),
     command("monitor", 1, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Server, "", "Shows all commands as they come.", monitor),
@@ -144,17 +142,6 @@ fn function(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-fn latency(cx: &mut Cx<'_>, request: &Request) -> Done {
-    match request[1].to_ascii_lowercase().as_slice() {
-        b"latest" | b"history" => cx.out.array(0),
-        b"reset" => cx.out.int(0),
-        b"histogram" => cx.out.map(0),
-        b"doctor" => cx.out.verbatim("Nothing is noted here: SLOWLOG has commands that took long.\n"),
-        _ => return Err(unknown_subcommand(request)),
-    }
-    Ok(())
-}
-
 fn memory(cx: &mut Cx<'_>, request: &Request) -> Done {
     match request[1].to_ascii_lowercase().as_slice() {
         b"usage" if request.len() >= 3 => match cx.main(&request[2])? {
@@ -216,97 +203,6 @@ fn slowlog(cx: &mut Cx<'_>, request: &Request) -> Done {
         }
     } else {
         return Err(unknown_subcommand(request));
-    }
-    Ok(())
-}
-
-const CATEGORIES: [&str; 21] = [
-    "keyspace",
-    "read",
-    "write",
-    "set",
-    "sortedset",
-    "list",
-    "hash",
-    "string",
-    "bitmap",
-    "hyperloglog",
-    "geo",
-    "stream",
-    "pubsub",
-    "admin",
-    "fast",
-    "slow",
-    "blocking",
-    "dangerous",
-    "connection",
-    "transaction",
-    "scripting",
-];
-
-fn acl(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let has_password = cx.server.config.has_password();
-    match (request[1].to_ascii_lowercase().as_slice(), request.len()) {
-        (b"whoami", 2) => cx.out.bulk(b"default"),
-        (b"users", 2) => {
-            cx.out.array(1);
-            cx.out.bulk(b"default");
-        }
-        (b"list", 2) => {
-            cx.out.array(1);
-            let secret = if has_password { "(password)" } else { "nopass" };
-            cx.out.bulk(format!("user default on {secret} ~* &* +@all").as_bytes());
-        }
-        (b"cat", 2) => {
-            cx.out.array(CATEGORIES.len());
-            CATEGORIES.iter().for_each(|category| cx.out.bulk(category.as_bytes()));
-        }
-        (b"cat", 3) => {
-            let name = String::from_utf8_lossy(&request[2]).to_lowercase();
-            if !CATEGORIES.contains(&name.as_str()) {
-                return Err(Fail::text(format!("ERR Unknown category '{name}'")));
-            }
-            let inside = |command: &&Command| command.categories().contains(&format!("@{name}"));
-            let found: Vec<_> = commands().filter(inside).collect();
-            cx.out.array(found.len());
-            found.iter().for_each(|command| cx.out.bulk(command.name.as_bytes()));
-        }
-        (b"getuser", 3) if &request[2] == b"default" => {
-            cx.out.map(5);
-            cx.out.bulk(b"flags");
-            let flags: &[&str] = if has_password { &["on"] } else { &["on", "nopass"] };
-            cx.out.set(flags.len());
-            flags.iter().for_each(|flag| cx.out.bulk(flag.as_bytes()));
-            cx.out.bulk(b"passwords");
-            cx.out.array(0);
-            for (name, value) in [("commands", "+@all"), ("keys", "~*"), ("channels", "&*")] {
-                cx.out.bulk(name.as_bytes());
-                cx.out.bulk(value.as_bytes());
-            }
-        }
-        (b"getuser", 3) => cx.out.null(),
-        (b"genpass", 2 | 3) => {
-            let bits = request.get(2).map_or(Ok(256), int)?;
-            if !(1..=4096).contains(&bits) {
-                return Err("ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096".into());
-            }
-            let digits = (bits as usize).div_ceil(4);
-            let text: String =
-                (0..digits).map(|_| char::from(b"0123456789abcdef"[fastrand::usize(..16)])).collect();
-            cx.out.bulk(text.as_bytes());
-        }
-        (b"log", 2 | 3) => match request.is(2, "reset") {
-            true => cx.out.ok(),
-            false => cx.out.array(0),
-        },
-        (b"load" | b"save", 2) => {
-            return Err("ERR This server is not configured to use an ACL file.".into());
-        }
-        (b"deluser", 3..) if !request.from(2).any(|name| name == b"default") => cx.out.int(0),
-        (b"setuser" | b"deluser" | b"dryrun", _) => {
-            return Err("ERR users other than default are not supported yet".into());
-        }
-        _ => return Err(unknown_subcommand(request)),
     }
     Ok(())
 }

@@ -6,6 +6,7 @@
 //!
 //! commands.1. A command that fails has written nothing to its reply before its error.
 
+mod acl;
 mod bit_fields;
 mod bits;
 mod connection;
@@ -16,9 +17,12 @@ mod hyper_log_logs;
 mod info;
 mod inside;
 mod keys;
+mod latency;
 mod lcs;
 mod list_pops;
 mod lists;
+mod not_built;
+mod operations;
 mod ordered;
 mod pubsub;
 mod replication;
@@ -39,9 +43,10 @@ mod transactions;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
+pub use self::connection::credentials;
 pub use self::replication::awaited;
 pub use self::scripts::Scripts;
-pub use self::table::{Command, commands_document, flag};
+pub use self::table::{CATEGORIES, Command, Keys, commands as table, commands_document, flag};
 pub use self::transactions::unwatch;
 use crate::clock;
 use crate::cx::Cx;
@@ -162,9 +167,7 @@ fn admit(cx: &mut Cx<'_>, request: &Request) -> Done {
             return Err(Fail::text(text));
         }
     };
-    if !cx.session.is_known && command.flags & flag::NO_AUTH == 0 {
-        return Err("NOAUTH Authentication required.".into());
-    }
+    check_rights(cx, command, at, request)?;
     if command.flags & flag::WRITE != 0 && cx.server.replication.is_replica() {
         if let Some(multi) = &mut cx.session.multi {
             multi.has_failed = true;
@@ -194,22 +197,49 @@ fn admit(cx: &mut Cx<'_>, request: &Request) -> Done {
     call(cx, command, at, request)
 }
 
+/// Whether the user may run this (acl.1, acl.2).
+fn check_rights(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: &Request) -> Done {
+    let generation = cx.server.acl.generation();
+    if cx.session.users_generation != generation {
+        cx.session.users_generation = generation;
+        let user = cx.session.user.take().and_then(|user| cx.server.acl.user(&user.name));
+        cx.session.become_user(user);
+    }
+    if !cx.session.is_known && command.flags & flag::NO_AUTH == 0 {
+        return Err("NOAUTH Authentication required.".into());
+    }
+    let Some(user) = cx.session.user.as_ref().filter(|user| !user.is_unlimited) else { return Ok(()) };
+    let Err(denied) = user.check(at, command, request) else { return Ok(()) };
+    if let Some(multi) = &mut cx.session.multi {
+        multi.has_failed = true;
+    }
+    cx.server.commands.stats[at].rejected.add(1);
+    let name = user.name.clone();
+    acl::note_refusal(cx, denied.reason, denied.object.clone(), name);
+    Err(Fail::text(denied.message()))
+}
+
 /// Runs a command, and keeps account of it.
 fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: &Request) -> Done {
     if cx.server.clients.has_monitors() && command.flags & (flag::ADMIN | flag::NO_AUTH) == 0 {
         server::tell_monitors(cx, request);
     }
     let stats = &cx.server.commands.stats[at];
-    // Most take so little that only who asks for all wants to know.
-    let is_timed = command.flags & flag::FAST == 0 || (0..1000).contains(&cx.server.config.slow_micros());
-    let start = is_timed.then(clock::moment);
+    let times = calls_measured(cx, command, stats.calls.get());
+    let start = (times > 0).then(clock::moment);
     let done = (command.run)(cx, request);
     if matches!(done, Err(Fail::Blocks(_))) {
         return done;
     }
     if let Some(start) = start {
-        let micros = start.elapsed().as_micros() as u64;
-        stats.micros.add(micros);
+        let took = start.elapsed();
+        let micros = took.as_micros() as u64;
+        stats.micros.add(micros * times);
+        if cx.server.config.tracks_latency() {
+            stats.latency.add(micros, times);
+        }
+        cx.server
+            .note_latency(if command.flags & flag::FAST != 0 { "fast-command" } else { "command" }, took);
         note_slow(cx, command, request, micros);
     }
     stats.calls.add(1);
@@ -220,12 +250,31 @@ fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: &Request
     done
 }
 
+/// So many calls of a fast command are measured by one of them.
+const CALLS_A_MEASURE: u64 = 16;
+
+/// How many calls the time of this one stands for; 0: it is not measured. Looking at the clock costs about as much as a fast command does.
+fn calls_measured(cx: &Cx<'_>, command: &Command, calls: u64) -> u64 {
+    let config = &cx.server.config;
+    let is_measured = command.flags & flag::FAST == 0 || calls < CALLS_A_MEASURE;
+    if is_measured || (0..1000).contains(&config.slow_micros()) || config.latency_ms() > 0 {
+        return 1;
+    }
+    if calls.is_multiple_of(CALLS_A_MEASURE) { CALLS_A_MEASURE } else { 0 }
+}
+
 fn note_slow(cx: &Cx<'_>, command: &Command, request: &Request, micros: u64) {
     let limit = cx.server.config.slow_micros();
     if limit < 0 || micros < limit as u64 || matches!(command.name, "exec" | "slowlog") {
         return;
     }
-    let words = request.from(0).take(32).map(|word| word[..word.len().min(128)].to_vec()).collect();
+    // Passwords are not shown.
+    let shown = match command.name {
+        "auth" | "hello" => 1,
+        "acl" | "config" => 2,
+        _ => 32,
+    };
+    let words = request.from(0).take(shown).map(|word| word[..word.len().min(128)].to_vec()).collect();
     let client = &cx.session.client;
     let (address, name) = (client.address.clone(), client.name.lock().clone());
     let slow = SlowCommand { id: 0, at: cx.now / 1000, micros, words, address, name };
@@ -233,6 +282,9 @@ fn note_slow(cx: &Cx<'_>, command: &Command, request: &Request, micros: u64) {
 }
 
 fn unknown(request: &Request) -> String {
+    if let Some(text) = not_built::why(&request[0]) {
+        return text;
+    }
     let shown = |word: &[u8]| String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned();
     let words: String = request.from(1).take(20).map(|word| format!("'{}' ", shown(word))).collect();
     format!("ERR unknown command '{}', with args beginning with: {words}", shown(&request[0]))

@@ -37,7 +37,7 @@ pub(super) const TABLE: &[Command] = &[
 #[rustfmt::skip]
 pub(super) const SPACES: &[Command] = &[
     command("es.compact", 1, ADMIN | NO_SCRIPT, NO_KEYS, Esker, "", "Merges all data into one run.", compact),
-    command("es.ks", -2, NO_SCRIPT | SEQUENCED, NO_KEYS, Esker, "list | use [name] | create name | drop name | rename old new", "Keyspaces, and which one the connection works in.", keyspaces),
+    command("es.ks", -2, NO_SCRIPT | SEQUENCED, NO_KEYS, Esker, "list | use [name] | create name | drop name | rename old new | operator name operator", "Keyspaces, and which one the connection works in.", keyspaces),
     command("es.snap", -2, NO_SCRIPT, NO_KEYS, Esker, "open | close id | list", "Snapshots that the connection holds.", snap),
     command("es.stats", 1, 0, NO_KEYS, Esker, "", "Figures of the engine.", stats),
     command("es.sync", 1, 0, NO_KEYS, Esker, "", "Makes all that was written durable.", sync),
@@ -432,6 +432,12 @@ fn keyspaces(cx: &mut Cx<'_>, request: &Request) -> Done {
             let name = own_name(&request[2])?;
             store.find_space(name)?.ok_or_else(|| missing(name))?;
             store.drop_space(name)?;
+        }
+        (b"operator", 4) => {
+            let name = own_name(&request[2])?;
+            let operator = String::from_utf8_lossy(&request[3]);
+            let space = store.find_space(name)?.ok_or_else(|| missing(name))?;
+            store.set_merge_operator(&space, &operator)?;
         }
         (b"rename", 4) => store.rename_spaces(&[(own_name(&request[2])?, own_name(&request[3])?)])?,
         _ => return Err(super::unknown_subcommand(request)),

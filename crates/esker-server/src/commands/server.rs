@@ -46,11 +46,16 @@ fn config(cx: &mut Cx<'_>, request: &Request) -> Done {
         let words = request.tail(2);
         let pairs: Vec<_> = words.chunks(2).map(|pair| (text(pair[0]), text(pair[1]))).collect();
         cx.server.config.set(&pairs).map_err(Fail::text)?;
+        for (_, password) in pairs.iter().filter(|(name, _)| name.eq_ignore_ascii_case("requirepass")) {
+            tokio::task::block_in_place(|| cx.server.acl.require(password)).map_err(Fail::text)?;
+        }
         cx.out.ok();
     } else if request.is(1, "resetstat") && request.len() == 2 {
         cx.server.stats.reset();
+        cx.server.rates.clear();
         for (_, stats) in cx.server.commands.stats() {
             [&stats.calls, &stats.micros, &stats.failed, &stats.rejected].iter().for_each(|c| c.reset());
+            stats.latency.reset();
         }
         cx.out.ok();
     } else if request.is(1, "rewrite") && request.len() == 2 {

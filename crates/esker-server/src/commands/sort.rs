@@ -11,8 +11,8 @@ use std::cmp::Ordering;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("sort", -2, WRITE | DENY_OOM, FIRST, Generic, "key [by pattern] [limit skip n] [get pattern ...] [asc|desc] [alpha] [store to]", "Elements in order.", |cx, r| sort(cx, r, false)),
-    command("sort_ro", -2, READ, FIRST, Generic, "key [by pattern] [limit skip n] [get pattern ...] [asc|desc] [alpha]", "As SORT, without STORE.", |cx, r| sort(cx, r, true)),
+    command("sort", -2, WRITE | DENY_OOM | DANGEROUS, FIRST, Generic, "key [by pattern] [limit skip n] [get pattern ...] [asc|desc] [alpha] [store to]", "Elements in order.", |cx, r| sort(cx, r, false)),
+    command("sort_ro", -2, READ | DANGEROUS, FIRST, Generic, "key [by pattern] [limit skip n] [get pattern ...] [asc|desc] [alpha]", "As SORT, without STORE.", |cx, r| sort(cx, r, true)),
 ];
 
 struct Options<'r> {

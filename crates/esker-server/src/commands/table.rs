@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use super::{
-    bits, connection, dump, expiry, hashes, hyper_log_logs, inside, keys, list_pops, lists, ordered, pubsub,
-    replication, rows, scan, scripts, server, sets, sort, sorted_sets, stream_groups, stream_info, streams,
-    strings, transactions,
+    acl, bits, connection, dump, expiry, hashes, hyper_log_logs, inside, keys, latency, list_pops, lists,
+    operations, ordered, pubsub, replication, rows, scan, scripts, server, sets, sort, sorted_sets,
+    stream_groups, stream_info, streams, strings, transactions,
 };
 use crate::cx::Cx;
 use crate::fail::Done;
@@ -93,14 +93,14 @@ impl Group {
         }
     }
 
-    /// The category that users' rights go by.
-    fn category(self) -> &'static str {
+    /// The category that users' rights go by, if it is one.
+    fn category(self) -> Option<&'static str> {
         match self {
-            Group::Generic => "keyspace",
-            Group::SortedSet => "sortedset",
-            Group::Transactions => "transaction",
-            Group::Server => "admin",
-            other => other.name(),
+            Group::Generic => Some("keyspace"),
+            Group::SortedSet => Some("sortedset"),
+            Group::Transactions => Some("transaction"),
+            Group::Server => None,
+            other => Some(other.name()),
         }
     }
 }
@@ -133,7 +133,7 @@ pub struct Command {
     pub keys: Keys,
     /// What it is about.
     pub group: Group,
-    /// The words behind its name, for people.
+    /// The words behind its name, for people. Subcommands stand apart by ` | `: users' rights go by them.
     pub usage: &'static str,
     /// What it does, for people.
     pub summary: &'static str,
@@ -216,21 +216,32 @@ impl Command {
 
     /// The categories it is in.
     pub fn categories(&self) -> Vec<String> {
+        self.categories_with(self.flags)
+    }
+
+    /// The categories that it would be in with these flags: a subcommand may have others.
+    pub fn categories_with(&self, flags: u32) -> Vec<String> {
         let of_flags = [
             (flag::WRITE, "write"),
             (flag::READ, "read"),
+            (flag::ADMIN, "admin"),
             (flag::ADMIN, "dangerous"),
             (flag::DANGEROUS, "dangerous"),
             (flag::PUBSUB, "pubsub"),
             (flag::BLOCKING, "blocking"),
         ];
-        let mut names: Vec<&str> = vec![self.group.category()];
+        let mut names: Vec<&str> = self.group.category().into_iter().collect();
+        if self.group == Group::Server && flags & (flag::WRITE | flag::READ) != 0 {
+            names.push("keyspace");
+        }
         for (bit, name) in of_flags {
-            if self.flags & bit != 0 && !names.contains(&name) {
+            // What a script reads and writes, its commands say.
+            let is_script = self.group == Group::Scripting && bit & (flag::WRITE | flag::READ) != 0;
+            if flags & bit != 0 && !is_script && !names.contains(&name) {
                 names.push(name);
             }
         }
-        names.push(if self.flags & flag::FAST != 0 { "fast" } else { "slow" });
+        names.push(if flags & flag::FAST != 0 { "fast" } else { "slow" });
         names.into_iter().map(|name| format!("@{name}")).collect()
     }
 }
@@ -286,15 +297,44 @@ static TABLES: &[&[Command]] = &[
     server::TABLE,
     replication::TABLE,
     inside::TABLE,
+    acl::TABLE,
+    latency::TABLE,
     ordered::TABLE,
     ordered::SPACES,
     rows::TABLE,
     rows::SLICES,
     rows::TRANSACTIONS,
+    operations::TABLE,
+];
+
+/// The categories that users' rights go by.
+pub const CATEGORIES: &[&str] = &[
+    "keyspace",
+    "read",
+    "write",
+    "set",
+    "sortedset",
+    "list",
+    "hash",
+    "string",
+    "bitmap",
+    "hyperloglog",
+    "geo",
+    "stream",
+    "pubsub",
+    "admin",
+    "fast",
+    "slow",
+    "blocking",
+    "dangerous",
+    "connection",
+    "transaction",
+    "scripting",
+    "esker",
 ];
 
 /// All commands.
-pub(super) fn commands() -> impl Iterator<Item = &'static Command> {
+pub fn commands() -> impl Iterator<Item = &'static Command> {
     TABLES.iter().copied().flatten()
 }
 

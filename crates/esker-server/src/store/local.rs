@@ -1,9 +1,11 @@
 //! A `Db` of this process as a store. Spaces are keyspaces, by the same names.
 
 use std::ops::{Bound, ControlFlow};
+use std::path::Path;
 use std::sync::Arc;
 
-use esker::{Counting, Db, Durability, Error, Isolation, Keyspace, Result, Value};
+use esker::backup::{Backup, BackupInfo};
+use esker::{Counting, Db, Durability, Error, Health, Isolation, Keyspace, Result, Value};
 
 use super::{Order, Reads, Snapshot, Space, Span, Store, Transaction, Visit};
 
@@ -139,6 +141,25 @@ impl Store for LocalStore {
         figures.iter().map(|(name, value)| ((*name).to_owned(), value.to_string())).collect()
     }
 
+    fn set_merge_operator(&self, space: &Space, operator: &str) -> Result<()> {
+        keyspace(space)?.set_merge_operator(operator)
+    }
+
+    fn checkpoint(&self, dir: &Path) -> Result<u64> {
+        self.db.checkpoint(dir).map(|made| made.seqno.get())
+    }
+
+    fn backup(&self, dir: &Path) -> Result<BackupInfo> {
+        Backup::open(dir)?.create(&self.db)
+    }
+
+    fn trouble(&self) -> Option<String> {
+        match self.db.health() {
+            Health::Ok => None,
+            health => Some(health.to_string()),
+        }
+    }
+
     fn is_in_memory(&self) -> bool {
         let stats = self.db.stats();
         stats.table_bytes + stats.blob_bytes < self.memory / 2
@@ -206,6 +227,11 @@ impl Transaction for LocalTransaction {
     fn put(&mut self, space: &Space, key: &[u8], value: &[u8]) -> Result<()> {
         self.writes += 1;
         self.inner.put(keyspace(space)?, key, value)
+    }
+
+    fn merge(&mut self, space: &Space, key: &[u8], operand: &[u8]) -> Result<()> {
+        self.writes += 1;
+        self.inner.merge(keyspace(space)?, key, operand)
     }
 
     fn remove(&mut self, space: &Space, key: &[u8]) -> Result<()> {

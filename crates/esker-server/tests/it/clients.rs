@@ -242,3 +242,12 @@ fn databases_are_apart_and_can_be_exchanged() {
     assert_eq!(a.say("LRANGE list 0 -1"), "*[\"x\", \"y\"]");
     assert!(a.say("SELECT 99").starts_with("-ERR DB index"));
 }
+
+#[test]
+fn what_is_not_built_says_so() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    assert!(wire.say("GEOADD k 1 2 m").starts_with("-ERR GEOADD is not supported by this server: "));
+    assert!(wire.say("FCALL f 0").contains("use EVAL"));
+    assert!(wire.say("NOSUCH a").starts_with("-ERR unknown command 'NOSUCH'"));
+}

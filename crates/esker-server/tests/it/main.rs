@@ -10,7 +10,9 @@ mod differential;
 mod generator;
 mod harness;
 mod hostile;
+mod monitoring;
 mod node;
+mod operations;
 mod proxy;
 mod replication;
 mod replication_faults;
@@ -18,5 +20,8 @@ mod rows;
 mod rows_model;
 #[cfg(feature = "lua")]
 mod scripts;
+#[cfg(feature = "tls")]
+mod tls;
+mod users;
 mod waiting;
 mod wire;

@@ -102,3 +102,35 @@ fn a_script_without_end_is_ended_and_leaves_nothing() {
     assert!(format!("{:?}", wire.reply()).starts_with("-"));
     assert_eq!((wire.say("EXISTS half"), wire.say("SET k v")), (":0".to_owned(), "+OK".to_owned()));
 }
+
+#[test]
+fn struct_packs_and_unpacks() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    for (script, reply) in [
+        ("return struct.pack('>I2hB', 258, 2, 7)", "\"\\u{1}\\u{2}\\0\\u{2}\\u{7}\""),
+        ("return struct.pack('<i4', 1)", "\"\\u{1}\\0\\0\\0\""),
+        ("return {struct.unpack('>I2h', struct.pack('>I2h', 258, -2))}", "*[:258, :-2, :5]"),
+        ("return {struct.unpack('<i3L', struct.pack('<i3L', -5, 9))}", "*[:-5, :9, :12]"),
+        ("return {struct.unpack('sBc0', struct.pack('sBc0', 'ab', 2, 'cd'))}", "*[\"ab\", \"cd\", :7]"),
+        ("return tostring(struct.unpack('d', struct.pack('d', 1.5)))", "\"1.5\""),
+        ("return struct.pack('!4bi4', 1, 2)", "\"\\u{1}\\0\\0\\0\\u{2}\\0\\0\\0\""),
+        ("return struct.size('!8bd')", ":16"),
+        ("return struct.size('c10x')", ":11"),
+    ] {
+        wire.send(&["EVAL", script, "0"]);
+        assert_eq!(format!("{:?}", wire.reply()), reply, "{script}");
+    }
+    for script in [
+        "return struct.unpack('i4', 'abc')",
+        "return struct.pack('q', 1)",
+        "return struct.pack('i99', 1)",
+        "return struct.pack('c99999999999999999999', 'a')",
+        "return {struct.unpack('s', 'abc')}",
+        "return struct.unpack('Bc0', string.char(200))",
+        "return struct.unpack('b', 'a', 100)",
+    ] {
+        wire.send(&["EVAL", script, "0"]);
+        assert!(format!("{:?}", wire.reply()).starts_with("-ERR"), "{script}");
+    }
+}

@@ -1,0 +1,187 @@
+//! Users: who a client may be, and what it may do.
+//!
+//! ```text
+//!   AUTH user password --> secret: is it the password? --> session: User
+//!   request --> check: command, keys, channels <-- User <-- rules of ACL SETUSER
+//! ```
+//!
+//! acl.1. Who is not unlimited is checked before each command: when it is queued by `MULTI`, when it runs, and when a script calls it.
+//! acl.2. A change of a user holds for its connections from their next command on.
+//! acl.3. Passwords are hashed off the threads that serve connections, a few at a time.
+//!
+//! The file of users: docs/formats/server.md
+
+mod check;
+mod file;
+mod log;
+mod secret;
+mod selector;
+mod subcommands;
+mod user;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+use tokio::sync::Semaphore;
+
+pub use self::check::Reason;
+pub use self::log::{AclLog, Refusal};
+use self::secret::Proofs;
+pub use self::user::User;
+use crate::options::Options;
+
+/// Who clients are that have not said.
+pub const DEFAULT: &str = "default";
+/// So many passwords are hashed at once: each takes 19 MiB and tens of milliseconds.
+const HASHED_AT_ONCE: usize = 2;
+
+/// All users.
+pub struct Acl {
+    users: RwLock<BTreeMap<String, Arc<User>>>,
+    /// How often users have changed. Release and acquire: who sees a new number sees the change.
+    generation: AtomicU64,
+    proofs: Proofs,
+    hashing: Semaphore,
+    file: Option<PathBuf>,
+    /// What was refused.
+    pub log: AclLog,
+}
+
+impl Acl {
+    /// The users of the file, if the options name one, and `default`.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    pub fn new(options: &Options) -> Result<Self, String> {
+        let acl = Acl {
+            users: RwLock::default(),
+            generation: AtomicU64::new(1),
+            proofs: Proofs::new()?,
+            hashing: Semaphore::new(HASHED_AT_ONCE),
+            file: options.acl_file.clone(),
+            log: AclLog::default(),
+        };
+        let mut default = User::unlimited(DEFAULT);
+        default.require(&options.password)?;
+        let mut users = match &acl.file {
+            Some(path) => file::read(path)?,
+            None => BTreeMap::new(),
+        };
+        users.entry(DEFAULT.to_owned()).or_insert_with(|| Arc::new(default));
+        *acl.users.write() = users;
+        Ok(acl)
+    }
+
+    /// How often users have changed.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// A user.
+    pub fn user(&self, name: &str) -> Option<Arc<User>> {
+        self.users.read().get(name).cloned()
+    }
+
+    /// Who a client is that has not said; none if it has to say.
+    pub fn stranger(&self) -> Option<Arc<User>> {
+        self.user(DEFAULT).filter(|user| user.is_on && user.needs_no_password)
+    }
+
+    /// All users, by name.
+    pub fn users(&self) -> Vec<Arc<User>> {
+        self.users.read().values().cloned().collect()
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<String, Arc<User>>) -> T) -> T {
+        let changed = change(&mut self.users.write());
+        self.generation.fetch_add(1, Ordering::Release);
+        changed
+    }
+
+    /// Makes a user, or changes it: all rules, or none.
+    ///
+    /// # Errors
+    /// What is wrong with the rules.
+    pub fn set(&self, name: &str, rules: &[&[u8]]) -> Result<(), String> {
+        if name.bytes().any(|byte| byte.is_ascii_whitespace() || byte == 0) {
+            return Err("ERR Usernames can't contain spaces or null characters".to_owned());
+        }
+        let mut user = self.user(name).map_or_else(|| User::new(name), |user| User::clone(&user));
+        user.apply(rules)?;
+        self.change(|users| users.insert(name.to_owned(), Arc::new(user)));
+        Ok(())
+    }
+
+    /// Has `default` need this password; an empty one: none.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn require(&self, password: &str) -> Result<(), String> {
+        let mut user = self.user(DEFAULT).map_or_else(|| User::unlimited(DEFAULT), |user| User::clone(&user));
+        user.require(password)?;
+        self.change(|users| users.insert(DEFAULT.to_owned(), Arc::new(user)));
+        Ok(())
+    }
+
+    /// Removes a user. Whether there was one.
+    pub fn remove(&self, name: &str) -> bool {
+        self.change(|users| users.remove(name)).is_some()
+    }
+
+    /// Hashes a password that a client has sent, unless that was done before (acl.3). `log_in` knows the outcome then.
+    pub async fn prove(&self, name: &[u8], password: &[u8]) {
+        let user = std::str::from_utf8(name).ok().and_then(|name| self.user(name));
+        let Some(user) = user.filter(|user| user.is_on && !user.has_password(password, &self.proofs)) else {
+            return;
+        };
+        for secret in user.secrets.iter().filter(|secret| secret.is_slow()) {
+            let Ok(_permit) = self.hashing.acquire().await else { return };
+            if tokio::task::block_in_place(|| secret.is_hash_of(password)) {
+                self.proofs.add(secret, password);
+                return;
+            }
+        }
+    }
+
+    /// The user of this name and password, if it may log in. `prove` comes before.
+    pub fn log_in(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
+        let user = self.user(std::str::from_utf8(name).ok()?)?;
+        (user.is_on && user.has_password(password, &self.proofs)).then_some(user)
+    }
+
+    /// Writes all users to the file.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be written.
+    pub fn save(&self) -> Result<(), String> {
+        let path = self.file.as_ref().ok_or(file::NONE)?;
+        file::write(path, &self.users())
+    }
+
+    /// Takes the users of the file instead of those there are. The names of those that are gone.
+    ///
+    /// # Errors
+    /// There is none, or something is wrong with it: nothing has changed then.
+    pub fn load(&self) -> Result<Vec<String>, String> {
+        let path = self.file.as_ref().ok_or(file::NONE)?;
+        let mut users = file::read(path)?;
+        users.entry(DEFAULT.to_owned()).or_insert_with(|| Arc::new(User::unlimited(DEFAULT)));
+        let old = self.change(|known| std::mem::replace(known, users));
+        Ok(old.into_keys().filter(|name| self.user(name).is_none()).collect())
+    }
+}
+
+/// Random bytes that nobody can guess.
+///
+/// # Errors
+/// The system has none.
+pub fn random(bytes: &mut [u8]) -> Result<(), String> {
+    getrandom::fill(bytes).map_err(|error| format!("ERR the system gives no random numbers: {error}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,32 @@
+//! Commands of Redis that this server does not have, and what to do instead: their clients are told so, not that they have mistyped.
+
+/// The beginning of their names, and advice.
+const NOT_BUILT: &[(&str, &str)] = &[
+    ("asking", "there is no cluster mode"),
+    ("bf.", "modules are not supported"),
+    ("cf.", "modules are not supported"),
+    ("cluster", "there is no cluster mode"),
+    ("fcall", "functions are not supported: use EVAL"),
+    ("ft.", "modules are not supported"),
+    ("geo", "there are no geo commands: keep geohashes as scores, and use ZRANGE"),
+    ("hexpire", "fields of hashes do not expire: use keys of their own"),
+    ("hpexpire", "fields of hashes do not expire: use keys of their own"),
+    ("hpersist", "fields of hashes do not expire: use keys of their own"),
+    ("hpttl", "fields of hashes do not expire: use keys of their own"),
+    ("httl", "fields of hashes do not expire: use keys of their own"),
+    ("json.", "modules are not supported"),
+    ("migrate", "use DUMP and RESTORE"),
+    ("pfdebug", "it is for tests of Redis"),
+    ("readonly", "there is no cluster mode"),
+    ("readwrite", "there is no cluster mode"),
+    ("sentinel", "this is no sentinel"),
+    ("ts.", "modules are not supported"),
+];
+
+/// What a client is told that asks for one of them.
+pub(super) fn why(name: &[u8]) -> Option<String> {
+    let lower = name.to_ascii_lowercase();
+    let (_, advice) = NOT_BUILT.iter().find(|(begin, _)| lower.starts_with(begin.as_bytes()))?;
+    let shown = String::from_utf8_lossy(&name[..name.len().min(64)]).to_uppercase();
+    Some(format!("ERR {shown} is not supported by this server: {advice}"))
+}

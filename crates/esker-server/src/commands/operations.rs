@@ -1,0 +1,74 @@
+//! Commands of `ES.` about the engine's own operations: merges, copies and backups.
+//!
+//! operations.1. Clients name what is made; where it is made the operator has said.
+
+use std::path::{Path, PathBuf};
+
+use super::table::{Command, FIRST, Group::Esker, NO_KEYS, command, flag::*};
+use crate::cx::Cx;
+use crate::fail::{Done, Fail};
+use crate::resp::Request;
+
+/// It takes long, and other commits must not wait for it.
+const LONG: u32 = ADMIN | NO_SCRIPT | NO_MULTI;
+
+#[rustfmt::skip]
+pub(super) const TABLE: &[Command] = &[
+    command("es.backup", 1, LONG, NO_KEYS, Esker, "", "Adds a backup to those in --backup-dir: only what is new is copied.", backup),
+    command("es.checkpoint", 2, LONG, NO_KEYS, Esker, "name", "Makes a copy of the database in --backup-dir, by hard links where there are such.", checkpoint),
+    command("es.merge", 3, WRITE | DENY_OOM | FAST, FIRST, Esker, "key operand", "Merges an operand into a key, by the operator of the keyspace that ES.KS USE chose.", merge),
+];
+
+fn backup_dir<'c>(cx: &'c Cx<'_>) -> Done<&'c Path> {
+    let dir = cx.server.options.backup_dir.as_deref();
+    dir.ok_or("ERR the server has no directory for backups: start it with --backup-dir PATH".into())
+}
+
+/// A place in the directory of backups (operations.1).
+fn place(cx: &Cx<'_>, name: &[u8]) -> Done<PathBuf> {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if name.is_empty() || name.len() > 200 || name[0] == b'.' || !name.iter().all(is_plain) {
+        return Err(
+            "ERR a name has letters, digits, '-', '_' and '.', and begins with none of the last".into()
+        );
+    }
+    Ok(backup_dir(cx)?.join(&*String::from_utf8_lossy(name)))
+}
+
+fn checkpoint(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let dir = place(cx, &request[1])?;
+    let store = &cx.server.store;
+    let seqno = tokio::task::block_in_place(|| store.checkpoint(&dir))?;
+    cx.out.int(seqno as i64);
+    Ok(())
+}
+
+fn backup(cx: &mut Cx<'_>, _: &Request) -> Done {
+    let dir = backup_dir(cx)?.join("backups");
+    let store = &cx.server.store;
+    let made = tokio::task::block_in_place(|| store.backup(&dir))?;
+    let figures = [
+        ("id", made.id),
+        ("seqno", made.seqno.get()),
+        ("files", made.files),
+        ("bytes", made.bytes),
+        ("new_files", made.new_files),
+        ("new_bytes", made.new_bytes),
+    ];
+    cx.out.map(figures.len());
+    for (name, value) in figures {
+        cx.out.bulk(name.as_bytes());
+        cx.out.int(value as i64);
+    }
+    Ok(())
+}
+
+fn merge(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let Some(space) = cx.session.space.clone() else {
+        return Err("ERR ES.MERGE works in a keyspace: ES.KS CREATE name, ES.KS OPERATOR name operator, ES.KS USE name".into());
+    };
+    cx.access.transaction()?.merge(&space, &request[1], &request[2]).map_err(Fail::Store)?;
+    cx.effects.changes += 1;
+    cx.out.ok();
+    Ok(())
+}

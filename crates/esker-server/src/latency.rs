@@ -1,0 +1,185 @@
+//! How long things took: a histogram for each command, and events that took long.
+//!
+//! latency.1. A histogram's steps are eighths of a power of two, so what it tells is at most 12.5 % too much.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+/// Steps of a power of two.
+const STEPS: u64 = 8;
+/// Up to 2^36 microseconds, which is 19 hours.
+const BUCKETS: usize = 280;
+/// Moments that are kept of each event.
+const MOMENTS_MAX: usize = 160;
+
+fn bucket_of(micros: u64) -> usize {
+    if micros < STEPS {
+        return micros as usize;
+    }
+    let power = u64::from(micros.ilog2());
+    let step = (micros >> (power - 3)) % STEPS;
+    (((power - 2) * STEPS + step) as usize).min(BUCKETS - 1)
+}
+
+/// The largest number of a bucket.
+fn bucket_end(bucket: usize) -> u64 {
+    let bucket = bucket as u64;
+    if bucket < STEPS {
+        return bucket;
+    }
+    let (power, step) = (bucket / STEPS + 2, bucket % STEPS);
+    ((STEPS + step + 1) << (power - 3)) - 1
+}
+
+/// How often something took how many microseconds. Relaxed: they are figures. It takes memory once it is used.
+#[derive(Debug, Default)]
+pub struct Histogram {
+    buckets: OnceLock<Box<[AtomicU64]>>,
+}
+
+impl Histogram {
+    /// Notes something that happened `times` times.
+    pub fn add(&self, micros: u64, times: u64) {
+        let buckets = self.buckets.get_or_init(|| (0..BUCKETS).map(|_| AtomicU64::new(0)).collect());
+        buckets[bucket_of(micros)].fetch_add(times, Ordering::Relaxed);
+    }
+
+    /// Forgets all.
+    pub fn reset(&self) {
+        self.buckets.get().into_iter().flatten().for_each(|bucket| bucket.store(0, Ordering::Relaxed));
+    }
+
+    /// Ends of buckets, and how many lie in each, without the empty ones.
+    fn filled(&self) -> Vec<(u64, u64)> {
+        let counts = self.buckets.get().into_iter().flatten().map(|bucket| bucket.load(Ordering::Relaxed));
+        counts
+            .enumerate()
+            .filter(|(_, count)| *count > 0)
+            .map(|(at, count)| (bucket_end(at), count))
+            .collect()
+    }
+
+    /// How often.
+    pub fn count(&self) -> u64 {
+        self.filled().iter().map(|(_, count)| count).sum()
+    }
+
+    /// The microseconds that this share of all took at most (latency.1); none if there is nothing.
+    pub fn percentile(&self, percent: f64) -> Option<u64> {
+        let filled = self.filled();
+        let count: u64 = filled.iter().map(|(_, count)| count).sum();
+        let wanted = ((count as f64 * percent / 100.0).ceil() as u64).max(1);
+        let mut below = 0;
+        filled.iter().find_map(|(end, count)| {
+            below += count;
+            (below >= wanted).then_some(*end)
+        })
+    }
+
+    /// Powers of two, and how many took no longer: those that have more than the one before.
+    pub fn powers(&self) -> Vec<(u64, u64)> {
+        let mut powers: Vec<(u64, u64)> = Vec::new();
+        let mut below = 0;
+        for (end, count) in self.filled() {
+            below += count;
+            let power = (end + 1).next_power_of_two();
+            match powers.last_mut() {
+                Some(last) if last.0 == power => last.1 = below,
+                _ => powers.push((power, below)),
+            }
+        }
+        powers
+    }
+}
+
+/// Something that took long: when, in seconds since 1970, and how many milliseconds.
+pub type Moment = (u64, u64);
+
+/// The newest moments of an event, and the longest of all.
+#[derive(Clone, Debug, Default)]
+pub struct Event {
+    /// The newest last. The longest of each second.
+    pub moments: VecDeque<Moment>,
+    /// The most milliseconds so far.
+    pub max_ms: u64,
+}
+
+/// Events that took longer than `latency-monitor-threshold`.
+#[derive(Debug, Default)]
+pub struct LatencyEvents(Mutex<BTreeMap<&'static str, Event>>);
+
+impl LatencyEvents {
+    /// Notes one.
+    pub fn add(&self, name: &'static str, second: u64, ms: u64) {
+        let mut events = self.0.lock();
+        let event = events.entry(name).or_default();
+        event.max_ms = event.max_ms.max(ms);
+        match event.moments.back_mut() {
+            Some(last) if last.0 == second => last.1 = last.1.max(ms),
+            _ => event.moments.push_back((second, ms)),
+        }
+        if event.moments.len() > MOMENTS_MAX {
+            event.moments.pop_front();
+        }
+    }
+
+    /// All of them, by name.
+    pub fn all(&self) -> Vec<(&'static str, Event)> {
+        self.0.lock().iter().map(|(name, event)| (*name, event.clone())).collect()
+    }
+
+    /// Forgets those that are meant. How many there were.
+    pub fn reset(&self, is_meant: impl Fn(&str) -> bool) -> usize {
+        let mut events = self.0.lock();
+        let before = events.len();
+        events.retain(|name, _| !is_meant(name));
+        before - events.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latency_1_a_number_lies_in_a_bucket_that_ends_little_beyond() {
+        let mut last = 0;
+        for n in (0..5000).chain([1 << 20, (1 << 30) + 7, (1 << 36) - 1]) {
+            let (bucket, end) = (bucket_of(n), bucket_end(bucket_of(n)));
+            assert!(end >= n && end - n <= n / 8, "{n} ends at {end}");
+            assert!(bucket >= last, "{n}");
+            last = bucket;
+        }
+        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn shares_and_powers_are_told() {
+        let histogram = Histogram::default();
+        assert_eq!((histogram.percentile(50.0), histogram.count()), (None, 0));
+        (1..=100).for_each(|n| histogram.add(n, 1));
+        histogram.add(1000, 100);
+        assert_eq!(histogram.count(), 200);
+        assert_eq!(histogram.percentile(25.0), Some(51));
+        assert_eq!(histogram.percentile(99.0), Some(1023));
+        assert_eq!(
+            histogram.powers(),
+            [(2, 1), (4, 3), (8, 7), (16, 15), (32, 31), (64, 63), (128, 100), (1024, 200)]
+        );
+        histogram.reset();
+        assert_eq!(histogram.count(), 0);
+    }
+
+    #[test]
+    fn events_keep_the_longest_of_a_second() {
+        let events = LatencyEvents::default();
+        for (second, ms) in [(1, 5), (1, 9), (1, 7), (2, 3)] {
+            events.add("command", second, ms);
+        }
+        assert_eq!(events.all()[0].1.moments, [(1, 9), (2, 3)]);
+        assert_eq!((events.reset(|_| true), events.all().len()), (1, 0));
+    }
+}

@@ -1,0 +1,128 @@
+//! TLS: the server's certificate, and those of clients.
+//!
+//! tls.1. A client that says nothing holds a place for ten seconds at the most, and there are as many places as connections.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+use tokio_rustls::server::TlsStream;
+
+use crate::options::{ClientCertificates, Tls};
+use crate::server::Server;
+
+/// How long a client has to agree on a key (tls.1).
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+
+/// Where encrypted connections come in.
+pub struct TlsListeners {
+    /// Where it listens.
+    pub listeners: Vec<Arc<TcpListener>>,
+    acceptor: TlsAcceptor,
+    places: Arc<Semaphore>,
+    /// Clients show certificates, so none is a stranger.
+    knows_clients: bool,
+}
+
+fn invalid(path: &Path, error: impl std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("TLS: {}: {error}", path.display()))
+}
+
+fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
+    let certificates = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match certificates {
+        Ok(found) if found.is_empty() => Err(invalid(path, "no certificate in it")),
+        found => found.map_err(|error| invalid(path, error)),
+    }
+}
+
+fn acceptor(options: &Tls) -> io::Result<TlsAcceptor> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?;
+    let builder = match (options.clients, &options.ca) {
+        (ClientCertificates::No, _) => builder.with_no_client_auth(),
+        (_, None) => {
+            let text = "TLS: certificates of clients need --tls-ca-cert-file to be checked by";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        (wanted, Some(path)) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in certificates(path)? {
+                roots.add(certificate).map_err(|error| invalid(path, error))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            let verifier = match wanted {
+                ClientCertificates::Optional => verifier.allow_unauthenticated(),
+                _ => verifier,
+            };
+            builder.with_client_cert_verifier(verifier.build().map_err(|error| invalid(path, error))?)
+        }
+    };
+    let key = PrivateKeyDer::from_pem_file(&options.key).map_err(|error| invalid(&options.key, error))?;
+    let config = builder
+        .with_single_cert(certificates(&options.cert)?, key)
+        .map_err(|error| invalid(&options.cert, error))?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+impl TlsListeners {
+    /// Begins to listen where the options say.
+    ///
+    /// # Errors
+    /// A certificate cannot be read or used, or an address cannot be had.
+    pub async fn bind(server: &Server, options: &Tls) -> io::Result<Self> {
+        let acceptor = acceptor(options)?;
+        let (listeners, port) = crate::listen::bind_tcp(&server.options.bind, options.port).await?;
+        server.tls_port.store(u64::from(port), Ordering::Relaxed);
+        Ok(TlsListeners {
+            listeners,
+            acceptor,
+            places: Arc::new(Semaphore::new(server.options.clients_max.min(Semaphore::MAX_PERMITS))),
+            knows_clients: options.clients == ClientCertificates::Required,
+        })
+    }
+
+    /// Each listener, and what takes connections of it.
+    pub fn doors(&self) -> impl Iterator<Item = (Arc<TcpListener>, TlsDoor)> {
+        self.listeners.iter().map(|listener| {
+            let (acceptor, places) = (self.acceptor.clone(), self.places.clone());
+            (listener.clone(), TlsDoor { acceptor, places, knows_clients: self.knows_clients })
+        })
+    }
+}
+
+/// Makes encrypted connections of plain ones.
+#[derive(Clone)]
+pub struct TlsDoor {
+    acceptor: TlsAcceptor,
+    places: Arc<Semaphore>,
+    /// Clients show certificates, so none is a stranger.
+    pub knows_clients: bool,
+}
+
+impl TlsDoor {
+    /// Agrees with a client, and hands the connection on (tls.1).
+    pub fn open(&self, stream: TcpStream, then: impl FnOnce(TlsStream<TcpStream>) + Send + 'static) {
+        let Ok(place) = self.places.clone().try_acquire_owned() else { return };
+        let acceptor = self.acceptor.clone();
+        tokio::spawn(async move {
+            let agreed = tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream)).await;
+            drop(place);
+            if let Ok(Ok(stream)) = agreed {
+                then(stream);
+            }
+        });
+    }
+}

@@ -1,0 +1,85 @@
+//! What operators see.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::Ordering;
+
+use esker::Db;
+use esker_server::Options;
+
+use crate::harness::{TestServer, until};
+
+fn ask(server: &TestServer, request: &str) -> String {
+    let port = server.server.http_port.load(Ordering::Relaxed) as u16;
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let _ = stream.write_all(request.as_bytes());
+    let mut reply = Vec::new();
+    let _ = stream.read_to_end(&mut reply);
+    String::from_utf8(reply).unwrap()
+}
+
+#[test]
+fn figures_come_over_http() {
+    let options = Options { http: Some("127.0.0.1:0".to_owned()), ..Options::default() };
+    let server = TestServer::start_with(Db::in_memory().unwrap(), options);
+    let mut wire = server.wire();
+    for n in 0..40 {
+        wire.say(&format!("SET k{n} v"));
+    }
+    assert!(wire.say("LPUSH k1 x").starts_with("-WRONGTYPE"));
+    let metrics = ask(&server, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(metrics.starts_with("HTTP/1.1 200 OK\r\n"), "{metrics}");
+    for line in [
+        "esker_up 1",
+        "esker_keys{db=\"0\"} 40",
+        "esker_command_calls_total{command=\"set\"} 40",
+        "esker_command_failures_total{command=\"lpush\"} 1",
+        "esker_connected_clients 1",
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line} in {metrics}");
+    }
+    let body = metrics.split_once("\r\n\r\n").unwrap().1;
+    for line in body.lines().filter(|line| !line.starts_with('#')) {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        assert!(name.starts_with("esker_") && value.parse::<f64>().is_ok(), "{line}");
+    }
+    assert!(ask(&server, "GET /health HTTP/1.1\r\n\r\n").ends_with("\r\n\r\nok\n"));
+    let page = ask(&server, "GET / HTTP/1.1\r\n\r\n");
+    for part in ["All is well.", "<svg", "<td>set</td>", "<td>memtable bytes</td>"] {
+        assert!(page.contains(part), "{part} in {page}");
+    }
+    assert!(!page.contains("<script") && !page.contains("http://"));
+    for (request, status) in [
+        ("GET /none HTTP/1.1\r\n\r\n", "HTTP/1.1 404"),
+        ("POST / HTTP/1.1\r\n\r\n", "HTTP/1.1 405"),
+        ("hello\r\n\r\n", "HTTP/1.1 400"),
+        (&format!("GET /{} HTTP/1.1\r\n", "a".repeat(10_000)), "HTTP/1.1 431"),
+    ] {
+        assert!(ask(&server, request).starts_with(status), "{status}");
+    }
+}
+
+#[test]
+fn latencies_and_averages_are_told() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    assert_eq!(wire.say("CONFIG SET latency-monitor-threshold 20"), "+OK");
+    assert_eq!(wire.say("DEBUG SLEEP 0.05"), "+OK");
+    for _ in 0..100 {
+        wire.say("GET k");
+    }
+    let latest = wire.say("LATENCY LATEST");
+    assert!(latest.contains("\"command\""), "{latest}");
+    assert!(wire.say("LATENCY HISTORY command").starts_with("*[*[:"));
+    assert!(wire.say("LATENCY DOCTOR").contains("command: "));
+    let histogram = wire.say("LATENCY HISTOGRAM get none");
+    assert!(histogram.starts_with("*[\"get\", *[\"calls\", :100, \"histogram_usec\", *["), "{histogram}");
+    assert_eq!(wire.say("LATENCY RESET"), ":1");
+    assert_eq!(wire.say("LATENCY LATEST"), "*[]");
+    assert!(wire.say("INFO latencystats").contains("latency_percentiles_usec_get:p50="));
+    until(|| {
+        wire.say("PING");
+        let info = wire.say("INFO stats");
+        info.contains("ops_per_sec_900s:") && !info.contains("\\nops_per_sec_60s:0.00")
+    });
+}

@@ -1,0 +1,49 @@
+//! The engine's own operations, by commands.
+
+use esker::Db;
+use esker::backup::Backup;
+use esker_server::Options;
+
+use crate::harness::TestServer;
+
+#[test]
+fn operations_1_copies_and_backups_are_made_where_the_operator_says() {
+    let (data, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let options = Options { backup_dir: Some(dir.path().to_owned()), ..Options::default() };
+    let server = TestServer::start_with(Db::open(data.path()).unwrap(), options);
+    let mut wire = server.wire();
+    wire.say("SET k before");
+    assert!(wire.say("ES.CHECKPOINT copy").starts_with(':'));
+    assert!(wire.say("ES.CHECKPOINT copy").starts_with("-ERR"));
+    wire.say("SET k after");
+    assert!(wire.say("ES.BACKUP").starts_with("*[\"id\", :1, "));
+    assert!(wire.say("ES.BACKUP").starts_with("*[\"id\", :2, "));
+    for name in ["../x", "a/b", ".x", "", "/tmp/x"] {
+        let reply = format!("{:?}", wire.call(&["ES.CHECKPOINT", name]));
+        assert!(reply.starts_with("-ERR"), "operations.1 {name}: {reply}");
+    }
+    let mut backups = Backup::open(dir.path().join("backups")).unwrap();
+    assert!(backups.verify().unwrap().is_sound());
+    backups.restore(2, dir.path().join("restored")).unwrap();
+    for (name, value) in [("copy", "before"), ("restored", "after")] {
+        let other = TestServer::start_with(Db::open(dir.path().join(name)).unwrap(), Options::default());
+        assert_eq!(other.wire().say("GET k"), format!("\"{value}\""));
+    }
+    assert!(TestServer::start().wire().say("ES.BACKUP").contains("--backup-dir"));
+}
+
+#[test]
+fn merges_go_by_the_operator_of_their_keyspace() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    assert!(wire.say("ES.MERGE k v").contains("works in a keyspace"));
+    wire.say("ES.KS CREATE logs");
+    wire.say("ES.KS USE logs");
+    assert!(wire.say("ES.MERGE k v").starts_with("-ERR"));
+    assert!(wire.say("ES.KS OPERATOR logs nosuch").starts_with("-ERR"));
+    assert_eq!(wire.say("ES.KS OPERATOR logs append"), "+OK");
+    for part in ["one", "two"] {
+        assert_eq!(wire.say(&format!("ES.MERGE k {part}")), "+OK");
+    }
+    assert_eq!(wire.say("ES.GET k"), "\"onetwo\"");
+}

@@ -1,0 +1,121 @@
+//! Encrypted connections, with certificates made for the occasion.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use esker::Db;
+use esker_server::{ClientCertificates, Options, Tls};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use crate::harness::TestServer;
+
+struct Files {
+    dir: tempfile::TempDir,
+}
+
+impl Files {
+    /// A root, a server's certificate and a client's by it, and one by nobody.
+    fn make() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let root = |name: &str| {
+            let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+        };
+        let (ours, theirs) = (root("ours"), root("theirs"));
+        let files = Files { dir };
+        std::fs::write(files.path("root.pem"), ours.pem()).unwrap();
+        for (name, root) in [("server", &ours), ("client", &ours), ("stranger", &theirs)] {
+            let key = KeyPair::generate().unwrap();
+            let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+            let made = params.signed_by(&key, root).unwrap();
+            std::fs::write(files.path(&format!("{name}.pem")), made.pem()).unwrap();
+            std::fs::write(files.path(&format!("{name}.key")), key.serialize_pem()).unwrap();
+        }
+        files
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn serve(&self, clients: ClientCertificates) -> TestServer {
+        let tls = Tls {
+            port: 0,
+            cert: self.path("server.pem"),
+            key: self.path("server.key"),
+            ca: Some(self.path("root.pem")),
+            clients,
+        };
+        let options = Options { tls: Some(tls), ..Options::default() };
+        TestServer::start_with(Db::in_memory().unwrap(), options)
+    }
+
+    /// What a client gets that sends `PING`; with a certificate, if it has a name.
+    fn ping(&self, server: &TestServer, name: Option<&str>) -> std::io::Result<String> {
+        let mut roots = RootCertStore::empty();
+        let pem = |path: &Path| CertificateDer::from_pem_file(path).unwrap();
+        roots.add(pem(&self.path("root.pem"))).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots);
+        let config = match name {
+            None => config.with_no_client_auth(),
+            Some(name) => {
+                let key = PrivateKeyDer::from_pem_file(self.path(&format!("{name}.key"))).unwrap();
+                let certificate = pem(&self.path(&format!("{name}.pem")));
+                config.with_client_auth_cert(vec![certificate], key).unwrap()
+            }
+        };
+        let host = ServerName::try_from("localhost").unwrap();
+        let connection = ClientConnection::new(Arc::new(config), host).unwrap();
+        let port = server.server.tls_port.load(Ordering::Relaxed) as u16;
+        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+        let mut stream = StreamOwned::new(connection, stream);
+        stream.write_all(b"PING\r\n")?;
+        let mut reply = [0; 7];
+        stream.read_exact(&mut reply)?;
+        Ok(String::from_utf8_lossy(&reply).into_owned())
+    }
+}
+
+#[test]
+fn certificates_decide_who_comes_in() {
+    let files = Files::make();
+    for (clients, without, with, with_a_strange_one) in [
+        (ClientCertificates::No, true, true, true),
+        (ClientCertificates::Optional, true, true, false),
+        (ClientCertificates::Required, false, true, false),
+    ] {
+        let server = files.serve(clients);
+        for (name, may) in [(None, without), (Some("client"), with), (Some("stranger"), with_a_strange_one)] {
+            let got = files.ping(&server, name);
+            assert_eq!(got.ok().as_deref(), may.then_some("+PONG\r\n"), "{clients:?} {name:?}");
+        }
+    }
+}
+
+#[test]
+fn tls_1_silent_clients_and_plain_ones_hold_up_nobody() {
+    let files = Files::make();
+    let server = files.serve(ClientCertificates::No);
+    let port = server.server.tls_port.load(Ordering::Relaxed) as u16;
+    let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+    let mut plain = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    plain.write_all(b"PING\r\n").unwrap();
+    let mut reply = Vec::new();
+    let _ = plain.read_to_end(&mut reply);
+    assert!(!reply.starts_with(b"+PONG"));
+    assert_eq!(files.ping(&server, None).unwrap(), "+PONG\r\n");
+    drop(silent);
+}

@@ -1,0 +1,83 @@
+//! Users, as clients meet them.
+
+use esker::Db;
+use esker_server::Options;
+
+use crate::harness::TestServer;
+
+const NOT_COMMAND: &str = "-NOPERM this user has no permissions to run";
+const NOT_KEY: &str = "-NOPERM this user has no permissions to access one of the keys used as arguments";
+
+#[test]
+fn a_user_may_do_what_the_rules_say() {
+    let server = TestServer::start();
+    let (mut admin, mut ann) = (server.wire(), server.wire());
+    assert_eq!(admin.say("ACL WHOAMI"), "\"default\"");
+    assert_eq!(admin.say("ACL SETUSER ann on >secret ~a* %R~r* &news +@all -flushall"), "+OK");
+    assert!(ann.say("AUTH ann wrong").starts_with("-WRONGPASS"));
+    assert!(ann.say("AUTH nobody secret").starts_with("-WRONGPASS"));
+    assert_eq!(ann.say("ACL WHOAMI"), "\"default\"");
+    assert_eq!(ann.say("AUTH ann secret"), "+OK");
+    assert_eq!(ann.say("ACL WHOAMI"), "\"ann\"");
+    assert_eq!(ann.say("SET a1 v"), "+OK");
+    assert_eq!(ann.say("SET b1 v"), NOT_KEY);
+    assert_eq!(ann.say("SET r1 v"), NOT_KEY);
+    assert_eq!(ann.say("GET r1"), "null");
+    assert!(ann.say("FLUSHALL").starts_with(NOT_COMMAND));
+    assert!(ann.say("SUBSCRIBE other").contains("channels"));
+    ann.say("MULTI");
+    assert_eq!(ann.say("SET b1 v"), NOT_KEY);
+    assert!(ann.say("EXEC").starts_with("-EXECABORT"));
+    // What was allowed when it was queued is not when it runs (acl.1, acl.2).
+    ann.say("MULTI");
+    assert_eq!(ann.say("SET a2 v"), "+QUEUED");
+    assert_eq!(admin.say("ACL SETUSER ann -set"), "+OK");
+    assert!(ann.say("EXEC").starts_with("*[-NOPERM"));
+    if cfg!(feature = "lua") {
+        ann.send(&["EVAL", "return redis.call('SET', 'a3', 'v')", "0"]);
+        assert!(format!("{:?}", ann.reply()).contains("NOPERM"));
+    }
+    assert_eq!(admin.say("EXISTS a2 a3 b1"), ":0");
+    let log = admin.say("ACL LOG 100");
+    for part in ["\"auth\"", "\"key\"", "\"channel\"", "\"command\"", "\"multi\"", "user=ann"] {
+        assert!(log.contains(part), "{part}: {log}");
+    }
+    assert_eq!(admin.say("ACL DRYRUN ann GET a1"), "+OK");
+    assert_eq!(admin.say("ACL DRYRUN ann GET z"), "\"This user has no permissions to access the 'z' key\"");
+    assert!(admin.say("CLIENT LIST").contains("user=ann"));
+    admin.say("CONFIG SET slowlog-log-slower-than 0");
+    admin.say("ACL SETUSER bob on >hidden");
+    admin.say("AUTH bob hidden");
+    let slow = ann.say("SLOWLOG GET 100");
+    assert!(slow.contains("SETUSER") && slow.contains("AUTH") && !slow.contains("hidden"), "{slow}");
+    assert_eq!(server.wire().say("ACL DELUSER ann nobody"), ":1");
+    assert!(ann.try_reply().is_none());
+}
+
+#[test]
+fn users_are_kept_in_their_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("users.acl");
+    let options = Options { acl_file: Some(path.clone()), ..Options::default() };
+    {
+        let server = TestServer::start_with(Db::in_memory().unwrap(), options.clone());
+        let mut admin = server.wire();
+        assert_eq!(admin.say("ACL SETUSER ann on >secret ~* +@read"), "+OK");
+        assert_eq!(admin.say("ACL SETUSER default >main"), "+OK");
+        assert_eq!(admin.say("ACL SAVE"), "+OK");
+        assert_eq!(admin.say("ACL SETUSER bob on nopass +@all"), "+OK");
+        assert_eq!(admin.say("ACL LOAD"), "+OK");
+        assert_eq!(admin.say("ACL USERS"), "*[\"ann\", \"default\"]");
+    }
+    let server = TestServer::start_with(Db::in_memory().unwrap(), options.clone());
+    let mut ann = server.wire();
+    assert_eq!(ann.say("GET k"), "-NOAUTH Authentication required.");
+    assert!(ann.say("HELLO 3 AUTH ann secret").starts_with("%["));
+    assert_eq!(ann.say("GET k"), "null");
+    assert!(ann.say("SET k v").starts_with(NOT_COMMAND));
+    std::fs::write(&path, "user ann on nosuchrule\n").unwrap();
+    let mut admin = server.wire();
+    assert_eq!(admin.say("AUTH main"), "+OK");
+    assert!(admin.say("ACL LOAD").contains("users.acl:1"));
+    assert_eq!(ann.say("GET k"), "null");
+}
