@@ -43,6 +43,8 @@ const SPARE_MAX: usize = 64;
 /// Where a request runs.
 enum Place {
     Here,
+    /// Here, once all before it is done.
+    Alone,
     /// Here, once others are so far.
     Waits,
     Sequencer,
@@ -132,6 +134,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
             }
             let command = self.server.commands.find(&self.request[0]);
+            if !job.requests.is_empty() && matches!(place(command, &job.session), Place::Alone) {
+                job = self.run_job(job).await?;
+                bytes = 0;
+            }
             let is_here = job.requests.is_empty();
             match place(command, &job.session) {
                 Place::Waits => {
@@ -139,7 +145,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     job = self.await_others(job, command).await?;
                     bytes = 0;
                 }
-                Place::Here if is_here => self.run_here(&mut job, command),
+                Place::Here | Place::Alone if is_here => self.run_here(&mut job, command),
                 _ => {
                     bytes += self.request.bytes();
                     let next = self.spare.pop().unwrap_or_default();
@@ -363,6 +369,7 @@ fn place(command: Option<&'static Command>, session: &Session) -> Place {
         Some(command) if session.multi.is_some() && command.flags & flag::NO_MULTI == 0 => {
             if command.flags & flag::ENDS_MULTI != 0 { Place::Sequencer } else { Place::Here }
         }
+        Some(command) if command.is_alone(&session.rows) => Place::Alone,
         Some(command) if command.flags & flag::WAITS != 0 && session.is_known => Place::Waits,
         Some(command) if command.flags & (flag::WRITE | flag::SEQUENCED) != 0 => Place::Sequencer,
         _ => Place::Here,

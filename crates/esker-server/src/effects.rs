@@ -2,6 +2,8 @@
 //!
 //! effects.1. A message is published after the commit of the command that caused it: who hears it finds what it speaks of.
 
+use crate::store::Durability;
+
 /// A class of events of keys: see the option `notify-keyspace-events`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -69,6 +71,10 @@ pub struct Effects {
     pub is_quiet: bool,
     /// A script was broken off in the midst of its writes.
     pub must_not_commit: bool,
+    /// Topics that were said, by keyspace (effects.1).
+    pub said: Vec<(String, Vec<Vec<u8>>)>,
+    /// What the commit waits for, at least.
+    pub durability: Option<Durability>,
     /// A buffer for records.
     pub scratch: Vec<u8>,
 }

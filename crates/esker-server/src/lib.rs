@@ -13,6 +13,7 @@
 //! | `listen`, `connection`, `session`, `clients` | connections |
 //! | `sequencer`, `waiters`, `watches`, `effects` | how commands run, wait, are noticed |
 //! | `commands` | the table of commands, and what they do |
+//! | `rows` | tables of keys with columns, and transactions that connections hold: docs/formats/obigstore.md |
 //! | `replication` | primaries and replicas: docs/formats/replication.md |
 //! | `data` | how types lie in ordered maps: docs/formats/server.md |
 //!
@@ -37,6 +38,7 @@ mod options;
 mod pubsub;
 mod replication;
 mod resp;
+mod rows;
 mod sequencer;
 mod serve;
 mod server;

@@ -60,6 +60,7 @@ impl Job {
 enum Message {
     Run(Box<Job>),
     Wake(Arc<Client>, Woken),
+    Retry(u64),
     Filled(usize, Vec<u8>),
 }
 
@@ -94,6 +95,11 @@ impl Sequencer {
     /// Ends the waiting of a connection, if it waits.
     pub fn end_wait(&self, client: &Arc<Client>, woken: Woken) {
         self.push(Message::Wake(client.clone(), woken));
+    }
+
+    /// Has the command of a connection tried again, if one waits.
+    pub fn retry(&self, client: u64) {
+        self.push(Message::Retry(client));
     }
 
     /// Somebody else has filled a key: a replica's primary.
@@ -256,6 +262,7 @@ impl Turns {
                         self.end_wait(&mut turn, job, woken);
                     }
                 }
+                Message::Retry(id) => self.retry(&mut turn, id),
             }
         }
         while let Some(job) = self.waiters.remove_due(turn.now) {
@@ -290,20 +297,25 @@ impl Turns {
         while !turn.effects.filled.is_empty() {
             let (db, key) = turn.effects.filled.remove(0);
             for id in self.waiters.of(db, &key) {
-                let Some(mut job) = self.waiters.take(id) else { continue };
-                let mark = job.out.mark();
-                match turn.attempt(&mut job) {
-                    Err(Fail::Blocks(_)) => self.waiters.put_back(job),
-                    // A key of another type is as good as none.
-                    Err(Fail::Told(text)) if text.starts_with("WRONGTYPE") => {
-                        job.out.truncate(mark);
-                        self.waiters.put_back(job);
-                    }
-                    _ => {
-                        self.waiters.forget(id);
-                        self.go_on(turn, job);
-                    }
-                }
+                self.retry(turn, id);
+            }
+        }
+    }
+
+    /// Tries again what a connection waits for.
+    fn retry(&mut self, turn: &mut Turn<'_>, id: u64) {
+        let Some(mut job) = self.waiters.take(id) else { return };
+        let mark = job.out.mark();
+        match turn.attempt(&mut job) {
+            Err(Fail::Blocks(_)) => self.waiters.put_back(job),
+            // A key of another type is as good as none.
+            Err(Fail::Told(text)) if text.starts_with("WRONGTYPE") => {
+                job.out.truncate(mark);
+                self.waiters.put_back(job);
+            }
+            _ => {
+                self.waiters.forget(id);
+                self.go_on(turn, job);
             }
         }
     }
@@ -317,12 +329,17 @@ impl Turns {
     }
 
     fn end_wait(&mut self, turn: &mut Turn<'_>, mut job: Box<Job>, woken: Woken) {
+        self.server.rows.stop_waiting(&job.session.rows, &self.server.sequencer);
         match woken {
             Woken::Timeout => commands::timed_out(&job.requests[job.done], &mut job.out),
             Woken::Unblocked => {
                 job.out.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
             }
-            Woken::Gone => job.session.is_over = true,
+            Woken::Gone => {
+                job.session.is_over = true;
+                // What it sent behind must not commit without the lock that it has not got.
+                commands::leave(&self.server, &mut job.session);
+            }
         }
         self.go_on(turn, job);
     }
@@ -344,7 +361,7 @@ impl Turns {
         if committed.is_ok() && !transaction.is_empty() {
             server.stats.commits.add(1);
             server.stats.changes.add(effects.changes);
-            let durability = server.config.durability();
+            let durability = server.config.durability().max(effects.durability.unwrap_or(Durability::None));
             let outcome = match durability {
                 Durability::Sync => {
                     let start = clock::moment();
@@ -359,6 +376,9 @@ impl Turns {
         if committed.is_ok() {
             for (channel, message) in &effects.messages {
                 server.pubsub.publish(channel, message);
+            }
+            for (keyspace, topics) in &effects.said {
+                server.rows.say(keyspace, topics, &server.sequencer);
             }
         }
         let failed = committed.err();
@@ -377,6 +397,10 @@ impl Turns {
 
     /// Removes what has expired, and garbage.
     fn sweep(&mut self) {
+        let idle_ms = 1000 * self.server.config.number("ob-transaction-timeout").max(0) as u64;
+        if idle_ms > 0 {
+            self.server.rows.expire(clock::now_ms(), idle_ms, &self.server.sequencer);
+        }
         if self.server.replication.is_replica() {
             return;
         }

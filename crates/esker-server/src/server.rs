@@ -17,6 +17,7 @@ use crate::fail::Done;
 use crate::options::Options;
 use crate::pubsub::PubSub;
 use crate::replication::{self, Replication, Source};
+use crate::rows::Rows;
 use crate::sequencer::Sequencer;
 use crate::slow_log::SlowLog;
 use crate::stats::Stats;
@@ -41,6 +42,8 @@ pub struct Server {
     pub pubsub: PubSub,
     /// Watched keys.
     pub watches: Watches,
+    /// Locks, topics and transactions of rows.
+    pub rows: Rows,
     /// Where commands that write run.
     pub sequencer: Sequencer,
     /// Cursors of walks.
@@ -102,6 +105,7 @@ impl Server {
             clients: Clients::default(),
             pubsub: PubSub::default(),
             watches: Watches::default(),
+            rows: Rows::default(),
             sequencer: Sequencer::default(),
             cursors: Cursors::default(),
             stats: Stats::default(),

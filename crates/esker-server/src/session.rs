@@ -7,6 +7,7 @@ use crate::clients::Client;
 use crate::data::Database;
 use crate::replication::Link;
 use crate::resp::Request;
+use crate::rows::RowsSession;
 use crate::store::{Snapshot, Space};
 use crate::watches::Watch;
 
@@ -67,6 +68,8 @@ pub struct Session {
     pub awaited: Option<u64>,
     /// Snapshots it holds.
     pub snapshots: BTreeMap<u64, Arc<dyn Snapshot>>,
+    /// What it is to commands of rows.
+    pub rows: RowsSession,
 }
 
 impl Session {
@@ -89,6 +92,7 @@ impl Session {
             link: None,
             awaited: None,
             snapshots: BTreeMap::new(),
+            rows: RowsSession::default(),
         }
     }
 

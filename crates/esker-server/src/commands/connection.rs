@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::table::{Command, Group::Connection, NO_KEYS, command, flag::*};
-use super::{pubsub, unknown_subcommand, unwatch};
+use super::unknown_subcommand;
 use crate::clients::Client;
 use crate::cx::Cx;
 use crate::fail::{Done, Fail, SYNTAX};
@@ -132,8 +132,7 @@ fn quit(cx: &mut Cx<'_>, _: &Request) -> Done {
 
 fn reset(cx: &mut Cx<'_>, _: &Request) -> Done {
     cx.session.multi = None;
-    unwatch(cx.server, cx.session);
-    pubsub::unsubscribe_all(cx.server, cx.session);
+    super::leave(cx.server, cx.session);
     cx.server.clients.set_monitor(&cx.session.client, false);
     cx.session.client.name.lock().clear();
     cx.session.client.counts[2].store(0, Ordering::Relaxed);

@@ -22,6 +22,7 @@ mod lists;
 mod ordered;
 mod pubsub;
 mod replication;
+mod rows;
 mod scan;
 mod scripts;
 mod server;
@@ -250,7 +251,9 @@ pub(crate) fn unknown_subcommand(request: &Request) -> Fail {
 
 /// Replies to a command whose time is over.
 pub fn timed_out(request: &Request, out: &mut Out) {
-    if request.is(0, "blmove") || request.is(0, "brpoplpush") {
+    if request.is(0, "ob.lock") {
+        out.error("LOCKTIMEOUT a lock was not given back in time; those that were free are held");
+    } else if request.is(0, "blmove") || request.is(0, "brpoplpush") {
         out.null();
     } else {
         out.null_array();
@@ -261,4 +264,5 @@ pub fn timed_out(request: &Request, out: &mut Out) {
 pub fn leave(server: &Server, session: &mut Session) {
     unwatch(server, session);
     pubsub::unsubscribe_all(server, session);
+    server.rows.leave(&mut session.rows, session.client.id, &server.sequencer);
 }

@@ -4,13 +4,14 @@ use std::fmt::Write;
 
 use super::{
     bits, connection, dump, expiry, hashes, hyper_log_logs, inside, keys, list_pops, lists, ordered, pubsub,
-    replication, scan, scripts, server, sets, sort, sorted_sets, stream_groups, stream_info, streams,
+    replication, rows, scan, scripts, server, sets, sort, sorted_sets, stream_groups, stream_info, streams,
     strings, transactions,
 };
 use crate::cx::Cx;
 use crate::fail::Done;
 use crate::numbers::parse_int;
 use crate::resp::Request;
+use crate::rows::RowsSession;
 
 /// What a command may do, and where it runs.
 pub mod flag {
@@ -66,6 +67,7 @@ pub enum Group {
     Scripting,
     Server,
     Esker,
+    Rows,
 }
 
 impl Group {
@@ -87,6 +89,7 @@ impl Group {
             Group::Scripting => "scripting",
             Group::Server => "server",
             Group::Esker => "esker",
+            Group::Rows => "rows",
         }
     }
 
@@ -143,6 +146,13 @@ impl Command {
     pub fn fits(&self, request: &Request) -> bool {
         let len = request.len() as i32;
         if self.arity < 0 { len >= -self.arity } else { len == self.arity }
+    }
+
+    /// Whether it runs once all before it is done: it works in a transaction that its connection holds, or begins one.
+    pub fn is_alone(&self, session: &RowsSession) -> bool {
+        self.group == Group::Rows
+            && self.flags & flag::BLOCKING == 0
+            && (self.name == "ob.begin" || session.held.is_some() && self.name != "ob.commit")
     }
 
     /// What a client is told that has sent too many words, or too few.
@@ -278,6 +288,9 @@ static TABLES: &[&[Command]] = &[
     inside::TABLE,
     ordered::TABLE,
     ordered::SPACES,
+    rows::TABLE,
+    rows::SLICES,
+    rows::TRANSACTIONS,
 ];
 
 /// All commands.

@@ -14,6 +14,8 @@ mod node;
 mod proxy;
 mod replication;
 mod replication_faults;
+mod rows;
+mod rows_model;
 #[cfg(feature = "lua")]
 mod scripts;
 mod waiting;

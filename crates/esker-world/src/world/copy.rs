@@ -34,7 +34,7 @@ impl World {
         let state = self.history.newest().clone();
         self.copied = Some(Copied { state, is_made: false });
         let made = attempt(|| self.db().checkpoint(COPY).map(drop));
-        let is_made = self.excused(made).is_some();
+        let is_made = self.excused_tidying(made).is_some();
         let mut fired = self.faults.fired_after(self.fired_before).into_iter();
         if fired.any(|call| matches!(call.action, FaultAction::CorruptRead { .. })) {
             // What was read wrong was copied wrong.

@@ -112,7 +112,8 @@ impl World {
         result.inspect_err(|error| self.excuse(error, TRIFLES)).ok()
     }
 
-    /// The same of opening and compacting by hand, which tell of files that they cannot remove.
+    /// The same of opening and compacting by hand, which tell of files that they cannot remove, and of checkpoints, in whose way what an earlier try has
+    /// left may stand.
     pub(super) fn excused_tidying<T>(&mut self, result: Result<T>) -> Option<T> {
         result.inspect_err(|error| self.excuse(error, HINTS)).ok()
     }

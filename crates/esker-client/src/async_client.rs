@@ -1,0 +1,70 @@
+//! The client for tokio.
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Value};
+
+use crate::ob::{self, Begin};
+use crate::{Request, Result};
+
+/// A connection to a server, for one task: transactions belong to it.
+pub struct AsyncClient {
+    connection: MultiplexedConnection,
+}
+
+impl AsyncClient {
+    /// Connects to a server: `redis://[user:password@]host:port/`, or `unix:///path`. Replies are waited for as long as they take, for some commands wait.
+    ///
+    /// # Errors
+    /// Those of [`Client::connect`](crate::Client::connect).
+    pub async fn connect(url: &str) -> Result<Self> {
+        let patient = AsyncConnectionConfig::new().set_response_timeout(None);
+        let client = redis::Client::open(url)?;
+        Ok(AsyncClient { connection: client.get_multiplexed_async_connection_with_config(&patient).await? })
+    }
+
+    /// The connection, for all other commands.
+    pub fn connection(&mut self) -> &mut MultiplexedConnection {
+        &mut self.connection
+    }
+
+    /// Runs a request, and waits for its reply.
+    ///
+    /// # Errors
+    /// Those of [`Client::run`](crate::Client::run).
+    pub async fn run<T>(&mut self, request: Request<T>) -> Result<T> {
+        (request.read)(request.command.query_async::<Value>(&mut self.connection).await?)
+    }
+
+    /// Runs a transaction: see [`Client::transact`](crate::Client::transact). If the future is dropped, the transaction stays open until the client is dropped,
+    /// too, or [`ob::abort`] ends it.
+    ///
+    /// # Errors
+    /// See there.
+    pub async fn transact<T>(
+        &mut self,
+        begin: Begin,
+        mut work: impl AsyncFnMut(&mut AsyncClient) -> Result<T>,
+    ) -> Result<T> {
+        loop {
+            self.run(begin.request()).await?;
+            let done = match work(self).await {
+                Ok(done) => self.run(ob::commit()).await.map(|()| done),
+                Err(error) => {
+                    // The first error says more than that of a connection that is gone, too.
+                    let _ = self.run(ob::abort()).await;
+                    Err(error)
+                }
+            };
+            match done {
+                Err(error) if error.is_retryable() => {}
+                done => return done,
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for AsyncClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AsyncClient")
+    }
+}

@@ -1,0 +1,110 @@
+//! The blocking client.
+
+use redis::{Connection, Value};
+
+use crate::ob::{self, Begin, Row, Slice};
+use crate::{Request, Result};
+
+/// A connection to a server, for one thread.
+pub struct Client {
+    connection: Connection,
+}
+
+impl Client {
+    /// Connects to a server: `redis://[user:password@]host:port/`, or `unix:///path`.
+    ///
+    /// # Errors
+    /// [`Error::Connection`](crate::Error::Connection), and what the server says to a password.
+    pub fn connect(url: &str) -> Result<Self> {
+        Ok(Client { connection: redis::Client::open(url)?.get_connection()? })
+    }
+
+    /// One that the crate `redis` has made.
+    pub fn with(connection: Connection) -> Self {
+        Client { connection }
+    }
+
+    /// The connection, for all other commands.
+    pub fn connection(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+
+    /// Runs a request, and waits for its reply.
+    ///
+    /// # Errors
+    /// What the server refuses, and errors of the connection.
+    pub fn run<T>(&mut self, request: Request<T>) -> Result<T> {
+        (request.read)(request.command.query::<Value>(&mut self.connection)?)
+    }
+
+    /// Runs a transaction: begins, does `work`, commits. If something has changed that it watches, or there is a deadlock, it is rolled back and begins
+    /// again, until it succeeds. If `work` fails otherwise, it is rolled back.
+    ///
+    /// # Errors
+    /// Those of `work`, and of the commit.
+    pub fn transact<T>(&mut self, begin: Begin, mut work: impl FnMut(&mut Client) -> Result<T>) -> Result<T> {
+        loop {
+            self.run(begin.request())?;
+            let done = match work(self) {
+                Ok(done) => self.run(ob::commit()).map(|()| done),
+                Err(error) => {
+                    // The first error says more than that of a connection that is gone, too.
+                    let _ = self.run(ob::abort());
+                    Err(error)
+                }
+            };
+            match done {
+                Err(error) if error.is_retryable() => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// The rows of a slice, page by page: its `max_keys` is how many are fetched at a time.
+    pub fn pages(&mut self, slice: Slice) -> Pages<'_> {
+        Pages { client: self, slice, rows: Vec::new().into_iter(), is_over: false }
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Client")
+    }
+}
+
+/// The rows of a slice, fetched page by page: made by [`Client::pages`]. An error is the last item.
+#[derive(Debug)]
+pub struct Pages<'a> {
+    client: &'a mut Client,
+    slice: Slice,
+    rows: std::vec::IntoIter<Row>,
+    is_over: bool,
+}
+
+impl Iterator for Pages<'_> {
+    type Item = Result<Row>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(row) = self.rows.next() {
+                return Some(Ok(row));
+            }
+            if self.is_over {
+                return None;
+            }
+            match self.client.run(self.slice.request()) {
+                Ok(page) => {
+                    self.is_over = page.last.is_none();
+                    if let Some(last) = page.last {
+                        self.slice = self.slice.clone().after(last);
+                    }
+                    self.rows = page.rows.into_iter();
+                }
+                Err(error) => {
+                    self.is_over = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}

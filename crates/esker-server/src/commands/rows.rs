@@ -1,0 +1,256 @@
+//! obigstore's model: rows written, and read by their keys.
+
+mod slices;
+mod transactions;
+mod words;
+
+use std::sync::Arc;
+
+pub(super) use self::slices::TABLE as SLICES;
+pub(super) use self::transactions::TABLE as TRANSACTIONS;
+use self::words::Words;
+use super::table::{Command, Group::Rows, NO_KEYS, command, flag::*};
+use crate::clock;
+use crate::cx::Cx;
+use crate::fail::{Done, Fail, SYNTAX};
+use crate::numbers::int;
+use crate::resp::Request;
+use crate::rows::codec::{behind, cell_key, decode_value, encode_value, prefix};
+use crate::rows::held_transaction::Held;
+use crate::rows::overlay::Writes;
+use crate::rows::slice::Query;
+use crate::rows::spans::{Spans, Stretch};
+use crate::rows::walk::{Source, Step};
+use crate::store::{Order, Space};
+
+const ADD: u32 = WRITE | DENY_OOM;
+
+#[rustfmt::skip]
+pub(super) const TABLE: &[Command] = &[
+    command("ob.del", -3, WRITE, NO_KEYS, Rows, "table key [column ...]", "Removes columns of a key, or all of them.", del),
+    command("ob.exists", -3, READ, NO_KEYS, Rows, "table key ...", "For each key, whether it has columns: 1 or 0.", exists),
+    command("ob.get", -3, READ, NO_KEYS, Rows, "table key [column ...]", "The data of columns, or all columns of a key with their data.", get),
+    command("ob.ks", -2, NO_SCRIPT | NO_MULTI, NO_KEYS, Rows, "list | use name | drop name", "Keyspaces of rows, and which one the connection works in.", keyspaces),
+    command("ob.mput", -7, ADD, NO_KEYS, Rows, "table row key n column data ... [at microseconds] [row ...]", "Sets columns of several keys, n of each.", mput),
+    command("ob.put", -5, ADD, NO_KEYS, Rows, "table key column data [column data ...]", "Sets columns of a key.", put),
+    command("ob.size", -2, READ, NO_KEYS, Rows, "table [from to]", "How many bytes the keys and data of a table have, or of a range of its keys.", size),
+    command("ob.tables", 1, READ, NO_KEYS, Rows, "", "The names of all tables.", tables),
+];
+
+/// The keyspace of connections that have not chosen one.
+const DEFAULT: &str = "default";
+
+fn space_name(name: &str) -> String {
+    format!("ob.{name}")
+}
+
+/// The keyspace of the connection, and its space.
+fn place(cx: &mut Cx<'_>) -> Done<(String, Space)> {
+    if cx.session.rows.place.is_none() {
+        let space = cx.server.store.space(&space_name(DEFAULT), false)?;
+        cx.session.rows.place = Some((DEFAULT.to_owned(), space));
+    }
+    Ok(cx.session.rows.place.clone().ok_or(SYNTAX)?)
+}
+
+/// The transaction that the connection holds.
+fn held(cx: &Cx<'_>) -> Done<Option<Arc<Held>>> {
+    match &cx.session.rows.held {
+        Some(_) if cx.session.is_inside => {
+            Err("ERR the connection holds an OB transaction: MULTI and scripts cannot take part in it".into())
+        }
+        held => Ok(held.clone()),
+    }
+}
+
+/// Reads what the connection sees.
+fn read<T>(cx: &mut Cx<'_>, read: impl FnOnce(Source<'_>) -> Done<T>) -> Done<T> {
+    match held(cx)? {
+        Some(held) => held.with(cx.now, |state| {
+            let view = state.view(cx.access.reads());
+            read(Source { reads: &view, space: &held.space })
+        }),
+        None => {
+            let (_, space) = place(cx)?;
+            read(Source { reads: cx.access.reads(), space: &space })
+        }
+    }
+}
+
+/// Writes at once, or to the transaction that the connection holds.
+fn write(cx: &mut Cx<'_>, write: impl FnOnce(&mut Writes) -> Done) -> Done {
+    if let Some(held) = held(cx)? {
+        return held.with(cx.now, |state| state.write(write));
+    }
+    let (_, space) = place(cx)?;
+    let mut writes = Writes::default();
+    write(&mut writes)?;
+    cx.effects.changes += writes.len() as u64;
+    writes.apply(&space, cx.access.transaction()?)
+}
+
+/// Sets columns: pairs of a name and data.
+fn set<'r>(
+    writes: &mut Writes,
+    (table, key): (&[u8], &[u8]),
+    pairs: impl Iterator<Item = (&'r [u8], &'r [u8])>,
+    stamp: i64,
+) -> Done {
+    for (column, data) in pairs {
+        writes.put(&cell_key(table, key, column)?, encode_value(stamp, data));
+    }
+    Ok(())
+}
+
+fn put(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let words = request.tail(3);
+    let (pairs, []) = words.as_chunks::<2>() else { return Err(SYNTAX.into()) };
+    let stamp = clock::now_us() as i64;
+    let pairs = pairs.iter().map(|[column, data]| (*column, *data));
+    write(cx, |writes| set(writes, (&request[1], &request[2]), pairs, stamp))?;
+    cx.out.ok();
+    Ok(())
+}
+
+fn mput(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let now = clock::now_us() as i64;
+    let mut rows = Vec::new();
+    let mut words = Words::new(request, 2);
+    while !words.is_over() {
+        words.expect("row")?;
+        let key = words.next()?;
+        let pairs = words.list(2)?;
+        let stamp = if words.takes("at") { int(words.next()?)? } else { now };
+        rows.push((key, pairs, stamp));
+    }
+    write(cx, |writes| {
+        rows.iter().try_for_each(|(key, pairs, stamp)| {
+            let pairs = pairs.chunks_exact(2).map(|pair| (pair[0], pair[1]));
+            set(writes, (&request[1], key), pairs, *stamp)
+        })
+    })?;
+    cx.out.ok();
+    Ok(())
+}
+
+fn del(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let (table, key) = (&request[1], &request[2]);
+    write(cx, |writes| {
+        if request.len() == 3 {
+            let row = prefix(&[table, key]);
+            writes.remove_range(&row, &behind(row.clone()));
+        }
+        for column in request.from(3) {
+            writes.remove(&cell_key(table, key, column)?);
+        }
+        Ok(())
+    })?;
+    cx.out.ok();
+    Ok(())
+}
+
+fn get(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let (table, key) = (&request[1], &request[2]);
+    if request.len() == 3 {
+        let query = Query {
+            keys: Spans::of(vec![Stretch::point(key)]),
+            columns: Spans::all(),
+            order: Order::Up,
+            keys_max: 1,
+            columns_max: usize::MAX,
+            condition: None,
+        };
+        let rows = read(cx, |source| source.slice(table, &query))?.rows;
+        let columns = rows.first().map_or(&[][..], |row| &row.columns);
+        cx.out.map(columns.len());
+        for column in columns {
+            cx.out.bulk(&column.name);
+            cx.out.bulk(&column.data);
+        }
+        return Ok(());
+    }
+    let stored: Done<Vec<_>> = request.from(3).map(|column| cell_key(table, key, column)).collect();
+    let stored = stored?;
+    let stored: Vec<_> = stored.iter().map(Vec::as_slice).collect();
+    let values = read(cx, |source| Ok(source.reads.multi_get(source.space, &stored)?))?;
+    let data: Done<Vec<_>> =
+        values.iter().map(|value| value.as_deref().map(decode_value).transpose()).collect();
+    let data = data?;
+    cx.out.array(data.len());
+    data.iter().for_each(|data| cx.out.bulk_or_null(data.map(|(_, data)| data)));
+    Ok(())
+}
+
+fn exists(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let found: Vec<bool> = read(cx, |source| {
+        let is_there = |key: &[u8]| {
+            let (keys, mut is_there) = (Spans::of(vec![Stretch::point(key)]), false);
+            source.walk(&request[1], &keys, &Spans::all(), Order::Up, |_| {
+                is_there = true;
+                Ok(Step::Stop)
+            })?;
+            Ok(is_there)
+        };
+        request.from(2).map(is_there).collect()
+    })?;
+    cx.out.array(found.len());
+    found.iter().for_each(|found| cx.out.int(i64::from(*found)));
+    Ok(())
+}
+
+fn tables(cx: &mut Cx<'_>, _: &Request) -> Done {
+    let tables = read(cx, |source| source.tables())?;
+    cx.out.array(tables.len());
+    tables.iter().for_each(|table| cx.out.bulk(table));
+    Ok(())
+}
+
+fn size(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let stretch = match request.len() {
+        2 => Stretch::range(b"", b""),
+        4 => Stretch::range(&request[2], &request[3]),
+        _ => return Err(SYNTAX.into()),
+    };
+    let bytes = read(cx, |source| source.bytes(&request[1], &stretch))?;
+    cx.out.int(bytes as i64);
+    Ok(())
+}
+
+fn keyspaces(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let store = cx.server.store.clone();
+    if request.is(1, "list") && request.len() == 2 {
+        let names = store.spaces()?;
+        let names: Vec<_> = names.iter().filter_map(|name| name.strip_prefix("ob.")).collect();
+        cx.out.array(names.len());
+        names.iter().for_each(|name| cx.out.bulk(name.as_bytes()));
+        return Ok(());
+    }
+    if request.len() != 3 {
+        return Err(super::unknown_subcommand(request));
+    }
+    let name = std::str::from_utf8(&request[2]).map_err(|_| "ERR names of keyspaces are UTF-8")?;
+    if name.is_empty() {
+        return Err("ERR a keyspace has a name".into());
+    }
+    if request.is(1, "use") {
+        if cx.session.rows.held.is_some() {
+            return Err("ERR the connection holds an OB transaction: OB.COMMIT or OB.ABORT it first".into());
+        }
+        let space = store.space(&space_name(name), false)?;
+        cx.session.rows.place = Some((name.to_owned(), space));
+    } else if request.is(1, "drop") {
+        if cx.server.rows.transactions().iter().any(|held| held.keyspace == name) {
+            return Err("ERR a transaction is open in the keyspace: see OB.TXLIST".into());
+        }
+        let full = space_name(name);
+        store.find_space(&full)?.ok_or_else(|| Fail::text(format!("ERR no such keyspace '{name}'")))?;
+        store.drop_space(&full)?;
+        if cx.session.rows.place.as_ref().is_some_and(|place| place.0 == name) {
+            cx.session.rows.place = None;
+        }
+    } else {
+        return Err(super::unknown_subcommand(request));
+    }
+    cx.out.ok();
+    Ok(())
+}
