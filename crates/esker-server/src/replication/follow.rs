@@ -32,7 +32,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// A primary that has said nothing for so long is gone.
 const SILENCE: Duration = Duration::from_secs(10);
 /// How long a replica waits before it tries again: at first, and at the most.
-const BACK_OFF: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(5)];
+const BACK_OFF: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
 /// Where readers may not see what a power cut can take, commits are synced at once; else as often.
 const SYNC_EVERY: Duration = Duration::from_millis(100);
 /// How often it tells how far it is, if nothing changes.

@@ -210,7 +210,7 @@ fn servers_stop_at_once_whatever_their_links_do() {
     let mut primary = Node::start(&dir.path().join("a"));
     primary.say("SET k v");
     let proxy = Proxy::to(primary.port());
-    proxy.cut_after(2_000);
+    proxy.cut_after(300);
     let stop = |node: &mut Node| {
         let start = std::time::Instant::now();
         node.stop();
