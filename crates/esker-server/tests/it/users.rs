@@ -23,6 +23,9 @@ fn a_user_may_do_what_the_rules_say() {
     assert_eq!(ann.say("SET b1 v"), NOT_KEY);
     assert_eq!(ann.say("SET r1 v"), NOT_KEY);
     assert_eq!(ann.say("GET r1"), "null");
+    for walks in ["ES.RANGE '' ''", "OB.TABLES", "ES.KS DROP x", "OB.KS DROP x"] {
+        assert_eq!(ann.say(walks), NOT_KEY, "{walks}");
+    }
     assert!(ann.say("FLUSHALL").starts_with(NOT_COMMAND));
     assert!(ann.say("SUBSCRIBE other").contains("channels"));
     ann.say("MULTI");
