@@ -207,7 +207,7 @@ impl Server {
         Ok(())
     }
 
-    /// Becomes a replica: see [`Replication::become_replica`].
+    /// Becomes a replica of this source, at once. A database with commits of its own is given up only if it `may_discard`.
     ///
     /// # Errors
     /// The engine's.

@@ -35,7 +35,7 @@ pub struct Page<T> {
     pub last: Option<Bytes>,
 }
 
-/// What a slice is of: made by [`slice`].
+/// What a slice is of: made by [`slice()`].
 #[derive(Clone, Debug)]
 #[must_use = "a slice does nothing until its request is run"]
 pub struct Slice {
