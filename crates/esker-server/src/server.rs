@@ -207,7 +207,7 @@ impl Server {
         Ok(())
     }
 
-    /// Becomes a replica of this source, at once. A database with commits of its own is given up only if it `may_discard`.
+    /// Becomes a replica of this source. `may_discard`: its data may be given up if it is none of the primary's history.
     ///
     /// # Errors
     /// The engine's.
