@@ -12,12 +12,13 @@
 //! bench_engine.4. Going back to mode `Sync` makes durable what was written without: no engine carries that debt into a later row.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Instant;
 
 use crate::async_commits::AsyncCommits;
 use crate::expiring::Expiring;
 use crate::keyspaces::Keyspaces;
-use crate::serving::{ServerCommand, Serving};
+use crate::serving::Serving;
 use crate::transactions::{OneWriter, TransactionKind, Transactions};
 
 /// An engine, as the lab knows it before any database exists.
@@ -84,8 +85,9 @@ pub trait Engine: Sync {
         Ok(None)
     }
 
-    /// The program that serves a database of this engine to clients of the Redis protocol; none: there is no such program.
-    fn serve(&self, _serving: Serving<'_>) -> Result<Option<ServerCommand>, Failure> {
+    /// The program, ready to be started, that serves a database of this engine to clients of the Redis protocol until one of them sends `SHUTDOWN`; none:
+    /// there is no such program.
+    fn serve(&self, _serving: Serving<'_>) -> Result<Option<Command>, Failure> {
         Ok(None)
     }
 

@@ -32,7 +32,7 @@ pub use engine::{
 };
 pub use expiring::Expiring;
 pub use keyspaces::{Handles, KeyspaceWriter, Keyspaces, KeyspacesWork};
-pub use serving::{ServerCommand, Serving, Syncing};
+pub use serving::{Serving, Syncing};
 pub use transactions::{
     ByWriter, OneWriter, Transaction, TransactionKind, TransactionWork, Transactions, until_no_conflict,
 };

@@ -1,7 +1,6 @@
 //! Engines that also come as a server of the Redis protocol.
 
 use std::path::Path;
-use std::process::Command;
 
 /// When a write counts as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +36,3 @@ pub struct Serving<'a> {
     /// Memory for its cache and buffers, if it keeps data elsewhere.
     pub memory_bytes: u64,
 }
-
-/// A program that serves until it is told `SHUTDOWN`, not yet started.
-pub type ServerCommand = Command;

@@ -19,8 +19,8 @@ use self::expiring::EskerExpiring;
 use self::transactions::EskerTransactions;
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Expiring, Failure, Handles, Isolation, KeyspaceWriter,
-    Keyspaces, KeyspacesWork, OpenOptions, Reached, Reader, ServerCommand, Serving, Store, TransactionKind,
-    Transactions, Writer,
+    Keyspaces, KeyspacesWork, OpenOptions, Reached, Reader, Serving, Store, TransactionKind, Transactions,
+    Writer,
 };
 
 pub(crate) struct Esker;
@@ -108,7 +108,7 @@ impl Engine for Esker {
     }
 
     /// The tool, which has to be built beside the lab.
-    fn serve(&self, serving: Serving<'_>) -> Result<Option<ServerCommand>, Failure> {
+    fn serve(&self, serving: Serving<'_>) -> Result<Option<Command>, Failure> {
         let lab = std::env::current_exe().map_err(Failure::engine)?;
         // Tests are built into a folder of their own.
         let mut places = lab.ancestors().skip(1).take(2).map(|folder| folder.join("esker"));

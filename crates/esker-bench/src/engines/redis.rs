@@ -3,9 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use esker_bench_api::{
-    AsyncCommits, Engine, EngineOption, Failure, Isolation, OpenOptions, ServerCommand, Serving, Store,
-};
+use esker_bench_api::{AsyncCommits, Engine, EngineOption, Failure, Isolation, OpenOptions, Serving, Store};
 
 pub(crate) struct Redis;
 
@@ -58,7 +56,7 @@ impl Engine for Redis {
         Err(Failure::Unsupported("a server".to_owned()))
     }
 
-    fn serve(&self, serving: Serving<'_>) -> Result<Option<ServerCommand>, Failure> {
+    fn serve(&self, serving: Serving<'_>) -> Result<Option<Command>, Failure> {
         let mut command = Command::new("redis-server");
         let syncing = match serving.syncing.name() {
             "never" => "no",

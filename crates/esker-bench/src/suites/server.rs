@@ -104,7 +104,7 @@ impl Load {
 }
 
 impl Work {
-    /// What it is called, and what redis-benchmark is told.
+    /// Its name, and the arguments for redis-benchmark.
     fn said(self) -> (&'static str, &'static [&'static str]) {
         match self {
             Self::Set => ("SET", &["-t", "set"]),
@@ -156,9 +156,8 @@ fn keys(scale: Scale, group: Group) -> u64 {
     match (scale, group.beyond) {
         (Scale::Test, _) => 100,
         (Scale::Quick, _) => 100_000,
-        (Scale::Seed, false) | (Scale::Full, false) => 1_000_000,
-        (Scale::Seed, true) => 1_000_000,
         (Scale::Full, true) => 10_000_000,
+        (Scale::Seed | Scale::Full, _) => 1_000_000,
     }
 }
 
@@ -318,13 +317,13 @@ impl Server {
             }
             thread::sleep(Duration::from_millis(20));
         }
-        Err(Failure::engine("the server does not stop when it is told SHUTDOWN"))
+        Err(Failure::engine("the server still runs half a minute after SHUTDOWN"))
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Nothing is left to tell whoever drops it.
+        // A drop cannot return an error.
         let _ended = self.process.kill().and_then(|()| self.process.wait());
     }
 }

@@ -91,10 +91,10 @@ Examples:
     Versions(Versions),
     /// Print what each commit has changed, in order, or have the database keep commits for that
     #[command(after_help = "\
-A database keeps commits once it is told to, and then until it is told to keep 0 bytes.
+A database begins to keep commits with `--keep BYTES`, and stops with `--keep 0`.
 
 Examples:
-  esker feed --keep 1000000000 --for 7d      from now on: at most so many bytes of the log, and 7 days
+  esker feed --keep 1000000000 --for 7d      from now on: up to this many bytes of the log, and 7 days
   esker feed                                 COMMIT <tab> put <tab> KEYSPACE <tab> KEY <tab> VALUE,
                                              merge, removed, expired, removed-range, named, unnamed; at the
                                              end COMMIT <tab> end

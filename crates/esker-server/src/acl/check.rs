@@ -41,7 +41,7 @@ pub struct Denied {
 }
 
 impl Denied {
-    /// What the client is told.
+    /// The text of the error reply.
     pub fn message(&self) -> String {
         let object = String::from_utf8_lossy(&self.object);
         match self.reason {
