@@ -169,6 +169,16 @@ impl Replay {
             .filter_map(|(name, id)| Some((name.clone(), (*id)?)))
             .filter(|(name, id)| self.names.get(id) != Some(name))
             .collect();
+        for (name, id) in &wrong {
+            // replay.2: at home the old name has become free, or another one's.
+            if let Some(before) = self.names.get(id).filter(|before| !before.starts_with(SPARE_NAME))
+                && !renamed.contains_key(before)
+            {
+                return Err(Error::Invalid(format!(
+                    "a commit makes keyspace {id}, named {name:?}, and here that is {before:?}: this database has keyspaces of its own"
+                )));
+            }
+        }
         for (_, id) in &wrong {
             let spare = format!("{SPARE_NAME}{id}");
             let name = self.names.insert(*id, spare.clone()).unwrap_or_default();

@@ -440,6 +440,7 @@ fn archive_2_a_database_that_was_put_back_and_a_gap_are_told() {
     // A gap, since nothing was kept for a while: a backup closes it.
     let db = open(&fs, 0);
     db.default_keyspace().put("not kept", "1").unwrap();
+    db.flush().unwrap();
     db.close().unwrap();
     let db = open(&fs, 1 << 30);
     db.default_keyspace().put("kept", "1").unwrap();
