@@ -451,7 +451,8 @@ impl World {
                 let kinds =
                     [OpKind::Write, OpKind::SyncData, OpKind::SyncDir, OpKind::Create, OpKind::Rename];
                 let rule = FaultRule::new(&kinds, FaultAction::Freeze { keep: self.rng.usize(..64) });
-                self.up(m).expect("it runs").faults.add(rule.nth(self.rng.u64(1..12)));
+                let nth = self.rng.u64(1..12);
+                self.up(m).expect("it runs").faults.add(rule.nth(nth));
             }
             2 => self.try_on(m, "turn", |world| world.turn(m)),
             3 => self.links[m] = None,
