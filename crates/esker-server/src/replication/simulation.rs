@@ -57,6 +57,18 @@ impl Model {
         }
         at.seq <= of.seq
     }
+
+    /// What the commit at a position has made, if that is not known. Of the commits of an operation only the last changes what users see.
+    fn note(&mut self, at: Position, now: &Arc<str>) {
+        let first = self.parents.get(&at.epoch).map_or(0, |parent| parent.seq) + 1;
+        let known = self.states.range(..=at).next_back().filter(|(known, _)| known.epoch == at.epoch);
+        let (known, state) =
+            known.map_or((first - 1, now.clone()), |(known, state)| (known.seq, state.clone()));
+        for seq in known + 1..at.seq {
+            self.states.insert(Position { seq, ..at }, state.clone());
+        }
+        self.states.entry(at).or_insert(now.clone());
+    }
 }
 
 /// A process.
@@ -240,12 +252,11 @@ impl World {
         let up = self.up(m).expect("it runs");
         let (at, now) = (up.replication.position(), contents(&up.db).map_err(text)?);
         let (epochs, is_replica) = (up.replication.epochs(), up.replication.is_replica());
+        let now: Arc<str> = now.into();
         let mut before: Option<Epoch> = None;
-        let mut started = 0;
         for (epoch, start) in epochs {
-            if let Some(before) = before {
-                self.model.parents.entry(epoch).or_insert(Position { epoch: before, seq: start });
-            }
+            let parent = before.replace(epoch).map(|epoch| Position { epoch, seq: start });
+            self.model.parents.extend(parent.map(|parent| (epoch, parent)));
             if !self.model.owners.contains_key(&epoch) {
                 assert!(
                     !is_replica || has_begun,
@@ -253,31 +264,14 @@ impl World {
                 );
                 self.model.owners.insert(epoch, m);
                 // Commits that a crash may have taken, or not, are known from now on.
-                if let Some(before) = before.filter(|_| start > 0) {
-                    self.model
-                        .states
-                        .entry(Position { epoch: before, seq: start })
-                        .or_insert(now.as_str().into());
-                }
+                parent.into_iter().for_each(|parent| self.model.note(parent, &now));
             }
-            (before, started) = (Some(epoch), start);
         }
         if !is_replica || (has_begun && self.model.owners.get(&at.epoch) == Some(&m)) {
-            for seq in (started + 1..at.seq).rev() {
-                let at = Position { seq, ..at };
-                if self.model.states.contains_key(&at) {
-                    break;
-                }
-                // Only the last commit of an operation changes what users see.
-                let known =
-                    self.model.states.range(..at).next_back().filter(|(known, _)| known.epoch == at.epoch);
-                let state = known.map_or_else(|| now.as_str().into(), |(_, state)| state.clone());
-                self.model.states.insert(at, state);
-            }
-            self.model.states.entry(at).or_insert(now.as_str().into());
+            self.model.note(at, &now);
         }
         let expected = self.model.states.get(&at).map_or("nothing known", |state| state);
-        assert_eq!(now, expected, "simulation.1: machine {m} at {at}");
+        assert_eq!(&*now, expected, "simulation.1: machine {m} at {at}");
         Ok(())
     }
 

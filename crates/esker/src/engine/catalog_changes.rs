@@ -7,7 +7,7 @@
 //!
 //! catalog_changes.1. The names that a commit changes are as they were when it first looked at them, or it is refused whole.
 //! catalog_changes.2. An id is stored as given out, by a commit of its own, before the commit that uses it. One whose commit fails is not given
-//!      out again.
+//!      out again. Exception: one that is asked for is stored by that very commit.
 //! catalog_changes.3. A keyspace takes no other writes before the commit that creates it has succeeded.
 
 use std::collections::BTreeMap;
@@ -108,8 +108,8 @@ impl Changes {
         Ok(self.make(set, name, state))
     }
 
-    /// The same, with this number: for a copy that makes what was made at home. Nobody else creates keyspaces meanwhile. The commit is refused if one that was
-    /// made has been given the number (catalog.2).
+    /// The same, with this number: for a copy that makes what was made at home. Nobody else creates keyspaces meanwhile. The commit is refused if a
+    /// keyspace has the number.
     pub(crate) fn create_numbered(
         &mut self,
         catalog: &Catalog,
@@ -221,14 +221,17 @@ impl Core {
         request.may_pass = true;
         let mut stored = self.catalog.lock();
         changes.check(&self.catalog, request.since.is_some())?;
-        if let Some(taken) = changes.numbered.iter().find(|id| id.get() < stored.get()) {
-            return Err(Error::Invalid(format!("the number {taken} of a keyspace has been given out before")));
+        if let Some(taken) = changes.numbered.iter().find(|id| self.catalog.with_id(**id).is_some()) {
+            return Err(Error::Invalid(format!("keyspace {taken} is there already")));
         }
-        self.store_id(&mut stored, changes)?;
+        self.store_id(&mut request, &mut stored, changes)?;
         let counted = Counted::new(&self.published, &changes.created);
         let options = self.store_options(&mut request, changes)?;
         let seq = self.submit(request).inspect_err(|_| self.forget_options(changes))?;
         std::mem::forget(counted);
+        if let Some(last) = changes.numbered.iter().max() {
+            stored.set(stored.get().max(last.get().saturating_add(1)));
+        }
         for state in &changes.dropped {
             self.published.forget(state.id);
             self.histories.set(state.id, Default::default());
@@ -271,14 +274,20 @@ impl Core {
     }
 
     /// catalog_changes.2
-    fn store_id(&self, stored: &mut StoredId, changes: &Changes) -> Result<()> {
+    fn store_id(&self, request: &mut CommitRequest, stored: &mut StoredId, changes: &Changes) -> Result<()> {
         let Some(last) = changes.created.iter().map(|state| state.id.get()).max() else { return Ok(()) };
+        let next = self.catalog.next_id();
+        let id_key = encode_key(KeyspaceId::CATALOG, NEXT_ID_KEY);
+        if !changes.numbered.is_empty() {
+            // A copy that crashes between two commits would lack a number that is to come.
+            Arc::make_mut(&mut request.set).put(&id_key, &varint(stored.get().max(last.saturating_add(1))));
+            return Ok(());
+        }
         if last < stored.get() {
             return Ok(());
         }
-        let next = self.catalog.next_id();
         let mut set = WriteSet::new();
-        set.put(&encode_key(KeyspaceId::CATALOG, NEXT_ID_KEY), &varint(next));
+        set.put(&id_key, &varint(next));
         self.commit_encoded(set, Durability::None)?;
         stored.set(next);
         Ok(())
