@@ -54,6 +54,7 @@ fn section(cx: &mut Cx<'_>, name: &str, text: &mut String) -> Done {
     match name {
         "server" => {
             put("redis_version", &REDIS_VERSION);
+            put("redis_git_sha1", &"00000000");
             put("redis_mode", &"standalone");
             put("server_name", &"esker");
             put("esker_version", &env!("CARGO_PKG_VERSION"));
