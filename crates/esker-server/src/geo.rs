@@ -59,10 +59,9 @@ impl Place {
     /// The middle of the cell of a score.
     pub fn of_score(score: f64) -> Self {
         let cell = score.max(0.0) as u64;
-        let middle = |part: u64, max: f64| {
-            let of_all = (part as f64 + 0.5) / (1_u64 << BITS) as f64;
-            (of_all * 2.0 * max - max).clamp(-max, max)
-        };
+        // Rounded as Redis rounds, so that both tell the same digits.
+        let edge = |part: u64, max: f64| part as f64 / (1_u64 << BITS) as f64 * (2.0 * max) - max;
+        let middle = |part: u64, max: f64| ((edge(part, max) + edge(part + 1, max)) / 2.0).clamp(-max, max);
         Place {
             longitude: middle(gather(cell >> 1), LONGITUDE_MAX),
             latitude: middle(gather(cell), LATITUDE_MAX),

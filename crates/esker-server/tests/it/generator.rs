@@ -273,7 +273,7 @@ fn word(random: &mut Rng, template: &str, same: char) -> Vec<String> {
         },
         "o" => format!("{:.6}", random.f64() * 360.0 - 180.0),
         "a" => format!("{:.6}", random.f64() * 120.0 - 60.0),
-        "r" => random.u16(100..5000).to_string(),
+        "r" => random.u16(100..2000).to_string(),
         "d" => format!("{}-{}", random.u8(1..40), random.u8(0..3)),
         "g" => format!("group{}", random.u8(0..2)),
         "c" => format!("consumer{}", random.u8(0..2)),
