@@ -101,16 +101,20 @@ impl Client {
         std::mem::take(&mut *self.messages.lock())
     }
 
+    /// Whether it is subscribed to anything.
+    pub fn is_subscribed(&self) -> bool {
+        self.subscribed.iter().any(|count| count.load(Ordering::Relaxed) > 0)
+    }
+
     /// A line of `CLIENT LIST`.
     pub fn describe(&self, now: u64) -> String {
         let load = |n: &AtomicUsize| n.load(Ordering::Relaxed);
         let (library, version) = self.library.lock().clone();
         let mut flags = String::new();
-        let has_channels = self.subscribed.iter().any(|count| load(count) > 0);
         let multi = load(&self.queued);
         for (is_so, flag) in [
             (self.is_monitor.load(Ordering::Relaxed), 'O'),
-            (has_channels, 'P'),
+            (self.is_subscribed(), 'P'),
             (multi > 0, 'x'),
             (self.is_blocked.load(Ordering::Relaxed), 'b'),
         ] {

@@ -137,18 +137,19 @@ impl Language {
         let program = place.join(self.program);
         let said = place.join("said");
         let file = fs::File::create(&said).map_err(|e| e.to_string())?;
-        let mut child = Command::new(if program.exists() { &program } else { Path::new(self.program) })
-            .arg(script)
-            .arg(&server.port)
-            .current_dir(&place)
-            .env("NODE_PATH", place.join("node_modules"))
-            .env("PYTHONWARNINGS", "ignore")
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .stdin(Stdio::null())
-            .stdout(file.try_clone().map_err(|e| e.to_string())?)
-            .stderr(file)
-            .spawn()
-            .map_err(|e| format!("{}: {e}", self.program))?;
+        let mut child =
+            Command::new(if program.exists() { program.as_path() } else { Path::new(self.program) })
+                .arg(script)
+                .arg(&server.port)
+                .current_dir(&place)
+                .env("NODE_PATH", place.join("node_modules"))
+                .env("PYTHONWARNINGS", "ignore")
+                .env("PYTHONDONTWRITEBYTECODE", "1")
+                .stdin(Stdio::null())
+                .stdout(file.try_clone().map_err(|e| e.to_string())?)
+                .stderr(file)
+                .spawn()
+                .map_err(|e| format!("{}: {e}", self.program))?;
         let start = Instant::now();
         while start.elapsed() < LIMIT {
             match child.try_wait().map_err(|e| e.to_string())? {
