@@ -75,7 +75,6 @@ const TEMPLATES: &[&str] = &[
     "HEXISTS kh f",
     "HINCRBY kh f n",
     "HINCRBYFLOAT kh f 1.5",
-    "HINCRBYFLOAT kh f 0.1|-0.7",
     "HSTRLEN kh f",
     "HSCAN kh 0 COUNT 1000",
     // Sets.
@@ -150,7 +149,7 @@ const TEMPLATES: &[&str] = &[
     "GEOSEARCH geo FROMMEMBER f BYRADIUS r km DESC COUNT 2",
     "GEORADIUS geo o a r km WITHDIST COUNT 3",
     "GEORADIUSBYMEMBER geo f r km ASC",
-    "GEORADIUS geo o a r km STOREDIST kz0",
+    "GEORADIUS geo o a r km STORE kz0",
     "GEOSEARCHSTORE kz1 geo FROMLONLAT o a BYBOX r r km",
     // Lists.
     "LPUSH kl f*",
