@@ -38,7 +38,8 @@ async function main() {
     await other.connect();
     const told = new Promise((resolve) => other.pSubscribe("n*", resolve).then(() => c.publish("news", "hello")));
     assert.strictEqual(await told, "hello");
-    other.destroy(), c.destroy();
+    await other.close();
+    await c.close();
   }
 }
 
