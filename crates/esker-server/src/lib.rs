@@ -15,6 +15,7 @@
 //! | `acl` | users, and what they may do |
 //! | `stats`, `rates`, `latency`, `slow_log`, `http` | what operators see |
 //! | `commands` | the table of commands, and what they do |
+//! | `geo` | places as scores of sorted sets |
 //! | `rows` | tables of keys with columns, and transactions that connections hold: docs/formats/obigstore.md |
 //! | `replication` | primaries and replicas: docs/formats/replication.md |
 //! | `data` | how types lie in ordered maps: docs/formats/server.md |
@@ -32,6 +33,7 @@ mod cx;
 mod data;
 mod effects;
 mod fail;
+mod geo;
 mod glob;
 mod http;
 mod latency;

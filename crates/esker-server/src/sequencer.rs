@@ -394,9 +394,7 @@ impl Turns {
             committed = outcome.map_err(Fail::Store);
         }
         if committed.is_ok() {
-            for (channel, message) in &effects.messages {
-                server.pubsub.publish(channel, message);
-            }
+            effects.messages.iter().for_each(|said| server.pubsub.publish(said));
             for (keyspace, topics) in &effects.said {
                 server.rows.say(keyspace, topics, &server.sequencer);
             }
