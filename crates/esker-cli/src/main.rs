@@ -27,6 +27,7 @@ mod commands;
 mod database;
 mod failure;
 mod formats;
+mod moment;
 mod numbers;
 mod output;
 mod pager;

@@ -100,6 +100,7 @@ pub struct Config {
     slow_micros: AtomicI64,
     latency_ms: AtomicU64,
     tracks_latency: AtomicU32,
+    replica_sync_ms: AtomicU64,
 }
 
 impl Config {
@@ -117,6 +118,7 @@ impl Config {
             ("ob-transaction-timeout", "60".to_owned()),
             ("port", options.port.unwrap_or(0).to_string()),
             ("protected-mode", if options.protected { "yes" } else { "no" }.to_owned()),
+            ("replica-sync-ms", options.replica_sync_ms.to_string()),
             ("requirepass", options.password.clone()),
             ("timeout", options.idle_seconds.to_string()),
             (
@@ -137,6 +139,7 @@ impl Config {
             slow_micros: AtomicI64::new(10_000),
             latency_ms: AtomicU64::new(0),
             tracks_latency: AtomicU32::new(1),
+            replica_sync_ms: AtomicU64::new(options.replica_sync_ms),
         }
     }
 
@@ -169,6 +172,11 @@ impl Config {
     #[inline]
     pub fn tracks_latency(&self) -> bool {
         self.tracks_latency.load(Ordering::Relaxed) != 0
+    }
+
+    /// How many milliseconds commits wait for a sync for replicas; 0: there is none for them.
+    pub fn replica_sync_ms(&self) -> u64 {
+        self.replica_sync_ms.load(Ordering::Relaxed)
     }
 
     /// So many connections at the most.
@@ -271,6 +279,7 @@ impl Config {
                 self.slow_micros.store(parse_int(value.as_bytes()).unwrap_or(-1), Ordering::Relaxed);
             }
             "maxclients" => self.clients_max.store(number, Ordering::Relaxed),
+            "replica-sync-ms" => self.replica_sync_ms.store(number, Ordering::Relaxed),
             "timeout" => self.idle_seconds.store(number, Ordering::Relaxed),
             "latency-monitor-threshold" => self.latency_ms.store(number, Ordering::Relaxed),
             "latency-tracking" => self.tracks_latency.store(u32::from(value == "yes"), Ordering::Relaxed),

@@ -63,7 +63,7 @@ mod watches;
 pub use self::commands::commands_document;
 pub use self::config::bytes_of;
 pub use self::listen::{Ended, Listeners, run};
-pub use self::options::{ClientCertificates, Fsync, Options, Tls};
+pub use self::options::{ClientCertificates, Fsync, Options, ReplicaTls, Tls};
 pub use self::replication::{Source, finish_copy};
 pub use self::serve::{Failed, serve};
 pub use self::server::Server;

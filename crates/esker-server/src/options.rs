@@ -64,6 +64,15 @@ pub struct Tls {
     pub clients: ClientCertificates,
 }
 
+/// How connections to a primary are encrypted.
+#[derive(Clone, Debug)]
+pub struct ReplicaTls {
+    /// Roots that the primary's certificate is checked by, in PEM.
+    pub ca: PathBuf,
+    /// The certificate that the replica shows if the primary asks for one, and its private key, in PEM.
+    pub client: Option<(PathBuf, PathBuf)>,
+}
+
 /// How a server is started.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -99,6 +108,10 @@ pub struct Options {
     pub replica_of: Option<Source>,
     /// The password that a primary asks replicas for; empty: it asks for none.
     pub primary_password: String,
+    /// How connections to a primary are encrypted; none: they are not.
+    pub replica_tls: Option<ReplicaTls>,
+    /// While replicas follow, what is committed is synced after so many milliseconds, if nothing syncs it sooner; 0: only what syncs it anyway does.
+    pub replica_sync_ms: u64,
 }
 
 impl Default for Options {
@@ -120,6 +133,8 @@ impl Default for Options {
             protected: true,
             replica_of: None,
             primary_password: String::new(),
+            replica_tls: None,
+            replica_sync_ms: 5,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Replication: a primary sends its commits, in order and once they are durable; replicas apply them.
 //!
 //! ```text
-//!   primary: feed --> outgoing --> sender ==frames==> follow --> apply: one commit each, with its position :replica
+//!   primary: feed --> outgoing --> sender ==frames==> follow --> following --> apply: one commit each :replica
 //!               `--checkpoint--> copy_out ==========> copy_in --> a directory, exchanged for the replica's own
 //!            replicas <---------- Ack ===============    replica: feed --> outgoing --> ... replicas of its own
 //! ```
@@ -16,22 +16,25 @@
 
 mod apply;
 mod bytes;
-mod change;
 mod copy_in;
 mod copy_out;
 mod disk;
 mod follow;
+mod following;
 mod frame;
 mod outgoing;
 mod position;
 mod records;
 mod replicas;
 mod sender;
+#[cfg(test)]
+mod simulation;
+mod stream;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use esker::{Db, Result};
+use esker::{Db, Error, Result, SeqNo};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
@@ -98,11 +101,15 @@ pub struct Replication {
     pub replicas: Replicas,
     /// Something has moved that somebody may wait for.
     moved: Notify,
+    /// When it was last made durable for replicas.
+    synced: Mutex<Option<Instant>>,
 }
 
-/// A database whose data may come from another one (`esker load`) numbers its commits from here on. Collections are told apart by such numbers: they have
-/// to be larger than those which the other one has had.
-const LOADED_GAP: u64 = 1 << 32;
+/// What a database numbers its commits from whose data may come from another one (`esker load`, a restore). Collections are told apart by such numbers: they have
+/// to be larger than those which the other one has had. Nobody makes 2^24 commits a second, so the time is.
+fn loaded_gap() -> u64 {
+    ((clock::now_ms() / 1000) << 24).max(1 << 32)
+}
 
 /// What those are told who want replication where there is none.
 const NO_DATABASE: &str = "ERR this store cannot be replicated";
@@ -134,6 +141,7 @@ impl Replication {
             is_replica: AtomicBool::new(false),
             replicas: Replicas::default(),
             moved: Notify::new(),
+            synced: Mutex::default(),
         };
         if let Some((db, records)) = &replication.local {
             replication.begin(db, records, source)?;
@@ -146,12 +154,12 @@ impl Replication {
         let role = match records.role()? {
             // Made by a server without replication, or loaded.
             None if db.open_keyspace(&Database::names(0)[0]).is_ok() => {
-                rise(records, visible() + LOADED_GAP)?
+                rise(records, visible() + loaded_gap())?
             }
             None => rise(records, visible())?,
             Some(Role::Rising(last)) => rise(records, last)?,
             Some(Role::Primary(base)) if !fits(records, base, visible())? => {
-                let last = base.seq + LOADED_GAP + visible();
+                let last = base.seq + loaded_gap() + visible();
                 records.forget_epochs()?;
                 rise(records, last)?
             }
@@ -219,6 +227,18 @@ impl Replication {
         Position { epoch: state.history.epoch_of(seq), seq }
     }
 
+    /// Of a primary: the first commit from which on a replica can go on without a copy; none if there is no log for replicas.
+    pub fn first_kept(&self) -> Option<u64> {
+        let role = self.state.lock().role.clone();
+        let (Role::Primary(base), Some((db, _))) = (role, self.local()) else { return None };
+        let first = match db.feed(SeqNo::ZERO) {
+            Err(Error::FeedTruncated { oldest }) => oldest.get(),
+            feed => feed.ok()?.position().get(),
+        };
+        // What lies before it was another's to number: it may be there, too.
+        base.seq_of(first.max(base.local))
+    }
+
     /// Whether readers see a commit.
     pub fn has(&self, at: Position) -> bool {
         let state = self.state.lock();
@@ -244,7 +264,7 @@ impl Replication {
     /// The engine's.
     pub fn become_replica(&self, source: Source, may_discard: bool) -> Result<()> {
         let Some((db, records)) = self.local() else {
-            return Err(esker::Error::Invalid(NO_DATABASE.to_owned()));
+            return Err(Error::Invalid(NO_DATABASE.to_owned()));
         };
         let _turn = self.take_turn();
         self.is_replica.store(true, Ordering::Relaxed);
@@ -342,6 +362,21 @@ impl Replication {
     /// The engine's.
     pub fn sync(&self) -> Result<()> {
         self.local().map_or(Ok(()), |(db, _)| db.sync())
+    }
+
+    /// The same for replicas, however many there are: not more often than this.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn sync_for_replicas(&self, every: Duration) -> Result<()> {
+        let now = clock::moment();
+        let mut synced = self.synced.lock();
+        if synced.is_some_and(|at| now.saturating_duration_since(at) < every) {
+            return Ok(());
+        }
+        *synced = Some(now);
+        drop(synced);
+        self.sync()
     }
 }
 

@@ -16,7 +16,7 @@ use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 use std::sync::Arc;
 
-pub use esker::backup::BackupInfo;
+pub use esker::backup::{BackupInfo, Segment};
 pub use esker::{Durability, Error, Result, Value};
 
 pub use self::local::LocalStore;
@@ -243,6 +243,12 @@ pub trait Store: Reads + Send + Sync {
     /// # Errors
     /// See [`esker::backup::Backup::create`].
     fn backup(&self, dir: &Path) -> Result<BackupInfo>;
+
+    /// Adds to the archive of these backups what was committed since; none: nothing was.
+    ///
+    /// # Errors
+    /// See [`esker::backup::Backup::archive`].
+    fn archive(&self, dir: &Path) -> Result<Option<Segment>>;
 
     /// What keeps writes from succeeding, if anything does.
     fn trouble(&self) -> Option<String>;

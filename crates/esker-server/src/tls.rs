@@ -1,4 +1,4 @@
-//! TLS: the server's certificate, and those of clients.
+//! TLS: the server's certificate, those of clients, and that of a primary.
 //!
 //! tls.1. A client that says nothing holds a place for ten seconds at the most, and there are as many places as connections.
 
@@ -13,12 +13,12 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
-use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
 use tokio_rustls::server::TlsStream;
 
-use crate::options::{ClientCertificates, Tls};
+use crate::options::{ClientCertificates, ReplicaTls, Tls};
 use crate::server::Server;
 
 /// How long a client has to agree on a key (tls.1).
@@ -46,6 +46,46 @@ fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
     }
 }
 
+fn roots(path: &Path) -> io::Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|error| invalid(path, error))?;
+    }
+    Ok(roots)
+}
+
+fn private_key(path: &Path) -> io::Result<PrivateKeyDer<'static>> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| invalid(path, error))
+}
+
+/// An encrypted connection to a primary.
+pub type ClientStream = StreamOwned<ClientConnection, std::net::TcpStream>;
+
+/// Agrees with a primary on a key, and sees whether it is the one that it is to be.
+///
+/// # Errors
+/// A certificate cannot be read or used; the primary's is none by the roots, or another host's; it does not agree in time.
+pub fn connect(stream: std::net::TcpStream, host: &str, options: &ReplicaTls) -> io::Result<ClientStream> {
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .with_root_certificates(roots(&options.ca)?);
+    let config = match &options.client {
+        None => builder.with_no_client_auth(),
+        Some((path, key)) => builder
+            .with_client_auth_cert(certificates(path)?, private_key(key)?)
+            .map_err(|error| invalid(path, error))?,
+    };
+    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+    let mut connection = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
+    let mut stream = stream;
+    stream.set_read_timeout(Some(HANDSHAKE_MAX))?;
+    while connection.is_handshaking() {
+        connection.complete_io(&mut stream)?;
+    }
+    Ok(StreamOwned::new(connection, stream))
+}
+
 fn acceptor(options: &Tls) -> io::Result<TlsAcceptor> {
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
@@ -58,11 +98,7 @@ fn acceptor(options: &Tls) -> io::Result<TlsAcceptor> {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         (wanted, Some(path)) => {
-            let mut roots = RootCertStore::empty();
-            for certificate in certificates(path)? {
-                roots.add(certificate).map_err(|error| invalid(path, error))?;
-            }
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(path)?), provider);
             let verifier = match wanted {
                 ClientCertificates::Optional => verifier.allow_unauthenticated(),
                 _ => verifier,
@@ -70,7 +106,7 @@ fn acceptor(options: &Tls) -> io::Result<TlsAcceptor> {
             builder.with_client_cert_verifier(verifier.build().map_err(|error| invalid(path, error))?)
         }
     };
-    let key = PrivateKeyDer::from_pem_file(&options.key).map_err(|error| invalid(&options.key, error))?;
+    let key = private_key(&options.key)?;
     let config = builder
         .with_single_cert(certificates(&options.cert)?, key)
         .map_err(|error| invalid(&options.cert, error))?;

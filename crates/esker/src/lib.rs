@@ -92,6 +92,7 @@
 
 pub mod backup;
 pub mod recordio;
+pub mod replay;
 pub mod sstable;
 
 mod blob;
@@ -164,7 +165,7 @@ pub use engine::committer::Committing;
 pub use engine::copies::checkpoint::Checkpoint;
 pub use engine::health::{FailingWork, Health, Work};
 pub use engine::history::History;
-pub use engine::keyspace_options::Counting;
+pub use engine::keyspace_options::{Counting, KeyspaceOptions};
 pub use engine::keyspace_stats::KeyspaceStats;
 pub use engine::locks::LockMode;
 pub use engine::options::FileSizes;

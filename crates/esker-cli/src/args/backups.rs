@@ -19,7 +19,19 @@ Examples:
         /// The directory of backups
         directory: PathBuf,
     },
-    /// Print the backups, oldest first; exit code 1 if the record of one is damaged
+    /// Keep what was committed since the last call, or the first backup: to restore moments between backups
+    #[command(after_help = "\
+The database keeps its commits for this once it is told to: esker feed --keep 1000000000. A server does, up to
+--backlog, and archives by ES.BACKUP FEED. A backup comes first.
+
+Examples:
+  esker feed --keep 1000000000 && esker backup create /backup/data
+  esker backup feed /backup/data               each minute, say")]
+    Feed {
+        /// The directory of backups
+        directory: PathBuf,
+    },
+    /// Print the backups, oldest first, then what `feed` has kept; exit code 1 if the record of one is damaged
     #[command(after_help = "\
 ID <tab> TIME <tab> COMMIT <tab> SIZE <tab> what it had to copy <tab> DATABASE
 
@@ -55,14 +67,22 @@ Digests are compared while files are copied: nothing is restored from damaged on
 Examples:
   esker backup restore /backup/data restored            the newest
   esker backup restore /backup/data restored --id 7
+  esker backup restore /backup/data restored --to-time 2026-11-26T20:24:00Z
+  esker backup restore /backup/data restored --to-commit 88231
   esker -d restored check && mv data data-damaged && mv restored data")]
     Restore {
         /// The directory of backups
         directory: PathBuf,
         /// The directory of the database, which is not there yet
         target: PathBuf,
-        /// The number of the backup, as `list` prints it [default: the newest]
+        /// The number of the backup, as `list` prints it [default: the newest before the moment asked for]
         #[arg(long, value_name = "ID")]
         id: Option<u64>,
+        /// The state right after this commit, by what `feed` has kept
+        #[arg(long, value_name = "COMMIT", alias = "to-position", conflicts_with = "to_time")]
+        to_commit: Option<u64>,
+        /// What was backed up or kept by `feed` by then: 2026-11-26T20:24:00Z, or seconds since 1970
+        #[arg(long, value_name = "TIME", value_parser = crate::moment::parse)]
+        to_time: Option<u64>,
     },
 }

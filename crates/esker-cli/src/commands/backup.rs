@@ -4,13 +4,15 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use esker::backup::{Backup, BackupInfo, Progress as Done};
+use esker::backup::{Backup, BackupInfo, Point, Progress as Done, Segment};
+use esker::{Db, SeqNo};
 use serde_json::{Value, json};
 
 use crate::Answer;
 use crate::args::Backups;
 use crate::database::{Database, Session, when_free};
 use crate::failure::{Failure, Result};
+use crate::moment;
 use crate::output;
 use crate::progress::Progress;
 use crate::text::shown;
@@ -21,7 +23,17 @@ pub(super) fn run(session: &Session<'_>, what: &Backups) -> Result<Answer> {
         Backups::List { directory } => list(session, directory),
         Backups::Verify { directory } => verify(session, directory),
         Backups::Prune { directory, keep } => prune(session, directory, *keep),
-        Backups::Restore { directory, target, id } => restore(session, directory, target, *id),
+        Backups::Feed { directory } => feed(session, directory),
+        Backups::Restore { directory, target, id, to_commit, to_time } => {
+            let point = match (to_commit, to_time) {
+                (Some(commit), _) => Some(Point::Commit(commit_of(*commit)?)),
+                (None, time) => time.map(Point::Time),
+            };
+            match point {
+                Some(point) => restore_to(session, directory, target, point, *id),
+                None => restore(session, directory, target, *id),
+            }
+        }
     }
 }
 
@@ -97,7 +109,8 @@ fn create(session: &Session<'_>, directory: &Path) -> Result<Answer> {
 }
 
 fn list(session: &Session<'_>, directory: &Path) -> Result<Answer> {
-    let backups = Backup::open(directory).and_then(|backup| backup.list()).map_err(|e| of_backups(&e))?;
+    let look = |backup: Backup| Ok((backup.list()?, backup.segments()?));
+    let (backups, segments) = Backup::open(directory).and_then(look).map_err(|e| of_backups(&e))?;
     let is_sound = backups.iter().all(|backup| backup.damage.is_none());
     let mut out = output::stdout();
     let mut write = || -> Result<()> {
@@ -109,7 +122,7 @@ fn list(session: &Session<'_>, directory: &Path) -> Result<Answer> {
                     out,
                     "{}\t{}\tcommit {}\t{} in {}\t{} new\tdatabase {:08x}",
                     backup.id,
-                    time_text(backup.created),
+                    moment::text_of(backup.created),
                     backup.seqno,
                     output::size(backup.bytes),
                     output::plural(backup.files, "file"),
@@ -118,9 +131,88 @@ fn list(session: &Session<'_>, directory: &Path) -> Result<Answer> {
                 )?,
             }
         }
+        for segment in &segments {
+            match session.common.json {
+                true => writeln!(out, "{}", segment_json(segment))?,
+                false => writeln!(
+                    out,
+                    "feed\t{}\tcommits {} to {}\t{}\tdatabase {:08x}",
+                    moment::text_of(segment.created),
+                    segment.after.next(),
+                    segment.last,
+                    output::size(segment.bytes),
+                    segment.database,
+                )?,
+            }
+        }
         Ok(out.flush()?)
     };
     output::printed(if is_sound { Answer::Yes } else { Answer::No }, write())
+}
+
+fn commit_of(number: u64) -> Result<SeqNo> {
+    SeqNo::try_new(number)
+        .ok_or_else(|| Failure::message(format!("there is no commit {number}: it is too large")))
+}
+
+fn feed(session: &Session<'_>, directory: &Path) -> Result<Answer> {
+    let database = session.open()?;
+    let call = |backup: &mut Backup| backup.archive(&database.db);
+    let (made, seconds) = with_bar(session, directory, call, |error| match error {
+        esker::Error::FeedTruncated { oldest } => Failure::message(format!(
+            "commits before {oldest} are not kept any more, and some of them were not archived\n  make a backup, then go on; or have the database keep more: esker feed --keep BYTES"
+        )),
+        esker::Error::Invalid(text) if text.contains("feed_retention") => Failure::message(
+            "the database keeps no commits\n  have it keep some from now on: esker feed --keep BYTES, then make a backup",
+        ),
+        error => failed(&database, error),
+    })?;
+    database.close()?;
+    match made {
+        _ if session.common.json => {
+            output::print_json(&made.as_ref().map_or(json!({ "commits": 0 }), segment_json))?
+        }
+        None => output::print_line(format_args!("nothing new"))?,
+        Some(made) => output::print_line(format_args!(
+            "commits {} to {}, {}, {seconds:.2} s",
+            made.after.next(),
+            made.last,
+            output::size(made.bytes),
+        ))?,
+    }
+    Ok(Answer::Yes)
+}
+
+fn segment_json(segment: &Segment) -> Value {
+    json!({
+        "database": format!("{:08x}", segment.database), "first": segment.after.get() + 1, "last": segment.last.get(),
+        "commits": segment.last.get() - segment.after.get(), "created": segment.created, "bytes": segment.bytes,
+    })
+}
+
+fn restore_to(
+    session: &Session<'_>,
+    directory: &Path,
+    target: &Path,
+    point: Point,
+    base: Option<u64>,
+) -> Result<Answer> {
+    let call = |backup: &mut Backup| backup.restore_to(point, base, target, Db::builder());
+    let (done, seconds) = with_bar(session, directory, call, |e| of_backups(&e))?;
+    if session.common.json {
+        output::print_json(
+            &json!({ "backup": done.backup, "commit": done.seqno.get(), "commits": done.commits }),
+        )?;
+    } else {
+        output::print_line(format_args!(
+            "{}: backup {} and {} after it, up to commit {}, {seconds:.2} s",
+            shown(target.display()),
+            done.backup,
+            output::plural(done.commits, "commit"),
+            done.seqno,
+        ))?;
+    }
+    Ok(Answer::Yes)
 }
 
 fn verify(session: &Session<'_>, directory: &Path) -> Result<Answer> {
@@ -128,7 +220,8 @@ fn verify(session: &Session<'_>, directory: &Path) -> Result<Answer> {
     let problems: Vec<String> = found.problems.iter().map(shown).collect();
     let printed = if session.common.json {
         output::print_json(&json!({
-            "backups": found.backups, "files": found.files, "bytes": found.bytes, "seconds": seconds,
+            "backups": found.backups, "files": found.files, "segments": found.segments, "bytes": found.bytes,
+            "seconds": seconds,
             "problems": problems, "damaged": found.damaged,
         }))
     } else {
@@ -138,7 +231,8 @@ fn verify(session: &Session<'_>, directory: &Path) -> Result<Answer> {
                 writeln!(out, "{problem}")?;
             }
             let verdict = match found.damaged.len() {
-                0 => "sound".to_owned(),
+                0 if problems.is_empty() => "sound".to_owned(),
+                0 => "sound; what the feed has kept is damaged".to_owned(),
                 n => format!("{} of them damaged", output::count(n as u64)),
             };
             let (backups, files) =
@@ -159,7 +253,9 @@ fn prune(session: &Session<'_>, directory: &Path, keep: usize) -> Result<Answer>
     let (pruned, _) = with_bar(session, directory, |backup| backup.prune(keep), |e| of_backups(&e))?;
     if session.common.json {
         output::print_json(
-            &json!({ "backups": pruned.backups, "files": pruned.files, "bytes": pruned.bytes }),
+            &json!({
+                "backups": pruned.backups, "files": pruned.files, "segments": pruned.segments, "bytes": pruned.bytes,
+            }),
         )?;
     } else {
         output::print_line(format_args!(
@@ -204,38 +300,4 @@ fn as_json(info: &BackupInfo) -> Value {
         "commit": info.seqno.get(), "files": info.files, "bytes": info.bytes, "new_files": info.new_files,
         "new_bytes": info.new_bytes, "damage": info.damage,
     })
-}
-
-/// A time of the calendar that all the world has, as RFC 3339 writes it.
-fn time_text(seconds: u64) -> String {
-    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    // Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms": eras of 400 years that begin in March.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::time_text;
-
-    #[test]
-    fn times_are_those_of_the_calendar() {
-        for (seconds, text) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_399, "2000-02-28T23:59:59Z"),
-            (951_782_400, "2000-02-29T00:00:00Z"),
-            (4_107_542_400, "2100-03-01T00:00:00Z"),
-            (1_795_724_645, "2026-11-26T20:24:05Z"),
-        ] {
-            assert_eq!(time_text(seconds), text);
-        }
-    }
 }

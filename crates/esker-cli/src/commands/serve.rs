@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use esker::Db;
-use esker_server::{ClientCertificates, Failed, Fsync, Listeners, Options, Server, Source, Tls, finish_copy};
+use esker_server::{
+    ClientCertificates, Failed, Fsync, Listeners, Options, ReplicaTls, Server, Source, Tls, finish_copy,
+};
 
 use crate::Answer;
 use crate::args::Opening;
@@ -64,10 +66,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PORT", requires_all = ["tls_cert_file", "tls_key_file"])]
     tls_port: Option<u16>,
     /// The certificate, in PEM, and behind it those that lead to its root
-    #[arg(long, value_name = "PATH", requires = "tls_port")]
+    #[arg(long, value_name = "PATH", requires = "tls_key_file")]
     tls_cert_file: Option<PathBuf>,
     /// The private key of the certificate, in PEM
-    #[arg(long, value_name = "PATH", requires = "tls_port")]
+    #[arg(long, value_name = "PATH", requires = "tls_cert_file")]
     tls_key_file: Option<PathBuf>,
     /// Roots that certificates of clients are checked by, in PEM
     #[arg(long, value_name = "PATH", requires = "tls_port")]
@@ -102,6 +104,12 @@ pub(crate) struct ServeArgs {
     /// The password that the primary asks its replicas for
     #[arg(long, value_name = "PASSWORD", env = "ESKER_PRIMARY_PASSWORD", hide_env_values = true)]
     masterauth: Option<String>,
+    /// Encrypt the connection to the primary, whose certificate is checked by the roots in this file, in PEM
+    #[arg(long, value_name = "PATH")]
+    replica_tls: Option<PathBuf>,
+    /// While replicas follow, sync what is committed after this time at the latest; 0: leave it to --fsync
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 5)]
+    replica_sync_ms: u64,
     /// How much of the log is kept for replicas that have been away; 0: no replica can follow this server
     #[arg(long, value_name = "BYTES", default_value = "256mb", value_parser = bytes)]
     backlog: u64,
@@ -131,6 +139,9 @@ fn yes_or_no(text: &str) -> std::result::Result<bool, String> {
 }
 
 pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
+    if args.tls_cert_file.is_some() && args.tls_port.is_none() && args.replica_tls.is_none() {
+        return Err(Failure::message("--tls-cert-file is for --tls-port or --replica-tls: name one of them"));
+    }
     let directory = directory(opening)?;
     finish_copy(&directory).map_err(|error| {
         Failure::message(format!(
@@ -164,6 +175,11 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
         protected: args.protected_mode,
         replica_of: args.replica_of.clone(),
         primary_password: args.masterauth.clone().unwrap_or_default(),
+        replica_tls: args
+            .replica_tls
+            .clone()
+            .map(|ca| ReplicaTls { ca, client: args.tls_cert_file.clone().zip(args.tls_key_file.clone()) }),
+        replica_sync_ms: args.replica_sync_ms,
     };
     let processors = std::thread::available_parallelism().map_or(2, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -41,10 +41,6 @@ pub(super) fn unload(session: &Session<'_>, file: &Path) -> Result<Answer> {
     if session.common.names_keyspace() {
         let names = database.keyspaces(&session.common)?.into_iter().map(|(name, _)| name);
         unload = unload.keyspaces(names);
-    } else {
-        // The server's records of its replication are of this database, and would be wrong in another one.
-        let names = database.db.keyspaces().map_err(|error| failed(&database, error))?;
-        unload = unload.keyspaces(names.into_iter().filter(|name| !name.starts_with("es.")));
     }
     let start = std::time::Instant::now();
     let done = unload.write(&database.db, file);

@@ -140,3 +140,32 @@ fn the_examples_of_the_document_run() {
         assert_eq!(get(&esker, db, "a"), "1\n", "{db}");
     }
 }
+
+#[test]
+fn moments_between_two_backups_are_kept_and_restored() {
+    let esker = Esker::new();
+    put(&esker, "a", "1");
+    let none = esker.run(["backup", "feed", "backups"]);
+    assert!(none.code == 2 && none.err.contains("backup"), "{none:?}");
+    assert_eq!(esker.run(["backup", "create", "backups"]).code, 0);
+    let off = esker.run(["backup", "feed", "backups"]);
+    assert!(off.code == 2 && off.err.contains("esker feed --keep"), "{off:?}");
+    assert_eq!(esker.run(["feed", "--keep", "1000000000"]).code, 0);
+    assert_eq!(esker.run(["backup", "create", "backups"]).code, 0);
+    put(&esker, "a", "2");
+    put(&esker, "a", "mistake");
+    let kept = esker.run(["backup", "feed", "backups"]);
+    assert!(kept.text().starts_with("commits 2 to 3, "), "{kept:?}");
+    assert_eq!(esker.run(["backup", "feed", "backups"]).text(), "nothing new\n");
+    let listed = esker.run(["backup", "list", "backups"]);
+    assert!(listed.text().lines().last().unwrap().starts_with("feed\t20"), "{listed:?}");
+    assert_eq!(esker.run(["backup", "verify", "backups"]).code, 0);
+    let restored = json(&esker.run(["backup", "restore", "backups", "before", "--to-commit", "2", "--json"]));
+    assert_eq!((restored["backup"].as_u64(), restored["commits"].as_u64()), (Some(2), Some(1)), "{restored}");
+    assert_eq!(get(&esker, "before", "a"), "2\n");
+    let late = esker.run(["backup", "restore", "backups", "late", "--to-commit", "9"]);
+    assert!(late.code == 2 && late.err.contains("up to 3"), "{late:?}");
+    let now = esker.run(["backup", "restore", "backups", "now", "--to-time", "2100-01-01T00:00:00Z"]);
+    assert!(now.code == 0 && get(&esker, "now", "a") == "mistake\n", "{now:?}");
+    assert_eq!(esker.run(["backup", "restore", "backups", "x", "--to-time", "yesterday"]).code, 2);
+}

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::table::{Command, FIRST, Group::Esker, NO_KEYS, command, flag::*};
 use crate::cx::Cx;
-use crate::fail::{Done, Fail};
+use crate::fail::{Done, Fail, SYNTAX};
 use crate::resp::Request;
 
 /// It takes long, and other commits must not wait for it.
@@ -14,7 +14,7 @@ const LONG: u32 = ADMIN | NO_SCRIPT | NO_MULTI;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("es.backup", 1, LONG, NO_KEYS, Esker, "", "Adds a backup to those in --backup-dir: only what is new is copied.", backup),
+    command("es.backup", -1, LONG, NO_KEYS, Esker, "[feed]", "Adds a backup to those in --backup-dir: only what is new is copied. feed: keeps what was committed since, to restore moments between backups.", backup),
     command("es.checkpoint", 2, LONG, NO_KEYS, Esker, "name", "Makes a copy of the database in --backup-dir, by hard links where there are such.", checkpoint),
     command("es.merge", 3, WRITE | DENY_OOM | FAST, FIRST, Esker, "key operand", "Merges an operand into a key, by the operator of the keyspace that ES.KS USE chose.", merge),
 ];
@@ -43,22 +43,37 @@ fn checkpoint(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-fn backup(cx: &mut Cx<'_>, _: &Request) -> Done {
+fn backup(cx: &mut Cx<'_>, request: &Request) -> Done {
     let dir = backup_dir(cx)?.join("backups");
     let store = &cx.server.store;
+    if request.len() > 1 {
+        if !request.is(1, "feed") || request.len() > 2 {
+            return Err(SYNTAX.into());
+        }
+        let made = tokio::task::block_in_place(|| store.archive(&dir))?;
+        let [first, last, bytes] =
+            made.map_or([0; 3], |made| [made.after.get() + 1, made.last.get(), made.bytes]);
+        return reply(cx, &[("first", first), ("last", last), ("bytes", bytes)]);
+    }
     let made = tokio::task::block_in_place(|| store.backup(&dir))?;
-    let figures = [
-        ("id", made.id),
-        ("seqno", made.seqno.get()),
-        ("files", made.files),
-        ("bytes", made.bytes),
-        ("new_files", made.new_files),
-        ("new_bytes", made.new_bytes),
-    ];
+    reply(
+        cx,
+        &[
+            ("id", made.id),
+            ("seqno", made.seqno.get()),
+            ("files", made.files),
+            ("bytes", made.bytes),
+            ("new_files", made.new_files),
+            ("new_bytes", made.new_bytes),
+        ],
+    )
+}
+
+fn reply(cx: &mut Cx<'_>, figures: &[(&str, u64)]) -> Done {
     cx.out.map(figures.len());
     for (name, value) in figures {
         cx.out.bulk(name.as_bytes());
-        cx.out.int(value as i64);
+        cx.out.int(*value as i64);
     }
     Ok(())
 }

@@ -252,16 +252,24 @@ pub(super) fn figures(server: &Server) -> Vec<(String, String)> {
         let [_, applied, durable] = replica.numbers();
         let state = if replica.is_online.load(Ordering::Relaxed) { "online" } else { "send_bulk" };
         let (address, port, lag) = (&replica.address, replica.port, replica.silent_ms() / 1000);
+        let behind = at.seq.saturating_sub(applied);
         put(
             &format!("slave{n}"),
             &format_args!(
-                "ip={address},port={port},state={state},offset={applied},lag={lag},durable={durable}"
+                "ip={address},port={port},state={state},offset={applied},lag={lag},durable={durable},behind={behind}"
             ),
         );
     }
     put("master_failover_state", &"no-failover");
     put("master_replid", &format_args!("{:08x}{:016x}{:016x}", at.epoch.number, at.epoch.mark, 0));
     put("master_repl_offset", &at.seq);
+    if let Some(first) = replication.first_kept() {
+        put("repl_backlog_active", &1);
+        put("repl_backlog_first_byte_offset", &first);
+        put("repl_backlog_histlen", &(at.seq + 1).saturating_sub(first));
+    } else {
+        put("repl_backlog_active", &0);
+    }
     put("epoch", &at.epoch);
     let epochs = replication.epochs();
     let shown: Vec<_> =

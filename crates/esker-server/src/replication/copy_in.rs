@@ -6,12 +6,16 @@
 //!
 //! copy_in.1. A copy that broke off is gone on with: files that are whole are not sent again.
 //! copy_in.2. The copy says that it is a replica's before it takes the place of the database: no crash makes a second primary of it.
+//! copy_in.3. What has come is written by another thread, and synced as it is written: neither the network nor the disk waits for the other for longer than
+//!      some MiB take.
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use esker::Db;
 
+use super::apply::text;
 use super::disk;
 use super::follow::Upstream;
 use super::frame::Frame;
@@ -21,10 +25,8 @@ use crate::server::Server;
 
 /// Files are read in pieces of this size.
 const PIECE_BYTES: usize = 512 << 10;
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
-}
+/// So many pieces have come and are not written yet, at the most.
+const WORKS_MAX: usize = 32;
 
 /// Takes a copy, and has the server begin anew with it.
 ///
@@ -49,40 +51,81 @@ pub fn receive(server: &Arc<Server>, upstream: &mut Upstream, source: &Source) -
         }
     }
     disk::sync_dir(&full).map_err(text)?;
-    prepare(&full, source)?;
+    let db = Db::builder().allow_missing_merge_operators(true).open(&full).map_err(text)?;
+    prepare(db, source)?;
     server.begin_anew();
     Ok(())
 }
 
-/// Takes the files, and tells their names.
+/// Takes the files, and tells their names (copy_in.3).
 fn receive_files(upstream: &mut Upstream, full: &Path) -> Result<Vec<String>, String> {
+    std::thread::scope(|scope| {
+        let (works, queue) = sync_channel(WORKS_MAX);
+        let writer = scope.spawn(move || write_files(full, &queue));
+        let received = take_files(upstream, &works);
+        drop(works);
+        let written =
+            writer.join().unwrap_or_else(|_| Err("the thread that writes the copy panicked".to_owned()));
+        written.and(received)
+    })
+}
+
+/// What is to be done on the disk.
+enum Work {
+    Begin(String, u64),
+    Bytes(Vec<u8>),
+    End(u128),
+}
+
+fn take_files(upstream: &mut Upstream, works: &SyncSender<Work>) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
-    let mut file: Option<disk::Writer> = None;
+    let mut is_open = false;
+    // Who does the work says why it has ended.
+    let work = |work: Work| works.send(work).map_err(|_| "the copy cannot be written".to_owned());
     loop {
         match upstream.next()? {
-            None => {}
-            Some(Frame::Keep(name)) if file.is_none() && is_plain(&name) => names.push(name),
-            Some(Frame::File(name, len)) if file.is_none() && is_plain(&name) => {
-                file = Some(disk::Writer::create(&full.join(&name), len).map_err(text)?);
-                names.push(name);
+            None | Some(Frame::Alive(_)) => {}
+            Some(Frame::Keep(name)) if !is_open && is_plain(&name) => names.push(name),
+            Some(Frame::File(name, len)) if !is_open && is_plain(&name) => {
+                names.push(name.clone());
+                work(Work::Begin(name, len))?;
+                is_open = true;
             }
-            Some(Frame::Data(bytes)) => {
-                let file = file.as_mut().ok_or("bytes came for no file")?;
-                file.write(&bytes).map_err(text)?;
+            Some(Frame::Data(bytes)) if is_open => work(Work::Bytes(bytes))?,
+            Some(Frame::FileEnd(digest)) if is_open => {
+                work(Work::End(digest))?;
+                is_open = false;
             }
-            Some(Frame::FileEnd(digest)) => {
-                let file = file.take().ok_or("a file ended that had not begun")?;
-                let name = names.last().map_or("", String::as_str);
-                if file.left > 0 || file.finish().map_err(text)? != digest {
-                    return Err(format!("the file {name} came damaged"));
-                }
-            }
-            Some(Frame::CopyEnd) if file.is_none() => return Ok(names),
+            Some(Frame::CopyEnd) if !is_open => return Ok(names),
             Some(Frame::End(why)) => return Err(format!("the primary cannot send its copy: {why}")),
             Some(other) => return Err(format!("unexpected in a copy: {other:?}")),
         }
         upstream.keep_alive()?;
     }
+}
+
+/// Writes files until there is no more work.
+fn write_files(full: &Path, queue: &Receiver<Work>) -> Result<(), String> {
+    let mut file: Option<(String, disk::Writer)> = None;
+    for work in queue {
+        match (work, file.take()) {
+            (Work::Begin(name, len), _) => {
+                let writer = disk::Writer::create(&full.join(&name), len).map_err(text)?;
+                file = Some((name, writer));
+            }
+            (Work::Bytes(bytes), Some((name, mut writer))) => {
+                writer.write(&bytes).map_err(text)?;
+                file = Some((name, writer));
+            }
+            (Work::End(digest), Some((name, writer))) => {
+                if writer.left > 0 || writer.finish().map_err(text)? != digest {
+                    return Err(format!("the file {name} came damaged"));
+                }
+            }
+            _ => return Err("bytes came for no file".to_owned()),
+        }
+    }
+    Ok(())
 }
 
 /// Whether a name is one of a file in the directory itself.
@@ -92,8 +135,7 @@ fn is_plain(name: &str) -> bool {
 }
 
 /// Has the copy say what it is (copy_in.2).
-fn prepare(full: &Path, source: &Source) -> Result<(), String> {
-    let db = Db::builder().allow_missing_merge_operators(true).open(full).map_err(text)?;
+pub(super) fn prepare(db: Db, source: &Source) -> Result<(), String> {
     let records = Records::open(&db).map_err(text)?;
     let history = records.history().map_err(text)?;
     let position = match records.role().map_err(text)? {

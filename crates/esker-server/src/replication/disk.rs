@@ -137,9 +137,13 @@ pub fn read(path: &Path, piece: usize, mut see: impl FnMut(&[u8]) -> bool) -> io
     }
 }
 
+/// So much is written before it is synced: a sync at the end of a large file alone would take long.
+const UNSYNCED_BYTES_MAX: usize = 16 << 20;
+
 /// A file that is written.
 pub struct Writer {
     file: File,
+    unsynced: usize,
     digest: Xxh3,
     /// Bytes that are still to come.
     pub left: u64,
@@ -152,7 +156,7 @@ impl Writer {
     /// Of the file system.
     pub fn create(path: &Path, len: u64) -> io::Result<Self> {
         let file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
-        Ok(Writer { file, digest: Xxh3::new(), left: len })
+        Ok(Writer { file, unsynced: 0, digest: Xxh3::new(), left: len })
     }
 
     /// Writes the next bytes.
@@ -162,7 +166,13 @@ impl Writer {
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.left = self.left.checked_sub(bytes.len() as u64).ok_or(io::ErrorKind::InvalidData)?;
         self.digest.update(bytes);
-        self.file.write_all(bytes)
+        self.file.write_all(bytes)?;
+        self.unsynced += bytes.len();
+        if self.unsynced >= UNSYNCED_BYTES_MAX {
+            self.unsynced = 0;
+            self.file.sync_data()?;
+        }
+        Ok(())
     }
 
     /// Makes the file durable, and tells the digest of what was written.

@@ -14,11 +14,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::apply::{Applier, is_pristine};
+use super::apply::{Changed, is_pristine, text};
 use super::copy_in;
+use super::following::Following;
 use super::frame::{Frame, VERSION};
 use super::records::{Role, Source};
 use super::sender::take_frame;
+use super::stream::Stream;
 use crate::clock;
 use crate::options::Fsync;
 use crate::resp::Input;
@@ -119,17 +121,13 @@ impl From<String> for Ended {
 pub struct Upstream {
     server: Arc<Server>,
     term: u64,
-    stream: TcpStream,
+    stream: Stream,
     input: Input,
     buffer: Vec<u8>,
     /// When something came last, and when something was sent last.
     heard: Instant,
     acked: Instant,
     numbers: [u64; 3],
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
 
 impl Upstream {
@@ -144,8 +142,9 @@ impl Upstream {
         }
         let stream = last?;
         stream.set_nodelay(true).map_err(text)?;
-        stream.set_read_timeout(Some(LOOK_EVERY)).map_err(text)?;
         stream.set_write_timeout(Some(SILENCE)).map_err(text)?;
+        let stream = Stream::of(stream, &source.host, server.options.replica_tls.as_ref())?;
+        stream.socket().set_read_timeout(Some(LOOK_EVERY)).map_err(text)?;
         let now = clock::moment();
         Ok(Upstream {
             server: server.clone(),
@@ -267,7 +266,8 @@ fn link(mut upstream: Upstream, source: &Source, wants_copy: bool) -> Result<(),
     }
     let at = server.replication.state.lock().applied;
     let (version, epoch, seq) = (VERSION.to_string(), at.epoch.to_string(), at.seq.to_string());
-    let port = server.port.load(Ordering::Relaxed).to_string();
+    let ports = [&server.port, &server.tls_port].map(|port| port.load(Ordering::Relaxed));
+    let port = ports.into_iter().find(|port| *port > 0).unwrap_or(0).to_string();
     let mut words = vec!["ES.REPLICATE", &version, &epoch, &seq, &port];
     words.extend(wants_copy.then_some("FULL"));
     let line = upstream.ask(&words)?;
@@ -293,37 +293,44 @@ fn note(server: &Server, change: impl FnOnce(&mut super::Upstream)) {
 /// Applies commits as they come.
 fn commits(upstream: &mut Upstream) -> Result<(), String> {
     let server = upstream.server.clone();
-    let mut applier = Applier::new(&server, upstream.term)?;
+    let replication = &server.replication;
+    let mut following = Following::new(replication, upstream.term)?;
     let mut synced = clock::moment();
     loop {
-        match upstream.next()? {
-            Some(Frame::Ops(bytes)) => applier.take(&bytes)?,
-            Some(Frame::Commit(at)) => {
-                applier.commit(at)?;
-                note(&server, |up| up.newest = up.newest.max(at.seq));
+        if let Some(frame) = upstream.next()? {
+            let notes_keys = !server.watches.is_empty() || server.sequencer.has_waiters();
+            if let Some(changed) = following.take(replication, frame, notes_keys)? {
+                tell_of(&server, changed)?;
             }
-            Some(Frame::Abandon) => applier.abandon()?,
-            Some(Frame::Alive(newest)) => note(&server, |up| up.newest = newest),
-            Some(Frame::End(why)) => return Err(format!("the primary has ended the stream: {why}")),
-            Some(other) => return Err(format!("unexpected in a stream of commits: {other:?}")),
-            None => {}
         }
         // As long as there is more to apply, telling can wait.
         if !upstream.input.unread().is_empty() && upstream.acked.elapsed() < SYNC_EVERY {
             continue;
         }
-        let (applied, mut durable) = {
-            let state = server.replication.state.lock();
-            (state.applied.seq, state.durable)
-        };
+        let [_, applied, durable] = replication.numbers();
         let at_once = server.config.get("appendfsync").as_deref() == Some(Fsync::Always.name());
         if durable < applied && (at_once || synced.elapsed() >= SYNC_EVERY) {
-            upstream.tell([applied, applied, durable])?;
-            server.replication.sync().map_err(text)?;
-            durable = applied;
-            server.replication.state.lock().durable = durable;
+            upstream.tell(replication.numbers())?;
+            replication.sync_applied()?;
             synced = clock::moment();
         }
-        upstream.tell([applied, applied, durable])?;
+        upstream.tell(replication.numbers())?;
     }
+}
+
+/// Tells those who wait what a commit has changed.
+fn tell_of(server: &Server, changed: Changed) -> Result<(), String> {
+    if changed.has_names {
+        server.find_databases().map_err(text)?;
+    }
+    for (number, key) in changed.keys {
+        match key {
+            Some(key) => {
+                server.watches.touch(number, &key);
+                server.sequencer.fill(number, key);
+            }
+            None => server.watches.touch_all(number),
+        }
+    }
+    Ok(())
 }

@@ -13,7 +13,7 @@ use super::bytes::{Broken, Reader, put_string};
 use super::position::Position;
 
 /// The version of the protocol.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// What stands before what a frame holds: length, type, checksum.
 const HEADER_BYTES: usize = 9;
 /// A frame holds no more.
@@ -22,7 +22,7 @@ pub const FRAME_BYTES_MAX: usize = 1 << 20;
 /// What a frame says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// A part of the changes of a commit (`change.rs`). They may break off anywhere.
+    /// A part of the changes of a commit (docs/formats/changes.md). They may break off anywhere.
     Ops(Vec<u8>),
     /// The changes that have come make this commit.
     Commit(Position),

@@ -9,10 +9,10 @@
 
 use std::time::Duration;
 
+use esker::replay::encode;
 use esker::{Db, Error, Feed, FeedChange, FeedCommit, Result, SeqNo};
 
 use super::bytes::Reader;
-use super::change::encode_change;
 use super::frame::{FRAME_BYTES_MAX, Frame};
 use super::position::{Epoch, History, Position, Relation};
 use super::records::{Base, EPOCH_PREFIX, POSITION_KEY, Role, decode_epoch};
@@ -35,7 +35,6 @@ pub enum Answer {
 
 /// Commits that follow a position.
 pub struct Outgoing {
-    db: Db,
     feed: Feed,
     base: Option<Base>,
     repl: u32,
@@ -61,7 +60,6 @@ impl Replication {
         let found = find(db, &state, base, repl, at.seq + 1);
         match found {
             Ok(Some(feed)) => Answer::Continue(Box::new(Outgoing {
-                db: db.clone(),
                 feed,
                 base,
                 repl,
@@ -167,7 +165,7 @@ impl Outgoing {
             if let Some(epoch) = begun_epoch(&change, self.repl) {
                 self.epochs.push(epoch);
             }
-            encode_change(&self.db, &change, &mut ops)?;
+            encode(&change, &mut ops)?;
             if ops.len() >= PIECE_BYTES {
                 for piece in ops.chunks(FRAME_BYTES_MAX) {
                     Frame::Ops(piece.to_vec()).encode(out);

@@ -28,8 +28,8 @@ use crate::server::Server;
 /// So many pieces wait to be sent (sender.1), of about this size.
 const PIECES_MAX: usize = 8;
 const PIECE_BYTES: usize = 64 << 10;
-/// How often it looks whether there are commits that are not durable, and makes them so: while there are commits, and at rest.
-const SYNC_EVERY: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(25)];
+/// How often it looks whether there are commits that are not durable: at the least, and without commits for a while.
+const LOOK_EVERY: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(25)];
 /// How often a replica hears that there is nothing new.
 const ALIVE_EVERY: Duration = Duration::from_millis(100);
 /// Without commits for so long, it rests.
@@ -120,7 +120,9 @@ fn send_commits(server: &Server, mut outgoing: Outgoing, pieces: &Pieces) {
     let mut send = |out: &mut Vec<u8>| out.is_empty() || pieces.blocking_send(std::mem::take(out)).is_ok();
     let (mut moved, mut told) = (clock::moment(), clock::moment());
     loop {
-        let patience = SYNC_EVERY[usize::from(moved.elapsed() > REST_AFTER)];
+        let sync_every = Duration::from_millis(server.config.replica_sync_ms());
+        let look_every = sync_every.clamp(LOOK_EVERY[0], LOOK_EVERY[1]);
+        let patience = if moved.elapsed() > REST_AFTER { LOOK_EVERY[1] } else { look_every };
         match outgoing.step(if out.is_empty() { patience } else { Duration::ZERO }, &mut out, &mut send) {
             Ok(true) => {
                 moved = clock::moment();
@@ -129,9 +131,9 @@ fn send_commits(server: &Server, mut outgoing: Outgoing, pieces: &Pieces) {
                 }
             }
             Ok(false) => {
-                if server.replication.has_more_than(outgoing.taken()) {
+                if !sync_every.is_zero() && server.replication.has_more_than(outgoing.taken()) {
                     // The feed shows only what is durable (replication.1). Failure shows itself to who writes.
-                    let _ = server.replication.sync();
+                    let _ = server.replication.sync_for_replicas(sync_every);
                 }
                 if told.elapsed() >= ALIVE_EVERY {
                     Frame::Alive(server.replication.position().seq).encode(&mut out);
@@ -212,7 +214,13 @@ async fn pump<S: AsyncRead + AsyncWrite + Unpin>(
             },
             read = read_more(&mut from, &mut input) => read?,
             () = client.wake.notified() => {}
-            _ = look.tick() => {}
+            _ = look.tick() => {
+                // A checkpoint, or a large file that the replica has already, takes its time.
+                if !is_sending {
+                    (piece, sent) = (Vec::new(), 0);
+                    Frame::Alive(server.replication.position().seq).encode(&mut piece);
+                }
+            }
         }
         if client.is_killed() || server.is_stopping() || replica.silent_ms() > SILENT_MS_MAX {
             return Err(io::ErrorKind::ConnectionAborted.into());

@@ -4,7 +4,7 @@ use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 use std::sync::Arc;
 
-use esker::backup::{Backup, BackupInfo};
+use esker::backup::{Backup, BackupInfo, Segment};
 use esker::{Counting, Db, Durability, Error, Health, Isolation, Keyspace, Result, Value};
 
 use super::{Order, Reads, Snapshot, Space, Span, Store, Transaction, Visit};
@@ -157,6 +157,10 @@ impl Store for LocalStore {
 
     fn backup(&self, dir: &Path) -> Result<BackupInfo> {
         Backup::open(dir)?.create(&self.db)
+    }
+
+    fn archive(&self, dir: &Path) -> Result<Option<Segment>> {
+        Backup::open(dir)?.archive(&self.db)
     }
 
     fn trouble(&self) -> Option<String> {

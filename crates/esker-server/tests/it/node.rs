@@ -85,6 +85,12 @@ impl Node {
         self.options.port.unwrap()
     }
 
+    #[cfg(feature = "tls")]
+    pub fn tls_port(&self) -> u16 {
+        let server = self.server.lock().clone().unwrap();
+        server.tls_port.load(std::sync::atomic::Ordering::Relaxed) as u16
+    }
+
     /// A connection; one that comes while a copy is put into place tries again.
     pub fn wire(&self) -> Wire {
         let mut found = None;
@@ -121,13 +127,20 @@ impl Node {
         self.say("ES.POSITION")
     }
 
+    /// Its database, as a program has it that embeds the server.
+    pub fn db(&self) -> Db {
+        let server = self.server.lock().clone().unwrap();
+        server.store.local().unwrap().clone()
+    }
+
     /// All that is stored, but for what is its own.
     pub fn contents(&self) -> Vec<(String, Vec<u8>, Vec<u8>)> {
-        let server = self.server.lock().clone().unwrap();
-        let db = server.store.local().unwrap();
+        let db = self.db();
         let mut all = Vec::new();
         for name in db.keyspaces().unwrap() {
-            for entry in db.open_keyspace(&name).unwrap().iter() {
+            let keyspace = db.open_keyspace(&name).unwrap();
+            all.push((name.clone(), b"options".to_vec(), format!("{:?}", keyspace.options()).into_bytes()));
+            for entry in keyspace.iter() {
                 let (key, value) = entry.unwrap();
                 // Its role and its position.
                 if name != "es.repl" || key.first() == Some(&b'e') {
@@ -139,8 +152,7 @@ impl Node {
     }
 
     pub fn check(&self) {
-        let server = self.server.lock().clone().unwrap();
-        let report = server.store.local().unwrap().check().unwrap();
+        let report = self.db().check().unwrap();
         assert!(report.is_sound(), "{:?}", report.problems);
     }
 }

@@ -1,7 +1,7 @@
 //! The engine's own operations, by commands.
 
 use esker::Db;
-use esker::backup::Backup;
+use esker::backup::{Backup, Point};
 use esker_server::Options;
 
 use crate::harness::TestServer;
@@ -30,6 +30,29 @@ fn operations_1_copies_and_backups_are_made_where_the_operator_says() {
         assert_eq!(other.wire().say("GET k"), format!("\"{value}\""));
     }
     assert!(TestServer::start().wire().say("ES.BACKUP").contains("--backup-dir"));
+}
+
+#[test]
+fn what_was_written_between_two_backups_comes_back_up_to_a_commit() {
+    let (data, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let options = Options { backup_dir: Some(dir.path().to_owned()), ..Options::default() };
+    let db = Db::builder().feed_retention(64 << 20, std::time::Duration::MAX).open(data.path()).unwrap();
+    let server = TestServer::start_with(db.clone(), options);
+    let mut wire = server.wire();
+    assert!(wire.say("ES.BACKUP FEED").contains("no backup"));
+    wire.say("ES.BACKUP");
+    wire.say("SADD members ann bob");
+    let good = db.snapshot().seqno();
+    wire.say("FLUSHALL");
+    let kept = wire.say("ES.BACKUP FEED");
+    assert!(kept.starts_with("*[\"first\", :"), "{kept}");
+    assert!(wire.say("ES.BACKUP FEED").starts_with("*[\"first\", :0, "));
+    assert!(wire.say("ES.BACKUP NOW").starts_with("-ERR"));
+    let mut backups = Backup::open(dir.path().join("backups")).unwrap();
+    let restored = dir.path().join("restored");
+    backups.restore_to(Point::Commit(good), None, &restored, Db::builder()).unwrap();
+    let other = TestServer::start_with(Db::open(&restored).unwrap(), Options::default());
+    assert_eq!(other.wire().say("SCARD members"), ":2");
 }
 
 #[test]

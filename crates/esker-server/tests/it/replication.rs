@@ -1,5 +1,9 @@
 //! Primaries and replicas.
 
+use std::time::Duration;
+
+use esker::History;
+use esker::unload::{Load, Unload};
 use esker_server::{Fsync, Options};
 
 use crate::harness::until;
@@ -180,9 +184,12 @@ fn who_was_away_for_longer_than_the_backlog_gets_a_copy_again() {
         wire.say(&format!("SET large{n} {value}"));
     }
     wire.say("ES.COMPACT");
+    let first: u64 = primary.info("repl_backlog_first_byte_offset").parse().unwrap();
+    assert!(first > 40 && primary.info("repl_backlog_active") == "1", "{first}");
     replica.restart();
     assert_same(&primary, &replica);
     assert_eq!(replica.say("DBSIZE"), ":81");
+    assert!(primary.info("slave0").contains("behind=0"), "{}", primary.info("slave0"));
 }
 
 #[test]
@@ -226,4 +233,91 @@ fn a_primary_with_a_password_and_a_server_with_data_of_its_own() {
     assert_eq!(replica.say("REPLICAOF NO ONE"), "+OK");
     assert_eq!(replica.say("SET own 2"), "+OK");
     assert_eq!(source(1).to_string(), "127.0.0.1:1");
+}
+
+#[test]
+fn options_of_keyspaces_are_sent_whenever_they_are_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let primary = Node::start(&dir.path().join("a"));
+    primary.say("ES.KS CREATE before");
+    let mut replica = Node::replica_of(&dir.path().join("b"), primary.port());
+    let third = Node::replica_of(&dir.path().join("c"), replica.port());
+    assert_same(&primary, &third);
+    assert_eq!(primary.say("ES.KS OPERATOR before append"), "+OK");
+    let mut wire = primary.wire();
+    wire.say("ES.KS USE before");
+    for part in ["one", "two"] {
+        assert_eq!(wire.say(&format!("ES.MERGE k {part}")), "+OK");
+    }
+    assert_same(&primary, &third);
+    // By a program that embeds the primary, also while a replica is away.
+    replica.stop();
+    let space = primary.db().keyspace("embedded").unwrap();
+    space.set_default_ttl(Some(Duration::from_secs(86_400))).unwrap();
+    space.set_history(History::Versions(3)).unwrap();
+    space.put("day", "1").unwrap();
+    space.put("ever", "1").unwrap();
+    space.persist("ever").unwrap();
+    replica.restart();
+    assert_same(&primary, &replica);
+    assert_same(&primary, &third);
+    for node in [&primary, &replica, &third] {
+        let space = node.db().open_keyspace("embedded").unwrap();
+        assert_eq!(space.ttl("ever").unwrap(), Some(esker::Ttl::Unlimited));
+        assert!(matches!(space.ttl("day").unwrap(), Some(esker::Ttl::Left(_))));
+        assert_eq!(space.history(), History::Versions(3));
+        assert_eq!(
+            node.db().open_keyspace("before").unwrap().get("k").unwrap().as_deref(),
+            Some(&b"onetwo"[..])
+        );
+    }
+}
+
+#[test]
+fn what_was_loaded_from_a_file_is_a_history_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut node = Node::start(&dir.path().join("a"));
+    node.say("SADD set a b c");
+    let file = dir.path().join("file");
+    let all = node.db().keyspaces().unwrap();
+    assert!(all.contains(&"es.repl".to_owned()));
+    Unload::new().write(&node.db(), &file).unwrap();
+    let loaded = esker::Db::open(dir.path().join("b")).unwrap();
+    Load::new().read(&loaded, &file).unwrap();
+    assert!(!loaded.keyspaces().unwrap().contains(&"es.repl".to_owned()));
+    loaded.close().unwrap();
+    let second = Node::start(&dir.path().join("b"));
+    assert_eq!(second.say("SCARD set"), ":3");
+    let newest = |node: &Node| node.info("master_repl_offset").parse::<u64>().unwrap();
+    assert!(newest(&second) > newest(&node) + (1 << 32), "its commits have numbers that no collection has");
+    assert_eq!(second.say(&format!("REPLICAOF 127.0.0.1 {}", node.port())), "+OK");
+    until(|| second.info("master_link_error").contains("DISCARD"));
+    assert_eq!(second.say("SCARD set"), ":3");
+    node.stop();
+}
+
+#[test]
+fn how_often_commits_are_synced_for_replicas_is_for_the_operator_to_say() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { fsync: Fsync::Never, replica_sync_ms: 400, ..Options::default() };
+    let primary = Node::start_with(&dir.path().join("a"), options, 64 << 20);
+    let replica = Node::replica_of(&dir.path().join("b"), primary.port());
+    assert_same(&primary, &replica);
+    let syncs = || primary.db().stats().sync_latency.samples;
+    let write = |ms: u128| {
+        let (mut wire, start, before) = (primary.wire(), std::time::Instant::now(), syncs());
+        while start.elapsed().as_millis() < ms {
+            wire.say("INCR n");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        syncs() - before
+    };
+    // The engine syncs by itself about ten times a second.
+    let seldom = write(600);
+    assert_eq!(primary.say("CONFIG SET replica-sync-ms 2"), "+OK");
+    let often = write(600);
+    assert!(often > 2 * seldom, "{often} and {seldom}");
+    assert_eq!(primary.say("CONFIG SET replica-sync-ms 0"), "+OK");
+    assert_eq!((primary.say("INCR n").is_empty(), primary.say("WAIT 1 0")), (false, ":1".to_owned()));
+    assert_same(&primary, &replica);
 }

@@ -8,14 +8,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use esker::Db;
-use esker_server::{ClientCertificates, Options, Tls};
+use esker_server::{ClientCertificates, Options, ReplicaTls, Source, Tls};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::harness::TestServer;
+use crate::harness::{TestServer, until};
+use crate::node::{Node, assert_same};
 
 struct Files {
     dir: tempfile::TempDir,
@@ -47,7 +48,7 @@ impl Files {
         self.dir.path().join(name)
     }
 
-    fn serve(&self, clients: ClientCertificates) -> TestServer {
+    fn options(&self, clients: ClientCertificates) -> Options {
         let tls = Tls {
             port: 0,
             cert: self.path("server.pem"),
@@ -55,7 +56,11 @@ impl Files {
             ca: Some(self.path("root.pem")),
             clients,
         };
-        let options = Options { tls: Some(tls), ..Options::default() };
+        Options { tls: Some(tls), ..Options::default() }
+    }
+
+    fn serve(&self, clients: ClientCertificates) -> TestServer {
+        let options = self.options(clients);
         TestServer::start_with(Db::in_memory().unwrap(), options)
     }
 
@@ -118,4 +123,42 @@ fn tls_1_silent_clients_and_plain_ones_hold_up_nobody() {
     assert!(!reply.starts_with(b"+PONG"));
     assert_eq!(files.ping(&server, None).unwrap(), "+PONG\r\n");
     drop(silent);
+}
+
+#[test]
+fn repl_stream_1_a_replica_speaks_to_the_primary_whose_certificate_it_knows() {
+    let files = Files::make();
+    let dir = tempfile::tempdir().unwrap();
+    let primary =
+        Node::start_with(&dir.path().join("a"), files.options(ClientCertificates::Required), 64 << 20);
+    primary.say("SET before copy");
+    let replica = |name: &str, host: &str, ca: &str, client: Option<&str>| {
+        let client =
+            client.map(|name| (files.path(&format!("{name}.pem")), files.path(&format!("{name}.key"))));
+        let options = Options {
+            replica_of: Some(Source { host: host.to_owned(), port: primary.tls_port() }),
+            replica_tls: Some(ReplicaTls { ca: files.path(ca), client }),
+            ..Options::default()
+        };
+        Node::start_with(&dir.path().join(name), options, 64 << 20)
+    };
+    let good = replica("b", "localhost", "root.pem", Some("client"));
+    assert_same(&primary, &good);
+    primary.say(&format!("SET large {}", "x".repeat(3 << 20)));
+    assert_eq!(primary.say("WAIT 1 0"), ":1");
+    assert_same(&primary, &good);
+    // By others' roots, by another name, and without a certificate of its own.
+    for (name, host, ca, client) in [
+        ("c", "localhost", "stranger.pem", Some("client")),
+        ("d", "127.0.0.1", "root.pem", Some("client")),
+        ("e", "localhost", "root.pem", None),
+    ] {
+        let wrong = replica(name, host, ca, client);
+        until(|| !wrong.info("master_link_error").is_empty());
+        assert_eq!(
+            (wrong.info("master_link_status").as_str(), wrong.say("GET before").as_str()),
+            ("down", "null")
+        );
+    }
+    assert_eq!(primary.info("connected_slaves"), "1");
 }

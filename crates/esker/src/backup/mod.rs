@@ -4,6 +4,7 @@
 //!   Db --capture--> files that are not there yet --copied, with digests--> files/...
 //!                   state of the manifest, names, digests  ------------->  backups/000007.backup
 //!   backups/000007.backup + files/... --restore, digests compared--> a database
+//!   Db --feed--> feed/....segment     what was committed since: restore_to makes the database of a moment between two backups
 //! ```
 //!
 //! Tables and blob files never change. So a backup copies what is new since the last one, and is whole by itself all the same: it can be
@@ -34,6 +35,27 @@
 //! # Ok::<(), esker::Error>(())
 //! ```
 //!
+//! Between two backups, [`archive`](Backup::archive) keeps what the [change feed](crate::Db::feed) has, and [`restore_to`](Backup::restore_to) goes back to any
+//! commit of it:
+//!
+//! ```
+//! use esker::backup::{Backup, Point};
+//! # let temp = tempfile::tempdir().unwrap();
+//! # let (path, to) = (temp.path().join("db"), temp.path().join("backups"));
+//! # let restored = temp.path().join("restored");
+//! let db = esker::Db::builder().feed_retention(64 << 20, std::time::Duration::MAX).open(&path)?;
+//! let mut backup = Backup::open(&to)?;
+//! backup.create(&db)?;
+//! let good = db.default_keyspace().put("a", "1")?;
+//! db.default_keyspace().clear()?; // by mistake
+//! backup.archive(&db)?; // every minute, say
+//!
+//! backup.restore_to(Point::Commit(good), None, &restored, esker::Db::builder())?;
+//! let old = esker::Db::open(&restored)?;
+//! assert_eq!(old.default_keyspace().get("a")?.as_deref(), Some(&b"1"[..]));
+//! # Ok::<(), esker::Error>(())
+//! ```
+//!
 //! One directory takes the backups of several databases. A restored database is another one: its first backup copies everything.
 //!
 //! backup.1. A backup counts from the moment on at which its record has its name: then all of its files are durable. A crash before leaves files that
@@ -43,19 +65,24 @@
 //!
 //! Bytes: docs/formats/backup.md
 
+mod archive;
 mod create;
 #[doc(hidden)]
 pub mod fuzzing;
 mod place;
+mod point;
 mod prune;
 mod record;
 mod restore;
+mod segment;
 mod verify;
 
 use std::path::{Path, PathBuf};
 
 use esker_env::Env;
 
+pub use self::archive::Segment;
+pub use self::point::{Point, Restored};
 pub use self::prune::Pruned;
 pub use self::verify::Verified;
 use crate::types::{Error, Result, SeqNo};

@@ -6,6 +6,7 @@
 //!   backups/000007.backup    records
 //!   files/NAME.sst, .blob    what they name
 //!   files/incoming.tmp       what is being copied
+//!   feed/NAME.segment        what was committed between backups; made by the first one
 //! ```
 //!
 //! backup_place.1. A directory that holds something else is never written to.
@@ -79,7 +80,10 @@ impl Backup {
             let text = format!("{MARKER_TEXT}{FORMAT_VERSION}\n");
             replace_file(&self.env, &self.dir, MARKER_TMP, MARKER, text.as_bytes())?;
         }
-        for dir in [self.records_dir(), self.files_dir()] {
+        for dir in [self.records_dir(), self.files_dir(), self.segments_dir()] {
+            if !fs.exists(&dir).map_err(|e| Error::io("look for", &dir, e))? {
+                continue;
+            }
             for name in self.names(&dir)?.iter().filter(|name| name.ends_with(TEMPORARY_ENDING)) {
                 let path = dir.join(name);
                 fs.remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;

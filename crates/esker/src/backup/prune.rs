@@ -1,6 +1,6 @@
 //! Old backups go, and with them the files that no other names.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Backup;
 use crate::types::{Error, Result};
@@ -13,7 +13,9 @@ pub struct Pruned {
     pub backups: u64,
     /// Files that none of the others needs.
     pub files: u64,
-    /// Their bytes.
+    /// Segments of the archive that lead to no moment behind a backup that stays.
+    pub segments: u64,
+    /// The bytes of all these.
     pub bytes: u64,
 }
 
@@ -31,9 +33,12 @@ impl Backup {
         let ids = self.ids()?;
         let (old, kept) = ids.split_at(ids.len().saturating_sub(keep));
         let mut needed = BTreeSet::new();
+        // The oldest commit of each database that can still be restored.
+        let mut oldest = BTreeMap::new();
         for id in kept {
             let record = self.record(*id)?;
             let database = record.info.database;
+            oldest.entry(database).or_insert(record.info.seqno);
             needed.extend(record.files.iter().map(|file| file.name(database)));
         }
         let mut pruned = Pruned::default();
@@ -51,6 +56,13 @@ impl Backup {
             let bytes = self.env.fs.file_size(&path).unwrap_or(0);
             self.env.fs.remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
             (pruned.files, pruned.bytes) = (pruned.files + 1, pruned.bytes + bytes);
+        }
+        for segment in self.segments()? {
+            if oldest.get(&segment.database).is_none_or(|oldest| segment.last <= *oldest) {
+                let path = self.segment_path(&segment);
+                self.env.fs.remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
+                (pruned.segments, pruned.bytes) = (pruned.segments + 1, pruned.bytes + segment.bytes);
+            }
         }
         Ok(pruned)
     }

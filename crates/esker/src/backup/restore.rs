@@ -19,8 +19,16 @@ impl Backup {
     /// damaged; [`Error::Io`], [`Error::NoSpace`].
     pub fn restore(&mut self, id: u64, dir: impl AsRef<Path>) -> Result<BackupInfo> {
         let _lock = self.lock_to_read()?;
-        let Record { info, state, files } = self.record(id)?;
+        let record = self.record(id)?;
         let workplace = Workplace::take(&self.env, dir.as_ref(), None)?;
+        let info = self.put(&workplace, record)?;
+        workplace.finish()?;
+        Ok(info)
+    }
+
+    /// Makes the database of a backup in a workplace.
+    pub(super) fn put(&mut self, workplace: &Workplace, record: Record) -> Result<BackupInfo> {
+        let Record { info, state, files } = record;
         let stored_dir = self.files_dir();
         let mut reporter = Reporter::new(&mut self.on_progress, info.files, info.bytes);
         for file in &files {
@@ -45,8 +53,7 @@ impl Backup {
             }
             reporter.file();
         }
-        write_manifest(&workplace, state)?;
-        workplace.finish()?;
+        write_manifest(workplace, state)?;
         Ok(info)
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use esker_env::{Env, OpenOptions, read_range};
 
 use super::record::StoredFile;
+use super::segment::Reader;
 use super::{Backup, Reporter};
 use crate::encoding::digest::Digester;
 use crate::types::{Error, Result};
@@ -21,7 +22,9 @@ pub struct Verified {
     pub backups: u64,
     /// Files that were read.
     pub files: u64,
-    /// Their bytes.
+    /// Segments of the archive that were read.
+    pub segments: u64,
+    /// The bytes of both.
     pub bytes: u64,
     /// What is wrong. Each names its file.
     pub problems: Vec<Error>,
@@ -30,14 +33,14 @@ pub struct Verified {
 }
 
 impl Verified {
-    /// Whether all backups can be restored.
+    /// Whether all backups can be restored, and all that was archived.
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty()
     }
 }
 
 impl Backup {
-    /// Reads all files of all backups, and compares their digests.
+    /// Reads all files of all backups and all segments of the archive, and compares their digests.
     ///
     /// # Errors
     /// Those that keep it from looking; what it finds is in the result.
@@ -73,6 +76,20 @@ impl Backup {
             found.files += 1;
             found.bytes += file.len;
             reporter.file();
+        }
+        let segments = match self.segments() {
+            Err(error) if error.is_corrupt() => {
+                found.problems.push(error);
+                Vec::new()
+            }
+            segments => segments?,
+        };
+        for segment in segments {
+            found.segments += 1;
+            let path = self.segment_path(&segment);
+            let checked = Reader::open(&self.env, &path).and_then(|mut reader| reader.check());
+            found.problems.extend(checked.err());
+            found.bytes += segment.bytes;
         }
         found.damaged.sort_unstable();
         found.damaged.dedup();

@@ -2,16 +2,16 @@
 
 use std::io::Read;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::commit_error::CommitError;
 use super::keyspace::Keyspace;
 use super::writes::{Basis, Writes, encode_bounds, prefix_bounds};
 use crate::engine::committer::Committing;
 use crate::engine::handle::Handle;
-use crate::engine::keyspace_options::Counting;
+use crate::engine::keyspace_options::{Counting, KeyspaceOptions};
 use crate::txn::commit::Durability;
-use crate::types::expiry::Lifetime;
+use crate::types::expiry::{Expiry, Lifetime};
 use crate::types::{Error, KeyBounds, Result, SeqNo};
 
 /// Writes that become durable and visible together, over any keyspaces. Later ones win over earlier ones of the same
@@ -52,6 +52,35 @@ impl WriteBatch {
         let state = keyspace.state_in(&self.handle)?;
         self.writes.make_room(&self.handle.core)?;
         self.writes.put_for(&self.handle.core, state, key.as_ref(), value.as_ref(), Lifetime::For(ttl))
+    }
+
+    /// Sets a key to a value that expires at this moment, to the millisecond; none: never, whatever the keyspace has for a default. One that has passed
+    /// already is as good as any: what is put has expired.
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put).
+    pub fn put_until(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        end: Option<SystemTime>,
+    ) -> Result<()> {
+        let since = |end: SystemTime| end.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let expiry = end.map(|end| Expiry::after(0, since(end)));
+        self.put_until_expiry(keyspace, key.as_ref(), value.as_ref(), expiry)
+    }
+
+    pub(crate) fn put_until_expiry(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        value: &[u8],
+        expiry: Option<Expiry>,
+    ) -> Result<()> {
+        let state = keyspace.state_in(&self.handle)?;
+        self.writes.make_room(&self.handle.core)?;
+        self.writes.put_until(&self.handle.core, state, key, value, expiry)
     }
 
     /// Sets a key to a value of `len` bytes that comes from a reader. If it goes to a blob file ([`Builder::blobs_over`](crate::Builder::blobs_over)),
@@ -155,6 +184,28 @@ impl WriteBatch {
             Counting::Lazy => self.writes.create_lazy_keyspace(catalog, name)?,
         };
         Ok(Keyspace::new(self.handle.clone(), state))
+    }
+
+    /// Gives a keyspace all of these options when the batch is committed, in place of those that it has. `Keyspace`'s own calls change one at a time:
+    /// [`set_history`](Keyspace::set_history) and its kin.
+    ///
+    /// ```
+    /// # let db = esker::Db::in_memory()?;
+    /// let views = db.keyspace("views")?;
+    /// let mut options = views.options();
+    /// options.merge_operator = Some("add-u64".to_owned());
+    /// let mut batch = db.batch();
+    /// batch.set_options(&views, options.clone())?;
+    /// batch.commit()?;
+    /// assert_eq!(views.options(), options);
+    /// # Ok::<(), esker::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound). [`commit`](Self::commit) fails with those of the calls that change one option.
+    pub fn set_options(&mut self, keyspace: &Keyspace, options: KeyspaceOptions) -> Result<()> {
+        keyspace.state_in(&self.handle)?;
+        self.writes.set_options(&keyspace.state, options)
     }
 
     /// Drops a keyspace with all it holds when the batch is committed. What the batch wrote to it before is forgotten.

@@ -8,6 +8,7 @@ use super::Db;
 use crate::blob::BlobSet;
 use crate::engine::catalog::{id_of, name_of};
 use crate::engine::handle::Handle;
+use crate::engine::keyspace_options::{KeyspaceOptions, StoredOptions, options_of};
 use crate::feed::{Change, Changes};
 use crate::read::fetch;
 use crate::read::fold::elements;
@@ -94,7 +95,14 @@ pub enum FeedChange<'a> {
         /// The name.
         name: &'a str,
     },
-    /// Something else that the engine notes about keyspaces: their options, and which number is the next.
+    /// A keyspace has these options from now on, all of them.
+    Options {
+        /// The keyspace's number.
+        keyspace: KeyspaceId,
+        /// Its options.
+        options: KeyspaceOptions,
+    },
+    /// Something else that the engine notes about keyspaces: that options are gone with theirs, and which number is the next.
     Internal {
         /// Where it notes it.
         key: &'a [u8],
@@ -250,7 +258,7 @@ fn shown<'a>(change: Change<'a>, blobs: &'a BlobSet) -> Result<FeedChange<'a>> {
             FeedChange::RemoveRange { keyspace, start, end }
         }
         Change::Key(kind, key, stored) => match split(key) {
-            (KeyspaceId::CATALOG, key) => of_catalog(key, kind.is_live().then_some(stored)),
+            (KeyspaceId::CATALOG, key) => of_catalog(key, kind.is_live().then_some(stored))?,
             (keyspace, key) if kind.is_operand() => {
                 let operands = elements(stored).map_err(|e| e.in_file("commit payload", Path::new(""), 0))?;
                 FeedChange::Merge { keyspace, key, operands }
@@ -264,13 +272,18 @@ fn shown<'a>(change: Change<'a>, blobs: &'a BlobSet) -> Result<FeedChange<'a>> {
     })
 }
 
-fn of_catalog<'a>(key: &'a [u8], value: Option<&'a [u8]>) -> FeedChange<'a> {
-    let Some(name) = name_of(key) else { return FeedChange::Internal { key, value } };
-    match value.map(id_of) {
+fn of_catalog<'a>(key: &'a [u8], value: Option<&'a [u8]>) -> Result<FeedChange<'a>> {
+    if let (Some(keyspace), Some(stored)) = (options_of(key), value) {
+        let options = StoredOptions::decode(stored);
+        let options = options.map_err(|e| e.in_file("commit payload", Path::new(""), 0))?.shown();
+        return Ok(FeedChange::Options { keyspace, options });
+    }
+    let Some(name) = name_of(key) else { return Ok(FeedChange::Internal { key, value }) };
+    Ok(match value.map(id_of) {
         Some(Some(keyspace)) => FeedChange::Named { keyspace, name },
         Some(None) => FeedChange::Internal { key, value },
         None => FeedChange::Unnamed { name },
-    }
+    })
 }
 
 impl std::fmt::Debug for FeedCommit {

@@ -14,7 +14,7 @@ use crate::engine::catalog::KeyspaceState;
 use crate::engine::committer::Committing;
 use crate::engine::core::Core;
 use crate::engine::handle::Handle;
-use crate::engine::keyspace_options::Counting;
+use crate::engine::keyspace_options::{Counting, KeyspaceOptions};
 use crate::read::point::{ExpiryOf, Presence, ValueOf};
 use crate::read::value_reader::{ReaderOf, ValueReader};
 use crate::txn::commit::Durability;
@@ -362,6 +362,11 @@ impl Keyspace {
     /// The name of the keyspace's merge operator, if it has one.
     pub fn merge_operator(&self) -> Option<String> {
         self.core().catalog.options_of(self.state.id).merge_operator
+    }
+
+    /// All of its options. [`WriteBatch::set_options`](crate::WriteBatch::set_options) gives it others, together with what else a batch does.
+    pub fn options(&self) -> KeyspaceOptions {
+        self.core().catalog.options_of(self.state.id).shown()
     }
 
     /// How commits count the keys of this keyspace.

@@ -19,6 +19,7 @@ use crate::blob::{BlobPointer, BlobWriter};
 use crate::engine::catalog::{Catalog, KeyspaceState};
 use crate::engine::catalog_changes::Changes;
 use crate::engine::core::Core;
+use crate::engine::keyspace_options::KeyspaceOptions;
 use crate::read::fold::{LIST_BYTES_MAX, Operands};
 use crate::read::operators::none_of;
 use crate::read::point::{ValueOf, Want};
@@ -190,7 +191,7 @@ impl Writes {
 
     /// Whether there is nothing to commit.
     pub(crate) fn is_empty(&self) -> bool {
-        self.set.is_empty() && self.layers.is_empty()
+        self.set.is_empty() && self.layers.is_empty() && self.changes.is_empty()
     }
 
     /// Whether it changes no keyspace itself.
@@ -360,6 +361,16 @@ impl Writes {
         self.changes.create_lazy(catalog, Arc::make_mut(&mut self.set), name)
     }
 
+    pub(super) fn set_options(
+        &mut self,
+        keyspace: &Arc<KeyspaceState>,
+        options: KeyspaceOptions,
+    ) -> Result<()> {
+        keyspace.check_alive()?;
+        self.changes.set_options(keyspace, options);
+        Ok(())
+    }
+
     pub(super) fn drop_keyspace(&mut self, catalog: &Catalog, name: &str) -> Result<()> {
         let dropped = self.changes.drop(catalog, Arc::make_mut(&mut self.set), name)?;
         self.note(&dropped);
@@ -430,8 +441,8 @@ impl Writes {
         self.put_until(core, keyspace, key, value, keyspace.expiry(&core.time, lifetime))
     }
 
-    /// Sets a key to a value until a moment, if there is one.
-    fn put_until(
+    /// Sets a key to a value until a moment; none: for ever.
+    pub(super) fn put_until(
         &mut self,
         core: &Core,
         keyspace: &KeyspaceState,

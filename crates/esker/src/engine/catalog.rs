@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use super::keyspace_options::{KeyspaceOptions, options_of};
+use super::keyspace_options::{StoredOptions, options_of};
 use crate::encoding::bytes::{ByteReader, put_varint};
 use crate::read::time::Time;
 use crate::txn::commit::KeyspaceLife;
@@ -154,7 +154,7 @@ pub(crate) struct Catalog {
     /// Held by whoever creates, drops or renames.
     changes: Mutex<StoredId>,
     /// Keyspaces that have options of their own stored (keyspace_options.rs).
-    with_options: Mutex<BTreeMap<KeyspaceId, KeyspaceOptions>>,
+    with_options: Mutex<BTreeMap<KeyspaceId, StoredOptions>>,
     /// The time that was stored last when the database was opened (time.2 in read/time.rs).
     pub(super) time_ms: u64,
     published: Arc<Published>,
@@ -195,7 +195,7 @@ impl Catalog {
         each(&mut |key, value| {
             let shown = || key.escape_ascii().to_string();
             if let Some(id) = options_of(key) {
-                let options = KeyspaceOptions::decode(value)
+                let options = StoredOptions::decode(value)
                     .map_err(|e| corrupt(format!("{:?}: {}", shown(), e.detail)))?;
                 catalog.with_options.lock().insert(id, options);
                 return Ok(());
@@ -280,7 +280,7 @@ impl Catalog {
     }
 
     /// All options that keyspaces have of their own.
-    pub(super) fn all_options(&self) -> Vec<(KeyspaceId, KeyspaceOptions)> {
+    pub(super) fn all_options(&self) -> Vec<(KeyspaceId, StoredOptions)> {
         self.with_options.lock().iter().map(|(&id, options)| (id, options.clone())).collect()
     }
 
@@ -289,7 +289,7 @@ impl Catalog {
         &self,
         id: KeyspaceId,
         state: Option<&Arc<KeyspaceState>>,
-        options: KeyspaceOptions,
+        options: StoredOptions,
     ) {
         let made = || self.names.read().made.values().flatten().find(|state| state.id == id).cloned();
         if let Some(state) = state.cloned().or_else(made) {
@@ -312,7 +312,7 @@ impl Catalog {
     }
 
     /// The options of its own that a keyspace has stored.
-    pub(crate) fn options_of(&self, id: KeyspaceId) -> KeyspaceOptions {
+    pub(crate) fn options_of(&self, id: KeyspaceId) -> StoredOptions {
         self.with_options.lock().get(&id).cloned().unwrap_or_default()
     }
 

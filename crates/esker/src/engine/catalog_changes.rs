@@ -18,7 +18,7 @@ use super::catalog::{
     Catalog, DEFAULT_NAME, KeyspaceState, NEXT_ID_KEY, StoredId, check_name, name_key, varint,
 };
 use super::core::Core;
-use super::keyspace_options::{KeyspaceOptions, options_key};
+use super::keyspace_options::{KeyspaceOptions, StoredOptions, options_key};
 use crate::txn::commit::{CommitRequest, Durability};
 use crate::txn::drop_mark::DropMark;
 use crate::txn::snapshots::Published;
@@ -38,13 +38,15 @@ pub(crate) struct Changes {
     names: Names,
     created: Vec<Arc<KeyspaceState>>,
     /// Of these, those that have options from the beginning.
-    options: Vec<(KeyspaceId, KeyspaceOptions)>,
+    options: Vec<(KeyspaceId, StoredOptions)>,
     dropped: Vec<Arc<KeyspaceState>>,
+    /// Options that keyspaces get, those that it creates included. Of several for one, the last counts.
+    asked_for: Vec<(Arc<KeyspaceState>, KeyspaceOptions)>,
 }
 
 impl Changes {
     pub(crate) fn is_empty(&self) -> bool {
-        self.names.is_empty()
+        self.names.is_empty() && self.asked_for.is_empty()
     }
 
     /// Whether the commit creates this keyspace.
@@ -115,11 +117,17 @@ impl Changes {
         name: &str,
     ) -> Result<Arc<KeyspaceState>> {
         let state = self.create(catalog, set, name)?;
-        let options = KeyspaceOptions { is_lazy: true, ..KeyspaceOptions::default() };
+        let options = StoredOptions { is_lazy: true, ..StoredOptions::default() };
         set.put(&options_key(state.id), &options.encode());
         state.is_lazy.store(true, Ordering::Relaxed);
         self.options.push((state.id, options));
         Ok(state)
+    }
+
+    /// Gives a keyspace these options.
+    pub(crate) fn set_options(&mut self, state: &Arc<KeyspaceState>, options: KeyspaceOptions) {
+        self.asked_for.retain(|(other, _)| other.id != state.id);
+        self.asked_for.push((state.clone(), options));
     }
 
     /// Drops a keyspace with all it holds.
@@ -195,7 +203,8 @@ impl Core {
         changes.check(&self.catalog, request.since.is_some())?;
         self.store_id(&mut stored, changes)?;
         let counted = Counted::new(&self.published, &changes.created);
-        let seq = self.submit(request)?;
+        let options = self.store_options(&mut request, changes)?;
+        let seq = self.submit(request).inspect_err(|_| self.forget_options(changes))?;
         std::mem::forget(counted);
         for state in &changes.dropped {
             self.published.forget(state.id);
@@ -209,7 +218,33 @@ impl Core {
             state.dropping.clear();
         }
         self.catalog.take(&changes.names);
+        for (state, options) in options {
+            self.take_options(state.id, Some(state), options);
+        }
         Ok(seq)
+    }
+
+    /// Adds the options that a commit sets to what it writes. Only now is it known what they follow.
+    fn store_options<'a>(
+        &self,
+        request: &mut CommitRequest,
+        changes: &'a Changes,
+    ) -> Result<Vec<(&'a Arc<KeyspaceState>, StoredOptions)>> {
+        let mut stored = Vec::new();
+        for (state, asked_for) in changes.asked_for.iter().filter(|(state, _)| !changes.drops(state.id)) {
+            let options = state
+                .check_alive()
+                .and_then(|()| self.to_store(state, &self.catalog.options_of(state.id), asked_for))
+                .inspect_err(|_| self.forget_options(changes))?;
+            Arc::make_mut(&mut request.set).put(&options_key(state.id), &options.encode());
+            stored.push((state, options));
+        }
+        Ok(stored)
+    }
+
+    /// The commit that was to set options has failed.
+    fn forget_options(&self, changes: &Changes) {
+        changes.asked_for.iter().for_each(|(state, _)| self.keep_history(state.id));
     }
 
     /// catalog_changes.2

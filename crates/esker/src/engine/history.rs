@@ -231,6 +231,18 @@ impl Core {
 
     /// What a keyspace keeps from now on.
     pub(crate) fn set_history(&self, keyspace: &Arc<KeyspaceState>, rule: History) -> Result<()> {
+        self.check_ours()?;
+        let before = self.catalog.options_of(keyspace.id).history;
+        let kept = self.begin_history(keyspace.id, before, rule)?;
+        let set = self.set_options(keyspace, |options| options.history = kept);
+        if set.is_err() {
+            self.keep_history(keyspace.id);
+        }
+        set
+    }
+
+    /// Has merges keep what a keyspace is to keep (engine_history.2). The option that is then to be stored; if that fails: [`keep_history`](Self::keep_history).
+    pub(super) fn begin_history(&self, id: KeyspaceId, before: Kept, rule: History) -> Result<Kept> {
         if matches!(rule, History::Versions(0)) {
             return Err(Error::Invalid("a history of no versions: `History::None` keeps none".into()));
         }
@@ -240,24 +252,22 @@ impl Core {
         } else {
             rule
         };
-        self.check_ours()?;
-        let before = self.catalog.options_of(keyspace.id).history;
         // engine_history.2: what is kept by either rule is kept until the commit is made.
         let since = match (before.rule, rule) {
             (History::Versions(old), History::Versions(new)) if new <= old => before.since,
             (History::For(_) | History::Versions(_), History::For(_)) => before.since,
             _ if rule == History::None => SeqNo::ZERO,
             _ => {
-                self.histories.start(keyspace.id, Kept { rule, since: before.since });
+                self.histories.start(id, Kept { rule, since: before.since });
                 self.published.visible()
             }
         };
-        let kept = Kept { rule, since };
-        let set = self.set_options(keyspace, |options| options.history = kept);
-        if set.is_err() {
-            self.histories.set(keyspace.id, self.catalog.options_of(keyspace.id).history);
-        }
-        set
+        Ok(Kept { rule, since })
+    }
+
+    /// A keyspace keeps what is stored, and not what was begun.
+    pub(super) fn keep_history(&self, id: KeyspaceId) {
+        self.histories.set(id, self.catalog.options_of(id).history);
     }
 
     /// What a keyspace keeps now.

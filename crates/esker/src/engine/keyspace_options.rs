@@ -47,9 +47,25 @@ pub enum Counting {
     Lazy,
 }
 
-/// The options of one keyspace that differ from the database's.
+/// The options of a keyspace, which are kept in the database: see [`Keyspace::options`](crate::Keyspace::options).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct KeyspaceOptions {
+#[non_exhaustive]
+pub struct KeyspaceOptions {
+    /// The smallest value, in bytes, that goes to a blob file; 0: none does; none: as the database has it.
+    pub blobs_over: Option<usize>,
+    /// How commits count its keys.
+    pub counting: Counting,
+    /// How long puts last that do not say so themselves; none: for ever.
+    pub default_ttl: Option<Duration>,
+    /// What it keeps of older versions.
+    pub history: History,
+    /// The operator of merges.
+    pub merge_operator: Option<String>,
+}
+
+/// The options of one keyspace that differ from the database's, as they are stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StoredOptions {
     /// The smallest value, in bytes, that goes to a blob file, or none does.
     pub(crate) blobs_over: Option<Option<usize>>,
     /// Keys are not looked up to count them (txn/counts.rs).
@@ -62,7 +78,29 @@ pub(crate) struct KeyspaceOptions {
     pub(crate) history: Kept,
 }
 
-impl KeyspaceOptions {
+impl StoredOptions {
+    /// What users see of them.
+    pub(crate) fn shown(&self) -> KeyspaceOptions {
+        KeyspaceOptions {
+            blobs_over: self.blobs_over.map(|over| over.unwrap_or(0)),
+            counting: if self.is_lazy { Counting::Lazy } else { Counting::Exact },
+            default_ttl: (self.ttl_ms > 0).then(|| Duration::from_millis(self.ttl_ms)),
+            history: self.history.rule,
+            merge_operator: self.merge_operator.clone(),
+        }
+    }
+
+    /// As users ask for them. `history`: see [`Core::begin_history`].
+    fn asked_for(options: &KeyspaceOptions, history: Kept) -> Self {
+        StoredOptions {
+            blobs_over: options.blobs_over.map(|over| (over > 0).then_some(over)),
+            is_lazy: options.counting == Counting::Lazy,
+            ttl_ms: options.default_ttl.map_or(0, ttl_ms),
+            merge_operator: options.merge_operator.clone(),
+            history,
+        }
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         if let Some(over) = self.blobs_over {
@@ -90,7 +128,7 @@ impl KeyspaceOptions {
 
     /// The inverse of `encode` (keyspace_options.2).
     pub(crate) fn decode(bytes: &[u8]) -> Decoded<Self> {
-        let mut options = KeyspaceOptions::default();
+        let mut options = StoredOptions::default();
         let mut reader = ByteReader::new(bytes);
         while !reader.is_empty() {
             match reader.varint()? {
@@ -137,6 +175,23 @@ pub(crate) fn options_of(key: &[u8]) -> Option<KeyspaceId> {
     u32::try_from(id).ok().map(KeyspaceId::new)
 }
 
+/// A lifetime as it is stored.
+fn ttl_ms(ttl: Duration) -> u64 {
+    Expiry::after(0, ttl).ms().max(1)
+}
+
+/// Refuses another operator than the one that a keyspace has (operators.1).
+fn check_operator(keyspace: &KeyspaceState, before: Option<&str>, after: Option<&str>) -> Result<()> {
+    match (before, after) {
+        (Some(other), after) if after != Some(other) => Err(Error::Invalid(format!(
+            "keyspace {:?} has merge operator {other:?}: make another keyspace for {:?}",
+            keyspace.name(),
+            after.unwrap_or("none")
+        ))),
+        _ => Ok(()),
+    }
+}
+
 impl Core {
     /// Values of so many bytes and more of a keyspace go to blob files from now on; none: none do.
     pub(crate) fn set_blobs_over(&self, keyspace: &Arc<KeyspaceState>, over: Option<usize>) -> Result<()> {
@@ -150,36 +205,51 @@ impl Core {
 
     /// Puts of a keyspace last so long from now on, unless they say so themselves; none: for ever.
     pub(crate) fn set_default_ttl(&self, keyspace: &Arc<KeyspaceState>, ttl: Option<Duration>) -> Result<()> {
-        let ms = ttl.map_or(0, |ttl| Expiry::after(0, ttl).ms().max(1));
+        let ms = ttl.map_or(0, ttl_ms);
         self.set_options(keyspace, |options| options.ttl_ms = ms)
     }
 
     /// What operands are merged with in a keyspace (operators.1).
     pub(crate) fn set_merge_operator(&self, keyspace: &Arc<KeyspaceState>, name: &str) -> Result<()> {
-        if !self.operators.knows(name) {
-            let keyspace = keyspace.name().to_string();
-            return Err(Error::MergeOperatorMissing { keyspace, operator: name.to_owned() });
-        }
+        self.check_knows(keyspace, name)?;
         keyspace.check_alive()?;
         if self.catalog.options_of(keyspace.id).merge_operator.as_deref() == Some(name) {
             return Ok(());
         }
-        self.change_options(keyspace, |options| match &options.merge_operator {
-            Some(other) if other != name => Err(Error::Invalid(format!(
-                "keyspace {:?} has merge operator {other:?}: make another keyspace for {name:?}",
-                keyspace.name()
-            ))),
-            _ => {
-                options.merge_operator = Some(name.to_owned());
-                Ok(())
-            }
+        self.change_options(keyspace, |options| {
+            check_operator(keyspace, options.merge_operator.as_deref(), Some(name))?;
+            options.merge_operator = Some(name.to_owned());
+            Ok(())
         })
+    }
+
+    fn check_knows(&self, keyspace: &KeyspaceState, operator: &str) -> Result<()> {
+        if self.operators.knows(operator) {
+            return Ok(());
+        }
+        let keyspace = keyspace.name().to_string();
+        Err(Error::MergeOperatorMissing { keyspace, operator: operator.to_owned() })
+    }
+
+    /// What is stored of these options, which a commit of more than them is to set. `before`: what is stored now.
+    pub(super) fn to_store(
+        &self,
+        keyspace: &KeyspaceState,
+        before: &StoredOptions,
+        options: &KeyspaceOptions,
+    ) -> Result<StoredOptions> {
+        if let Some(operator) = &options.merge_operator {
+            self.check_knows(keyspace, operator)?;
+        }
+        check_operator(keyspace, before.merge_operator.as_deref(), options.merge_operator.as_deref())?;
+        let history = self.begin_history(keyspace.id, before.history, options.history)?;
+        Ok(StoredOptions::asked_for(options, history))
     }
 
     pub(super) fn set_options(
         &self,
         keyspace: &Arc<KeyspaceState>,
-        change: impl FnOnce(&mut KeyspaceOptions),
+        change: impl FnOnce(&mut StoredOptions),
     ) -> Result<()> {
         self.change_options(keyspace, |options| {
             change(options);
@@ -190,7 +260,7 @@ impl Core {
     fn change_options(
         &self,
         keyspace: &Arc<KeyspaceState>,
-        change: impl FnOnce(&mut KeyspaceOptions) -> Result<()>,
+        change: impl FnOnce(&mut StoredOptions) -> Result<()>,
     ) -> Result<()> {
         self.check_ours()?;
         // Before the lock: who is waited for may want it, too.
@@ -216,7 +286,7 @@ impl Core {
         &self,
         id: KeyspaceId,
         state: Option<&Arc<KeyspaceState>>,
-        options: KeyspaceOptions,
+        options: StoredOptions,
     ) {
         self.blobs.set_limit(id, options.blobs_over);
         self.histories.set(id, options.history);

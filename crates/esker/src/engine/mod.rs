@@ -43,6 +43,7 @@ pub(crate) mod open;
 pub(crate) mod options;
 mod pace;
 mod page_cache;
+pub(crate) mod portable_options;
 pub(crate) mod reads;
 mod replay;
 mod rest;

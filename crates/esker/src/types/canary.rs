@@ -82,6 +82,8 @@ pub enum Canary {
     AdoptedTableNotSynced,
     /// The change feed leaves out a commit now and then (follow.1).
     FeedSkips,
+    /// The change feed shows commits before they are durable (follow.2). The simulation of replication in `esker-server` finds it.
+    FeedBeforeDurable,
     /// Of several lists of operands the newest alone is merged (fold.1).
     OperandDropped,
     /// Compactions do not know the rules of history (compaction_judge.7).

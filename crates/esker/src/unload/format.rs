@@ -5,10 +5,10 @@
 //! unload_format.1. Decoding takes no more memory than the bytes account for.
 
 use std::path::Path;
-use std::time::Duration;
 
 use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
-use crate::engine::history::History;
+use crate::engine::keyspace_options::KeyspaceOptions;
+use crate::engine::portable_options;
 use crate::types::{Error, Result};
 
 /// The first bytes of the first record.
@@ -21,13 +21,6 @@ const ENTRIES: u8 = 2;
 const KEYSPACE_END: u8 = 3;
 const END: u8 = 4;
 
-const BLOBS_OVER: u64 = 1;
-const IS_LAZY: u64 = 2;
-const TTL_MS: u64 = 3;
-const MERGE_OPERATOR: u64 = 4;
-const HISTORY_VERSIONS: u64 = 10;
-const HISTORY_MS: u64 = 11;
-
 /// What the first record says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Head {
@@ -39,21 +32,11 @@ pub(super) struct Head {
     pub(super) keyspaces: Vec<(String, u64)>,
 }
 
-/// What a keyspace is like.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Traits {
-    pub(super) blobs_over: Option<usize>,
-    pub(super) is_lazy: bool,
-    pub(super) ttl: Option<Duration>,
-    pub(super) history: History,
-    pub(super) merge_operator: Option<String>,
-}
-
 /// A record behind the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record<'a> {
     /// A keyspace begins: which one of the head's.
-    Keyspace(usize, Traits),
+    Keyspace(usize, KeyspaceOptions),
     /// Entries of it, in the order of keys.
     Entries(Vec<Entry<'a>>),
     /// The end of a keyspace, and the number of its entries.
@@ -113,65 +96,14 @@ impl Head {
     }
 }
 
-impl Traits {
-    fn encode(&self, out: &mut Vec<u8>) {
-        let history = match self.history {
-            History::None => None,
-            History::Versions(versions) => Some((HISTORY_VERSIONS, u64::from(versions))),
-            History::For(time) => Some((HISTORY_MS, time.as_millis() as u64)),
-        };
-        let numbers = [
-            self.blobs_over.map(|over| (BLOBS_OVER, over as u64)),
-            self.is_lazy.then_some((IS_LAZY, 1)),
-            self.ttl.map(|ttl| (TTL_MS, ttl.as_millis() as u64)),
-            history,
-        ];
-        for (option, number) in numbers.into_iter().flatten() {
-            let mut value = Vec::new();
-            put_varint(&mut value, number);
-            put_varint(out, option);
-            put_string(out, &value);
-        }
-        if let Some(name) = &self.merge_operator {
-            put_varint(out, MERGE_OPERATOR);
-            put_string(out, name.as_bytes());
-        }
-    }
-
-    /// What a newer build says of keyspaces is passed over: the entries are the same.
-    fn decode(reader: &mut ByteReader<'_>) -> Decoded<Traits> {
-        let mut traits = Traits::default();
-        while !reader.is_empty() {
-            let (option, value) = (reader.varint()?, reader.string()?);
-            let number = || ByteReader::new(value).varint();
-            match option {
-                BLOBS_OVER => traits.blobs_over = Some(usize::try_from(number()?).unwrap_or(usize::MAX)),
-                IS_LAZY => traits.is_lazy = number()? != 0,
-                TTL_MS => traits.ttl = Some(Duration::from_millis(number()?)),
-                HISTORY_VERSIONS => {
-                    traits.history = History::Versions(u32::try_from(number()?).unwrap_or(u32::MAX));
-                }
-                HISTORY_MS => traits.history = History::For(Duration::from_millis(number()?)),
-                MERGE_OPERATOR => {
-                    let name = std::str::from_utf8(value).map(str::to_owned);
-                    let name = name.map_err(|_| reader.error("the name of a merge operator is no text"))?;
-                    traits.merge_operator = Some(name);
-                }
-                _ => {}
-            }
-        }
-        Ok(traits)
-    }
-}
-
 impl<'a> Record<'a> {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {
-            Record::Keyspace(which, traits) => {
+            Record::Keyspace(which, options) => {
                 out.push(KEYSPACE);
                 put_varint(&mut out, *which as u64);
-                traits.encode(&mut out);
+                portable_options::encode(options, &mut out);
             }
             Record::Entries(entries) => {
                 begin_entries(&mut out);
@@ -194,7 +126,9 @@ impl<'a> Record<'a> {
         let record = match reader.u8()? {
             KEYSPACE => {
                 let which = reader.varint()?;
-                Record::Keyspace(usize::try_from(which).unwrap_or(usize::MAX), Traits::decode(&mut reader)?)
+                // What a newer build says of keyspaces is passed over: the entries are the same.
+                let (options, _) = portable_options::decode(&mut reader)?;
+                Record::Keyspace(usize::try_from(which).unwrap_or(usize::MAX), options)
             }
             ENTRIES => {
                 let mut entries = Vec::new();
@@ -226,7 +160,11 @@ pub(super) fn put_entry(out: &mut Vec<u8>, (key, expires, value): Entry<'_>) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::engine::history::History;
+    use crate::engine::keyspace_options::Counting;
 
     #[test]
     fn golden_bytes() {
@@ -238,15 +176,15 @@ mod tests {
             format!("{magic}010500000000000000ac0201057573657273 07").replace(' ', "")
         );
         assert_eq!(Head::decode(&head.encode(), Path::new(""), 0).unwrap(), head);
-        let traits = Traits {
+        let options = KeyspaceOptions {
             blobs_over: Some(200),
-            is_lazy: true,
-            ttl: Some(Duration::from_secs(1)),
+            counting: Counting::Lazy,
+            default_ttl: Some(Duration::from_secs(1)),
             history: History::Versions(3),
             merge_operator: Some("max".into()),
         };
         let records = [
-            (Record::Keyspace(1, traits), "0101 0102c801 020101 0302e807 0a0103 04036d6178"),
+            (Record::Keyspace(1, options), "0101 0102c801 020101 0302e807 0a0103 04036d6178"),
             (Record::Entries(vec![(b"a", 0, b"1"), (b"b", 300, b"")]), "02 0161 00 0131 0162 ac02 00"),
             (Record::KeyspaceEnd(2), "0302"),
             (Record::End(300), "04ac02"),
@@ -262,7 +200,7 @@ mod tests {
         for bytes in [&b""[..], b"\x05", b"\x02\x01", b"\x03", b"\x04\x01\x01", b"\x02\xFF\xFF\xFF\xFF\x0F"] {
             assert!(Record::decode(bytes).is_err(), "{bytes:?}");
         }
-        let known = Record::Keyspace(0, Traits::default());
+        let known = Record::Keyspace(0, KeyspaceOptions::default());
         assert_eq!(Record::decode(b"\x01\x00\x63\x02ab"), Ok(known));
         assert!(Head::decode(b"something else", Path::new("f"), 0).is_err());
     }

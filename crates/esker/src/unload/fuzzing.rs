@@ -7,8 +7,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::format::{Head, Record, Traits};
+use super::format::{Head, Record};
 use crate::engine::history::History;
+use crate::engine::keyspace_options::{Counting, KeyspaceOptions};
 
 /// Decodes the bytes as each kind of record.
 pub fn unload_record(bytes: &[u8]) {
@@ -23,15 +24,15 @@ pub fn unload_record(bytes: &[u8]) {
 /// One record of each kind.
 pub fn unload_records() -> Vec<Vec<u8>> {
     let head = Head { id: 5, seqno: 300, keyspaces: vec![("users".to_owned(), 7), ("mails".to_owned(), 0)] };
-    let traits = Traits {
+    let options = KeyspaceOptions {
         blobs_over: Some(200),
-        is_lazy: true,
-        ttl: Some(Duration::from_secs(1)),
+        counting: Counting::Lazy,
+        default_ttl: Some(Duration::from_secs(1)),
         history: History::For(Duration::from_secs(60)),
         merge_operator: Some("max".to_owned()),
     };
     let records = [
-        Record::Keyspace(1, traits),
+        Record::Keyspace(1, options),
         Record::Entries(vec![(b"a", 0, b"1"), (b"b", 300, b"")]),
         Record::KeyspaceEnd(2),
         Record::End(300),

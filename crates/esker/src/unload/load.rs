@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use esker_env::Env;
 
-use super::format::{Entry, Head, Record, Traits};
-use super::{LOADING, OnProgress, Unloaded};
+use super::format::{Entry, Head, Record};
+use super::{LOADING, OnProgress, Unloaded, check_asked_for, is_left_out};
 use crate::db::{Db, Keyspace, WriteBatch};
-use crate::engine::keyspace_options::Counting;
+use crate::engine::keyspace_options::{Counting, KeyspaceOptions};
 use crate::recordio::Reader;
 use crate::txn::commit::Durability;
 use crate::types::{Error, Result};
@@ -57,6 +57,7 @@ impl Load {
     /// [`Error::KeyspaceExists`] if a keyspace holds something already; [`Error::KeyspaceNotFound`] if the file has no such one; [`Error::Invalid`] if the load of another
     /// file has not ended, or the file is another one; [`Error::Corrupt`] with the place in the file; those of commits.
     pub fn read(self, db: &Db, path: impl AsRef<Path>) -> Result<Unloaded> {
+        check_asked_for(self.keyspaces.as_ref())?;
         let path = path.as_ref();
         let env = self.env.clone().unwrap_or_else(Env::real);
         let mut reader = Reader::options().env(&env).strict_tail(true).open(path)?;
@@ -96,7 +97,7 @@ struct Run<'a> {
     /// Records that an earlier call has done.
     skipped: u64,
     /// The keyspace at hand, if it is asked for.
-    target: Option<(Keyspace, Traits)>,
+    target: Option<(Keyspace, KeyspaceOptions)>,
     batch: WriteBatch,
     batch_bytes: usize,
     done: Unloaded,
@@ -126,7 +127,7 @@ impl<'a> Run<'a> {
     fn take(&mut self, record: &Record<'_>, number: u64, path: &Path) -> Result<bool> {
         let is_done = number <= self.skipped;
         match record {
-            Record::Keyspace(which, traits) => self.begin(*which, traits.clone(), is_done, path)?,
+            Record::Keyspace(which, options) => self.begin(*which, options.clone(), is_done, path)?,
             Record::Entries(entries) => {
                 self.done.entries += entries.len() as u64;
                 if is_done {
@@ -137,14 +138,14 @@ impl<'a> Run<'a> {
             }
             Record::KeyspaceEnd(_) => {
                 self.done.keyspaces += u64::from(self.target.is_some());
-                if let Some((keyspace, traits)) = self.target.take().filter(|_| !is_done) {
+                if let Some((keyspace, options)) = self.target.take().filter(|_| !is_done) {
                     self.commit(number)?;
                     // Behind the entries, which have lives of their own.
-                    if traits.ttl.is_some() {
-                        keyspace.set_default_ttl(traits.ttl)?;
+                    if options.default_ttl.is_some() {
+                        keyspace.set_default_ttl(options.default_ttl)?;
                     }
-                    if traits.history != Default::default() {
-                        keyspace.set_history(traits.history)?;
+                    if options.history != Default::default() {
+                        keyspace.set_history(options.history)?;
                     }
                 }
             }
@@ -156,7 +157,7 @@ impl<'a> Run<'a> {
         Ok(false)
     }
 
-    fn begin(&mut self, which: usize, traits: Traits, is_done: bool, path: &Path) -> Result<()> {
+    fn begin(&mut self, which: usize, options: KeyspaceOptions, is_done: bool, path: &Path) -> Result<()> {
         let Some((name, _)) = self.head.keyspaces.get(which) else {
             return Err(Error::corrupt(
                 "unload",
@@ -166,7 +167,7 @@ impl<'a> Run<'a> {
             ));
         };
         self.target = None;
-        if self.asked.keyspaces.as_ref().is_some_and(|names| !names.contains(name)) {
+        if is_left_out(name) || self.asked.keyspaces.as_ref().is_some_and(|names| !names.contains(name)) {
             return Ok(());
         }
         let keyspace = self.db.keyspace(name)?;
@@ -174,17 +175,17 @@ impl<'a> Run<'a> {
             if keyspace.first()?.is_some() {
                 return Err(Error::KeyspaceExists(name.clone()));
             }
-            if let Some(over) = traits.blobs_over {
+            if let Some(over) = options.blobs_over {
                 keyspace.set_blobs_over(over)?;
             }
-            if traits.is_lazy {
+            if options.counting == Counting::Lazy {
                 keyspace.set_counting(Counting::Lazy)?;
             }
-            if let Some(name) = &traits.merge_operator {
+            if let Some(name) = &options.merge_operator {
                 keyspace.set_merge_operator(name)?;
             }
         }
-        self.target = Some((keyspace, traits));
+        self.target = Some((keyspace, options));
         Ok(())
     }
 

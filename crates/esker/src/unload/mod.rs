@@ -25,6 +25,8 @@
 //! # Ok::<(), esker::Error>(())
 //! ```
 //!
+//! The keyspaces `es.repl` and `es.none` stay behind: a server notes there which commits of which history its database holds. What a load makes holds none of them.
+//!
 //! unload.1. A file under its name is complete, durable, and of one commit.
 //! unload.2. What a load has committed is a prefix of the file; the database knows where that ends. So no part is loaded twice, and none is left out.
 //!
@@ -38,9 +40,27 @@ mod write;
 
 pub use self::load::Load;
 pub use self::write::Unload;
+use crate::types::{Error, Result};
 
 /// The keyspace in which a load that has not ended keeps its place.
 const LOADING: &str = "esker.load";
+
+/// Keyspaces that files leave out, and loads of files that have them all the same (see the module).
+const LEFT_OUT: [&str; 3] = [LOADING, "es.repl", "es.none"];
+
+fn is_left_out(name: &str) -> bool {
+    LEFT_OUT.contains(&name)
+}
+
+/// Refuses those that are asked for by name.
+fn check_asked_for(names: Option<&Vec<String>>) -> Result<()> {
+    match names.into_iter().flatten().find(|name| is_left_out(name)) {
+        Some(name) => Err(Error::Invalid(format!(
+            "the keyspace {name:?} is about this very database, and means nothing in another one: leave it out"
+        ))),
+        None => Ok(()),
+    }
+}
 
 /// How far a call is, or what it has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 
 use esker_env::Env;
 
-use super::format::{Head, Record, Traits, begin_entries, put_entry};
-use super::{LOADING, OnProgress, Unloaded};
+use super::format::{Head, Record, begin_entries, put_entry};
+use super::{OnProgress, Unloaded, check_asked_for, is_left_out};
 use crate::db::{Db, Keyspace, Snapshot, Ttl};
 use crate::encoding::Compression;
-use crate::engine::keyspace_options::Counting;
 use crate::recordio::{Reader, Writer};
 use crate::types::{Error, Result};
 
@@ -65,17 +64,18 @@ impl Unload {
     /// and the same commit, this goes on with it, and else begins it anew.
     ///
     /// # Errors
-    /// [`Error::KeyspaceNotFound`]; [`Error::Invalid`] if there is a file of this name; those of reads; [`Error::Io`] and [`Error::NoSpace`] of the file.
+    /// [`Error::KeyspaceNotFound`]; [`Error::Invalid`] if there is a file of this name, or a keyspace is asked for that stays behind; those of reads; [`Error::Io`] and [`Error::NoSpace`] of the file.
     pub fn write(mut self, db: &Db, path: impl AsRef<Path>) -> Result<Unloaded> {
         let path = path.as_ref();
         let env = self.env.clone().unwrap_or_else(Env::real);
         if env.fs.exists(path).map_err(|e| Error::io("look for", path, e))? {
             return Err(Error::Invalid(format!("{} is there already", path.display())));
         }
+        check_asked_for(self.keyspaces.as_ref())?;
         let snapshot = db.snapshot();
         let names = match self.keyspaces.take() {
             Some(names) => names,
-            None => db.keyspaces()?.into_iter().filter(|name| name != LOADING).collect(),
+            None => db.keyspaces()?.into_iter().filter(|name| !is_left_out(name)).collect(),
         };
         let keyspaces: Vec<_> = names.iter().map(|name| db.open_keyspace(name)).collect::<Result<_>>()?;
         let lens = keyspaces.iter().map(|keyspace| snapshot.len(keyspace)).collect::<Result<Vec<_>>>()?;
@@ -184,7 +184,7 @@ impl Run<'_> {
                     self.entries(keyspace, place.last_key.as_deref(), place.entries)?;
                 }
                 _ => {
-                    self.append(&Record::Keyspace(which, self.traits(keyspace)).encode())?;
+                    self.append(&Record::Keyspace(which, keyspace.options()).encode())?;
                     self.entries(keyspace, None, 0)?;
                 }
             }
@@ -231,17 +231,6 @@ impl Run<'_> {
             None => 1,
             Some(Ttl::Unlimited) => 0,
         })
-    }
-
-    fn traits(&self, keyspace: &Keyspace) -> Traits {
-        let options = self.db.handle.core.catalog.options_of(keyspace.id());
-        Traits {
-            blobs_over: options.blobs_over.map(|over| over.unwrap_or(0)),
-            is_lazy: keyspace.counting() == Counting::Lazy,
-            ttl: keyspace.default_ttl(),
-            history: keyspace.history(),
-            merge_operator: options.merge_operator,
-        }
     }
 
     fn append_entries(&mut self, record: &[u8], entries: u64) -> Result<()> {

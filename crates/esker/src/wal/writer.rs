@@ -314,6 +314,9 @@ impl WalWriter {
     /// Tells who reads the log that commits became visible.
     pub(crate) fn tell_visible(&self) {
         if let Some(shelf) = self.pool.shelf() {
+            if let Some(active) = self.active.as_ref().filter(|_| canary::is_set(Canary::FeedBeforeDurable)) {
+                shelf.note_durable(active.segment.number, active.written);
+            }
             shelf.tell();
         }
     }

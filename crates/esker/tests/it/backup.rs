@@ -4,10 +4,11 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use esker::backup::Backup;
+use esker::backup::{Backup, Point};
 use esker::{Db, Durability, Error};
-use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, FsRef, MemFs, OpKind, OpenOptions};
+use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, FsRef, MemFs, OpKind, OpenOptions, read_range};
 
 use crate::common::contents::{Contents, difference, dump, dump_sound};
 use crate::common::{DIR, simulated};
@@ -343,4 +344,110 @@ fn a_database_in_memory_is_backed_up_to_the_disk() {
     backup.restore(1, temp.path().join("db")).unwrap();
     let db = Db::open(temp.path().join("db")).unwrap();
     assert_eq!(db.default_keyspace().get("a").unwrap().as_deref(), Some(&b"1"[..]));
+}
+
+#[test]
+fn point_1_any_commit_between_two_backups_comes_back() {
+    let fs = MemFs::new();
+    let feed = |fs: &MemFs| {
+        let builder = builder(Arc::new(fs.clone())).feed_retention(1 << 30, Duration::MAX);
+        builder.open(DIR).unwrap()
+    };
+    let db = feed(&fs);
+    assert!(backups(&fs).archive(&db).is_err(), "a backup comes first");
+    fill(&db, 0);
+    backups(&fs).create(&db).unwrap();
+    db.keyspace("es.repl").unwrap().put("r", "a role").unwrap();
+    let mut states = Vec::new();
+    let mut note = |db: &Db| {
+        let mut state = dump(db).unwrap();
+        state.remove("es.repl");
+        states.push((db.snapshot().seqno(), state));
+    };
+    for round in 1..6 {
+        db.keyspace(&format!("new {round}")).unwrap().set_merge_operator("append").unwrap();
+        fill(&db, round);
+        note(&db);
+        if round != 3 {
+            let made = backups(&fs).archive(&db).unwrap().unwrap();
+            assert_eq!(made.last, db.snapshot().seqno());
+            assert_eq!(backups(&fs).archive(&db).unwrap(), None, "nothing new");
+        }
+        if round == 4 {
+            backups(&fs).create(&db).unwrap();
+        }
+        db.drop_keyspace(&format!("new {round}")).unwrap();
+        note(&db);
+    }
+    let (last, _) = states.pop().unwrap();
+    assert!(backups(&fs).verify().unwrap().is_sound());
+    let restore = |point, base, to: &str| {
+        let done = backups(&fs).restore_to(point, base, to, builder(Arc::new(fs.clone())));
+        done.map(|done| (done, dump_sound(&open(&fs, to)).unwrap()))
+    };
+    for (n, (seqno, state)) in states.iter().enumerate() {
+        for base in [None, Some(1)] {
+            let (done, found) = restore(Point::Commit(*seqno), base, &format!("to {n} {base:?}")).unwrap();
+            assert_eq!(done.seqno, *seqno);
+            assert_same(&found, state, "point.1");
+        }
+    }
+    assert!(matches!(restore(Point::Commit(last), None, "later"), Err(Error::Invalid(_))));
+    let (done, found) = restore(Point::Time(u64::MAX), None, "all").unwrap();
+    assert_eq!((done.backup, done.seqno), (2, states.last().unwrap().0));
+    assert_same(&found, &states.last().unwrap().1, "all that there is");
+    assert!(matches!(restore(Point::Time(0), None, "before all"), Err(Error::Invalid(_))));
+    // What leads to nothing any more goes with the backups.
+    let segments = backups(&fs).segments().unwrap().len();
+    let pruned = backups(&fs).prune(1).unwrap();
+    assert_eq!((pruned.segments, backups(&fs).segments().unwrap().len()), (3, segments - 3));
+    restore(Point::Time(u64::MAX), None, "all again").unwrap();
+}
+
+#[test]
+fn archive_2_a_database_that_was_put_back_and_a_gap_are_told() {
+    let fs = MemFs::new();
+    let open = |fs: &MemFs, bytes| {
+        builder(Arc::new(fs.clone())).feed_retention(bytes, Duration::MAX).open(DIR).unwrap()
+    };
+    let db = open(&fs, 1 << 30);
+    backups(&fs).create(&db).unwrap();
+    db.default_keyspace().put("a", "1").unwrap();
+    db.close().unwrap();
+    let older = fs.kill();
+    let db = open(&fs, 1 << 30);
+    for n in 0..5 {
+        db.default_keyspace().put("a", [n]).unwrap();
+    }
+    backups(&fs).archive(&db).unwrap().unwrap();
+    db.close().unwrap();
+    // The database of then, with the backups of now, and other commits under the same numbers.
+    for path in fs.list_dir(Path::new("backups/feed")).unwrap() {
+        let from = fs.open(&Path::new("backups/feed").join(&path), OpenOptions::read()).unwrap();
+        let bytes = read_range(&*from, 0, from.len().unwrap() as usize).unwrap();
+        older.create_dir_all(Path::new("backups/feed")).unwrap();
+        let to = older.open(&Path::new("backups/feed").join(&path), OpenOptions::create()).unwrap();
+        to.write_all_at(&bytes, 0).unwrap();
+    }
+    let db = open(&older, 1 << 30);
+    let put_back = |db: &Db| matches!(backups(&older).archive(db), Err(Error::Invalid(text)) if text.contains("put back"));
+    assert!(put_back(&db), "archive.2: it does not have the last commit");
+    for n in 0..9 {
+        db.default_keyspace().put("b", [n]).unwrap();
+    }
+    assert!(put_back(&db), "archive.2: it has another one");
+    drop(db);
+    // A gap, since nothing was kept for a while: a backup closes it.
+    let db = open(&fs, 0);
+    db.default_keyspace().put("not kept", "1").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let db = open(&fs, 1 << 30);
+    db.default_keyspace().put("kept", "1").unwrap();
+    assert!(matches!(backups(&fs).archive(&db), Err(Error::FeedTruncated { .. })));
+    backups(&fs).create(&db).unwrap();
+    let last = db.default_keyspace().put("last", "1").unwrap();
+    assert_eq!(backups(&fs).archive(&db).unwrap().unwrap().last, last);
+    let restored = backups(&fs).restore_to(Point::Commit(last), None, "new", Db::builder().stepped());
+    assert_eq!(restored.unwrap().commits, 1);
 }

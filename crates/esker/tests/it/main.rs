@@ -44,6 +44,7 @@ mod range_removals;
 mod readme;
 mod refusals;
 mod repair;
+mod replay;
 mod sequences;
 mod space;
 mod stats;

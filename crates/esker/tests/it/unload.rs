@@ -178,3 +178,18 @@ fn what_is_no_such_file_or_a_part_of_one_is_told() {
     let manifest = format!("{DIR}/CURRENT");
     assert!(Load::new().env(env(&fs)).read(&copy, manifest).is_err());
 }
+
+#[test]
+fn what_a_server_notes_of_its_replication_stays_behind() {
+    let fs = MemFs::new();
+    let db = filled(&fs);
+    db.keyspace("es.repl").unwrap().put("r", "role").unwrap();
+    let all = Unload::new().env(env(&fs)).write(&db, FILE).unwrap();
+    let asked_for = Unload::new().env(env(&fs)).keyspaces(["es.repl"]).write(&db, "other file");
+    assert!(matches!(asked_for, Err(esker::Error::Invalid(_))), "{asked_for:?}");
+    let copy = simulated(Arc::new(fs.clone())).open("copy").unwrap();
+    assert!(Load::new().env(env(&fs)).keyspaces(["es.repl"]).read(&copy, FILE).is_err());
+    let loaded = Load::new().env(env(&fs)).read(&copy, FILE).unwrap();
+    assert_eq!(loaded.entries, all.entries);
+    assert!(copy.open_keyspace("es.repl").is_err());
+}

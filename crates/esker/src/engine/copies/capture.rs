@@ -81,6 +81,11 @@ impl Core {
         Ok(capture)
     }
 
+    /// The number that the database has for itself.
+    pub(crate) fn database_id(&self) -> u32 {
+        self.tables.manifest().state().database_id.unwrap_or_default()
+    }
+
     /// None if commits would have to be left out that cannot be, or only with `leaving_out`.
     fn capture_now(&self, leaving_out: bool) -> Result<Option<Capture>> {
         // capture.3

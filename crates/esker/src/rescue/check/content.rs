@@ -10,7 +10,7 @@ use super::CheckReport;
 use crate::compaction::merge::{MergeScan, Source};
 use crate::encoding::bytes::ByteReader;
 use crate::engine::catalog;
-use crate::engine::keyspace_options::{KeyspaceOptions, options_of};
+use crate::engine::keyspace_options::{StoredOptions, options_of};
 use crate::manifest::version::Run;
 use crate::memtable::Memtable;
 use crate::read::view::ReadView;
@@ -208,7 +208,7 @@ pub(super) fn check_counts(
             *counts.entry(id).or_default() += 1;
             return;
         }
-        if let (Some(id), Ok(options)) = (options_of(key), KeyspaceOptions::decode(value)) {
+        if let (Some(id), Ok(options)) = (options_of(key), StoredOptions::decode(value)) {
             if let Some(operator) = options.merge_operator.filter(|_| view.operators.of(id).is_err()) {
                 // Nobody has opened the database. The catalog comes first.
                 view.operators.set(id, &operator, move || id.to_string());

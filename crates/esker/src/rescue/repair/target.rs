@@ -20,7 +20,7 @@ use crate::blob::BlobSet;
 use crate::encoding::bytes::ByteReader;
 use crate::engine::catalog;
 use crate::engine::handle::Handle;
-use crate::engine::keyspace_options::{KeyspaceOptions, options_key, options_of};
+use crate::engine::keyspace_options::{StoredOptions, options_key, options_of};
 use crate::engine::open::open_locked;
 use crate::engine::options::Settings;
 use crate::txn::commit::Durability;
@@ -170,11 +170,11 @@ impl Target {
         let mut next_id = KeyspaceId::DEFAULT.get() + 1;
         let (mut options, mut time) = (BTreeMap::new(), None);
         for (key, value) in &self.catalog {
-            if let (Some(id), Ok(of)) = (options_of(key), KeyspaceOptions::decode(value)) {
+            if let (Some(id), Ok(of)) = (options_of(key), StoredOptions::decode(value)) {
                 if of.history != Default::default() {
                     report.notes.push(format!("keyspace {id} keeps no history any more"));
                 }
-                options.insert(id, KeyspaceOptions { history: Default::default(), ..of }.encode());
+                options.insert(id, StoredOptions { history: Default::default(), ..of }.encode());
                 continue;
             }
             let mut reader = ByteReader::new(value);

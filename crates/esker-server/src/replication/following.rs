@@ -1,0 +1,67 @@
+//! What a replica does with what its primary sends, once the two have agreed where to go on. Neither sockets nor clocks: those are follow.rs's.
+//!
+//! ```text
+//!   Frame --take--> commits of the database;   sync --> they are durable;   numbers --> Ack
+//! ```
+//!
+//! following.1. Numbers that it tells are true when they are told: a commit is told as applied when readers see it, and as durable when it is on the disk.
+
+use super::Replication;
+use super::apply::{Applied, Applier, Changed, text};
+use super::frame::Frame;
+
+/// See the module's text.
+pub struct Following {
+    applier: Applier,
+}
+
+impl Following {
+    /// Goes on where the database is, for as long as the role has this number.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn new(replication: &Replication, term: u64) -> Applied<Self> {
+        Ok(Following { applier: Applier::new(replication, term)? })
+    }
+
+    /// Takes a frame. What it has changed, if it is a commit's last. `notes_keys`: somebody waits for keys.
+    ///
+    /// # Errors
+    /// Why the connection has to end.
+    pub fn take(
+        &mut self,
+        replication: &Replication,
+        frame: Frame,
+        notes_keys: bool,
+    ) -> Applied<Option<Changed>> {
+        match frame {
+            Frame::Ops(bytes) => self.applier.take(&bytes, notes_keys)?,
+            Frame::Commit(at) => return self.applier.commit(replication, at).map(Some),
+            Frame::Abandon => self.applier.abandon()?,
+            Frame::Alive(newest) => replication.state.lock().upstream.newest = newest,
+            Frame::End(why) => return Err(format!("the primary has ended the stream: {why}")),
+            other => return Err(format!("unexpected in a stream of commits: {other:?}")),
+        }
+        Ok(None)
+    }
+}
+
+impl Replication {
+    /// How far a replica is: commits that it has received, applied, and on its disk (following.1).
+    pub(super) fn numbers(&self) -> [u64; 3] {
+        let state = self.state.lock();
+        [state.applied.seq, state.applied.seq, state.durable]
+    }
+
+    /// Makes durable what has been applied.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub(super) fn sync_applied(&self) -> Applied {
+        let [_, applied, _] = self.numbers();
+        self.sync().map_err(text)?;
+        let mut state = self.state.lock();
+        state.durable = state.durable.max(applied);
+        Ok(())
+    }
+}

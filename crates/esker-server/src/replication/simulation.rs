@@ -1,0 +1,553 @@
+//! Primaries and replicas in one thread from a seed: links that are cut, processes that die inside of calls, power that goes, promotions, forks.
+//!
+//! ```text
+//!   seed --> machines, each a Db on a MemFs + Replication;   links, each Outgoing --bytes--> Following, numbers <--
+//!       `--> Model: what each commit of each epoch has made, and which epoch begins behind which commit
+//! ```
+//!
+//! simulation.1. A replica holds what the commit at its position has made, whoever died and whatever was cut (replication.2).
+//! simulation.2. A machine that comes back has all of its epochs' commits that others have: nothing is sent before it is durable (replication.1).
+//! simulation.3. What a replica has acknowledged is there when it comes back: what it has applied after a kill, what was on its disk after a power loss. So
+//!      who promotes it loses nothing that `WAIT` or `WAITAOF` has counted.
+//! simulation.4. A replica is served if and only if the primary's history leads through its position (replication.3).
+//! simulation.5. Once all follow one machine, all come to hold the same.
+//!
+//! More seeds: `ESKER_SEEDS=1000 cargo test --release -p esker-server --lib simulation`; one: `ESKER_SEED=17`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker::canary::{Canary, set};
+use esker::{BackgroundStep, Db, Durability, FileSizes, History as Kept};
+use esker_env::{
+    Env, FaultAction, FaultFs, FaultRule, Fs, ManualClock, MemFs, OpKind, OpenOptions, read_range,
+};
+use fastrand::Rng;
+
+use super::following::Following;
+use super::frame::Frame;
+use super::outgoing::{Answer, Outgoing};
+use super::position::{Epoch, Position};
+use super::records::Source;
+use super::{Replication, copy_in};
+
+const MACHINES: usize = 3;
+const STEPS: usize = 350;
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// What is known of all commits of all histories.
+#[derive(Default)]
+struct Model {
+    /// What commits have made.
+    states: BTreeMap<Position, Arc<str>>,
+    /// The last commit before each epoch.
+    parents: BTreeMap<Epoch, Position>,
+    /// The machine that has the commits of an epoch because it has made them.
+    owners: BTreeMap<Epoch, usize>,
+}
+
+impl Model {
+    /// Whether the history of `of` leads through `at`.
+    fn leads_through(&self, at: Position, mut of: Position) -> bool {
+        while of.epoch != at.epoch {
+            let Some(parent) = self.parents.get(&of.epoch) else { return false };
+            of = *parent;
+        }
+        at.seq <= of.seq
+    }
+}
+
+/// A process.
+struct Up {
+    faults: FaultFs,
+    db: Db,
+    replication: Replication,
+}
+
+/// A machine, and what others rely on.
+#[derive(Default)]
+struct Machine {
+    disk: MemFs,
+    up: Option<Up>,
+    /// It has acknowledged these: as applied, and as on its disk (simulation.3).
+    applied: Option<Position>,
+    durable: Option<Position>,
+}
+
+/// A replica's connection to whom it follows.
+struct Link {
+    to: usize,
+    outgoing: Box<Outgoing>,
+    following: Following,
+    wire: VecDeque<u8>,
+    input: Vec<u8>,
+    acks: VecDeque<[u64; 3]>,
+}
+
+/// See the module's text.
+struct World {
+    rng: Rng,
+    clock: Arc<ManualClock>,
+    machines: [Machine; MACHINES],
+    /// Of each replica.
+    links: [Option<Link>; MACHINES],
+    model: Model,
+    tally: Tally,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    applied: u64,
+    copies: u64,
+    forks: u64,
+    inside_calls: u64,
+    acknowledged: u64,
+    promotions: u64,
+}
+
+type Died<T = ()> = Result<T, String>;
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+fn source(machine: usize) -> Source {
+    Source { host: "machine".to_owned(), port: machine as u16 }
+}
+
+/// All that users see of a database.
+fn contents(db: &Db) -> esker::Result<String> {
+    let mut all = String::new();
+    for name in db.keyspaces()?.iter().filter(|name| !name.starts_with(super::OWN_PREFIX)) {
+        let map = db.open_keyspace(name)?;
+        all += &format!("{name} {} {:?} {}\n", map.id(), map.options(), map.len()?);
+        for entry in map.iter() {
+            let (key, value) = entry?;
+            let end = match map.ttl(&key)? {
+                Some(esker::Ttl::Left(left)) => db.time_ms() + left.as_millis() as u64,
+                _ => 0,
+            };
+            all += &format!("  {key:?} {value:?} {end}\n");
+        }
+    }
+    Ok(all)
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        // Epochs draw their marks from it.
+        fastrand::seed(seed);
+        let machines = std::array::from_fn(|_| Machine::default());
+        let (links, clock) = (std::array::from_fn(|_| None), Arc::default());
+        let rng = Rng::with_seed(seed);
+        World { rng, clock, machines, links, model: Model::default(), tally: Tally::default() }
+    }
+
+    fn up(&self, m: usize) -> Option<&Up> {
+        self.machines[m].up.as_ref()
+    }
+
+    fn replication(&self, m: usize) -> &Replication {
+        &self.up(m).expect("it runs").replication
+    }
+
+    /// Whom a machine follows.
+    fn followed(&self, m: usize) -> Option<usize> {
+        Some(self.up(m)?.replication.source()?.port.into())
+    }
+
+    /// Something failed: the process has died inside of a call, or the test fails.
+    fn died(&mut self, m: usize, what: &str, error: &str) {
+        let is_dead = self.up(m).is_some_and(|up| up.faults.is_frozen());
+        assert!(is_dead, "{what} of machine {m}: {error}");
+        self.tally.inside_calls += 1;
+        self.crash(m);
+    }
+
+    fn try_on(&mut self, m: usize, what: &str, call: impl FnOnce(&mut Self) -> Died) {
+        if let Err(error) = call(self) {
+            self.died(m, what, &error);
+        }
+    }
+
+    /// The process ends: its links, too.
+    fn crash(&mut self, m: usize) {
+        let machine = &mut self.machines[m];
+        let is_power_loss = self.rng.bool();
+        let disk = if is_power_loss { machine.disk.crash(self.rng.u64(..)) } else { machine.disk.kill() };
+        if is_power_loss {
+            machine.applied = machine.durable;
+        }
+        self.links[m] = None;
+        self.links
+            .iter_mut()
+            .filter(|link| link.as_ref().is_some_and(|link| link.to == m))
+            .for_each(|link| *link = None);
+        machine.up = None;
+        machine.disk = disk;
+    }
+
+    fn open(&mut self, m: usize) -> Db {
+        let machine = &mut self.machines[m];
+        let faults = FaultFs::new(Arc::new(machine.disk.clone()));
+        let mut env = Env::simulated(Arc::new(faults.clone()), self.rng.u64(..));
+        env.clock = self.clock.clone();
+        let builder = Db::builder().stepped().memory(2 << 20).memtable_bytes(8 << 10);
+        let builder = builder.file_sizes(FileSizes { first_segment: 4 << 10, ..FileSizes::default() });
+        let builder =
+            builder.feed_retention([20 << 10, 1 << 30][usize::from(self.rng.u8(..4) > 0)], Duration::MAX);
+        let db = builder.env(env).open("db").expect("nothing is wrong with the disk");
+        let replication = Replication::open(None, None).expect("of nothing");
+        machine.up = Some(Up { faults, db: db.clone(), replication });
+        db
+    }
+
+    /// A process begins, and finds all that it must (simulation.1 to 3).
+    fn start(&mut self, m: usize, follow: Option<usize>) {
+        let db = self.open(m);
+        let replication = Replication::open(Some(&db), follow.map(source)).expect("its records are whole");
+        self.machines[m].up.as_mut().expect("it was opened").replication = replication;
+        self.look(m).expect("nothing fails yet");
+        let Machine { applied, durable, .. } = self.machines[m];
+        let at = self.replication(m).position();
+        for promised in applied.into_iter().chain(durable) {
+            assert!(
+                self.model.leads_through(promised, at),
+                "simulation.3: machine {m} had {promised}, and is at {at}"
+            );
+        }
+        for other in (0..MACHINES).filter(|other| self.up(*other).is_some()) {
+            let mut theirs = Some(self.replication(other).position());
+            while let Some(made) = theirs {
+                let is_own = self.model.owners.get(&made.epoch) == Some(&m);
+                assert!(
+                    !is_own || self.model.leads_through(made, at),
+                    "simulation.2: machine {other} has {made}, and who has made it is at {at}"
+                );
+                theirs = self.model.parents.get(&made.epoch).copied();
+            }
+        }
+    }
+
+    /// What a machine holds is what its position says; what is new is noted.
+    fn look(&mut self, m: usize) -> Died {
+        let up = self.up(m).expect("it runs");
+        let (at, now) = (up.replication.position(), contents(&up.db).map_err(text)?);
+        let (epochs, is_replica) = (up.replication.epochs(), up.replication.is_replica());
+        let mut before: Option<Epoch> = None;
+        let mut started = 0;
+        for (epoch, start) in epochs {
+            if let Some(before) = before {
+                self.model.parents.entry(epoch).or_insert(Position { epoch: before, seq: start });
+            }
+            if !self.model.owners.contains_key(&epoch) {
+                assert!(!is_replica, "simulation.1: machine {m} knows epoch {epoch}, which nobody has begun");
+                self.model.owners.insert(epoch, m);
+                // Commits that a crash may have taken, or not, are known from now on.
+                if let Some(before) = before.filter(|_| start > 0) {
+                    self.model
+                        .states
+                        .entry(Position { epoch: before, seq: start })
+                        .or_insert(now.as_str().into());
+                }
+            }
+            (before, started) = (Some(epoch), start);
+        }
+        if !is_replica {
+            for seq in (started + 1..at.seq).rev() {
+                let at = Position { seq, ..at };
+                if self.model.states.contains_key(&at) {
+                    break;
+                }
+                // Only the last commit of an operation changes what users see.
+                let known =
+                    self.model.states.range(..at).next_back().filter(|(known, _)| known.epoch == at.epoch);
+                let state = known.map_or_else(|| now.as_str().into(), |(_, state)| state.clone());
+                self.model.states.insert(at, state);
+            }
+            self.model.states.entry(at).or_insert(now.as_str().into());
+        }
+        let expected = self.model.states.get(&at).map_or("nothing known", |state| state);
+        assert_eq!(now, expected, "simulation.1: machine {m} at {at}");
+        Ok(())
+    }
+
+    /// A write, if the machine takes any.
+    fn write(&mut self, m: usize) -> Died {
+        let mut rng = self.rng.fork();
+        let db = self.up(m).expect("it runs").db.clone();
+        let names: Vec<String> =
+            db.keyspaces().map_err(text)?.into_iter().filter(|name| !name.starts_with("es.")).collect();
+        let map = db.open_keyspace(&names[rng.usize(..names.len())]).map_err(text)?;
+        let (name, key) = (map.name(), format!("key{}", rng.u32(..12)));
+        let durability = [Durability::Sync, Durability::Buffered, Durability::None][rng.usize(..3)];
+        match rng.u32(..16) {
+            0 if names.len() < 5 => drop(db.keyspace(&format!("map{}", rng.u32(..5))).map_err(text)?),
+            1 if name != "default" => db.drop_keyspace(&name).map_err(text)?,
+            2 if name != "default" => {
+                db.rename_keyspace(&name, &format!("renamed{}", rng.u32(..))).map_err(text)?;
+            }
+            3 if map.merge_operator().is_none() => map.set_merge_operator("append").map_err(text)?,
+            4 => map.set_default_ttl(rng.bool().then_some(DAY)).map_err(text)?,
+            5 => map.set_history([Kept::None, Kept::Versions(2)][rng.usize(..2)]).map_err(text)?,
+            6 | 7 if map.merge_operator().is_some() => {
+                map.merge_with(&key, "m", durability).map_err(text)?;
+            }
+            8 => drop(map.remove_with(&key, durability).map_err(text)?),
+            9 => drop(map.remove_range(key..).map_err(text)?),
+            10 => drop(map.put_with_ttl(&key, "ends", DAY * 2).map_err(text)?),
+            _ => drop(map.put_with(&key, "v".repeat(rng.usize(..600)), durability).map_err(text)?),
+        }
+        self.look(m)
+    }
+
+    /// A replica asks whom it follows where to go on (simulation.4).
+    fn connect(&mut self, m: usize, may_discard: bool) -> Died {
+        let Some(to) = self.followed(m).filter(|to| *to != m && self.up(*to).is_some()) else {
+            return Ok(());
+        };
+        let (at, theirs) = (self.replication(m).position(), self.replication(to).position());
+        let leads = self.model.leads_through(at, theirs);
+        match self.replication(to).answer(at) {
+            Answer::Continue(outgoing) => {
+                assert!(leads, "simulation.4: {theirs} does not lead through {at}");
+                let term = self.replication(m).state.lock().term;
+                let following = Following::new(self.replication(m), term)?;
+                let (wire, input, acks) = Default::default();
+                self.links[m] = Some(Link { to, outgoing, following, wire, input, acks });
+            }
+            Answer::Copy => {
+                assert!(leads, "simulation.4: {theirs} does not lead through {at}");
+                self.copy(m, to);
+            }
+            Answer::Forked(why) => {
+                assert!(!leads, "simulation.4: {theirs} leads through {at}, and yet: {why}");
+                self.tally.forks += 1;
+                if may_discard {
+                    self.machines[m].applied = None;
+                    self.machines[m].durable = None;
+                    self.model
+                        .owners
+                        .values_mut()
+                        .filter(|owner| **owner == m)
+                        .for_each(|owner| *owner = MACHINES);
+                    self.copy(m, to);
+                }
+            }
+            // The log of the one that is asked can be lost with its process.
+            Answer::Refused(why) => self.died(to, "answer", &why),
+        }
+        Ok(())
+    }
+
+    /// A copy takes the place of a machine's database.
+    fn copy(&mut self, m: usize, to: usize) {
+        let dir = format!("copy{}", self.rng.u64(..));
+        if let Err(error) = self.up(to).expect("it runs").db.checkpoint(&dir) {
+            return self.died(to, "checkpoint", &error.to_string());
+        }
+        let (from, disk) = (&self.machines[to].disk, MemFs::new());
+        let (from_dir, to_dir) = (Path::new(&dir), Path::new("db"));
+        let move_over = || -> std::io::Result<()> {
+            disk.create_dir_all(to_dir)?;
+            for name in from.list_dir(from_dir)? {
+                let file = from.open(&from_dir.join(&name), OpenOptions::read())?;
+                let bytes = read_range(&*file, 0, file.len()? as usize)?;
+                let new = disk.open(&to_dir.join(&name), OpenOptions::create())?;
+                new.write_all_at(&bytes, 0)?;
+                new.sync_data()?;
+                from.remove_file(&from_dir.join(&name))?;
+            }
+            disk.sync_dir(to_dir)?;
+            disk.sync_dir(Path::new(""))
+        };
+        move_over().expect("file systems in memory do not fail");
+        self.crash(m);
+        self.machines[m].disk = disk;
+        let db = self.open(m);
+        copy_in::prepare(db, &source(to)).expect("the copy is whole");
+        self.start(m, None);
+        self.tally.copies += 1;
+    }
+
+    /// Something happens on a link.
+    fn link(&mut self, m: usize) -> Died {
+        let Some(mut link) = self.links[m].take() else { return self.connect(m, false) };
+        let (event, syncs) = (self.rng.u32(..8), self.rng.bool());
+        let theirs = self.up(link.to).expect("links end with their machines");
+        match event {
+            0..3 => {
+                let mut out = Vec::new();
+                match link.outgoing.step(Duration::ZERO, &mut out, |_| true) {
+                    Ok(true) => {}
+                    Ok(false) if syncs && theirs.replication.has_more_than(link.outgoing.taken()) => {
+                        if let Err(error) = theirs.replication.sync() {
+                            self.died(link.to, "sync", &error.to_string());
+                            return Ok(());
+                        }
+                    }
+                    Ok(false) => Frame::Alive(theirs.replication.position().seq).encode(&mut out),
+                    // It is too far behind by now, or the machine has died.
+                    Err(_) => return Ok(()),
+                }
+                link.wire.extend(out);
+            }
+            3..6 => {
+                let n = link.wire.len().min([10, 100, 10_000][self.rng.usize(..3)]);
+                link.input.extend(link.wire.drain(..n));
+                while let Some((frame, len)) = Frame::decode(&link.input).expect("no byte is changed") {
+                    link.input.drain(..len);
+                    let taken = link.following.take(self.replication(m), frame, false)?;
+                    if taken.is_some() {
+                        self.tally.applied += 1;
+                        self.look(m)?;
+                    }
+                }
+                link.acks.push_back(self.replication(m).numbers());
+            }
+            6 => self.replication(m).sync_applied()?,
+            _ => {
+                if let Some([_, applied, durable]) = link.acks.pop_front() {
+                    let history = self.replication(m).state.lock().history.clone();
+                    let position = |seq| Position { epoch: history.epoch_of(seq), seq };
+                    let machine = &mut self.machines[m];
+                    (machine.applied, machine.durable) = (Some(position(applied)), Some(position(durable)));
+                    self.tally.acknowledged += 1;
+                }
+            }
+        }
+        self.links[m] = Some(link);
+        Ok(())
+    }
+
+    /// The machine becomes something else.
+    fn turn(&mut self, m: usize) -> Died {
+        let to = self.rng.usize(..MACHINES);
+        self.links[m] = None;
+        self.links
+            .iter_mut()
+            .filter(|link| link.as_ref().is_some_and(|link| link.to == m))
+            .for_each(|link| *link = None);
+        if to == m {
+            let was_replica = self.replication(m).become_primary().map_err(text)?;
+            self.tally.promotions += u64::from(was_replica);
+        } else {
+            self.replication(m).become_replica(source(to), false).map_err(text)?;
+        }
+        self.look(m)
+    }
+
+    fn step(&mut self) {
+        let m = self.rng.usize(..MACHINES);
+        if self.up(m).is_none() {
+            return self.start(m, None);
+        }
+        match self.rng.u32(..60) {
+            0 => self.crash(m),
+            1 => {
+                // It dies at one of the calls to come.
+                let kinds =
+                    [OpKind::Write, OpKind::SyncData, OpKind::SyncDir, OpKind::Create, OpKind::Rename];
+                let rule = FaultRule::new(&kinds, FaultAction::Freeze { keep: self.rng.usize(..64) });
+                let nth = self.rng.u64(1..12);
+                self.up(m).expect("it runs").faults.add(rule.nth(nth));
+            }
+            2 => self.try_on(m, "turn", |world| world.turn(m)),
+            3 => self.links[m] = None,
+            4 => self.try_on(m, "connect", |world| {
+                if world.links[m].is_none() { world.connect(m, true) } else { Ok(()) }
+            }),
+            5..8 => {
+                let steps = [
+                    BackgroundStep::Flush,
+                    BackgroundStep::Compact { idle: true },
+                    BackgroundStep::PrepareLog,
+                    BackgroundStep::SyncLog,
+                ];
+                let step = steps[self.rng.usize(..4)];
+                self.try_on(m, "background", |world| {
+                    world.up(m).map_or(Ok(()), |up| up.db.step(step).map(drop).map_err(text))
+                });
+            }
+            8..26 if !self.replication(m).is_replica() => self.try_on(m, "write", |world| world.write(m)),
+            _ if self.replication(m).is_replica() => self.try_on(m, "link", |world| world.link(m)),
+            _ => {}
+        }
+    }
+
+    /// All follow the machine that is a primary, and come to hold the same (simulation.5).
+    fn settle(&mut self) {
+        for m in 0..MACHINES {
+            self.crash(m);
+            self.start(m, None);
+        }
+        let first = (0..MACHINES).find(|m| !self.replication(*m).is_replica()).unwrap_or(0);
+        self.replication(first).become_primary().expect("nothing fails any more");
+        self.look(first).expect("nothing fails any more");
+        for m in (0..MACHINES).filter(|m| *m != first) {
+            self.replication(m).become_replica(source(first), false).expect("nothing fails any more");
+            let is_there =
+                |world: &World| world.replication(m).position() == world.replication(first).position();
+            for _ in 0..100_000 {
+                if is_there(self) {
+                    break;
+                }
+                let went_on = if self.links[m].is_none() { self.connect(m, true) } else { self.link(m) };
+                went_on.expect("nothing fails any more");
+            }
+            assert!(
+                is_there(self),
+                "simulation.5: machine {m} does not come to {}",
+                self.replication(first).position()
+            );
+            assert!(self.up(m).expect("it runs").db.check().expect("it can be read").is_sound());
+        }
+    }
+}
+
+/// Runs a seed in a thread of its own.
+fn run(seed: u64, canary: Option<Canary>) -> std::thread::Result<Tally> {
+    let body = move || {
+        set(canary);
+        let mut world = World::new(seed);
+        for m in 0..MACHINES {
+            world.start(m, (m > 0).then_some(0));
+        }
+        (0..STEPS).for_each(|_| world.step());
+        world.settle();
+        world.tally
+    };
+    std::thread::spawn(body).join()
+}
+
+#[test]
+fn primaries_and_replicas_whatever_happens_to_them() {
+    let number = |name| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    let seeds = number("ESKER_SEED").map_or(0..number("ESKER_SEEDS").unwrap_or(40), |seed| seed..seed + 1);
+    let mut total = Tally::default();
+    for seed in seeds.clone() {
+        let tally = run(seed, None).unwrap_or_else(|panic| {
+            eprintln!("seed {seed}: ESKER_SEED={seed} cargo test -p esker-server --lib simulation");
+            std::panic::resume_unwind(panic)
+        });
+        total.applied += tally.applied;
+        total.copies += tally.copies;
+        total.forks += tally.forks;
+        total.inside_calls += tally.inside_calls;
+        total.acknowledged += tally.acknowledged;
+        total.promotions += tally.promotions;
+    }
+    println!("{seeds:?}: {total:?}");
+    let Tally { applied, copies, forks, inside_calls, acknowledged, promotions } = total;
+    let happened = [applied, copies, forks, inside_calls, acknowledged, promotions];
+    assert!(seeds.end - seeds.start < 40 || happened.iter().all(|n| *n > 0), "{total:?}");
+}
+
+#[test]
+fn what_is_sent_before_it_is_durable_is_noticed() {
+    let found = (0..40).find(|seed| run(*seed, Some(Canary::FeedBeforeDurable)).is_err());
+    println!("FeedBeforeDurable: seed {found:?}");
+    assert!(found.is_some());
+}

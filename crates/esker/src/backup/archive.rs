@@ -1,0 +1,189 @@
+//! The change feed, kept beside the backups: what was committed between two of them.
+//!
+//! ```text
+//!   Db --feed, from where the last segment has ended--> feed/DATABASE-BEFORE-LAST.segment
+//! ```
+//!
+//! archive.1. Segments of a database follow one another without a gap, or a backup closes it: the commits from each backup on up to the last segment that
+//!      follows can be made again.
+//! archive.2. A segment goes on from the commit that the last one ended with, or is refused: the database may have been put back to an older state.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::Backup;
+use super::segment::{self, Head, PIECE_BYTES, Writer};
+use crate::db::{Db, Feed};
+use crate::encoding::digest::{Digest, Digester};
+use crate::replay::encode;
+use crate::types::{Error, Result, SeqNo};
+
+const ENDING: &str = ".segment";
+/// How long it waits for a commit that has been made durable.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What [`Backup::archive`] has added, or what is known of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Segment {
+    /// The number that its database has for itself.
+    pub database: u32,
+    /// Its commits are those after this one.
+    pub after: SeqNo,
+    /// Its last commit.
+    pub last: SeqNo,
+    /// When it was made, in seconds since 1970: its commits were made before.
+    pub created: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl Backup {
+    /// Adds to the archive what was committed since the last call, or since the newest backup if there was none; nothing is no segment. Needs a
+    /// [feed](crate::Builder::feed_retention) that is kept for longer than it takes until the next call.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there is no backup of the database yet, or it has no feed, or it was put back to an older state;
+    /// [`Error::FeedTruncated`] if commits in between are not kept any more: make a backup, and go on; [`Error::Locked`]; [`Error::Io`], [`Error::NoSpace`].
+    pub fn archive(&mut self, db: &Db) -> Result<Option<Segment>> {
+        let _lock = self.lock_to_create()?;
+        let core = &db.handle.core;
+        let upto = db.snapshot().seqno();
+        db.sync()?;
+        let database = core.database_id();
+        let backups = self.ids()?.into_iter().rev().filter_map(|id| self.record(id).ok());
+        let newest = backups.map(|record| record.info).find(|info| info.database == database);
+        let newest = newest.ok_or_else(|| {
+            Error::Invalid("there is no backup of this database yet: the archive begins with one".to_owned())
+        })?;
+        let (before, digest, mut feed) = self.begin(db, database, newest.seqno)?;
+        if before >= upto {
+            return Ok(None);
+        }
+        let created = core.env.clock.unix_time().as_secs();
+        let dir = self.segments_dir();
+        self.env.fs.create_dir_all(&dir).map_err(|e| Error::io("create", &dir, e))?;
+        let incoming = Self::incoming(&dir);
+        let head = Head { database, created, before, digest_before: digest };
+        let mut writer = Writer::create(&self.env, &incoming, &head)?;
+        while writer.last < upto {
+            let Some(mut commit) = feed.next_within(PATIENCE)? else {
+                let detail = format!("the change feed does not get to commit {upto}, which is durable");
+                return Err(Error::Invalid(detail));
+            };
+            let mut changes = Vec::new();
+            while let Some(change) = commit.next_change()? {
+                encode(&change, &mut changes)?;
+                if changes.len() >= PIECE_BYTES {
+                    writer.changes(&changes)?;
+                    changes.clear();
+                }
+            }
+            writer.changes(&changes)?;
+            writer.commit(commit.seqno())?;
+        }
+        let last = writer.last;
+        let bytes = writer.finish()?;
+        core.check_ours()?;
+        let segment = Segment { database, after: before, last, created, bytes };
+        let path = self.segment_path(&segment);
+        self.env.fs.rename(&incoming, &path).map_err(|e| Error::io("rename", &incoming, e))?;
+        self.sync_dir(&dir)?;
+        self.sync_dir(&self.dir)?;
+        Ok(Some(segment))
+    }
+
+    /// Where the next segment begins: behind this commit, with this digest, and the feed from there on.
+    fn begin(&self, db: &Db, database: u32, backup: SeqNo) -> Result<(SeqNo, Option<Digest>, Feed)> {
+        let last = self
+            .segments()?
+            .into_iter()
+            .filter(|segment| segment.database == database)
+            .max_by_key(|s| s.last);
+        if let Some(last) = last {
+            match self.go_on(db, &last) {
+                Ok(went_on) => return Ok(went_on),
+                // archive.1
+                Err(Error::FeedTruncated { .. }) if backup > last.last => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((backup, None, db.feed(backup.next())?))
+    }
+
+    /// archive.2
+    fn go_on(&self, db: &Db, last: &Segment) -> Result<(SeqNo, Option<Digest>, Feed)> {
+        let put_back = || {
+            Error::Invalid(format!(
+                "the archive ends with a commit {} that is not this database's: it was put back to an older state; remove {} and make a backup",
+                last.last,
+                self.segments_dir().display()
+            ))
+        };
+        if last.last > db.snapshot().seqno() {
+            return Err(put_back());
+        }
+        let mut reader = segment::Reader::open(&self.env, &self.segment_path(last))?;
+        reader.check()?;
+        let mut feed = match db.feed(last.last) {
+            // It may be the first that is gone.
+            Err(Error::FeedTruncated { .. }) => {
+                return Ok((last.last, reader.digest, db.feed(last.last.next())?));
+            }
+            feed => feed?,
+        };
+        let mut commit = feed.next_within(PATIENCE)?.ok_or_else(put_back)?;
+        let mut digester = Digester::default();
+        let mut changes = Vec::new();
+        while let Some(change) = commit.next_change()? {
+            encode(&change, &mut changes)?;
+            digester.add(&changes);
+            changes.clear();
+        }
+        match Some(digester.finish()) == reader.digest {
+            true => Ok((last.last, reader.digest, feed)),
+            false => Err(put_back()),
+        }
+    }
+
+    /// The segments of the archive, by database and by commits.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Corrupt`] if the beginning of one is damaged.
+    pub fn segments(&self) -> Result<Vec<Segment>> {
+        let dir = self.segments_dir();
+        if !self.env.fs.exists(&dir).map_err(|e| Error::io("look for", &dir, e))? {
+            return Ok(Vec::new());
+        }
+        let mut segments = Vec::new();
+        for name in self.names(&dir)? {
+            let Some((database, after, last)) = parse(&name) else { continue };
+            let path = dir.join(&name);
+            let head = segment::Reader::open(&self.env, &path)?.head;
+            if (head.database, head.before) != (database, after) {
+                return Err(Error::corrupt("segment of the feed", path, 0, "it was renamed"));
+            }
+            let bytes = self.env.fs.file_size(&path).map_err(|e| Error::io("measure", &path, e))?;
+            segments.push(Segment { database, after, last, created: head.created, bytes });
+        }
+        segments.sort_by_key(|segment| (segment.database, segment.after, segment.last));
+        Ok(segments)
+    }
+
+    pub(super) fn segments_dir(&self) -> PathBuf {
+        self.dir.join("feed")
+    }
+
+    pub(super) fn segment_path(&self, segment: &Segment) -> PathBuf {
+        let (database, after, last) = (segment.database, segment.after, segment.last);
+        self.segments_dir().join(format!("{database:08x}-{:012}-{:012}{ENDING}", after.get(), last.get()))
+    }
+}
+
+fn parse(name: &str) -> Option<(u32, SeqNo, SeqNo)> {
+    let mut parts = name.strip_suffix(ENDING)?.split('-');
+    let database = u32::from_str_radix(parts.next()?, 16).ok()?;
+    let mut number = || SeqNo::try_new(parts.next()?.parse().ok()?);
+    let (after, last) = (number()?, number()?);
+    parts.next().is_none().then_some((database, after, last))
+}

@@ -1,0 +1,160 @@
+//! A database as it was at a moment between two backups.
+//!
+//! ```text
+//!   point --> the newest backup before it --files--> workplace --segments, commit by commit--> the database, renamed when it is whole
+//! ```
+//!
+//! point.1. What is restored is the state after the commit that is told, of one backup and of all commits since. Where commits are missing nothing is restored.
+//! point.2. It is another history from then on: what a server has noted of its replication is left out.
+
+use std::path::Path;
+
+use super::record::Record;
+use super::segment::{Item, Reader};
+use super::{Backup, BackupInfo, Segment};
+use crate::db::{Builder, Db};
+use crate::engine::copies::workplace::Workplace;
+use crate::replay::Replay;
+use crate::txn::commit::Durability;
+use crate::types::{Error, Result, SeqNo};
+
+/// The keyspace of a server's notes of its replication (point.2).
+const REPLICATION: &str = "es.repl";
+
+/// A moment to go back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Point {
+    /// Right after this commit.
+    Commit(SeqNo),
+    /// All that was archived, or in a backup, by then, in seconds since 1970.
+    Time(u64),
+}
+
+/// What [`Backup::restore_to`] has restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Restored {
+    /// The backup that it began with.
+    pub backup: u64,
+    /// The commit that it is the state after, as it was counted then.
+    pub seqno: SeqNo,
+    /// Commits that were made again.
+    pub commits: u64,
+}
+
+impl Backup {
+    /// Makes a database as it was at a moment, in a directory that is not there yet: from the newest backup before that moment, or from `base`, and
+    /// the [archive](Self::archive). It is there as a whole, or not at all. `builder` opens it while commits are made again: it has to know the merge operators.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if no backup is old enough, or commits are missing; those of [`restore`](Self::restore); [`Error::Corrupt`] naming a segment that is damaged;
+    /// [`Error::MergeOperatorMissing`].
+    pub fn restore_to(
+        &mut self,
+        point: Point,
+        base: Option<u64>,
+        dir: impl AsRef<Path>,
+        builder: Builder,
+    ) -> Result<Restored> {
+        let _lock = self.lock_to_read()?;
+        let record = self.base(point, base)?;
+        let (backup, from) = (record.info.id, record.info.seqno);
+        let segments = self.segments_for(point, &record.info)?;
+        let workplace = Workplace::take(&self.env, dir.as_ref(), None)?;
+        self.put(&workplace, record)?;
+        let db = builder.env(self.env.clone()).create_if_missing(false).open(workplace.dir())?;
+        let seqno = self.replay(&db, point, from, &segments)?;
+        if db.open_keyspace(REPLICATION).is_ok() {
+            db.drop_keyspace(REPLICATION)?;
+        }
+        db.close()?;
+        workplace.finish()?;
+        Ok(Restored { backup, seqno, commits: seqno.get() - from.get() })
+    }
+
+    /// The backup to begin with.
+    fn base(&self, point: Point, base: Option<u64>) -> Result<Record> {
+        let is_before = |record: &Record| match point {
+            Point::Commit(seq) => record.info.seqno <= seq,
+            Point::Time(time) => record.info.created <= time,
+        };
+        if let Some(id) = base {
+            let record = self.record(id)?;
+            let text = || Error::Invalid(format!("backup {id} was made after that moment"));
+            return is_before(&record).then_some(record).ok_or_else(text);
+        }
+        // Of the database that was backed up last.
+        let mut database = None;
+        for id in self.ids()?.into_iter().rev() {
+            let record = self.record(id)?;
+            if *database.get_or_insert(record.info.database) == record.info.database && is_before(&record) {
+                return Ok(record);
+            }
+        }
+        Err(Error::Invalid("there is no backup from before that moment".to_owned()))
+    }
+
+    /// The segments to go through, in their order (point.1). One that was made before the backup and has later commits is of a state that the database was put
+    /// back from.
+    fn segments_for(&self, point: Point, backup: &BackupInfo) -> Result<Vec<Segment>> {
+        let mut at = backup.seqno;
+        let mut chosen = Vec::new();
+        let is_over = |at: SeqNo| matches!(point, Point::Commit(seq) if at >= seq);
+        let all = self.segments()?;
+        while !is_over(at) {
+            let follows = |segment: &&Segment| {
+                let is_before = !matches!(point, Point::Time(time) if segment.created > time);
+                let is_of_it = segment.database == backup.database && segment.created >= backup.created;
+                is_of_it && segment.after <= at && segment.last > at && is_before
+            };
+            let Some(next) = all.iter().filter(follows).max_by_key(|segment| segment.last) else { break };
+            chosen.push(*next);
+            at = next.last;
+        }
+        match point {
+            Point::Commit(seq) if at < seq => Err(Error::Invalid(format!(
+                "commit {seq} cannot be restored: from the backup on, the archive has commits up to {at}"
+            ))),
+            _ => Ok(chosen),
+        }
+    }
+
+    fn replay(&self, db: &Db, point: Point, from: SeqNo, segments: &[Segment]) -> Result<SeqNo> {
+        let mut replay = Replay::new(db)?;
+        let (mut at, mut digest) = (from, None);
+        for segment in segments {
+            let path = self.segment_path(segment);
+            let mut reader = Reader::open(&self.env, &path)?;
+            if let (Some(before), Some(expected)) = (digest, reader.head.digest_before)
+                && before != expected
+                && reader.head.before == at
+            {
+                return Err(Error::corrupt(
+                    "segment of the feed",
+                    path,
+                    0,
+                    "it goes on from another history",
+                ));
+            }
+            loop {
+                if matches!(point, Point::Commit(seq) if at >= seq) {
+                    return Ok(at);
+                }
+                // Of commits that the backup has, nothing is made again.
+                let is_new = reader.last >= at;
+                match reader.next()? {
+                    Item::Changes(changes) if is_new => replay.take(changes, |_, _| {})?,
+                    Item::Changes(_) => {}
+                    Item::Commit(seq) if is_new => {
+                        replay.commit(Durability::None)?;
+                        at = seq;
+                    }
+                    Item::Commit(_) => {}
+                    Item::End => break,
+                }
+            }
+            digest = reader.digest;
+        }
+        Ok(at)
+    }
+}

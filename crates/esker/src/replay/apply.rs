@@ -1,0 +1,231 @@
+//! Makes commits of changes.
+//!
+//! ```text
+//!   bytes, bytes, ... --change by change--> batch --names--> one commit
+//! ```
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+
+use super::change::Change;
+use crate::db::{Db, Keyspace, WriteBatch};
+use crate::txn::commit::Durability;
+use crate::types::expiry::Expiry;
+use crate::types::limits::VALUE_BYTES_MAX;
+use crate::types::{Error, Result, SeqNo};
+
+/// A change takes no more bytes.
+const CHANGE_BYTES_MAX: usize = VALUE_BYTES_MAX.saturating_add(1 << 20);
+/// Names that keyspaces have only inside of a commit.
+const SPARE_NAME: &str = "es.spare.";
+
+/// Makes the commits of another database again. See the [module](super).
+///
+/// It knows the keyspaces that were there when it was made, and those that it has made: nobody else makes, drops or renames any meanwhile. After an error it is
+/// of no more use, and nothing of the commit is there.
+pub struct Replay {
+    db: Db,
+    /// Keyspaces, and their names, by their numbers.
+    spaces: HashMap<u32, Keyspace>,
+    names: BTreeMap<u32, String>,
+    batch: WriteBatch,
+    /// What has come of changes and is not in the batch yet.
+    rest: Vec<u8>,
+    /// Whose each name is from this commit on.
+    renamed: BTreeMap<String, Option<u32>>,
+}
+
+impl std::fmt::Debug for Replay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Replay({:?})", self.db)
+    }
+}
+
+impl Replay {
+    /// Into this database.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn new(db: &Db) -> Result<Self> {
+        let (mut spaces, mut names) = (HashMap::new(), BTreeMap::new());
+        for name in db.keyspaces()? {
+            let space = db.open_keyspace(&name)?;
+            names.insert(space.id().get(), name);
+            spaces.insert(space.id().get(), space);
+        }
+        let batch = db.batch();
+        Ok(Replay { db: db.clone(), spaces, names, batch, rest: Vec::new(), renamed: BTreeMap::new() })
+    }
+
+    /// Takes some of the changes of a commit, which may break off anywhere. `see` is shown each, and the name of its keyspace.
+    ///
+    /// # Errors
+    /// Those of [`Change::decode`] and of batches; [`Error::Invalid`] if the changes are of no copy of this database (replay.2).
+    pub fn take(&mut self, bytes: &[u8], mut see: impl FnMut(&Change<'_>, Option<&str>)) -> Result<()> {
+        let mut rest = std::mem::take(&mut self.rest);
+        rest.extend_from_slice(bytes);
+        let mut at = 0;
+        while let Some((change, len)) = Change::decode(&rest[at..])? {
+            let keyspace = self.change(&change)?;
+            see(&change, keyspace.and_then(|id| self.names.get(&id)).map(String::as_str));
+            at += len;
+        }
+        rest.drain(..at);
+        if rest.len() > CHANGE_BYTES_MAX {
+            return Err(Error::Invalid("a change is too long".to_owned()));
+        }
+        self.rest = rest;
+        Ok(())
+    }
+
+    /// What the commit is made of: for writes of one's own, to be there with it.
+    pub fn batch(&mut self) -> &mut WriteBatch {
+        &mut self.batch
+    }
+
+    /// Makes the change; its keyspace.
+    fn change(&mut self, change: &Change<'_>) -> Result<Option<u32>> {
+        match change {
+            Change::Put { keyspace, key, value, expires } => {
+                let (space, expiry) =
+                    (self.space(*keyspace)?, (*expires > 0).then(|| Expiry::at_ms(*expires)));
+                self.batch.put_until_expiry(&space, key, value, expiry)?;
+                Ok(Some(*keyspace))
+            }
+            Change::Merge { keyspace, key, operand } => {
+                let space = self.space(*keyspace)?;
+                self.batch.merge(&space, key, operand)?;
+                Ok(Some(*keyspace))
+            }
+            Change::Remove { keyspace, key } => {
+                let space = self.space(*keyspace)?;
+                self.batch.remove(&space, key)?;
+                Ok(Some(*keyspace))
+            }
+            Change::RemoveRange { keyspace, start, end } => {
+                let space = self.space(*keyspace)?;
+                let end = end.map_or(Bound::Unbounded, Bound::Excluded);
+                self.batch.remove_range(&space, (Bound::Included(*start), end))?;
+                Ok(Some(*keyspace))
+            }
+            Change::Named { keyspace, name } => {
+                if !self.spaces.contains_key(keyspace) {
+                    self.create(*keyspace, name)?;
+                }
+                self.renamed.insert((*name).to_owned(), Some(*keyspace));
+                Ok(Some(*keyspace))
+            }
+            Change::Unnamed { name } => {
+                self.renamed.insert((*name).to_owned(), None);
+                Ok(None)
+            }
+            Change::Options { keyspace, options } => {
+                let space = self.space(*keyspace)?;
+                self.batch.set_options(&space, options.clone())?;
+                Ok(Some(*keyspace))
+            }
+        }
+    }
+
+    fn space(&self, id: u32) -> Result<Keyspace> {
+        let missing = || Error::Invalid(format!("a commit writes to keyspace {id}, which is not here"));
+        self.spaces.get(&id).cloned().ok_or_else(missing)
+    }
+
+    /// Creates a keyspace of this number (replay.2).
+    fn create(&mut self, id: u32, name: &str) -> Result<()> {
+        // The name may be another one's until the end of the commit.
+        let spare = format!("{SPARE_NAME}{id}");
+        let name = if self.names.values().any(|known| known == name) { &spare } else { name };
+        let mut made = self.batch.create_keyspace(name)?;
+        if made.id().get() < id {
+            // At home numbers went to keyspaces that came to nothing.
+            self.batch.drop_keyspace(name)?;
+            let mut others = self.db.batch();
+            let mut next = made.id().get() + 1;
+            while next < id {
+                next = others.create_keyspace(&format!("{SPARE_NAME}{next}"))?.id().get() + 1;
+            }
+            drop(others);
+            made = self.batch.create_keyspace(name)?;
+        }
+        if made.id().get() != id {
+            return Err(Error::Invalid(format!(
+                "a commit makes keyspace {id}, and here the next one is {}: this database has keyspaces of its own",
+                made.id()
+            )));
+        }
+        self.names.insert(id, name.to_owned());
+        self.spaces.insert(id, made);
+        Ok(())
+    }
+
+    /// Gives keyspaces their names, and drops those that have none any more.
+    fn give_names(&mut self) -> Result<()> {
+        let renamed = std::mem::take(&mut self.renamed);
+        let is_named = |id: u32| renamed.values().any(|other| *other == Some(id));
+        let wrong: Vec<(String, u32)> = renamed
+            .iter()
+            .filter_map(|(name, id)| Some((name.clone(), (*id)?)))
+            .filter(|(name, id)| self.names.get(id) != Some(name))
+            .collect();
+        for (name, id) in &wrong {
+            // replay.2: at home the old name has become free, or another one's.
+            if let Some(before) = self.names.get(id).filter(|before| !before.starts_with(SPARE_NAME))
+                && !renamed.contains_key(before)
+            {
+                return Err(Error::Invalid(format!(
+                    "a commit makes keyspace {id}, named {name:?}, and here that is {before:?}: this database has keyspaces of its own"
+                )));
+            }
+        }
+        for (_, id) in &wrong {
+            let spare = format!("{SPARE_NAME}{id}");
+            let name = self.names.insert(*id, spare.clone()).unwrap_or_default();
+            if name != spare {
+                self.batch.rename_keyspace(&name, &spare)?;
+            }
+        }
+        for (name, _) in renamed.iter().filter(|(_, id)| id.is_none()) {
+            let found = self.names.iter().find(|(_, known)| *known == name).map(|(id, _)| *id);
+            if let Some(id) = found.filter(|id| !is_named(*id)) {
+                self.batch.drop_keyspace(name)?;
+                self.names.remove(&id);
+                self.spaces.remove(&id);
+            }
+        }
+        for (name, id) in wrong {
+            self.batch.rename_keyspace(&format!("{SPARE_NAME}{id}"), &name)?;
+            self.names.insert(id, name);
+        }
+        Ok(())
+    }
+
+    /// Whether the changes so far make, drop or rename keyspaces.
+    pub fn changes_names(&self) -> bool {
+        !self.renamed.is_empty()
+    }
+
+    /// Commits what has come. The number is that of this database's commit.
+    ///
+    /// # Errors
+    /// Those of [`WriteBatch::commit`]; [`Error::Invalid`] if a change breaks off.
+    pub fn commit(&mut self, durability: Durability) -> Result<SeqNo> {
+        if !self.rest.is_empty() {
+            return Err(Error::Invalid("the changes of a commit break off".to_owned()));
+        }
+        self.give_names()?;
+        let batch = std::mem::replace(&mut self.batch, self.db.batch());
+        Ok(batch.commit_with(durability)?)
+    }
+
+    /// Forgets what has come of a commit.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new).
+    pub fn abandon(&mut self) -> Result<()> {
+        // Keyspaces that it has made are known no more either.
+        *self = Replay::new(&self.db)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,188 @@
+//! Commits that another database makes again.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use esker::env::{Env, ManualClock, MemFs};
+use esker::replay::{Replay, encode};
+use esker::{Counting, Db, Durability, Error, Feed, History, KeyspaceOptions, Ttl};
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Two databases with one clock; the second is a copy of the first.
+struct Two {
+    clock: Arc<ManualClock>,
+    home: Db,
+    copy: Db,
+    replay: Replay,
+    feed: Feed,
+}
+
+impl Two {
+    fn begin() -> Two {
+        let clock = Arc::new(ManualClock::new());
+        let mut env = Env::simulated(Arc::new(MemFs::new()), 1);
+        env.clock = clock.clone();
+        let builder = Db::builder().stepped().blobs_over(100).env(env);
+        let home = builder.clone().feed_retention(1 << 30, Duration::MAX).open("home").unwrap();
+        let made = home.checkpoint("copy").unwrap();
+        let copy = builder.open("copy").unwrap();
+        let (replay, feed) = (Replay::new(&copy).unwrap(), home.feed(made.seqno.next()).unwrap());
+        Two { clock, home, copy, replay, feed }
+    }
+
+    /// Has the copy make the commits that there are, in pieces of `piece` bytes.
+    fn go_on(&mut self, piece: usize) -> esker::Result<()> {
+        self.home.sync()?;
+        while let Some(mut commit) = self.feed.try_next()? {
+            let mut changes = Vec::new();
+            while let Some(change) = commit.next_change()? {
+                encode(&change, &mut changes)?;
+            }
+            changes.chunks(piece).try_for_each(|piece| self.replay.take(piece, |_, _| {}))?;
+            self.replay.commit(Durability::Buffered)?;
+        }
+        Ok(())
+    }
+
+    fn assert_same(&self) {
+        let all = |db: &Db| {
+            let mut all = Vec::new();
+            for name in db.keyspaces().unwrap() {
+                let map = db.open_keyspace(&name).unwrap();
+                all.push(format!("{name} {} {:?} {}", map.id(), map.options(), map.len().unwrap()));
+                for entry in map.iter() {
+                    let (key, value) = entry.unwrap();
+                    all.push(format!("{name} {key:?} {value:?} {:?}", map.ttl(&key).unwrap()));
+                }
+            }
+            all
+        };
+        assert_eq!(all(&self.home), all(&self.copy), "replay.1");
+        assert!(self.copy.check().unwrap().is_sound());
+    }
+}
+
+#[test]
+fn replay_1_the_copy_has_names_options_values_and_ends() {
+    let mut two = Two::begin();
+    let mut rng = fastrand::Rng::with_seed(35);
+    for round in 0..600 {
+        let names: Vec<String> = two.home.keyspaces().unwrap();
+        let map = two.home.open_keyspace(&names[rng.usize(..names.len())]).unwrap();
+        let key = |rng: &mut fastrand::Rng| format!("key{:02}", rng.u32(..40));
+        match rng.u32(..20) {
+            0 if names.len() < 9 => drop(two.home.keyspace(&format!("new{}", rng.u32(..9))).unwrap()),
+            1 if map.name() != "default" => two.home.drop_keyspace(&map.name()).unwrap(),
+            2 if map.name() != "default" => {
+                two.home.rename_keyspace(&map.name(), &format!("renamed {round}")).unwrap();
+            }
+            3 => drop(map.set_merge_operator(["append", "max"][rng.usize(..2)])),
+            4 => map.set_default_ttl(rng.bool().then_some(DAY)).unwrap(),
+            5 => map
+                .set_history([History::None, History::Versions(3), History::For(DAY)][rng.usize(..3)])
+                .unwrap(),
+            6 => map.set_counting([Counting::Exact, Counting::Lazy][rng.usize(..2)]).unwrap(),
+            7 => map.set_blobs_over([0, 50, 500][rng.usize(..3)]).unwrap(),
+            8 if map.merge_operator().is_some() => drop(map.merge(key(&mut rng), "m").unwrap()),
+            9 => drop(map.remove_range(key(&mut rng)..key(&mut rng)).unwrap()),
+            10 => drop(map.remove(key(&mut rng)).unwrap()),
+            11 => drop(map.put_with_ttl(key(&mut rng), "ends", DAY / 2).unwrap()),
+            12 => {
+                // One takes the place of another, with what it is like.
+                let mut batch = two.home.batch();
+                let new = batch.create_keyspace_counting(&format!("in {round}"), Counting::Lazy).unwrap();
+                let mut options = new.options();
+                options.merge_operator = Some("max".to_owned());
+                batch.set_options(&new, options).unwrap();
+                batch.put(&new, "a", "b").unwrap();
+                if map.name() != "default" {
+                    batch.drop_keyspace(&map.name()).unwrap();
+                }
+                batch.commit().unwrap();
+            }
+            13 => drop(two.home.batch().create_keyspace("comes to nothing").unwrap()),
+            _ => drop(map.put(key(&mut rng), "v".repeat(rng.usize(..300))).unwrap()),
+        }
+        two.clock.advance(Duration::from_secs(rng.u64(..1000)));
+        if rng.u32(..8) == 0 {
+            two.go_on(rng.usize(1..200)).unwrap();
+            two.assert_same();
+        }
+    }
+    two.go_on(1 << 20).unwrap();
+    two.assert_same();
+}
+
+#[test]
+fn what_is_put_for_ever_stays_whatever_the_copy_has_for_a_default() {
+    let mut two = Two::begin();
+    let map = two.home.default_keyspace();
+    map.set_default_ttl(Some(DAY)).unwrap();
+    map.put("day", "1").unwrap();
+    map.persist("day").unwrap();
+    map.put_with_ttl("past", "1", Duration::ZERO).unwrap();
+    two.go_on(7).unwrap();
+    two.clock.advance(DAY * 2);
+    assert_eq!(two.copy.default_keyspace().ttl("day").unwrap(), Some(Ttl::Unlimited));
+    assert_eq!(two.copy.default_keyspace().get("past").unwrap(), None);
+    two.assert_same();
+    // To the millisecond, by hand.
+    let end = SystemTime::UNIX_EPOCH + DAY * 30_000 + Duration::from_micros(1500);
+    let mut batch = two.home.batch();
+    batch.put_until(&map, "exact", "1", Some(end)).unwrap();
+    batch.put_until(&map, "for ever", "1", None).unwrap();
+    batch.commit().unwrap();
+    assert_eq!(map.ttl("for ever").unwrap(), Some(Ttl::Unlimited));
+    assert!(matches!(map.ttl("exact").unwrap(), Some(Ttl::Left(left)) if left > DAY * 9_000));
+}
+
+#[test]
+fn replay_2_a_database_that_is_no_copy_is_told_from_one() {
+    let mut two = Two::begin();
+    two.copy.keyspace("of its own").unwrap();
+    two.replay.abandon().unwrap();
+    two.home.keyspace("new").unwrap();
+    let error = two.go_on(1000).unwrap_err();
+    assert!(matches!(&error, Error::Invalid(text) if text.contains("keyspaces of its own")), "{error}");
+    assert!(two.copy.open_keyspace("new").is_err());
+}
+
+#[test]
+fn options_that_a_batch_may_not_set_leave_nothing_of_it() {
+    let db = Db::in_memory().unwrap();
+    let map = db.keyspace("map").unwrap();
+    map.set_merge_operator("max").unwrap();
+    let before = map.options();
+    let given = |change: &dyn Fn(&mut KeyspaceOptions)| {
+        let mut options = before.clone();
+        change(&mut options);
+        let mut batch = db.batch();
+        batch.set_options(&map, options).unwrap();
+        batch.put(&map, "key", "value").unwrap();
+        batch.commit().unwrap_err().error
+    };
+    assert!(matches!(given(&|o| o.merge_operator = None), Error::Invalid(_)));
+    assert!(matches!(given(&|o| o.history = History::Versions(0)), Error::Invalid(_)));
+    let unknown = given(&|o| o.merge_operator = Some("of another program".to_owned()));
+    assert!(matches!(unknown, Error::Invalid(_) | Error::MergeOperatorMissing { .. }), "{unknown}");
+    assert_eq!((map.options(), map.get("key").unwrap()), (before, None));
+    // Of two that are asked for the last counts, and those of a keyspace that goes are forgotten.
+    let mut batch = db.batch();
+    let made = batch.create_keyspace("made").unwrap();
+    for versions in [2, 5] {
+        let mut options = made.options();
+        options.history = History::Versions(versions);
+        batch.set_options(&made, options).unwrap();
+    }
+    let gone = batch.create_keyspace("gone").unwrap();
+    batch.set_options(&gone, made.options()).unwrap();
+    batch.drop_keyspace("gone").unwrap();
+    batch.commit().unwrap();
+    assert_eq!(made.history(), History::Versions(5));
+    let first = made.put("k", "1").unwrap();
+    made.put("k", "2").unwrap();
+    assert_eq!(made.get_at("k", first).unwrap().as_deref(), Some(&b"1"[..]));
+}
