@@ -13,6 +13,8 @@ use std::sync::Arc;
 use crate::data::Database;
 use crate::effects::{Effects, Event};
 use crate::fail::Done;
+use crate::holdings::place::{Place, database_name};
+use crate::holdings::topics::Saying;
 use crate::resp::Out;
 use crate::server::Server;
 use crate::session::Session;
@@ -92,6 +94,31 @@ impl Cx<'_> {
         self.effects.changes += 1;
         if !self.effects.is_quiet {
             self.server.watches.touch(self.session.db, key);
+        }
+        if !self.server.holdings.changes.is_empty() {
+            let data = &self.session.data;
+            let is_there = matches!(self.access.reads().get(&data.main, key), Ok(Some(_)));
+            self.tell_change(database_name(data.number), key, if is_there { "set" } else { "del" });
+        }
+    }
+
+    /// A key of a keyspace has changed.
+    pub fn changed(&mut self, place: &Place, key: &[u8], how: &str) {
+        if !self.server.holdings.changes.is_empty() {
+            self.tell_change(place.name(), key, how);
+        }
+    }
+
+    /// All keys of a database may have changed: who watches some is told.
+    pub fn touch_all(&mut self, database: usize) {
+        self.server.watches.touch_all(database);
+        self.effects.changed_places.push(database_name(database));
+    }
+
+    fn tell_change(&mut self, place: String, key: &[u8], how: &str) {
+        let saying = Saying { place, topic: key.to_vec(), message: how.as_bytes().to_vec() };
+        if self.effects.changed.last() != Some(&saying) {
+            self.effects.changed.push(saying);
         }
     }
 

@@ -15,7 +15,8 @@
 //! | `acl` | users, and what they may do |
 //! | `stats`, `rates`, `latency`, `slow_log`, `http` | what operators see |
 //! | `commands` | the table of commands, and what they do |
-//! | `rows` | tables of keys with columns, and transactions that connections hold: docs/formats/obigstore.md |
+//! | `holdings` | what connections hold: transactions, locks, topics |
+//! | `rows` | tables of keys with columns: docs/formats/obigstore.md |
 //! | `replication` | primaries and replicas: docs/formats/replication.md |
 //! | `data` | how types lie in ordered maps: docs/formats/server.md |
 //!
@@ -33,6 +34,7 @@ mod data;
 mod effects;
 mod fail;
 mod glob;
+mod holdings;
 mod http;
 mod latency;
 mod listen;
@@ -51,6 +53,7 @@ mod server;
 mod session;
 mod sha1;
 mod slow_log;
+mod spans;
 mod stats;
 pub mod store;
 #[cfg(feature = "tls")]

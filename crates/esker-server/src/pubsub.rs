@@ -33,7 +33,8 @@ fn leave(places: &mut HashMap<Vec<u8>, Hearers>, name: &[u8], client: &Client) {
     }
 }
 
-fn send(client: &Client, words: &[&[u8]]) {
+/// Sends a client a message that answers no request.
+pub fn send(client: &Client, words: &[&[u8]]) {
     let mut out = Out::new(client.is_resp3.load(Ordering::Relaxed));
     out.push(words.len());
     words.iter().for_each(|word| out.bulk(word));

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::sink::{BATCH_ROWS, Sink};
 use super::{merge, past};
 use crate::Answer;
-use crate::args::Keyspaces;
+use crate::args::{Common, Keyspaces};
 use crate::bounds::Bounds;
 use crate::database::{Database, Session};
 use crate::failure::{Failure, Result};

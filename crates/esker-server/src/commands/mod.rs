@@ -13,6 +13,7 @@ mod connection;
 mod dump;
 mod expiry;
 mod hashes;
+mod held;
 mod hyper_log_logs;
 mod info;
 mod inside;
@@ -39,6 +40,7 @@ mod streams;
 mod strings;
 mod table;
 mod transactions;
+mod words;
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -188,7 +190,7 @@ fn admit(cx: &mut Cx<'_>, request: &Request) -> Done {
         cx.out.simple("QUEUED");
         return Ok(());
     }
-    if !cx.out.is_resp3 && cx.session.subscriptions() > 0 && command.flags & flag::WHILE_SUBSCRIBED == 0 {
+    if !cx.out.is_resp3 && cx.session.is_subscribed() && command.flags & flag::WHILE_SUBSCRIBED == 0 {
         return Err(Fail::text(format!(
             "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
             command.name
@@ -217,6 +219,15 @@ fn check_rights(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: 
     let name = user.name.clone();
     acl::note_refusal(cx, denied.reason, denied.object.clone(), name);
     Err(Fail::text(denied.message()))
+}
+
+/// Whether the user may run this, as far as is known: what a change of users means for it shows when it runs.
+pub fn is_allowed(server: &Server, session: &Session, command: &Command, request: &Request) -> bool {
+    let place = server.commands.entry(&request[0]).map(|(_, at)| *at);
+    match (&session.user, place) {
+        (Some(user), Some(at)) => command.fits(request) && user.check(at, command, request).is_ok(),
+        _ => false,
+    }
 }
 
 /// Runs a command, and keeps account of it.
@@ -301,10 +312,13 @@ pub(crate) fn unknown_subcommand(request: &Request) -> Fail {
     ))
 }
 
+/// What a client is told that has waited for a lock.
+const LOCK_TIMEOUT: &str = "LOCKTIMEOUT a lock was not given back in time; those that were free are held";
+
 /// Replies to a command whose time is over.
 pub fn timed_out(request: &Request, out: &mut Out) {
-    if request.is(0, "ob.lock") {
-        out.error("LOCKTIMEOUT a lock was not given back in time; those that were free are held");
+    if request.is(0, "ob.lock") || request.is(0, "es.lock") {
+        out.error(LOCK_TIMEOUT);
     } else if request.is(0, "blmove") || request.is(0, "brpoplpush") {
         out.null();
     } else {
@@ -316,5 +330,6 @@ pub fn timed_out(request: &Request, out: &mut Out) {
 pub fn leave(server: &Server, session: &mut Session) {
     unwatch(server, session);
     pubsub::unsubscribe_all(server, session);
-    server.rows.leave(&mut session.rows, session.client.id, &server.sequencer);
+    server.holdings.leave(&mut session.own, session.client.id, &server.sequencer);
+    session.rows = None;
 }

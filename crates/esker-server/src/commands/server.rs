@@ -87,7 +87,7 @@ fn clear(cx: &mut Cx<'_>, data: &Database) -> Done {
         transaction.remove_range(space, Span::ALL)?;
     }
     cx.effects.changes += 1;
-    cx.server.watches.touch_all(data.number);
+    cx.touch_all(data.number);
     Ok(())
 }
 
@@ -123,8 +123,8 @@ fn swapdb(cx: &mut Cx<'_>, request: &Request) -> Done {
     if a != b {
         cx.server.swap_databases(a, b)?;
         cx.session.data = cx.server.database(cx.session.db)?;
-        cx.server.watches.touch_all(a);
-        cx.server.watches.touch_all(b);
+        cx.touch_all(a);
+        cx.touch_all(b);
     }
     cx.out.ok();
     Ok(())

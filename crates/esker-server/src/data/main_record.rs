@@ -161,6 +161,22 @@ pub(super) fn encode_string(bytes: &mut Vec<u8>, expires: u64, text: &[u8]) {
     bytes.extend_from_slice(text);
 }
 
+/// A string's main record, in a buffer of its own.
+pub fn string_record(text: &[u8], expires: u64) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len() + 9);
+    encode_string(&mut bytes, expires, text);
+    bytes
+}
+
+/// Whether a stored main record has expired. A damaged one has not: who reads it is told.
+pub fn has_expired(raw: &[u8], now: u64) -> bool {
+    let expires = match raw.first() {
+        Some(tag) if tag & EXPIRES != 0 => number(raw, 1).unwrap_or(0),
+        _ => 0,
+    };
+    expires != 0 && expires <= now
+}
+
 /// A collection's main record.
 pub(super) fn encode_collection(
     bytes: &mut Vec<u8>,
@@ -190,6 +206,8 @@ mod tests {
         let main = Main::decode(bytes.into()).unwrap();
         assert_eq!((main.kind, main.expires, main.text()), (Kind::String, 0x0102, &b"text"[..]));
         assert!(main.has_expired(0x0102) && !main.has_expired(0x0101));
+        assert!(has_expired(main.raw(), 0x0102) && !has_expired(main.raw(), 0x0101));
+        assert_eq!(string_record(b"text", 0x0102), main.raw());
         assert_eq!(main.with_expiry(0), b"\0text");
 
         let shape = Shape { version: 7, len: 1, head: [3, 4, 0, 0, 0, 0] };

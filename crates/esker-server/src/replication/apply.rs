@@ -19,6 +19,7 @@ use super::position::{Epoch, Position};
 use super::records::{EPOCH_PREFIX, POSITION_KEY, Records, decode_epoch};
 use crate::clock;
 use crate::data::Database;
+use crate::holdings::topics::Saying;
 use crate::server::Server;
 use crate::store::Store;
 
@@ -48,6 +49,8 @@ pub struct Applier {
     epoch: Option<Epoch>,
     /// Keys of databases that change; no key: all.
     touched: Vec<(usize, Option<Vec<u8>>)>,
+    /// The same of all places, and how, for those who watch them.
+    changed: Vec<(Saying, bool)>,
 }
 
 fn text(error: impl std::fmt::Display) -> String {
@@ -86,6 +89,7 @@ impl Applier {
             renamed: BTreeMap::new(),
             epoch: None,
             touched: Vec::new(),
+            changed: Vec::new(),
         })
     }
 
@@ -115,7 +119,7 @@ impl Applier {
                 if keyspace == self.records.space().id().get() && key.first() == Some(&EPOCH_PREFIX) {
                     self.epoch = Some(decode_epoch(key, value).map_err(text)?.0);
                 }
-                self.touch(keyspace, Some(key));
+                self.touch(keyspace, Some(key), "set");
                 let space = self.space(keyspace)?;
                 match expires {
                     0 => self.batch.put(&space, key, value),
@@ -126,16 +130,17 @@ impl Applier {
                 }
             }
             Change::Merge { keyspace, key, operand } => {
+                self.touch(keyspace, Some(key), "set");
                 let space = self.space(keyspace)?;
                 self.batch.merge(&space, key, operand)
             }
             Change::Remove { keyspace, key } => {
-                self.touch(keyspace, Some(key));
+                self.touch(keyspace, Some(key), "del");
                 let space = self.space(keyspace)?;
                 self.batch.remove(&space, key)
             }
             Change::RemoveRange { keyspace, start, end } => {
-                self.touch(keyspace, None);
+                self.touch(keyspace, None, "all");
                 let space = self.space(keyspace)?;
                 let end = end.map_or(Bound::Unbounded, Bound::Excluded);
                 self.batch.remove_range(&space, (Bound::Included(start), end))
@@ -163,7 +168,13 @@ impl Applier {
     }
 
     /// Who watches a key is told of it once it has changed.
-    fn touch(&mut self, id: u32, key: Option<&[u8]>) {
+    fn touch(&mut self, id: u32, key: Option<&[u8]>, how: &str) {
+        if !self.server.holdings.changes.is_empty()
+            && let Some(place) = self.names.get(&id).cloned()
+        {
+            let (topic, message) = (key.unwrap_or_default().to_vec(), how.as_bytes().to_vec());
+            self.changed.push((Saying { place, topic, message }, key.is_none()));
+        }
         if (!self.server.watches.is_empty() || self.server.sequencer.has_waiters())
             && let Some(number) = self.names.get(&id).and_then(|name| database_of(name))
         {
@@ -283,6 +294,12 @@ impl Applier {
                     server.sequencer.fill(number, key);
                 }
                 None => server.watches.touch_all(number),
+            }
+        }
+        for (change, is_all) in self.changed.drain(..) {
+            match is_all {
+                true => server.holdings.changes.say_to_all(&change.place, &change.message),
+                false => drop(server.holdings.changes.say(&change)),
             }
         }
         replication.tell();

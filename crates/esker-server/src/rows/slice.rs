@@ -4,7 +4,7 @@
 
 use super::codec::decode_value;
 use super::condition::Condition;
-use super::spans::Spans;
+use crate::spans::Spans;
 use super::walk::{Source, Step};
 use crate::fail::Done;
 use crate::store::Order;
