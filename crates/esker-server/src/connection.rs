@@ -186,7 +186,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             false => now,
         };
-        let takes_part = command.is_some_and(|command| command.is_alone(job.session.own.transaction.is_some()));
+        let takes_part =
+            command.is_some_and(|command| command.is_alone(job.session.own.transaction.is_some()));
         let may_wait = (is_read || takes_part)
             && !server.is_in_memory()
             && (takes_part || !is_cached(server, &job.session, flags, request));
@@ -267,9 +268,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Some(job);
         }
         let (server, client, end) = (self.server.clone(), self.client.clone(), Notify::new());
-        let is_allowed = command.is_some_and(|command| {
-            commands::is_allowed(&server, &job.session, command, &self.request)
-        });
+        let is_allowed = command
+            .is_some_and(|command| commands::is_allowed(&server, &job.session, command, &self.request));
         let awaited = commands::awaited(&server, &job.session, &self.request);
         if let Some(awaited) = awaited.filter(|_| is_allowed) {
             job.session.awaited = Some(awaited.seq);

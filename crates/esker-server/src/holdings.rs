@@ -8,7 +8,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `held_transaction`, `levels`, `overlay` | what a transaction has done, and what it sees |
+//! | `held_transaction`, `levels`, `overlay`, `view` | what a transaction has done, and what it sees |
 //! | `read_set`, `compare` | what its commit depends on |
 //! | `named_locks`, `topics` | what transactions wait for and say |
 //! | `place` | where keys lie |
@@ -21,6 +21,7 @@ pub mod overlay;
 pub mod place;
 pub mod read_set;
 pub mod topics;
+pub mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -98,8 +98,14 @@ fn shell_local_1_a_transaction_changes_keyspaces_or_does_not() {
     let rolled_back = shell(&esker, &format!("{changes}info\nrollback\nkeyspaces\ncount\n"));
     assert_eq!(rolled_back.code, 0, "shell_local.1: {rolled_back:?}");
     let text = rolled_back.text();
-    assert!(text.starts_with(seen) && text.ends_with(&format!("{before}2\n")), "shell_local.1: {rolled_back:?}");
-    assert!(rolled_back.err.contains("working in the keyspace `default` again"), "shell_local.1: {rolled_back:?}");
+    assert!(
+        text.starts_with(seen) && text.ends_with(&format!("{before}2\n")),
+        "shell_local.1: {rolled_back:?}"
+    );
+    assert!(
+        rolled_back.err.contains("working in the keyspace `default` again"),
+        "shell_local.1: {rolled_back:?}"
+    );
     assert_eq!(esker.ok("keyspaces list"), before, "shell_local.1");
     for change in ["drop users", "rename users other", "create x\nuse x"] {
         let outcome = shell(

@@ -431,4 +431,3 @@ fn cas(cx: &mut Cx<'_>, request: &Request) -> Done {
     cx.out.int(i64::from(is_as_expected));
     Ok(())
 }
-

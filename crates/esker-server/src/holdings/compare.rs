@@ -87,10 +87,11 @@ mod tests {
         (10..50).for_each(|n| write(n, Some(&large)));
         let all = Stretch::range(&key(10), &key(50));
         let before = store.snapshot();
-        let is_other =
-            |stretch: &Stretch| differs(&place, stretch, (&*before, 0), (&store, 0)).unwrap();
+        let is_other = |stretch: &Stretch| differs(&place, stretch, (&*before, 0), (&store, 0)).unwrap();
         assert!(!is_other(&all) && !is_other(&Stretch::range(b"", b"")));
-        for (n, value) in [(10, None), (49, Some(&b"y"[..])), (30, Some(b"y")), (55, Some(b"y")), (5, Some(b"y"))] {
+        for (n, value) in
+            [(10, None), (49, Some(&b"y"[..])), (30, Some(b"y")), (55, Some(b"y")), (5, Some(b"y"))]
+        {
             write(n, value);
             assert_eq!(is_other(&all), (10..50).contains(&n), "{n}");
             assert!(is_other(&Stretch::point(&key(n))) && is_other(&Stretch::range(b"", b"")));
@@ -110,8 +111,7 @@ mod tests {
         transaction.commit(Durability::None).unwrap();
         let before = store.snapshot();
         for stretch in [Stretch::point(b"k"), Stretch::range(b"", b"")] {
-            let is_other =
-                |then, now| differs(&place, &stretch, (&*before, then), (&store, now)).unwrap();
+            let is_other = |then, now| differs(&place, &stretch, (&*before, then), (&store, now)).unwrap();
             assert_eq!([is_other(50, 60), is_other(50, 100), is_other(100, 110)], [false, true, false]);
         }
     }

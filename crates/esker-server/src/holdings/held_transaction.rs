@@ -19,10 +19,11 @@ use parking_lot::Mutex;
 
 use super::compare::{At, differs};
 use super::levels::Levels;
-use super::overlay::{View, Writes};
+use super::overlay::Writes;
 use super::place::Place;
 use super::read_set::ReadSet;
 use super::topics::Saying;
+use super::view::View;
 use crate::fail::Done;
 use crate::spans::{Spans, Stretch};
 use crate::store::{Durability, Order, Reads, Snapshot, Store};
@@ -38,8 +39,7 @@ const SAID_BYTES_MAX: usize = 16 << 20;
 /// The error of a commit that found a change of what was watched.
 const DIRTY: &str = "DIRTY something that was watched has changed: nothing was committed; begin again";
 /// The error of a commit that found a change of what was read or written.
-const CONFLICT: &str =
-    "CONFLICT others have changed what the transaction has read or written: nothing was committed; begin again";
+const CONFLICT: &str = "CONFLICT others have changed what the transaction has read or written: nothing was committed; begin again";
 /// The error of all commands of one that was left alone for too long.
 pub const IDLE: &str = "TXTIMEOUT the transaction was left alone for too long and is rolled back: roll it back, \
      and begin again; see the option transaction-timeout";
@@ -172,7 +172,9 @@ impl State {
     /// Those of `write`; it is too large.
     pub fn write(&mut self, place: &Place, write: impl FnOnce(&mut Writes) -> Done) -> Done {
         if self.places.values().map(|(_, writes)| writes.bytes()).sum::<usize>() > BYTES_MAX {
-            return Err("ERR the transaction has written more than 64 MiB: roll it back, and commit in parts".into());
+            return Err(
+                "ERR the transaction has written more than 64 MiB: roll it back, and commit in parts".into(),
+            );
         }
         let marks = self.levels.len().saturating_sub(1);
         let fresh = || (place.clone(), Writes::with_marks(marks));

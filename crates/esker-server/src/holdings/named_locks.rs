@@ -333,7 +333,10 @@ mod tests {
         assert_eq!(locks.acquire(1, &[name("own")], Exclusive, Until::Unlock), Ok(true));
         assert_eq!(ask(&locks, 1, "of transaction", Exclusive), Ok(true));
         assert_eq!(ask(&locks, 1, "own", Exclusive), Ok(true), "and it stays its own");
-        assert_eq!((ask(&locks, 2, "own", Shared), ask(&locks, 3, "of transaction", Shared)), (Ok(false), Ok(false)));
+        assert_eq!(
+            (ask(&locks, 2, "own", Shared), ask(&locks, 3, "of transaction", Shared)),
+            (Ok(false), Ok(false))
+        );
         assert!(locks.unlock(1, &name("of transaction")).is_err());
         assert_eq!(locks.end_transaction(1), [3], "named_locks.4");
         assert_eq!(locks.unlock(1, &name("of transaction")), Ok(None));

@@ -42,7 +42,8 @@ impl OfPlace {
 
     fn shrink(&mut self) {
         let spans = Spans::of(std::mem::take(&mut self.stretches));
-        let bytes = |of: &[Stretch]| of.iter().map(|s| s.from.len() + s.to.as_ref().map_or(0, Vec::len)).sum();
+        let bytes =
+            |of: &[Stretch]| of.iter().map(|s| s.from.len() + s.to.as_ref().map_or(0, Vec::len)).sum();
         let mut stretches: Vec<Stretch> = spans.in_order(Order::Up).cloned().collect();
         self.bytes = bytes(&stretches);
         if stretches.len() > STRETCHES_MAX / 2 || self.bytes > BYTES_MAX / 2 {

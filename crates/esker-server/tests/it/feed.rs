@@ -21,7 +21,9 @@ fn position(wire: &mut Wire) -> String {
 
 /// Where to go on, and the changes of each commit.
 fn feed(wire: &mut Wire, request: &str) -> (String, Vec<String>) {
-    let Reply::List(_, mut items) = wire.call(&request.split(' ').collect::<Vec<_>>()) else { panic!("{request}") };
+    let Reply::List(_, mut items) = wire.call(&request.split(' ').collect::<Vec<_>>()) else {
+        panic!("{request}")
+    };
     let Some(Reply::List(_, commits)) = items.pop() else { panic!() };
     let at = format!("{:?}", items).replace([',', '"', ':'], "");
     let commits = commits.into_iter().map(|commit| {
@@ -41,9 +43,16 @@ fn repl_changes_1_commits_come_in_order_and_each_once() {
     wire.say("ES.KS USE plain");
     let begin = position(&mut wire);
     assert_eq!(feed(&mut wire, &format!("ES.FEED {begin}")), (begin.clone(), vec![]));
-    for command in
-        ["ES.SET a 1", "SET other 1", "ES.MERGE a 2", "ES.BEGIN", "ES.SET b 1", "ES.DEL a", "ES.COMMIT", "ES.DELRANGE b ''"]
-    {
+    for command in [
+        "ES.SET a 1",
+        "SET other 1",
+        "ES.MERGE a 2",
+        "ES.BEGIN",
+        "ES.SET b 1",
+        "ES.DEL a",
+        "ES.COMMIT",
+        "ES.DELRANGE b ''",
+    ] {
         wire.say(command);
     }
     let expected = [

@@ -49,7 +49,10 @@ fn a_transaction_lasts_over_requests_and_commits_as_a_whole() {
         );
         // held_transaction.1: nothing of it is seen, and nobody waits for it.
         say(&mut b, &[("ES.RANGE '' ''", "*[\"a\", \"1\", \"c\", \"3\"]"), ("ES.SET other 1", "+OK")]);
-        say(&mut a, &[("ES.GET other", "null"), ("ES.COMMIT", "+OK"), ("ES.COMMIT", "-ERR no transaction..")]);
+        say(
+            &mut a,
+            &[("ES.GET other", "null"), ("ES.COMMIT", "+OK"), ("ES.COMMIT", "-ERR no transaction..")],
+        );
         say(
             &mut b,
             &[
@@ -114,7 +117,10 @@ fn isolation_is_what_was_chosen() {
             say(wire, &[(&format!("ES.BEGIN {isolation}"), ":.."), (&format!("ES.GET {key}"), "\"..")]);
         }
         say(&mut a, &[("ES.SET l 1", "+OK"), ("ES.COMMIT", "+OK")]);
-        say(&mut b, &[("ES.SET k 1", "+OK"), ("ES.COMMIT", last), ("ES.SET l 7", "+OK"), ("ES.SET k 7", "+OK")]);
+        say(
+            &mut b,
+            &[("ES.SET k 1", "+OK"), ("ES.COMMIT", last), ("ES.SET l 7", "+OK"), ("ES.SET k 7", "+OK")],
+        );
     }
 }
 
@@ -172,7 +178,10 @@ fn what_is_inside_is_undone_alone() {
     );
     say(&mut b, &[("ES.COUNT", ":0")]);
     // One transaction over keyspaces, databases and rows.
-    say(&mut a, &[("OB.PUT t k c 1", "+OK"), ("SELECT 1", "+OK"), ("ES.SET f 1", "+OK"), ("ES.COMMIT", "+OK")]);
+    say(
+        &mut a,
+        &[("OB.PUT t k c 1", "+OK"), ("SELECT 1", "+OK"), ("ES.SET f 1", "+OK"), ("ES.COMMIT", "+OK")],
+    );
     say(
         &mut b,
         &[
@@ -202,7 +211,10 @@ fn databases_keep_their_types_and_expiry() {
     std::thread::sleep(std::time::Duration::from_millis(60));
     // It sees the state at its beginning, of which the key that has expired was a part.
     say(&mut a, &[("ES.GET s", "\"1\""), ("ES.COMMIT", "-CONFLICT.."), ("GET s", "null")]);
-    say(&mut a, &[("ES.BEGIN", ":.."), ("ES.SET h text", "+OK"), ("ES.SET w 2", "+OK"), ("ES.COMMIT", "+OK")]);
+    say(
+        &mut a,
+        &[("ES.BEGIN", ":.."), ("ES.SET h text", "+OK"), ("ES.SET w 2", "+OK"), ("ES.COMMIT", "+OK")],
+    );
     say(&mut b, &[("GET h", "\"text\""), ("MULTI", "+OK"), ("GET w", "+QUEUED"), ("EXEC", "null")]);
     say(&mut a, &[("ES.BEGIN", ":.."), ("ES.SET h 2", "+OK")]);
     say(&mut b, &[("SWAPDB 0 1", "+OK")]);
@@ -230,7 +242,14 @@ fn what_a_transaction_cannot_do_is_told_at_once() {
     assert!(a.say("EXEC").contains("MULTI and scripts cannot take part"));
     let long = "x".repeat(70_000);
     assert!(a.say(&format!("ES.SET {long} 1")).starts_with("-ERR"));
-    say(&mut a, &[("ES.SET k 1", "+OK"), ("ES.SAVEPOINT", "-ERR wrong number.."), ("ES.ROLLBACK x y", "-ERR syntax..")]);
+    say(
+        &mut a,
+        &[
+            ("ES.SET k 1", "+OK"),
+            ("ES.SAVEPOINT", "-ERR wrong number.."),
+            ("ES.ROLLBACK x y", "-ERR syntax.."),
+        ],
+    );
     say(&mut b, &[("ES.SAVEPOINT s", "-ERR no transaction.."), ("ES.KS DROP plain", "+OK")]);
     // Others share the commit: it must not come out there.
     say(&mut a, &[("ES.COMMIT", "-ERR.."), ("PING", "+PONG")]);
@@ -284,15 +303,34 @@ fn topics_and_changes_are_told_with_the_commit() {
     let server = TestServer::start();
     let [mut a, mut b] = in_keyspace(&server);
     say(&mut a, &[("HELLO 3", "%..")]);
-    say(&mut a, &[("ES.LISTEN jobs news", "+OK"), ("ES.WATCH KEY k PREFIX user:", "+OK"), ("ES.WATCH k", "-ERR.."),]);
-    say(&mut b, &[("ES.BEGIN", ":.."), ("ES.NOTIFY jobs one", "+OK"), ("ES.SET k 1", "+OK"), ("ES.SET other 1", "+OK")]);
+    say(
+        &mut a,
+        &[("ES.LISTEN jobs news", "+OK"), ("ES.WATCH KEY k PREFIX user:", "+OK"), ("ES.WATCH k", "-ERR..")],
+    );
+    say(
+        &mut b,
+        &[
+            ("ES.BEGIN", ":.."),
+            ("ES.NOTIFY jobs one", "+OK"),
+            ("ES.SET k 1", "+OK"),
+            ("ES.SET other 1", "+OK"),
+        ],
+    );
     say(&mut b, &[("ES.SAVEPOINT s", "+OK"), ("ES.NOTIFY jobs lost", "+OK"), ("ES.ROLLBACK TO s", "+OK")]);
     say(&mut a, &[("PING", "+PONG")]);
     say(&mut b, &[("ES.COMMIT", "+OK")]);
     let next = |wire: &mut Wire| format!("{:?}", wire.reply());
     assert_eq!(next(&mut a), ">[\"message\", \"jobs\", \"one\"]");
     assert_eq!(next(&mut a), ">[\"pmessage\", \"k\", \"k\", \"set\"]");
-    say(&mut b, &[("ES.SET user:7 1", "+OK"), ("ES.DELRANGE user: v", ":1"), ("ES.DEL k", ":1"), ("ES.NOTIFY news ''", "+OK")]);
+    say(
+        &mut b,
+        &[
+            ("ES.SET user:7 1", "+OK"),
+            ("ES.DELRANGE user: v", ":1"),
+            ("ES.DEL k", ":1"),
+            ("ES.NOTIFY news ''", "+OK"),
+        ],
+    );
     for told in [
         "[\"pmessage\", \"user:\", \"user:7\", \"set\"]",
         "[\"pmessage\", \"user:\", \"user:\", \"delrange\"]",

@@ -89,7 +89,9 @@ impl Subject for Local<'_> {
             ShellCommand::Merge(merge) => return merge::run(session, &merge),
             ShellCommand::Del(del) => return Ok(tell(self.is_terminal, del::run(session, &del)?)),
             ShellCommand::Scan(scan) => return scan::run(session, &scan),
-            ShellCommand::Versions(args) => return Ok(tell(self.is_terminal, past::versions(session, &args)?)),
+            ShellCommand::Versions(args) => {
+                return Ok(tell(self.is_terminal, past::versions(session, &args)?));
+            }
             ShellCommand::Count(count) => return count::run(session, &count),
             ShellCommand::Keyspaces { action } => {
                 let action = action.unwrap_or(Keyspaces::List);

@@ -72,7 +72,11 @@ impl Connection {
     /// The names of keyspaces.
     fn keyspaces(&mut self) -> Result<Vec<String>> {
         let names = items(self.ask(&["ES.KS", "LIST"])?)?;
-        Ok(names.into_iter().filter_map(bytes).map(|name| String::from_utf8_lossy(&name).into_owned()).collect())
+        Ok(names
+            .into_iter()
+            .filter_map(bytes)
+            .map(|name| String::from_utf8_lossy(&name).into_owned())
+            .collect())
     }
 }
 
@@ -180,7 +184,9 @@ impl Remote {
             return Ok(Answer::Yes);
         };
         if database(&self.place).is_none() || self.in_transaction {
-            return Err(Failure::message("--ttl works in a database of the server (`use r0`), outside of transactions"));
+            return Err(Failure::message(
+                "--ttl works in a database of the server (`use r0`), outside of transactions",
+            ));
         }
         let ms = ttl.as_millis().max(1).to_string();
         self.ask(&[&b"SET"[..], &key, &value, b"PX", ms.as_bytes()])?;

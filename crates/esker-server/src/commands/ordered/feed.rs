@@ -42,12 +42,8 @@ pub struct FeedRequest {
 /// # Errors
 /// They make no sense.
 pub fn feed_request(session: &Session, request: &Request) -> Done<FeedRequest> {
-    let mut asked = FeedRequest {
-        place: session.place(),
-        at: position_of(request, 1)?,
-        count: COMMITS,
-        block: None,
-    };
+    let mut asked =
+        FeedRequest { place: session.place(), at: position_of(request, 1)?, count: COMMITS, block: None };
     let mut words = Words::new(request, 3);
     while !words.is_over() {
         if words.takes("count") {

@@ -39,7 +39,9 @@ fn begin(cx: &mut Cx<'_>, request: &Request) -> Done {
     }
     let outer = held::held(cx)?.map(|held| held.isolation);
     if asked.is_some_and(|asked| outer.is_some_and(|outer| outer != asked)) {
-        return Err("ERR the transaction around it has another isolation: ES.BEGIN without one takes that".into());
+        return Err(
+            "ERR the transaction around it has another isolation: ES.BEGIN without one takes that".into()
+        );
     }
     let isolation = asked.or(outer).unwrap_or(Isolation::Serializable);
     let snapshot = outer.is_none().then(|| cx.server.store.snapshot());
