@@ -9,11 +9,11 @@
 mod expiring;
 mod transactions;
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::process::Command;
 
-use esker::{Cursor, Db, Durability as EskerDurability, Keyspace, Snapshot, Transaction, Value};
+use esker::{Db, Durability as EskerDurability, Keyspace, Snapshot, Transaction, Value};
 
 use self::expiring::EskerExpiring;
 use self::transactions::EskerTransactions;
@@ -76,9 +76,9 @@ impl Engine for Esker {
             },
             EngineOption {
                 option: "range reads",
-                value: "a new cursor for each",
-                reason: "as heed and redb open an iterator for each; a cursor lends its bytes, as theirs do",
-                pointer: "docs of Snapshot::cursor",
+                value: "a new Range for each, shown by Range::visit",
+                reason: "as heed and redb open an iterator for each; visit lends its bytes, as theirs do",
+                pointer: "docs of Range::visit",
             },
             EngineOption {
                 option: "compaction",
@@ -257,21 +257,16 @@ fn map_get(got: esker::Result<Option<Value>>, visit: &mut dyn FnMut(&[u8])) -> R
     Ok(value.map(|value| visit(&value)).is_some())
 }
 
-fn walk(
-    mut cursor: Cursor,
-    from: &[u8],
-    limit: u64,
-    visit: &mut dyn FnMut(&[u8], &[u8]),
-) -> Result<u64, Failure> {
-    cursor.seek(from).map_err(Failure::engine)?;
+/// Shows up to `limit` items of a range.
+fn walk(range: esker::Range, limit: u64, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
     let mut seen = 0;
-    while seen < limit && cursor.valid() {
-        visit(cursor.key(), cursor.value().map_err(Failure::engine)?);
-        seen += 1;
-        // The step past the last item wanted would be work that nobody asked for.
-        if seen < limit {
-            cursor.next().map_err(Failure::engine)?;
-        }
+    if limit > 0 {
+        let shown = range.visit(|key, value| {
+            visit(key, value);
+            seen += 1;
+            if seen < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        shown.map_err(Failure::engine)?;
     }
     Ok(seen)
 }
@@ -308,7 +303,7 @@ impl Reader for EskerReader<'_> {
         limit: u64,
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<u64, Failure> {
-        walk(self.snapshot.cursor(self.map).map_err(Failure::engine)?, from, limit, visit)
+        walk(self.snapshot.range(self.map, from..), limit, visit)
     }
 
     fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64, Failure> {
@@ -354,7 +349,7 @@ impl Keyspaces for EskerKeyspaces {
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<u64, Failure> {
         let Some(map) = self.maps.get(keyspace) else { return Ok(0) };
-        walk(map.cursor().map_err(Failure::engine)?, from, limit, visit)
+        walk(map.range(from..), limit, visit)
     }
 
     fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<(), Failure> {

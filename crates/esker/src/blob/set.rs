@@ -168,6 +168,14 @@ impl BlobSet {
     /// The value that this pointer names will be read soon.
     pub(crate) fn will_need(&self, pointer: &[u8]) {
         let Ok(pointer) = BlobPointer::decode(pointer) else { return };
+        if self
+            .0
+            .as_ref()
+            .and_then(|files| files.cache.as_ref())
+            .is_some_and(|cache| cache.prefetch(&pointer))
+        {
+            return;
+        }
         if let Some(source) = self.find(pointer.file)
             && let Ok(offset) = source.offset(&pointer)
         {

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use esker_env::{AlignedBuf, Env};
 use parking_lot::{Mutex, RwLock};
 
+use super::cache::BlobCache;
 use super::file::{BlobFile, Lease};
 use crate::cache::MemoryBudget;
 use crate::types::outcomes::Outcomes;
@@ -62,6 +63,8 @@ pub(crate) struct BlobStore {
     pub(super) env: Env,
     pub(super) options: StoreOptions,
     pub(super) budget: Arc<MemoryBudget>,
+    /// Where values are kept that were written, if there is room.
+    pub(crate) cache: Arc<BlobCache>,
     new_file: NewBlobFile,
     /// The one that may write (blob_store.5).
     process: u32,
@@ -89,6 +92,7 @@ impl BlobStore {
         env: Env,
         options: StoreOptions,
         budget: Arc<MemoryBudget>,
+        cache: Arc<BlobCache>,
         new_file: NewBlobFile,
     ) -> Arc<BlobStore> {
         let smallest = AtomicUsize::new(options.over.unwrap_or(usize::MAX));
@@ -98,6 +102,7 @@ impl BlobStore {
             env,
             options,
             budget,
+            cache,
             new_file,
             process,
             current: Mutex::default(),

@@ -46,7 +46,9 @@ impl BlobWriter {
     pub(crate) fn put(&mut self, value: &[u8]) -> Result<BlobPointer> {
         let BlobWriter { squeeze, out } = self;
         let place = out.begin(stored_bytes_max(value.len()))?;
-        put_value(value, place, squeeze, out)
+        let pointer = put_value(value, place, squeeze, out)?;
+        out.store.cache.was_written(&pointer, value);
+        Ok(pointer)
     }
 
     /// Writes a value of `len` bytes that `next` fills in, chunk by chunk, all of each; returns where it is.

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use crate::sync::Pin;
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::fault::{self, Fault};
+use crate::types::prefetch::prefetch_line;
 
 const ACCESSED: usize = 1;
 
@@ -76,14 +77,9 @@ impl<T> Pinned<'_, T> {
 /// Asks for the first lines behind the pointer, which may be anything (slot.4).
 #[inline(always)]
 fn prefetch(bytes: *const u8) {
-    #[cfg(target_arch = "x86_64")]
     for at in (0..PREFETCHED_BYTES).step_by(LINE_BYTES) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing and faults at no address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.wrapping_add(at).cast()) };
+        prefetch_line(bytes.wrapping_add(at));
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (bytes, PREFETCHED_BYTES, LINE_BYTES);
 }
 
 fn untagged<T>(tagged: *mut T) -> *mut T {

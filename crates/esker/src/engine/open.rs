@@ -123,7 +123,11 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
     }
     let cache = BlockCache::new(MemoryBudget::new(options.memory()));
     let names = list(&env, dir)?;
+    let for_room = cache.clone();
+    let blob_cache = BlobCache::new(cache.budget(), Box::new(move || for_room.room_bytes()));
     let version = open_tables(&env, dir, &names, &state, &cache)?;
+    let blobs = version.blobs().clone().cached_in(blob_cache.clone());
+    let version = version.with_blobs(blobs);
     let replayed = replay(&env, dir, &options, &state, version.blobs())?;
     refuse_needed(&env, dir, &names, &state, replayed.last_seq)?;
     let feed = feed::Found::look(&env, dir, options.feed_retention(), &state)?;
@@ -182,7 +186,8 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
     of_earlier.extend(&log.segments);
     wal::remove_unused(&env, dir, &names)?;
     let new_blob_file = new_blob_file(env.clone(), dir.to_path_buf(), &tables, view.clone());
-    let blobs = BlobStore::new(env.clone(), options.blob_store(), cache.budget().clone(), new_blob_file);
+    let blobs =
+        BlobStore::new(env.clone(), options.blob_store(), cache.budget().clone(), blob_cache, new_blob_file);
     for (_, source) in view.get().version.blobs().iter() {
         source.file.note_commit(replayed.last_seq);
     }
@@ -436,8 +441,7 @@ pub(super) fn open_tables(
         }
         described.insert(added.file, Table::described(env, &path, cache, &added.meta)?);
     }
-    let blobs = open_blobs(env, dir, state)?.cached_in(BlobCache::new(cache.budget()));
-    let version = Version::empty().with_blobs(blobs);
+    let version = Version::empty().with_blobs(open_blobs(env, dir, state)?);
     let added = VersionEdit { added: state.added.clone(), ..VersionEdit::default() };
     Ok(version.apply(&added, described))
 }

@@ -12,8 +12,8 @@
 
 use std::sync::OnceLock;
 
-use super::node::prefetch_line;
 use crate::encoding::bloom::BlockedBloom;
+use crate::types::prefetch::prefetch_line;
 
 const BITS_PER_KEY: u32 = 10;
 const SMALL_KEYS: usize = 4096;

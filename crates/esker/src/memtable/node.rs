@@ -23,6 +23,7 @@ use super::record::{Record, RecordRef};
 use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use crate::sync::fault::{self, Fault};
 use crate::types::key::head8;
+use crate::types::prefetch::prefetch_line;
 
 /// What leaves and inner nodes share, at the head of both.
 #[repr(C)]
@@ -288,17 +289,4 @@ pub(super) fn prefetch_node(node: *const Node) {
     for line in 0..size_of::<Leaf>() / 64 {
         prefetch_line(node.cast::<u8>().wrapping_add(64 * line));
     }
-}
-
-/// Asks the processor for a cache line that is read soon.
-#[inline(always)]
-pub(super) fn prefetch_line(address: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast::<i8>()) };
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = address;
 }

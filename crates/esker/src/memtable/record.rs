@@ -15,10 +15,10 @@ use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
 use super::arena::{Arena, Bump};
-use super::node::prefetch_line;
 use crate::types::SeqNo;
 use crate::types::entry::EntryRef;
 use crate::types::op::Kind;
+use crate::types::prefetch::prefetch_line;
 
 /// What walks ask the processor for of each record, and of one whose value they read.
 const PREFETCHED_BYTES: usize = 128;

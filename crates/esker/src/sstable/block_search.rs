@@ -12,6 +12,8 @@
     expect(unsafe_code, reason = "calls into functions compiled for instruction sets detected at run time")
 )]
 
+use crate::types::prefetch::prefetch_line;
+
 /// Heads in a node of the index tree.
 pub(super) const NODE: usize = 16;
 
@@ -79,20 +81,11 @@ impl Simd {
 /// Asks the processor to fetch the bytes at `at` and `line_count` cache lines from there on. A hint.
 #[inline(always)]
 pub(super) fn prefetch(bytes: &[u8], at: usize, line_count: usize) {
-    #[cfg(target_arch = "x86_64")]
     const LINE: usize = 64;
-    #[cfg(target_arch = "x86_64")]
     for line in 0..line_count {
         let Some(byte) = bytes.get(at + line * LINE) else { return };
-        // SAFETY: fetching ahead has no effect that a program can see; the address is that of a byte of the slice.
-        unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
-                std::ptr::from_ref(byte).cast(),
-            )
-        };
+        prefetch_line(byte);
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (bytes, at, line_count);
 }
 
 /// Bisects until at most [`COUNTED_MAX`] heads are left: all before them are below `head`, none after them is.

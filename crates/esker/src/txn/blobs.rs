@@ -81,6 +81,7 @@ pub(crate) fn divert(store: &Arc<BlobStore>, set: &WriteSet) -> Result<Option<(W
         match pointer {
             Some(mut pointer) => {
                 (pointer.file, pointer.offset) = (lease.file().id(), base + pointer.offset);
+                store.cache.was_written(&pointer, value_of(entry.kind, entry.value));
                 encoded.clear();
                 pointer.encode(&mut encoded);
                 let expiry = Expiry::of_version(entry.kind, entry.value);

@@ -29,6 +29,6 @@ impl Expiring for EskerExpiring {
     }
 
     fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
-        walk(self.map.cursor().map_err(Failure::engine)?, &[], u64::MAX, visit)
+        walk(self.map.iter(), u64::MAX, visit)
     }
 }

@@ -51,7 +51,7 @@ impl Transactions for EskerTransactions {
     }
 
     fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
-        walk(self.map.cursor().map_err(Failure::engine)?, &[], u64::MAX, visit)
+        walk(self.map.iter(), u64::MAX, visit)
     }
 }
 
