@@ -13,7 +13,7 @@
 //! | `listen`, `tls`, `connection`, `session`, `clients` | connections |
 //! | `sequencer`, `waiters`, `watches`, `effects` | how commands run, wait, are noticed |
 //! | `acl` | users, and what they may do |
-//! | `stats`, `rates`, `latency`, `slow_log`, `http` | what operators see |
+//! | `stats`, `rates`, `latency`, `slow_log`, `http`, `trace` | what operators see |
 //! | `commands` | the table of commands, and what they do |
 //! | `holdings` | what connections hold: transactions, locks, topics |
 //! | `rows` | tables of keys with columns: docs/formats/obigstore.md |
@@ -58,6 +58,7 @@ mod stats;
 pub mod store;
 #[cfg(feature = "tls")]
 mod tls;
+mod trace;
 mod waiters;
 mod watches;
 

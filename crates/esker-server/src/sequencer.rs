@@ -29,6 +29,7 @@ use crate::resp::{Out, Request};
 use crate::server::Server;
 use crate::session::Session;
 use crate::store::Durability;
+use crate::trace;
 use crate::waiters::{Waiters, Woken};
 
 /// So many jobs share a commit at the most.
@@ -380,6 +381,9 @@ impl Turns {
             server.tell_effects(&effects);
         }
         let failed = committed.err();
+        if let Some(failed) = &failed {
+            trace::warn("a commit failed", None, &failed.message());
+        }
         for mut job in done {
             if let Some(failed) = &failed {
                 // sequencer.3

@@ -1,6 +1,6 @@
 //! `esker shell --server`: the shell of a server.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
 
 use crate::common::{Esker, Outcome};
@@ -18,15 +18,19 @@ impl Server {
         let mut line = String::new();
         let said = process.stderr.take().expect("it is piped");
         BufReader::new(said).read_line(&mut line).expect("it says where it listens");
-        let address = line.split_whitespace().find(|word| word.starts_with("127.0.0.1:"));
-        let address = address.unwrap_or_else(|| panic!("{line}")).trim_end_matches([',', '.']).to_owned();
-        Server { process, address }
+        Server { process, address: address_of(&line) }
     }
 
     fn shell(&self, esker: &Esker, options: &str, script: &str) -> Outcome {
         let line = format!("{options} shell --server {} --password secret", self.address);
         esker.run_with(script.as_bytes(), line.split_whitespace())
     }
+}
+
+/// The address in the line that tells it.
+fn address_of(line: &str) -> String {
+    let address = line.split_whitespace().find(|word| word.starts_with("127.0.0.1:"));
+    address.unwrap_or_else(|| panic!("{line}")).to_owned()
 }
 
 impl Drop for Server {
@@ -92,6 +96,27 @@ count
         }
         assert_eq!(lines, sorted, "{line}");
     }
+}
+
+#[test]
+#[cfg(feature = "log")]
+fn a_server_says_what_it_does_if_it_is_asked_to() {
+    let esker = Esker::new();
+    esker.ok("put ann 1");
+    let mut command = esker.command("serve --port 0 --requirepass secret --log warn,esker_server=debug");
+    let mut process = command.stderr(Stdio::piped()).spawn().expect("start esker");
+    let mut said = BufReader::new(process.stderr.take().expect("it is piped"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("it says where it listens");
+    let address = address_of(&line);
+    let server = Server { process, address };
+    assert_eq!(server.shell(&esker, "", "put secret-key 1\nuse nothing\n").code, 2);
+    drop(server);
+    let mut text = String::new();
+    said.read_to_string(&mut text).expect("messages are text");
+    assert!(text.contains("command{client=") && text.contains("name=\"es.set\""), "{text}");
+    assert!(!text.contains("secret-key"), "{text}");
+    assert!(esker.fails("serve --port 0 --log =x=").contains("--log"));
 }
 
 #[test]

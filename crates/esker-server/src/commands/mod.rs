@@ -58,6 +58,7 @@ use crate::server::Server;
 use crate::session::{ReplyMode, Session};
 use crate::slow_log::SlowCommand;
 use crate::stats::CommandStats;
+use crate::trace;
 
 /// Names of commands are no longer.
 const NAME_BYTES_MAX: usize = 32;
@@ -238,7 +239,10 @@ fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: &Request
     let stats = &cx.server.commands.stats[at];
     let times = calls_measured(cx, command, stats.calls.get());
     let start = (times > 0).then(clock::moment);
-    let done = (command.run)(cx, request);
+    let done = {
+        let _span = trace::command(&cx.session.client, command.name);
+        (command.run)(cx, request)
+    };
     if matches!(done, Err(Fail::Blocks(_))) {
         return done;
     }
@@ -287,6 +291,7 @@ fn note_slow(cx: &Cx<'_>, command: &Command, request: &Request, micros: u64) {
     };
     let words = request.from(0).take(shown).map(|word| word[..word.len().min(128)].to_vec()).collect();
     let client = &cx.session.client;
+    trace::warn("a command took long", Some(client), &format!("{}: {micros} us", command.name));
     let (address, name) = (client.address.clone(), client.name.lock().clone());
     let slow = SlowCommand { id: 0, at: cx.now / 1000, micros, words, address, name };
     cx.server.slow_log.add(slow, cx.server.config.number("slowlog-max-len").max(0) as usize);

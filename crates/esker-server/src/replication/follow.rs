@@ -23,6 +23,7 @@ use crate::clock;
 use crate::options::Fsync;
 use crate::resp::Input;
 use crate::server::Server;
+use crate::trace;
 
 /// How long reading waits before it looks around.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -63,6 +64,9 @@ pub fn run(server: &Arc<Server>) {
                 continue;
             }
             (state.upstream.is_up, state.upstream.is_copying) = (false, false);
+            if let Err(Ended::Because(why) | Ended::Forked(why)) = &ended {
+                trace::warn("the link to the primary is down", None, why);
+            }
             state.upstream.error = match &ended {
                 Ok(()) => None,
                 Err(Ended::Because(why)) => Some(why.clone()),
@@ -272,6 +276,7 @@ fn link(mut upstream: Upstream, source: &Source, wants_copy: bool) -> Result<(),
     words.extend(wants_copy.then_some("FULL"));
     let line = upstream.ask(&words)?;
     if line.starts_with("+CONTINUE") {
+        trace::info("the link to the primary is up", "");
         note(&server, |up| (up.is_up, up.error) = (true, None));
         return Ok(commits(&mut upstream)?);
     }
