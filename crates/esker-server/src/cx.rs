@@ -14,10 +14,11 @@ use crate::data::Database;
 use crate::effects::{Effects, Event};
 use crate::fail::Done;
 use crate::holdings::place::{Place, database_name};
-use crate::holdings::topics::Saying;
+use crate::holdings::topics::{Change, Saying};
 use crate::resp::Out;
 use crate::server::Server;
 use crate::session::Session;
+use crate::spans::Stretch;
 use crate::store::{Reads, Snapshot, Store, Transaction};
 
 /// How a command reaches the data.
@@ -112,13 +113,25 @@ impl Cx<'_> {
     /// All keys of a database may have changed: who watches some is told.
     pub fn touch_all(&mut self, database: usize) {
         self.server.watches.touch_all(database);
-        self.effects.changed_places.push(database_name(database));
+        self.all_changed(database_name(database));
+    }
+
+    /// All keys of a place may have changed.
+    pub fn all_changed(&mut self, place: String) {
+        self.effects.changed.push(Change::Stretch(place, Stretch::range(b"", b""), "all"));
+    }
+
+    /// Keys of a keyspace were removed.
+    pub fn removed(&mut self, place: &Place, stretch: Stretch) {
+        if !self.server.holdings.changes.is_empty() {
+            self.effects.changed.push(Change::Stretch(place.name(), stretch, "delrange"));
+        }
     }
 
     fn tell_change(&mut self, place: String, key: &[u8], how: &str) {
-        let saying = Saying { place, topic: key.to_vec(), message: how.as_bytes().to_vec() };
-        if self.effects.changed.last() != Some(&saying) {
-            self.effects.changed.push(saying);
+        let change = Change::Key(Saying { place, topic: key.to_vec(), message: how.as_bytes().to_vec() });
+        if self.effects.changed.last() != Some(&change) {
+            self.effects.changed.push(change);
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! effects.1. A message is published after the commit of the command that caused it: who hears it finds what it speaks of.
 
-use crate::holdings::topics::Saying;
+use crate::holdings::topics::{Change, Saying};
 use crate::store::Durability;
 
 /// A class of events of keys: see the option `notify-keyspace-events`.
@@ -75,9 +75,7 @@ pub struct Effects {
     /// What was said (effects.1).
     pub said: Vec<Saying>,
     /// Keys that have changed and how, for those who watch them (effects.1).
-    pub changed: Vec<Saying>,
-    /// Names of places of which all may have changed.
-    pub changed_places: Vec<String>,
+    pub changed: Vec<Change>,
     /// What the commit waits for, at least.
     pub durability: Option<Durability>,
     /// A buffer for records.

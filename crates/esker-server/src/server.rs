@@ -288,8 +288,7 @@ impl Server {
             self.pubsub.publish(channel, message);
         }
         effects.said.iter().for_each(|said| self.holdings.say(said, &self.sequencer));
-        effects.changed.iter().for_each(|changed| drop(self.holdings.changes.say(changed)));
-        effects.changed_places.iter().for_each(|place| self.holdings.changes.say_to_all(place, b"all"));
+        effects.changed.iter().for_each(|change| self.holdings.changes.tell(change));
         self.replication.tell();
     }
 

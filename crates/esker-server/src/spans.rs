@@ -58,6 +58,12 @@ impl Stretch {
         self.to.as_ref().is_some_and(|to| *to <= self.from)
     }
 
+    /// Whether a name may lie in both.
+    pub fn meets(&self, other: &Stretch) -> bool {
+        let begins_in = |a: &Stretch, b: &Stretch| b.to.as_ref().is_none_or(|to| a.from < *to);
+        begins_in(self, other) && begins_in(other, self)
+    }
+
     fn contains(&self, name: &[u8]) -> bool {
         *self.from <= *name && self.to.as_deref().is_none_or(|to| name < to)
     }

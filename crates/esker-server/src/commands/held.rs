@@ -123,7 +123,7 @@ pub(super) fn apply(cx: &mut Cx<'_>, place: &Place, writes: &Writes) -> Done {
     writes.apply(&place.space, cx.access.transaction()?)?;
     cx.effects.changes += writes.len() as u64;
     for stretch in writes.removed() {
-        cx.changed(place, &stretch.from, "delrange");
+        cx.removed(place, stretch);
     }
     for (key, entry) in writes.entries() {
         cx.changed(place, key, if matches!(entry, Entry::Removed) { "del" } else { "set" });

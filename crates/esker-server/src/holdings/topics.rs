@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use crate::clients::Client;
 use crate::pubsub;
+use crate::spans::Stretch;
 
 /// So many bytes of topics may wait for one listener. Then the rest is lost, and it is told so.
 const BYTES_MAX: usize = 1 << 20;
@@ -58,6 +59,16 @@ pub enum Interest {
     Prefix(Vec<u8>),
 }
 
+impl Interest {
+    /// The names it is about.
+    fn stretch(&self) -> Stretch {
+        match self {
+            Interest::Topic(name) => Stretch::point(name),
+            Interest::Prefix(prefix) => Stretch::prefix(prefix),
+        }
+    }
+}
+
 /// Something that is said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saying {
@@ -67,6 +78,15 @@ pub struct Saying {
     pub topic: Vec<u8>,
     /// What is said; of commands that say topics alone it is nothing.
     pub message: Vec<u8>,
+}
+
+/// A change that those are told of who watch keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Of a key: the topic; the message is how.
+    Key(Saying),
+    /// Of a stretch of keys in a place of this name, and how.
+    Stretch(String, Stretch, &'static str),
 }
 
 impl Saying {
@@ -175,14 +195,19 @@ impl Topics {
         heard
     }
 
-    /// Tells all who listen in a place, whatever to.
-    pub fn say_to_all(&self, place: &str, message: &[u8]) {
+    /// Tells of a change.
+    pub fn tell(&self, change: &Change) {
+        let (place, stretch, how) = match change {
+            Change::Key(said) => return drop(self.say(said)),
+            Change::Stretch(place, stretch, how) => (place, stretch, how),
+        };
         if self.is_empty() {
             return;
         }
+        let (topic, message) = (stretch.from.clone(), how.as_bytes().to_vec());
+        let said = Saying { place: place.clone(), topic, message };
         for ((of, interest), listeners) in &self.table.lock().listeners {
-            let said = Saying { place: place.to_owned(), topic: Vec::new(), message: message.to_vec() };
-            if of == place {
+            if of == place && interest.stretch().meets(stretch) {
                 listeners.values().for_each(|ear| ear.hear(interest, &said));
             }
         }
@@ -222,7 +247,8 @@ mod tests {
         assert!(say(&topics, "a", b"t").is_empty());
         assert_eq!(client.take_messages(), b"*3\r\n$7\r\nmessage\r\n$1\r\nt\r\n$4\r\ntext\r\n");
         topics.listen("b", Interest::Prefix(b"".to_vec()), 1, Ear::Matches(client.clone()));
-        topics.say_to_all("b", b"all");
+        topics.listen("b", Interest::Prefix(b"x".to_vec()), 1, Ear::Matches(client.clone()));
+        topics.tell(&Change::Stretch("b".to_owned(), Stretch::range(b"", b"x"), "all"));
         assert_eq!(client.take_messages(), b"*4\r\n$8\r\npmessage\r\n$0\r\n\r\n$0\r\n\r\n$3\r\nall\r\n");
     }
 

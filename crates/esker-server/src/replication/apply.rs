@@ -19,8 +19,9 @@ use super::position::{Epoch, Position};
 use super::records::{EPOCH_PREFIX, POSITION_KEY, Records, decode_epoch};
 use crate::clock;
 use crate::data::Database;
-use crate::holdings::topics::Saying;
+use crate::holdings::topics::{Change as Told, Saying};
 use crate::server::Server;
+use crate::spans::Stretch;
 use crate::store::Store;
 
 /// A change takes no more bytes.
@@ -49,8 +50,8 @@ pub struct Applier {
     epoch: Option<Epoch>,
     /// Keys of databases that change; no key: all.
     touched: Vec<(usize, Option<Vec<u8>>)>,
-    /// The same of all places, and how, for those who watch them.
-    changed: Vec<(Saying, bool)>,
+    /// The same of all places, for those who watch them.
+    changed: Vec<Told>,
 }
 
 fn text(error: impl std::fmt::Display) -> String {
@@ -140,7 +141,11 @@ impl Applier {
                 self.batch.remove(&space, key)
             }
             Change::RemoveRange { keyspace, start, end } => {
-                self.touch(keyspace, None, "all");
+                self.touch(keyspace, None, "");
+                self.change_of(keyspace, |place| {
+                    let how = if database_of(&place).is_some() { "all" } else { "delrange" };
+                    Told::Stretch(place, Stretch { from: start.to_vec(), to: end.map(<[u8]>::to_vec) }, how)
+                });
                 let space = self.space(keyspace)?;
                 let end = end.map_or(Bound::Unbounded, Bound::Excluded);
                 self.batch.remove_range(&space, (Bound::Included(start), end))
@@ -167,13 +172,21 @@ impl Applier {
             .ok_or_else(|| format!("the primary writes to keyspace {id}, which is not here"))
     }
 
+    /// Notes a change for those who watch keys.
+    fn change_of(&mut self, id: u32, change: impl FnOnce(String) -> Told) {
+        if !self.server.holdings.changes.is_empty()
+            && let Some(place) = self.names.get(&id)
+        {
+            self.changed.push(change(place.clone()));
+        }
+    }
+
     /// Who watches a key is told of it once it has changed.
     fn touch(&mut self, id: u32, key: Option<&[u8]>, how: &str) {
-        if !self.server.holdings.changes.is_empty()
-            && let Some(place) = self.names.get(&id).cloned()
-        {
-            let (topic, message) = (key.unwrap_or_default().to_vec(), how.as_bytes().to_vec());
-            self.changed.push((Saying { place, topic, message }, key.is_none()));
+        if let Some(key) = key {
+            self.change_of(id, |place| {
+                Told::Key(Saying { place, topic: key.to_vec(), message: how.as_bytes().to_vec() })
+            });
         }
         if (!self.server.watches.is_empty() || self.server.sequencer.has_waiters())
             && let Some(number) = self.names.get(&id).and_then(|name| database_of(name))
@@ -296,11 +309,8 @@ impl Applier {
                 None => server.watches.touch_all(number),
             }
         }
-        for (change, is_all) in self.changed.drain(..) {
-            match is_all {
-                true => server.holdings.changes.say_to_all(&change.place, &change.message),
-                false => drop(server.holdings.changes.say(&change)),
-            }
+        for change in self.changed.drain(..) {
+            server.holdings.changes.tell(&change);
         }
         replication.tell();
         Ok(())

@@ -11,7 +11,7 @@ use super::super::table::{Command, Group::Esker, NO_KEYS, command, flag::*};
 use super::super::words::Words;
 use crate::clock;
 use crate::cx::Cx;
-use crate::fail::{Done, SYNTAX};
+use crate::fail::Done;
 use crate::holdings::place::Place;
 use crate::numbers::int;
 use crate::replication::{Batch, KeyChange, Position, Replication};
@@ -79,8 +79,12 @@ impl FeedRequest {
 }
 
 fn feed(cx: &mut Cx<'_>, request: &Request) -> Done {
-    feed_request(cx.session, request)?;
-    let batch = cx.session.fed.take().ok_or(SYNTAX)??;
+    let asked = feed_request(cx.session, request)?;
+    let batch = match cx.session.fed.take() {
+        Some(batch) => batch?,
+        // Somebody has ended its waiting.
+        None => Batch { commits: Vec::new(), at: asked.at },
+    };
     cx.out.array(3);
     put_position(cx.out, batch.at);
     cx.out.array(batch.commits.len());

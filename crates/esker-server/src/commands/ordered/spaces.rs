@@ -76,7 +76,7 @@ fn keyspaces(cx: &mut Cx<'_>, request: &Request) -> Done {
             let name = own_name(&request[2])?;
             store.find_space(name)?.ok_or_else(|| missing(name))?;
             store.drop_space(name)?;
-            cx.effects.changed_places.push(name.to_owned());
+            cx.all_changed(name.to_owned());
         }
         (b"operator", 4) => {
             let name = own_name(&request[2])?;
@@ -87,7 +87,8 @@ fn keyspaces(cx: &mut Cx<'_>, request: &Request) -> Done {
         (b"rename", 4) => {
             let (old, new) = (own_name(&request[2])?, own_name(&request[3])?);
             store.rename_spaces(&[(old, new)])?;
-            cx.effects.changed_places.extend([old.to_owned(), new.to_owned()]);
+            cx.all_changed(old.to_owned());
+            cx.all_changed(new.to_owned());
         }
         _ => return Err(unknown_subcommand(request)),
     }
