@@ -5,7 +5,7 @@
 //!   refused, slow, failed, link                                events, from warnings on
 //! ```
 //!
-//! trace.1. Without the feature `tracing` nothing of it is there. With it, and nobody who listens, a span costs a comparison.
+//! server_trace.1. Without the feature `tracing` nothing of it is there. With it, and nobody who listens, a span costs a comparison.
 
 #[cfg(feature = "tracing")]
 mod on {

@@ -1,7 +1,7 @@
 //! What a serializable transaction has read.
 //!
-//! read_set.1. All that an answer depended on is in it: keys that were not there, and gaps between keys that were walked over.
-//! read_set.2. Its size is bounded. Beyond, what was read of a place becomes one stretch: that may find conflicts where there are none, and misses none.
+//! held_reads.1. All that an answer depended on is in it: keys that were not there, and gaps between keys that were walked over.
+//! held_reads.2. Its size is bounded. Beyond, what was read of a place becomes one stretch: that may find conflicts where there are none, and misses none.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ impl OfPlace {
         let mut stretches: Vec<Stretch> = spans.in_order(Order::Up).cloned().collect();
         self.bytes = bytes(&stretches);
         if stretches.len() > STRETCHES_MAX / 2 || self.bytes > BYTES_MAX / 2 {
-            // read_set.2
+            // held_reads.2
             let from = std::mem::take(&mut stretches[0].from);
             let to = stretches.pop().and_then(|last| last.to);
             stretches = vec![Stretch { from, to }];
@@ -77,7 +77,7 @@ mod tests {
     use crate::store::{LocalStore, Store};
 
     #[test]
-    fn read_set_1_read_set_2_all_that_was_read_stays_in_it() {
+    fn held_reads_1_held_reads_2_all_that_was_read_stays_in_it() {
         let store = LocalStore::new(Db::in_memory().unwrap(), 1 << 20);
         let place = Place::keyspace(store.space("s", false).unwrap());
         let mut set = ReadSet::default();
@@ -89,9 +89,9 @@ mod tests {
         for key in keys() {
             set.note(&place, Stretch::point(&key));
         }
-        assert!(of(&set).len() <= STRETCHES_MAX, "read_set.2");
+        assert!(of(&set).len() <= STRETCHES_MAX, "held_reads.2");
         let spans = Spans::of(of(&set));
         let is_in = |name: &[u8]| spans.place(name, Order::Up) == crate::spans::Place::Inside;
-        assert!(keys().all(|key| is_in(&key)) && is_in(b"b"), "read_set.1");
+        assert!(keys().all(|key| is_in(&key)) && is_in(b"b"), "held_reads.1");
     }
 }

@@ -5,8 +5,8 @@
 //!   the state          b   c           d          --> a=1, b, d with its operands
 //! ```
 //!
-//! view.1. A view shows what the state would show had the writes been committed to it.
-//! view.2. A view notes all of the state that an answer depended on, if it is asked to.
+//! held_view.1. A view shows what the state would show had the writes been committed to it.
+//! held_view.2. A view notes all of the state that an answer depended on, if it is asked to.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -17,7 +17,7 @@ use super::read_set::ReadSet;
 use crate::spans::{Stretch, next_name};
 use crate::store::{Order, Reads, Result, Space, Span, Store, Value, Visit};
 
-/// A state with writes on top (view.1).
+/// A state with writes on top (held_view.1).
 pub struct View<'a> {
     /// The state.
     pub base: &'a dyn Reads,
@@ -25,7 +25,7 @@ pub struct View<'a> {
     pub writes: Option<&'a Writes>,
     /// Knows how operands are merged.
     pub store: &'a dyn Store,
-    /// What is read is noted there (view.2), as of this place.
+    /// What is read is noted there (held_view.2), as of this place.
     pub noted: Option<(&'a RefCell<ReadSet>, &'a Place)>,
 }
 
@@ -127,7 +127,7 @@ impl Reads for View<'_> {
             }
             flow
         });
-        // view.2: a walk that has broken off depends on nothing behind the key where it did.
+        // held_view.2: a walk that has broken off depends on nothing behind the key where it did.
         let mut seen = Stretch::of_span(span);
         match (last, order) {
             (Some(last), Order::Up) => seen.to = Some(next_name(&last)),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn view_1_overlay_1_a_view_is_what_a_commit_makes() {
+    fn held_view_1_overlay_1_a_view_is_what_a_commit_makes() {
         let mut random = fastrand::Rng::with_seed(3);
         for _ in 0..300 {
             let store = LocalStore::new(Db::in_memory().unwrap(), 1 << 20);
@@ -260,7 +260,7 @@ mod tests {
             let view = View { base: &store, writes: Some(&writes), store: &store, noted: None };
             for key in 0..12 {
                 let expected = model.get([key].as_slice()).map(Vec::as_slice);
-                assert_eq!(view.get(&space, &[key]).unwrap().as_deref(), expected, "view.1");
+                assert_eq!(view.get(&space, &[key]).unwrap().as_deref(), expected, "held_view.1");
             }
             let (lower, upper, max) = (random.u8(..6), random.u8(5..12), random.usize(1..8));
             let bounds = ([lower], [upper]);
@@ -269,8 +269,8 @@ mod tests {
                 model.clone().into_iter().filter(|(k, _)| k[0] >= lower && k[0] < upper).collect();
             let up: Vec<_> = all.iter().take(max).cloned().collect();
             let down: Vec<_> = all.into_iter().rev().take(max).collect();
-            assert_eq!(shown(&view, &space, span, Order::Up, max), up, "view.1");
-            assert_eq!(shown(&view, &space, span, Order::Down, max), down, "view.1");
+            assert_eq!(shown(&view, &space, span, Order::Up, max), up, "held_view.1");
+            assert_eq!(shown(&view, &space, span, Order::Down, max), down, "held_view.1");
             let mut transaction = store.begin();
             writes.apply(&space, &mut *transaction).unwrap();
             transaction.commit(Durability::None).unwrap();
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn view_2_what_was_read_is_noted() {
+    fn held_view_2_what_was_read_is_noted() {
         let store = LocalStore::new(Db::in_memory().unwrap(), 1 << 20);
         let place = Place::keyspace(store.space("s", false).unwrap());
         let space = &place.space;
@@ -294,7 +294,7 @@ mod tests {
         view.get(space, b"c").unwrap();
         assert!(noted().is_empty());
         view.get(space, b"x").unwrap();
-        assert_eq!(noted(), [Stretch::point(b"x")], "view.2: that it is not there");
+        assert_eq!(noted(), [Stretch::point(b"x")], "held_view.2: that it is not there");
         shown(&view, space, Span::between(b"a", b"z"), Order::Up, 2);
         assert_eq!(noted(), [Stretch { from: b"a".to_vec(), to: Some(b"c\0".to_vec()) }]);
         shown(&view, space, Span::between(b"a", b"z"), Order::Down, 1);
