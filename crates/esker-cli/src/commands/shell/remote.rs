@@ -60,7 +60,9 @@ impl Connection {
     /// The reply to a request.
     fn ask<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Result<Value> {
         let mut request = redis::Cmd::new();
-        words.iter().for_each(|word| drop(request.arg(word.as_ref())));
+        for word in words {
+            request.arg(word.as_ref());
+        }
         request.query(&mut self.inner).map_err(|error| {
             Failure::message(match error.code() {
                 Some(code) => format!("the server: {code} {}", shown(error.detail().unwrap_or_default())),
