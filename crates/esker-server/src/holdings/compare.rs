@@ -89,9 +89,8 @@ mod tests {
         let before = store.snapshot();
         let is_other = |stretch: &Stretch| differs(&place, stretch, (&*before, 0), (&store, 0)).unwrap();
         assert!(!is_other(&all) && !is_other(&Stretch::range(b"", b"")));
-        for (n, value) in
-            [(10, None), (49, Some(&b"y"[..])), (30, Some(b"y")), (55, Some(b"y")), (5, Some(b"y"))]
-        {
+        let other = Some(&b"y"[..]);
+        for (n, value) in [(10, None), (49, other), (30, other), (55, other), (5, other)] {
             write(n, value);
             assert_eq!(is_other(&all), (10..50).contains(&n), "{n}");
             assert!(is_other(&Stretch::point(&key(n))) && is_other(&Stretch::range(b"", b"")));

@@ -25,7 +25,7 @@ fn feed(wire: &mut Wire, request: &str) -> (String, Vec<String>) {
         panic!("{request}")
     };
     let Some(Reply::List(_, commits)) = items.pop() else { panic!() };
-    let at = format!("{:?}", items).replace([',', '"', ':'], "");
+    let at = format!("{items:?}").replace([',', '"', ':'], "");
     let commits = commits.into_iter().map(|commit| {
         let Reply::List(_, mut commit) = commit else { panic!() };
         assert!(matches!(&commit[..2], [Reply::Bulk(_), Reply::Int(_)]));
