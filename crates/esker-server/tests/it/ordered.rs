@@ -97,13 +97,13 @@ fn isolation_is_what_was_chosen() {
     for (own, other, expected) in cases {
         for (isolation, is_conflict) in ["SNAPSHOT", "SERIALIZABLE"].into_iter().zip(expected) {
             say(&mut b, &[("ES.DELRANGE '' ''", ":.."), ("ES.SET k 0", "+OK"), ("ES.SET x 0", "+OK")]);
-            say(&mut a, &[(&format!("ES.BEGIN {isolation}"), ":.."), ("ES.SET done 1", "+OK")]);
+            say(&mut a, &[(&format!("ES.BEGIN {isolation}"), ":.."), ("ES.SET mark 1", "+OK")]);
             a.say(own);
             say(&mut b, &[(other, "+OK")]);
             let reply = a.say("ES.COMMIT");
             let shown = format!("{own}, {other}, {isolation}: {reply}");
             assert_eq!(reply.starts_with(conflict.trim_end_matches("..")), is_conflict, "{shown}");
-            assert_eq!(b.say("ES.GET done") == "null", is_conflict, "{shown}");
+            assert_eq!(b.say("ES.GET mark") == "null", is_conflict, "{shown}");
             say(&mut a, &[("ES.ROLLBACK", "-ERR no transaction..")]);
         }
     }
