@@ -131,17 +131,22 @@ fn a_position_that_is_not_kept_or_of_another_history_is_told() {
     let mut wire = without.wire();
     let at = position(&mut wire);
     assert!(wire.say(&format!("ES.FEED {at}")).starts_with("-ERR"));
+    // What was kept goes where nothing is to be kept.
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::builder().feed_retention(64 << 10, Duration::from_secs(3600)).open(dir.path()).unwrap();
-    let server = TestServer::start_with(db.clone(), Options::default());
-    let mut wire = server.wire();
-    let at = position(&mut wire);
-    let value = "x".repeat(100_000);
-    (0..40).for_each(|n| drop(wire.say(&format!("SET k{n} {value}"))));
-    db.flush().unwrap();
-    until(|| {
-        wire.say(&format!("SET k {value}"));
-        db.flush().unwrap();
-        wire.say(&format!("ES.FEED {at} COUNT 1")).starts_with("-TRUNCATED")
-    });
+    let open = |bytes| {
+        let builder = Db::builder().feed_retention(bytes, Duration::from_secs(3600));
+        builder.open(dir.path()).unwrap()
+    };
+    let at = {
+        let server = TestServer::start_with(open(64 << 20), Options::default());
+        let mut wire = server.wire();
+        let at = position(&mut wire);
+        wire.say("SET k 1");
+        assert_eq!(feed(&mut wire, &format!("ES.FEED {at}")).1.len(), 1);
+        at
+    };
+    open(0).close().unwrap();
+    let server = TestServer::start_with(open(64 << 20), Options::default());
+    let said = server.wire().say(&format!("ES.FEED {at} BLOCK 0"));
+    assert!(said.starts_with("-TRUNCATED commits behind"), "{said}");
 }
