@@ -334,10 +334,12 @@ mod sys {
             mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
         };
         let start = mapped.unwrap_or(ptr::null_mut());
-        if !huge_pages && !start.is_null() {
-            // Where the system makes huge pages unasked, it would fill slots that were given back with memory again.
+        if !start.is_null() {
+            // Memtables are walked from node to node all over their chunks: with huge pages that takes fewer look-ups of addresses. Where the
+            // system makes them unasked, it would fill small slots that were given back with memory again.
+            let advice = if huge_pages { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
             // SAFETY: advice on a new mapping. A system without huge pages refuses it, which is as well.
-            let _ = unsafe { madvise(start, bytes, Advice::LinuxNoHugepage) };
+            let _ = unsafe { madvise(start, bytes, advice) };
         }
         start.cast()
     }

@@ -182,6 +182,11 @@ pub trait Store: Reads + Send + Sync {
     /// See [`esker::Db::open_keyspace`].
     fn find_space(&self, name: &str) -> Result<Option<Space>>;
 
+    /// These keys are about to be looked up or put: a hint.
+    fn prefetch(&self, space: &Space, keys: &[&[u8]]) {
+        let _ = (space, keys);
+    }
+
     /// The names of all maps.
     ///
     /// # Errors

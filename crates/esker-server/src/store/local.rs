@@ -65,6 +65,12 @@ impl Reads for LocalStore {
 }
 
 impl Store for LocalStore {
+    fn prefetch(&self, space: &Space, keys: &[&[u8]]) {
+        if let Ok(keyspace) = keyspace(space) {
+            keyspace.prefetch(keys);
+        }
+    }
+
     fn space(&self, name: &str, counted: bool) -> Result<Space> {
         let counting = if counted { Counting::Exact } else { Counting::Lazy };
         loop {

@@ -28,6 +28,8 @@ const SHARDS: usize = 16;
 const REMEMBERED: usize = 1 << 16;
 /// A value takes at most an eighth of a shard.
 const VALUE_PART: u64 = 8;
+/// Longer values are kept once they are read: writing them is not to wait for a copy.
+const WRITTEN_BYTES_MAX: usize = 64 << 10;
 /// Slots of a shard that holds something, at least.
 const SLOTS_MIN: usize = 64;
 
@@ -145,7 +147,7 @@ impl BlobCache {
 
     /// A value was written to its file.
     pub(crate) fn was_written(&self, pointer: &BlobPointer, value: &[u8]) {
-        if self.has_room(place(pointer), value.len()) {
+        if value.len() <= WRITTEN_BYTES_MAX && self.has_room(place(pointer), value.len()) {
             self.insert(place(pointer), value);
         }
     }

@@ -413,13 +413,19 @@ impl Keyspace {
         Ok(self.core().find_now::<Presence>(&self.state, key.as_ref())?.is_some())
     }
 
+    /// These keys are about to be looked up or put: the processor fetches side by side what memory holds of them. A hint, which reads no disk; of
+    /// use from some ten thousand keys on that are not yet in tables.
+    pub fn prefetch<K: AsRef<[u8]>>(&self, keys: &[K]) {
+        self.core().prefetch(&self.state, keys);
+    }
+
     /// The values of several keys, all as of the same commit.
     ///
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         let core = self.core();
-        core.source_now(&self.state)?.find_many(&self.state, keys, core.options.has_threads())
+        core.source_now(&self.state, None)?.find_many(&self.state, keys, core.options.has_threads())
     }
 
     /// The first entry.
@@ -441,12 +447,14 @@ impl Keyspace {
     /// The entries of a range, from either end, as of now.
     #[inline]
     pub fn range(&self, range: impl KeyBounds) -> Range {
-        Range::from_result(self.core().source_now(&self.state), encode_bounds(self.state.id, &range))
+        let bounds = encode_bounds(self.state.id, &range);
+        Range::from_result(self.core().source_now(&self.state, Some(&bounds)), bounds)
     }
 
     /// The entries whose keys start with `prefix`, from either end, as of now.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        Range::from_result(self.core().source_now(&self.state), prefix_bounds(self.state.id, prefix.as_ref()))
+        let bounds = prefix_bounds(self.state.id, prefix.as_ref());
+        Range::from_result(self.core().source_now(&self.state, Some(&bounds)), bounds)
     }
 
     /// All entries, from either end, as of now.
@@ -467,8 +475,9 @@ impl Keyspace {
     /// # Errors
     /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
     pub fn cursor_in(&self, range: impl KeyBounds) -> Result<Cursor> {
-        let source = self.core().source_now(&self.state)?;
-        Ok(Cursor::new(source, self.state.id, encode_bounds(self.state.id, &range)))
+        let bounds = encode_bounds(self.state.id, &range);
+        let source = self.core().source_now(&self.state, Some(&bounds))?;
+        Ok(Cursor::new(source, self.state.id, bounds))
     }
 
     /// The keys of a range, from either end, as of now.

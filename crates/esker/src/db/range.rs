@@ -179,21 +179,16 @@ fn reaches_end(bounds: &Bounds) -> bool {
     matches!((&bounds.upper, end), (Bound::Excluded(upper), Some(end)) if *upper == end)
 }
 
-/// Whether bounds leave nothing of a keyspace out, at its beginning.
-fn is_whole(bounds: &Bounds) -> bool {
-    matches!(&bounds.lower, Bound::Included(key) if prefix_len(key) == key.len())
-}
-
 /// The first key inside bounds of a keyspace, and their end.
 pub(super) fn ends(bounds: &Bounds) -> (Vec<u8>, End) {
     let start = match &bounds.lower {
-        Bound::Included(key) => key.clone(),
+        Bound::Included(key) => key.to_vec(),
         Bound::Excluded(key) => [key, &[0][..]].concat(),
         Bound::Unbounded => Vec::new(),
     };
     let end = match &bounds.upper {
-        Bound::Included(key) => End::Included(key.clone()),
-        Bound::Excluded(key) => End::Excluded(key.clone()),
+        Bound::Included(key) => End::Included(key.to_vec()),
+        Bound::Excluded(key) => End::Excluded(key.to_vec()),
         Bound::Unbounded => End::Included(Vec::new()),
     };
     (start, end)
@@ -250,7 +245,7 @@ impl Walks {
             Some(front) => walk!(front, c => c.next())?,
             None => {
                 let front = self.start()?;
-                let source = self.source.as_ref().filter(|_| is_whole(&self.bounds));
+                let source = self.source.as_ref().filter(|_| self.bounds.begin_keyspace());
                 let front = self.front.insert(front);
                 match source.and_then(ReadSource::first_possible) {
                     Some(first) => walk!(front, c => c.seek(&first))?,
@@ -328,7 +323,10 @@ impl Walks {
                     run.load_key();
                     visit(run.key(), &run.value()?)
                 }
-                Walk::Plain(walk) => visit_here(walk, &mut visit)?,
+                Walk::Plain(walk) => match visit_here(walk, &mut visit)? {
+                    ControlFlow::Continue(()) if is_alone => walk.visit_behind(&mut visit),
+                    flow => flow,
+                },
                 Walk::Own(walk) => visit_here(walk, &mut visit)?,
             };
             if flow.is_break() {
@@ -553,12 +551,15 @@ impl Cursor {
     /// [`Corrupt`](crate::Error::Corrupt) and [`Io`](crate::Error::Io) if a table cannot be read: the cursor is not valid then.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = crate::types::key::KeyBuf::new(self.keyspace, key.as_ref());
-        let moved =
-            match self.source.first_possible().filter(|first| **first > *key && is_whole(&self.bounds)) {
-                Some(first) => self.seek_front(&first),
-                None if prefix_len(&key) == key.len() && is_whole(&self.bounds) => self.seek_front(&key),
-                None => walk!(&mut self.walk, c => c.seek(&key)),
-            };
+        let moved = match self
+            .source
+            .first_possible()
+            .filter(|first| **first > *key && self.bounds.begin_keyspace())
+        {
+            Some(first) => self.seek_front(&first),
+            None if prefix_len(&key) == key.len() && self.bounds.begin_keyspace() => self.seek_front(&key),
+            None => walk!(&mut self.walk, c => c.seek(&key)),
+        };
         let from = self.source.reads.as_ref().map(|_| key.to_vec());
         self.moved(moved, Move::Up(from))
     }
@@ -587,7 +588,7 @@ impl Cursor {
     /// # Errors
     /// Those of [`seek`](Self::seek).
     pub fn seek_first(&mut self) -> Result<bool> {
-        let moved = match self.source.first_possible().filter(|_| is_whole(&self.bounds)) {
+        let moved = match self.source.first_possible().filter(|_| self.bounds.begin_keyspace()) {
             Some(first) => self.seek_front(&first),
             None => walk!(&mut self.walk, c => c.seek_first()),
         };

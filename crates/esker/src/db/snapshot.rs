@@ -15,6 +15,7 @@ use crate::read::fold::Operands;
 use crate::read::point::{ExpiryOf, Presence, ValueOf, Want};
 use crate::read::value_reader::{ReaderOf, ValueReader};
 use crate::txn::snapshots::SnapshotGuard;
+use crate::types::bounds::Bounds;
 use crate::types::{KeyBounds, Result, SeqNo, Value};
 
 /// The state of all keyspaces at one commit. While it lives, the versions it sees are kept; space of everything else is reclaimed as
@@ -80,9 +81,9 @@ impl Snapshot {
         Ok(state)
     }
 
-    fn source_of(&self, keyspace: &Keyspace) -> Result<ReadSource> {
+    fn source_of(&self, keyspace: &Keyspace, bounds: Option<&Bounds>) -> Result<ReadSource> {
         let state = self.check(keyspace)?;
-        let front = Some(self.handle.core.front_of(state));
+        let front = self.handle.core.front_for(state, bounds);
         Ok(ReadSource { front, ..self.source()? })
     }
 
@@ -125,7 +126,7 @@ impl Snapshot {
     /// See there.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, keys: &[K]) -> Result<Vec<Option<Value>>> {
         let threads = self.handle.core.options.has_threads();
-        self.source_of(keyspace)?.find_many(&keyspace.state, keys, threads)
+        self.source_of(keyspace, None)?.find_many(&keyspace.state, keys, threads)
     }
 
     /// See [`Reads::first`](crate::Reads::first).
@@ -146,12 +147,14 @@ impl Snapshot {
 
     /// The entries of a range, from either end.
     pub fn range(&self, keyspace: &Keyspace, range: impl KeyBounds) -> Range {
-        Range::from_result(self.source_of(keyspace), encode_bounds(keyspace.state.id, &range))
+        let bounds = encode_bounds(keyspace.state.id, &range);
+        Range::from_result(self.source_of(keyspace, Some(&bounds)), bounds)
     }
 
     /// The entries whose keys start with `prefix`, from either end.
     pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Range {
-        Range::from_result(self.source_of(keyspace), prefix_bounds(keyspace.state.id, prefix.as_ref()))
+        let bounds = prefix_bounds(keyspace.state.id, prefix.as_ref());
+        Range::from_result(self.source_of(keyspace, Some(&bounds)), bounds)
     }
 
     /// All entries, from either end.
@@ -178,7 +181,8 @@ impl Snapshot {
     /// See [`Reads::get`](crate::Reads::get).
     pub fn cursor_in(&self, keyspace: &Keyspace, range: impl KeyBounds) -> Result<Cursor> {
         let id = keyspace.state.id;
-        Ok(Cursor::new(self.source_of(keyspace)?, id, encode_bounds(id, &range)))
+        let bounds = encode_bounds(id, &range);
+        Ok(Cursor::new(self.source_of(keyspace, Some(&bounds))?, id, bounds))
     }
 
     /// The exact number of keys, without counting them: see [`Keyspace::len`].

@@ -367,20 +367,20 @@ impl Transaction {
         self.iter(keyspace).next_back().transpose()
     }
 
-    fn source_of(&self, keyspace: &Keyspace) -> Result<ReadSource> {
+    fn source_of(&self, keyspace: &Keyspace, bounds: &Bounds) -> Result<ReadSource> {
         self.check_there(keyspace.state_in(&self.handle)?)?;
         self.has_read.store(true, Ordering::Relaxed);
         let own = if self.writes.is_empty() { None } else { Some(self.writes.own()?) };
         // What was skipped would have to be looked at when it commits.
         let front = match (&self.reads, &own) {
-            (None, None) => Some(self.handle.core.front_of(keyspace.state_in(&self.handle)?)),
+            (None, None) => self.handle.core.front_for(keyspace.state_in(&self.handle)?, Some(bounds)),
             _ => None,
         };
         Ok(ReadSource { own, front, reads: self.reads.clone(), ..self.snapshot.source()? })
     }
 
     fn walk(&self, keyspace: &Keyspace, bounds: Bounds) -> Range {
-        Range::from_result(self.source_of(keyspace), bounds)
+        Range::from_result(self.source_of(keyspace, &bounds), bounds)
     }
 
     /// The entries of a range, from either end, with the writes made so far.
@@ -417,7 +417,8 @@ impl Transaction {
     /// See [`Reads::get`](crate::Reads::get).
     pub fn cursor_in(&self, keyspace: &Keyspace, range: impl KeyBounds) -> Result<Cursor> {
         let id = keyspace.state.id;
-        Ok(Cursor::new(self.source_of(keyspace)?, id, encode_bounds(id, &range)))
+        let bounds = encode_bounds(id, &range);
+        Ok(Cursor::new(self.source_of(keyspace, &bounds)?, id, bounds))
     }
 
     /// The exact number of keys, with the writes made so far: each key that the transaction has written is looked up, and the keys of each

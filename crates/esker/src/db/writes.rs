@@ -32,7 +32,7 @@ use crate::txn::private::PrivateWrites;
 use crate::txn::read_set::ReadSet;
 use crate::txn::snapshots::SnapshotGuard;
 use crate::txn::write_set::{CountDeltas, Mark, Own, WriteSet};
-use crate::types::bounds::Bounds;
+use crate::types::bounds::{BoundKey, Bounds};
 use crate::types::expiry::{EXPIRY_BYTES, Expiry, Lifetime};
 use crate::types::key::{KeyBuf, decode_key, encode_key, keyspace_end};
 use crate::types::limits::{VALUE_BYTES_MAX, check_key, check_value};
@@ -47,16 +47,16 @@ const LOOKED_UP_KEYSPACES_MIN: usize = 8;
 
 /// The encoded bounds of a range of user keys.
 pub(crate) fn encode_bounds(id: KeyspaceId, range: &impl KeyBounds) -> Bounds {
-    let encode = |key: &[u8]| encode_key(id, key);
+    let encode = |key: &[u8]| BoundKey::copy_of(&KeyBuf::new(id, key));
     let lower = match range.lower() {
         Bound::Included(key) => Bound::Included(encode(key)),
         Bound::Excluded(key) => Bound::Excluded(encode(key)),
-        Bound::Unbounded => Bound::Included(encode_key(id, &[])),
+        Bound::Unbounded => Bound::Included(encode(&[])),
     };
     let upper = match range.upper() {
         Bound::Included(key) => Bound::Included(encode(key)),
         Bound::Excluded(key) => Bound::Excluded(encode(key)),
-        Bound::Unbounded => Bound::Excluded(keyspace_end(id)),
+        Bound::Unbounded => Bound::Excluded(keyspace_end(id).into()),
     };
     Bounds { lower, upper }
 }
@@ -75,23 +75,23 @@ pub(crate) fn prefix_bounds(id: KeyspaceId, prefix: &[u8]) -> Bounds {
         }
         None => keyspace_end(id),
     };
-    Bounds { lower: Bound::Included(lower), upper: Bound::Excluded(upper) }
+    Bounds {
+        lower: Bound::Included(BoundKey::copy_of(&lower)),
+        upper: Bound::Excluded(BoundKey::copy_of(&upper)),
+    }
 }
 
 /// The first key removed and the first not removed, for a range removal.
-fn removal(bounds: Bounds) -> (Vec<u8>, Vec<u8>) {
+fn removal(bounds: &Bounds) -> (Vec<u8>, Vec<u8>) {
     // The next key after k is k followed by a zero byte.
-    let after = |mut key: Vec<u8>| {
-        key.push(0);
-        key
-    };
-    let start = match bounds.lower {
-        Bound::Included(key) => key,
+    let after = |key: &[u8]| [key, &[0]].concat();
+    let start = match &bounds.lower {
+        Bound::Included(key) => key.to_vec(),
         Bound::Excluded(key) => after(key),
         Bound::Unbounded => Vec::new(),
     };
-    let end = match bounds.upper {
-        Bound::Excluded(key) => key,
+    let end = match &bounds.upper {
+        Bound::Excluded(key) => key.to_vec(),
         Bound::Included(key) => after(key),
         Bound::Unbounded => unreachable!("encode_bounds closes the upper end"),
     };
@@ -516,7 +516,7 @@ impl Writes {
                 check_key(user_key)?;
             }
         }
-        let (start, end) = removal(bounds);
+        let (start, end) = removal(&bounds);
         self.touch(keyspace)?.remove_range(&start, &end);
         Ok(())
     }
@@ -566,7 +566,7 @@ mod tests {
             [(&b"ab"[..], &b"\x03ac"[..]), (b"a\xff", b"\x03b"), (b"\xff\xff", b"\x04"), (b"", b"\x04")]
         {
             let bounds = prefix_bounds(id, prefix);
-            assert_eq!(bounds.upper, Bound::Excluded(upper.to_vec()));
+            assert_eq!(bounds.upper, Bound::Excluded(BoundKey::copy_of(upper)));
             assert!(
                 bounds.above_lower(&encode_key(id, prefix)) && bounds.below_upper(&encode_key(id, prefix))
             );
@@ -576,7 +576,7 @@ mod tests {
     #[test]
     fn removals_are_half_open() {
         let id = KeyspaceId::new(3);
-        let ends = |range: (Bound<&str>, Bound<&str>)| removal(encode_bounds(id, &range));
+        let ends = |range: (Bound<&str>, Bound<&str>)| removal(&encode_bounds(id, &range));
         let text = |start: &[u8], end: &[u8]| (start.to_vec(), end.to_vec());
         assert_eq!(ends((Bound::Included("a"), Bound::Excluded("b"))), text(b"\x03a", b"\x03b"));
         assert_eq!(ends((Bound::Excluded("a"), Bound::Included("b"))), text(b"\x03a\0", b"\x03b\0"));

@@ -4,6 +4,7 @@ use std::ops::Bound;
 
 use super::core::Core;
 use crate::manifest::version::Run;
+use crate::types::bounds::BoundKey;
 use crate::types::key::{encode_key, keyspace_end};
 
 /// Figures of one keyspace, at one moment.
@@ -37,7 +38,8 @@ impl Core {
 
 /// About how many bytes of a run's tables hold keys from `start` up to `end`.
 fn bytes_between(run: &Run, start: &[u8], end: &[u8]) -> u64 {
-    let within = run.within(&Bound::Included(start.to_vec()), &Bound::Excluded(end.to_vec()));
+    let within =
+        run.within(&Bound::Included(BoundKey::copy_of(start)), &Bound::Excluded(BoundKey::copy_of(end)));
     let (first, last) = (within.start, within.end.saturating_sub(1));
     let tables = run.tables()[within].iter().enumerate();
     let bytes = tables.map(|(n, live)| match first + n {

@@ -10,6 +10,7 @@
 //! many.3. Without background threads, or where no thread starts, the caller does it alone.
 
 use super::catalog::KeyspaceState;
+use super::core::Core;
 use super::reads::ReadSource;
 use crate::encoding::hash::key_hash;
 use crate::read::point::{InlineOf, LOOKUPS_PER_PIN, ValueOf};
@@ -25,6 +26,32 @@ const THREADS_MAX: usize = 16;
 /// A key whose value is not in memory, and its place among the keys.
 type Missing = (KeyBuf, usize);
 
+/// Keys as they are stored, with their hashes.
+fn hashed<K: AsRef<[u8]>>(keyspace: &KeyspaceState, keys: &[K]) -> Result<Vec<(KeyBuf, u64)>> {
+    let hashed = keys.iter().map(|key| {
+        // Once: it may answer differently the next time.
+        let key = key.as_ref();
+        check_key(key)?;
+        let key = KeyBuf::new(keyspace.id, key);
+        let hash = key_hash(&key);
+        Ok((key, hash))
+    });
+    hashed.collect()
+}
+
+impl Core {
+    /// Has the processor fetch what memtables hold of these keys.
+    pub(crate) fn prefetch<K: AsRef<[u8]>>(&self, keyspace: &KeyspaceState, keys: &[K]) {
+        let guard = crate::sync::pin();
+        let view = self.view.load(&guard);
+        for chunk in keys.chunks(LOOKUPS_PER_PIN) {
+            // What is no key is told to who puts it.
+            let Ok(hashed) = hashed(keyspace, chunk) else { continue };
+            view.warm(hashed.iter().map(|(key, hash)| (&**key, *hash)));
+        }
+    }
+}
+
 impl ReadSource {
     /// Looks several keys up; with `threads`, those that are not in memory by several threads.
     pub(crate) fn find_many<K: AsRef<[u8]>>(
@@ -36,21 +63,21 @@ impl ReadSource {
         let mut found = Vec::with_capacity(keys.len());
         let mut missing = Vec::new();
         let mut guard = crate::sync::pin();
-        for (at, key) in keys.iter().enumerate() {
-            // Once: it may answer differently the next time.
-            let key = key.as_ref();
-            check_key(key)?;
-            if at.is_multiple_of(LOOKUPS_PER_PIN) {
-                guard.repin();
+        for chunk in keys.chunks(LOOKUPS_PER_PIN) {
+            guard.repin();
+            let hashed = hashed(keyspace, chunk)?;
+            if hashed.len() > 1 {
+                self.view.warm(hashed.iter().map(|(key, hash)| (&**key, *hash)));
             }
-            let key = KeyBuf::new(keyspace.id, key);
-            match self.view.find_in_memory::<InlineOf>(&key, key_hash(&key), self.at, &guard)? {
-                // Many values together would keep every block that they are in.
-                Some(Some(Some(value))) => found.push(Some(value.unpinned())),
-                Some(None) => found.push(None),
-                Some(Some(None)) | None => {
-                    found.push(None);
-                    missing.push((key, at));
+            for (key, hash) in hashed {
+                match self.view.find_in_memory::<InlineOf>(&key, hash, self.at, &guard)? {
+                    // Many values together would keep every block that they are in.
+                    Some(Some(Some(value))) => found.push(Some(value.unpinned())),
+                    Some(None) => found.push(None),
+                    Some(Some(None)) | None => {
+                        missing.push((key, found.len()));
+                        found.push(None);
+                    }
                 }
             }
         }

@@ -544,8 +544,8 @@ fn check_operators(catalog: &Catalog, operators: &Operators) -> Result<()> {
 
 fn load_catalog(view: &ReadView, published: &Arc<Published>, dir: &Path) -> Result<Catalog> {
     let bounds = Bounds {
-        lower: std::ops::Bound::Included(encode_key(KeyspaceId::CATALOG, &[])),
-        upper: std::ops::Bound::Excluded(keyspace_end(KeyspaceId::CATALOG)),
+        lower: std::ops::Bound::Included(encode_key(KeyspaceId::CATALOG, &[]).into()),
+        upper: std::ops::Bound::Excluded(keyspace_end(KeyspaceId::CATALOG).into()),
     };
     let mut cursor = view.live(published.visible(), bounds);
     let corrupt = |detail| Error::corrupt("keyspace catalog", dir, 0, detail);

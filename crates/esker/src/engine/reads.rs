@@ -18,6 +18,7 @@ use crate::txn::front::{first_key, head_of};
 use crate::txn::own::OwnWrites;
 use crate::txn::read_set::ReadSet;
 use crate::txn::snapshots::{Counter, Published, SnapshotGuard};
+use crate::types::bounds::Bounds;
 use crate::types::key::{KeyBuf, decode_key, encode_key};
 use crate::types::limits::check_key;
 use crate::types::{KeyspaceId, Result, SeqNo, Value};
@@ -133,19 +134,23 @@ impl Core {
 
     /// The newest state, for iterators.
     #[inline]
-    pub(crate) fn source_now(&self, keyspace: &KeyspaceState) -> Result<ReadSource> {
+    pub(crate) fn source_now(&self, keyspace: &KeyspaceState, bounds: Option<&Bounds>) -> Result<ReadSource> {
         let view = self.view.get();
         view.check_open()?;
         self.read_cost.walk_started(&view);
         let at = self.published.visible();
         self.check_there(keyspace)?;
-        let front = Some(self.front_of(keyspace));
+        let front = self.front_for(keyspace, bounds);
         Ok(ReadSource { view, at, _pin: None, own: None, reads: None, front })
     }
 
-    /// The front of a keyspace, for walks.
-    pub(crate) fn front_of(&self, keyspace: &KeyspaceState) -> FrontOf {
-        FrontOf { id: keyspace.id, counter: keyspace.counter.clone(), published: self.published.clone() }
+    /// The front of a keyspace, for walks inside these bounds; none: it is of no use to them.
+    pub(crate) fn front_for(&self, keyspace: &KeyspaceState, bounds: Option<&Bounds>) -> Option<FrontOf> {
+        bounds.is_some_and(Bounds::begin_keyspace).then(|| FrontOf {
+            id: keyspace.id,
+            counter: keyspace.counter.clone(),
+            published: self.published.clone(),
+        })
     }
 
     /// A pinned state, for iterators over a keyspace that is there.

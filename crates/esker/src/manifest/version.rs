@@ -24,6 +24,7 @@ use super::debts::Debts;
 use super::edit::{AddedTable, VersionEdit};
 use crate::blob::BlobSet;
 use crate::sstable::{Counts, Table, TableMeta};
+use crate::types::bounds::BoundKey;
 use crate::types::key::head8;
 use crate::types::key_range::{End, KeyRange};
 use crate::types::{FileId, SeqNo};
@@ -188,7 +189,7 @@ impl<T> Run<T> {
     }
 
     /// The tables that may hold keys inside these bounds.
-    pub fn within(&self, lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> Range<usize> {
+    pub fn within(&self, lower: &Bound<BoundKey>, upper: &Bound<BoundKey>) -> Range<usize> {
         let count = self.tables.len();
         // Most walks are over a keyspace, in which most runs lie whole: their heads show it, and no search is needed.
         let start = match lower {

@@ -2,10 +2,13 @@
 //!
 //! memtable_cursor.1. The cursor stands on each key that has a version not newer than `at`, and shows the newest such version.
 
+use std::ops::ControlFlow;
+
 use super::position::Position;
 use super::record::RecordRef;
 use crate::types::cursor::SourceCursor;
 use crate::types::expiry::Expiry;
+use crate::types::key::prefix_len;
 use crate::types::op::Kind;
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
@@ -28,6 +31,27 @@ impl MemtableCursor {
             step(&mut self.position);
         }
         Ok(())
+    }
+
+    /// Shows the user keys and values behind the one at hand, up to the end of its leaf, while `visit` wants more, `is_inside` admits their keys, and
+    /// each is a put that says all by itself. Stands on the one that was shown last.
+    #[inline]
+    pub(crate) fn visit_leaf(
+        &mut self,
+        is_inside: impl Fn(&[u8]) -> bool,
+        visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let at = self.at;
+        let is_shown =
+            |version: RecordRef<'_>| version.kind().resolved().is_plain() && is_inside(version.key());
+        // All keys inside the bounds of a walk are of one keyspace.
+        let prefix_len = prefix_len(self.version().key());
+        while self.position.next_in_leaf(at, is_shown) {
+            self.position.prefetch_value();
+            let version = self.version();
+            visit(&version.key()[prefix_len..], version.value())?;
+        }
+        ControlFlow::Continue(())
     }
 
     #[inline]

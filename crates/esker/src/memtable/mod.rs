@@ -43,7 +43,7 @@ use self::filter::{Filter, FilterWriter};
 pub(crate) use self::piece::{Piece, PieceCursor, PieceScan};
 use self::position::Position;
 pub(crate) use self::scan::MemtableScan;
-use self::tree::Tree;
+use self::tree::{Tree, WARMED};
 use self::writer::TreeWriter;
 use crate::blob::BlobFile;
 use crate::encoding::hash::key_hash;
@@ -54,9 +54,6 @@ use crate::types::entry::EntryRef;
 use crate::types::expiry::Expiry;
 use crate::types::key_range::KeyRange;
 use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
-
-/// The leaf of the entry that follows so many later is asked for.
-const INSERTS_AHEAD: usize = 4;
 
 /// See the module's documentation.
 pub(crate) struct Memtable {
@@ -162,13 +159,22 @@ impl Memtable {
         applier: &mut Applier,
         entries: impl Iterator<Item = EntryRef<'e>> + Clone,
     ) {
-        let mut ahead = entries.clone().skip(INSERTS_AHEAD);
-        for entry in entries {
-            if let Some(later) = ahead.next() {
-                applier.tree.prefetch(later.key);
+        let mut entries = entries;
+        loop {
+            let ahead = entries.clone();
+            let Some(first) = entries.next() else { return };
+            let mut rest = entries.by_ref().take(WARMED - 1).peekable();
+            if rest.peek().is_some() {
+                applier.tree.warm(ahead.map(|entry| entry.key));
             }
-            self.insert(applier, entry);
+            self.insert(applier, first);
+            rest.for_each(|entry| self.insert(applier, entry));
         }
+    }
+
+    /// Asks the processor for what look-ups of these keys will need, as far as it goes at once.
+    pub(crate) fn warm<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        self.tree.warm(keys);
     }
 
     /// Adds a range tombstone. Costs time in proportion to the fragments that it covers, and a little for the others

@@ -184,6 +184,15 @@ impl Leaf {
         }
     }
 
+    /// Asks the processor for the record of a key, as far as heads tell which one it is.
+    #[inline]
+    pub(super) fn prefetch_record_of(&self, key: &[u8]) {
+        let permutation = self.node.permutation();
+        let head = head8(&key[self.node.prefix()..]);
+        let slot = (0..permutation.len()).find(|slot| self.node.head(*slot) == head);
+        self.prefetch_records(slot.into_iter());
+    }
+
     /// Adds a key (applier only).
     #[inline]
     pub(super) fn insert(&self, permutation: Permutation, rank: usize, record: RecordRef<'_>) {

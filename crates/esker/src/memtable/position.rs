@@ -142,6 +142,22 @@ impl Position {
         chosen.is_some()
     }
 
+    /// Moves to the next key of the same leaf, to its newest version not newer than `at`; stays, and says no, if that is none or not admitted.
+    #[inline]
+    pub(super) fn next_in_leaf(&mut self, at: SeqNo, admits: impl FnOnce(RecordRef<'_>) -> bool) -> bool {
+        let Position { tree, spot } = self;
+        let rank = spot.rank + 1;
+        if rank >= spot.permutation.len() {
+            return false;
+        }
+        let version = spot.leaf(tree).record(spot.permutation.slot(rank)).visible(at);
+        let version = version.filter(|version| admits(*version));
+        if let Some(version) = version {
+            (spot.rank, spot.version) = (rank, version.as_ptr());
+        }
+        version.is_some()
+    }
+
     /// Asks the processor for all of the record that the walk comes to next: somebody reads whole values.
     #[inline]
     pub(super) fn prefetch_value(&self) {

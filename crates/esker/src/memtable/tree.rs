@@ -29,6 +29,9 @@ use super::record::RecordRef;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicPtr, Ordering};
 
+/// Keys that are gone down to side by side.
+pub(super) const WARMED: usize = 16;
+
 /// The arena and the root in it.
 pub(super) struct Tree {
     /// Release store by the applier, acquire load by readers: publishes a new root.
@@ -98,25 +101,34 @@ impl Tree {
         found.then(|| leaf.record(permutation.slot(rank)))
     }
 
-    /// Asks the processor for the leaf whose keys may include `key`, and does not wait for it.
-    #[inline]
-    pub(super) fn prefetch(&self, key: &[u8]) {
-        let mut at = self.root();
-        loop {
-            // SAFETY: `at` is the root or a child, loaded with acquire: a complete node in the arena, valid for the borrow of `self`.
-            let node: &Node = unsafe { &*at };
-            if node.level() == 0 {
-                return;
+    /// Asks the processor for the leaves whose keys may include these, and for their records, going down to all of them side by side: the cache
+    /// misses of a level overlap. Of more than [`WARMED`] keys the rest is left out.
+    pub(super) fn warm<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        let root = self.root();
+        let mut ways = [(root, &[][..]); WARMED];
+        let mut count = 0;
+        for (way, key) in ways.iter_mut().zip(keys) {
+            way.1 = key;
+            count += 1;
+        }
+        let ways = &mut ways[..count];
+        // SAFETY: the root is a complete node in the arena, valid for the borrow of `self`; so are all nodes below, loaded with acquire.
+        let levels = unsafe { &*root }.level();
+        for _ in 0..levels {
+            for (at, key) in &mut *ways {
+                // SAFETY: as above. Of the nodes on the way down from the root, all but the last are inner nodes; `at` was made from the
+                // node's whole allocation.
+                let inner: &Inner = unsafe { &*at.cast::<Inner>() };
+                let permutation = inner.node.permutation();
+                // A child that a split replaces just now is the wrong one: no harm.
+                *at = inner.child(permutation, covering(inner, permutation, key));
+                prefetch_node(*at);
             }
-            // SAFETY: nodes of other levels are inner nodes; `at` was made from the node's whole allocation.
-            let inner: &Inner = unsafe { &*at.cast::<Inner>() };
-            let permutation = node.permutation();
-            // A child that a split replaces just now is the wrong one: no harm.
-            at = inner.child(permutation, covering(inner, permutation, key));
-            prefetch_node(at);
-            if node.level() == 1 {
-                return;
-            }
+        }
+        for (at, key) in ways {
+            // SAFETY: as above; levels count down to the leaves.
+            let leaf: &Leaf = unsafe { &*at.cast::<Leaf>() };
+            leaf.prefetch_record_of(key);
         }
     }
 

@@ -87,11 +87,11 @@ impl TreeWriter {
         Arc::ptr_eq(&self.tree, tree)
     }
 
-    /// Asks the processor for the leaf of a key that is inserted soon, where the finger does not lead there.
+    /// Asks the processor for the leaves of keys that are inserted next, where the finger does not lead there.
     #[inline]
-    pub(super) fn prefetch(&self, key: &[u8]) {
-        if self.finger.spared > 0 {
-            self.tree.prefetch(key);
+    pub(super) fn warm<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        if !self.finger.has_paid {
+            self.tree.warm(keys);
         }
     }
 

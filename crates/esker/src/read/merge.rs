@@ -57,9 +57,9 @@ impl<C: SourceCursor> Lane<C> {
 
 impl<C: SourceCursor> MergeCursor<C> {
     /// Merges sources, newest first.
-    pub fn new(sources: Vec<C>) -> Self {
-        let lanes: Vec<_> =
-            sources.into_iter().map(|cursor| Lane { cursor, valid: false, head: 0 }).collect();
+    pub fn new(sources: impl IntoIterator<Item = C>) -> Self {
+        let lane = |cursor| Lane { cursor, valid: false, head: 0 };
+        let lanes: Vec<_> = sources.into_iter().map(lane).collect();
         let current = lanes.len();
         MergeCursor { lanes, current, same: Vec::new(), rival: None, direction: Direction::Forward }
     }
@@ -189,6 +189,15 @@ impl<C: SourceCursor> MergeCursor<C> {
         }
         self.choose();
         Ok(())
+    }
+
+    /// The source, if there is one alone, and the cursor goes forward.
+    #[inline]
+    pub fn only(&mut self) -> Option<&mut C> {
+        match &mut self.lanes[..] {
+            [only] if self.direction == Direction::Forward => Some(&mut only.cursor),
+            _ => None,
+        }
     }
 
     /// The index of the source that shows the current key.

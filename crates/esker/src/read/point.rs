@@ -9,6 +9,8 @@
 //! point.2. Whoever looks many keys up in one call repins after every [`LOOKUPS_PER_PIN`]: what look-ups evict from the
 //!     block cache stays in memory for as long as their pin.
 
+use std::sync::Arc;
+
 use crossbeam_epoch::Guard;
 
 use super::fetch;
@@ -26,6 +28,9 @@ use crate::types::{Result, SeqNo, Value};
 
 /// So many keys are looked up under one pin (point.2).
 pub const LOOKUPS_PER_PIN: usize = 16;
+
+/// A memtable with fewer entries is near the processor.
+const WARM_ENTRIES_MIN: u64 = 10_000;
 
 /// What is to be known of a key.
 pub trait Want {
@@ -182,6 +187,17 @@ impl ReadView {
         self.version.runs().iter().fold(in_memtables, |may, run| may | may_hold(run))
     }
 
+    /// Has the processor fetch what look-ups of these keys will need of memtables: those of several keys overlap. At most
+    /// [`LOOKUPS_PER_PIN`] keys, with their hashes.
+    pub(crate) fn warm<'k>(&self, keys: impl Iterator<Item = (&'k [u8], u64)> + Clone) {
+        for memtable in self.memtables().filter(|memtable| memtable.entries() >= WARM_ENTRIES_MIN) {
+            // Who looks keys up in a commit puts them into the active one.
+            let is_active = Arc::ptr_eq(memtable, &self.active);
+            let held = keys.clone().filter(|(_, hash)| is_active || memtable.may_contain(*hash));
+            memtable.warm(held.map(|(key, _)| key));
+        }
+    }
+
     /// Looks an encoded key up whose hash is known.
     #[inline]
     pub fn find_hashed<W: Want>(
@@ -254,7 +270,7 @@ impl ReadView {
             if memtable.has_range_tombstones() {
                 resolver.cover(memtable.range_tombstones().cover(key, at));
             }
-            if !memtable.may_contain(hash) {
+            if (W::EXPECTS_NONE || !self.is_memtable_alone()) && !memtable.may_contain(hash) {
                 continue;
             }
             let mut below = at;

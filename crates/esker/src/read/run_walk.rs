@@ -587,8 +587,8 @@ mod tests {
 
     fn random_bounds(rng: &mut fastrand::Rng) -> Bounds {
         let id = KeyspaceId::DEFAULT;
-        let lower = encode_key(id, &[rng.u8(..40), rng.u8(..2)][..rng.usize(..3)]);
-        let upper = encode_key(id, &[rng.u8(..60), rng.u8(..2)]);
+        let lower = encode_key(id, &[rng.u8(..40), rng.u8(..2)][..rng.usize(..3)]).into();
+        let upper = encode_key(id, &[rng.u8(..60), rng.u8(..2)]).into();
         Bounds {
             lower: if rng.bool() { Bound::Included(lower) } else { Bound::Excluded(lower) },
             upper: if rng.bool() { Bound::Included(upper) } else { Bound::Excluded(upper) },

@@ -8,7 +8,7 @@
 use std::ops::Bound;
 use std::sync::{Arc, Weak};
 
-use super::gaps::{DEAD_MIN, Gaps};
+use super::gaps::DEAD_MIN;
 use super::view::ReadView;
 use crate::types::SeqNo;
 use crate::types::bounds::Bounds;
@@ -19,7 +19,6 @@ const FIRST_LOOK: u64 = 8;
 
 /// The dead keys that a walk steps over one after another.
 pub(super) struct Stretch {
-    gaps: Arc<Gaps>,
     /// The walk holds it; a second time it would count as another walk's.
     view: Weak<ReadView>,
     at: SeqNo,
@@ -32,14 +31,12 @@ pub(super) struct Stretch {
 impl Stretch {
     /// For a walk at `at` over a view.
     pub(super) fn new(view: &Arc<ReadView>, at: SeqNo, is_pinned: bool) -> Self {
-        let (gaps, view) = (view.gaps.clone(), Arc::downgrade(view));
-        Stretch { gaps, view, at, is_pinned, dead: 0, from: Vec::new() }
+        Stretch { view: Arc::downgrade(view), at, is_pinned, dead: 0, from: Vec::new() }
     }
 
     /// The same for another walk.
     pub(super) fn again(&self) -> Self {
-        let (gaps, view) = (self.gaps.clone(), self.view.clone());
-        Stretch { gaps, view, at: self.at, is_pinned: self.is_pinned, dead: 0, from: Vec::new() }
+        Stretch { view: self.view.clone(), at: self.at, is_pinned: self.is_pinned, dead: 0, from: Vec::new() }
     }
 
     /// The walk stands on a dead key. Whether it is time to look for a gap around it.
@@ -55,12 +52,12 @@ impl Stretch {
 
     /// Where a walk forward goes on from this dead key, if there is a gap around it.
     pub(super) fn end_after(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.gaps.end_after(key, self.at)
+        self.view.upgrade()?.gaps.end_after(key, self.at)
     }
 
     /// The key before which a walk backward goes on.
     pub(super) fn start_before(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.gaps.start_before(key, self.at)
+        self.view.upgrade()?.gaps.start_before(key, self.at)
     }
 
     /// A walk forward has come to this live key; none: to the end of its bounds.
@@ -70,7 +67,7 @@ impl Stretch {
         if dead >= DEAD_MIN {
             let end = match (live, &bounds.upper) {
                 (Some(live), _) => live.to_vec(),
-                (None, Bound::Excluded(key)) => key.clone(),
+                (None, Bound::Excluded(key)) => key.to_vec(),
                 (None, Bound::Included(key)) => behind(key),
                 (None, Bound::Unbounded) => return,
             };
@@ -86,7 +83,7 @@ impl Stretch {
             let start = match (live, &bounds.lower) {
                 (Some(key), _) => behind(key),
                 (None, Bound::Excluded(key)) => behind(key),
-                (None, Bound::Included(key)) => key.clone(),
+                (None, Bound::Included(key)) => key.to_vec(),
                 (None, Bound::Unbounded) => return,
             };
             self.note(&start, &behind(&self.from), dead);
@@ -120,7 +117,7 @@ impl Stretch {
     #[cold]
     fn note(&self, start: &[u8], end: &[u8], dead: u64) {
         if let Some(view) = self.view.upgrade() {
-            self.gaps.note(view.seen(self.at, self.is_pinned), start, end, dead);
+            view.gaps.note(view.seen(self.at, self.is_pinned), start, end, dead);
         }
     }
 }

@@ -65,6 +65,12 @@ impl ReadView {
         std::iter::once(&self.active).chain(&self.immutables)
     }
 
+    /// Whether all data is in the active memtable: a filter would cost what it saves.
+    #[inline(always)]
+    pub(crate) fn is_memtable_alone(&self) -> bool {
+        self.immutables.is_empty() && self.version.runs().is_empty()
+    }
+
     /// Cursors over all sources that may hold something inside the bounds, newest first, each with the newest sequence number
     /// that it may hold (unknown, so the maximum, for the active memtable). `tops` stand before all of them.
     pub fn sources<X>(&self, at: SeqNo, bounds: &Bounds, tops: Vec<X>) -> Vec<(Source<X>, SeqNo)> {

@@ -10,7 +10,7 @@
 //!      than the tombstone are moved to its end in one seek.
 //! visible.3. After an error the cursor is not valid until a seek succeeds.
 
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use super::cover::{Cover, Layers};
@@ -24,7 +24,7 @@ use super::stretch::Stretch;
 use super::time::Time;
 use super::view::ReadView;
 use crate::blob::BlobSet;
-use crate::types::bounds::Bounds;
+use crate::types::bounds::{BoundKey, Bounds};
 use crate::types::cursor::SourceCursor;
 use crate::types::key::head8;
 use crate::types::{Result, SeqNo, Value};
@@ -65,15 +65,9 @@ impl<C: SourceCursor> VisibleCursor<C> {
     /// range tombstones of these sources. Not valid until it is moved.
     pub fn new(sources: Vec<(C, SeqNo)>, tombstones: impl Into<Layers>, at: SeqNo, bounds: Bounds) -> Self {
         let cover = Cover::new(tombstones.into(), at);
-        let mut cursors = Vec::with_capacity(sources.len());
-        let mut newest = Vec::with_capacity(if cover.is_empty() { 0 } else { sources.len() });
-        for (cursor, seq) in sources {
-            cursors.push(cursor);
-            if !cover.is_empty() {
-                newest.push(seq);
-            }
-        }
-        let head = |bound: &Bound<Vec<u8>>, unbounded| match bound {
+        let newest =
+            if cover.is_empty() { Vec::new() } else { sources.iter().map(|source| source.1).collect() };
+        let head = |bound: &Bound<BoundKey>, unbounded| match bound {
             Bound::Included(key) | Bound::Excluded(key) => head8(key),
             Bound::Unbounded => unbounded,
         };
@@ -81,7 +75,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
         VisibleCursor {
             upper_head,
             lower_head,
-            merged: MergeCursor::new(cursors),
+            merged: MergeCursor::new(sources.into_iter().map(|source| source.0)),
             newest,
             cover,
             bounds,
@@ -276,7 +270,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
             Bound::Included(key) => self.merged.seek(key)?,
             Bound::Excluded(key) => {
                 self.merged.seek(key)?;
-                if self.merged.valid() && self.merged.key() == key {
+                if self.merged.valid() && *key == *self.merged.key() {
                     self.merged.next()?;
                 }
             }
@@ -294,7 +288,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
                 self.merged.seek(key)?;
                 if !self.merged.valid() {
                     self.merged.seek_last()?;
-                } else if self.merged.key() != key {
+                } else if *key != *self.merged.key() {
                     self.merged.prev()?;
                 }
             }
@@ -353,6 +347,25 @@ impl<C: SourceCursor> VisibleCursor<C> {
     }
 }
 
+impl<X: SourceCursor> VisibleCursor<Source<X>> {
+    /// Shows the entries behind the one at hand that its source can tell to be live by themselves, while `visit` wants more. Stands on the one
+    /// that was shown last. Nothing is shown if there are several sources.
+    #[inline]
+    pub fn visit_behind(
+        &mut self,
+        visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let VisibleCursor { merged, cover, bounds, upper_head, .. } = self;
+        match merged.only() {
+            Some(Source::Memtable(memtable)) if cover.is_empty() => {
+                self.folded = None;
+                memtable.visit_leaf(|key| head8(key) < *upper_head || bounds.below_upper(key), visit)
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -365,8 +378,8 @@ mod tests {
     fn random_bounds(rng: &mut fastrand::Rng) -> Bounds {
         let mut bound = || match rng.u8(0..3) {
             0 => Bound::Unbounded,
-            1 => Bound::Included(vec![rng.u8(0..20)]),
-            _ => Bound::Excluded(vec![rng.u8(0..20)]),
+            1 => Bound::Included(vec![rng.u8(0..20)].into()),
+            _ => Bound::Excluded(vec![rng.u8(0..20)].into()),
         };
         Bounds { lower: bound(), upper: bound() }
     }

@@ -87,6 +87,10 @@ pub(crate) fn counted(
             let hash = key_hash(entry.key);
             *asked = (hash, view.may_contain(entry.key, hash));
         }
+        let keys = entries.clone().map(|entry| entry.key).zip(asked);
+        if keys.clone().nth(1).is_some() {
+            view.warm(keys.map(|(key, asked)| (key, asked.0)));
+        }
         let mut left = LOOKUPS_PER_PIN;
         for ((hash, may_be_there), entry) in asked.into_iter().zip(entries.by_ref()) {
             left -= 1;
@@ -219,7 +223,7 @@ fn per_keyspace(start: &[u8], end: &[u8]) -> Vec<(KeyspaceId, Vec<u8>, Vec<u8>)>
 
 /// Counts the live keys of a range by walking them.
 fn live_in(view: &ReadView, at: SeqNo, start: Vec<u8>, end: Vec<u8>) -> Result<u64> {
-    let bounds = Bounds { lower: Bound::Included(start), upper: Bound::Excluded(end) };
+    let bounds = Bounds { lower: Bound::Included(start.into()), upper: Bound::Excluded(end.into()) };
     let mut cursor = view.live(at, bounds);
     let mut live = 0;
     cursor.seek_first()?;

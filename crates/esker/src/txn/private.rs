@@ -19,7 +19,7 @@ use crate::memtable::Memtable;
 use crate::read::merge::MergeCursor;
 use crate::read::view::ReadView;
 use crate::read::visible::VisibleCursor;
-use crate::types::bounds::Bounds;
+use crate::types::bounds::{BoundKey, Bounds};
 use crate::types::canary::{self, Canary};
 use crate::types::cursor::SourceCursor;
 use crate::types::key::decode_key;
@@ -45,10 +45,10 @@ impl<'a> PrivateWrites<'a> {
 
     fn bounds(&self) -> Bounds {
         let upper = match &self.range.end {
-            End::Included(key) => Bound::Included(key.clone()),
-            End::Excluded(key) => Bound::Excluded(key.clone()),
+            End::Included(key) => Bound::Included(BoundKey::copy_of(key)),
+            End::Excluded(key) => Bound::Excluded(BoundKey::copy_of(key)),
         };
-        Bounds { lower: Bound::Included(self.range.start.clone()), upper }
+        Bounds { lower: Bound::Included(BoundKey::copy_of(&self.range.start)), upper }
     }
 
     /// A walk over all keys that are put or removed, on the first of them.

@@ -2,22 +2,34 @@
 
 use std::ops::Bound;
 
+use super::Value;
+use super::key::prefix_len;
+
+/// An encoded key. Short ones are copied without an allocation, long ones are shared.
+pub type BoundKey = Value;
+
 /// Bounds of a range of encoded keys.
 #[derive(Clone, Debug)]
 pub struct Bounds {
     /// The first key, or the key before the first.
-    pub lower: Bound<Vec<u8>>,
+    pub lower: Bound<BoundKey>,
     /// The last key, or the key after the last.
-    pub upper: Bound<Vec<u8>>,
+    pub upper: Bound<BoundKey>,
 }
 
 impl Bounds {
+    /// Whether they leave nothing of their keyspace out, at its beginning.
+    #[inline]
+    pub fn begin_keyspace(&self) -> bool {
+        matches!(&self.lower, Bound::Included(key) if prefix_len(key) == key.len())
+    }
+
     /// Whether a key is not before the lower bound.
     #[inline]
     pub fn above_lower(&self, key: &[u8]) -> bool {
         match &self.lower {
-            Bound::Included(lower) => lower.as_slice() <= key,
-            Bound::Excluded(lower) => lower.as_slice() < key,
+            Bound::Included(lower) => lower[..] <= *key,
+            Bound::Excluded(lower) => lower[..] < *key,
             Bound::Unbounded => true,
         }
     }
@@ -26,8 +38,8 @@ impl Bounds {
     #[inline]
     pub fn below_upper(&self, key: &[u8]) -> bool {
         match &self.upper {
-            Bound::Included(upper) => key <= upper.as_slice(),
-            Bound::Excluded(upper) => key < upper.as_slice(),
+            Bound::Included(upper) => *key <= upper[..],
+            Bound::Excluded(upper) => *key < upper[..],
             Bound::Unbounded => true,
         }
     }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,6 +56,14 @@ fn found(view: &impl Reads, keys: &[&str]) -> Vec<String> {
     let mut back: Vec<_> = view.iter().rev().map(|item| text(&item.unwrap().0)).collect();
     back.reverse();
     assert_eq!(back, expected);
+    let mut visited = Vec::new();
+    let shown = view.iter().visit(|key, value| {
+        assert_eq!(view.get(key).unwrap().as_deref(), Some(value));
+        visited.push(text(key));
+        ControlFlow::Continue(())
+    });
+    shown.unwrap();
+    assert_eq!(visited, expected);
     assert_eq!(view.keys(..).map(|key| text(&key.unwrap())).collect::<Vec<_>>(), expected);
     let mut cursor = view.cursor().unwrap();
     let mut seen = Vec::new();

@@ -131,7 +131,7 @@ fn read_merge_3_a_failed_move_leaves_no_key_and_the_next_good_seek_the_right_one
     let mut failed = 0;
     for round in 0..2000 {
         let (cursors, model) = random_sources(&mut rng);
-        let mut merged = MergeCursor::new(cursors.into_iter().map(|c| c.failing(rng.u64(..))).collect());
+        let mut merged = MergeCursor::new(cursors.into_iter().map(|c| c.failing(rng.u64(..))));
         let keys: Vec<_> = model.into_iter().collect();
         let mut at: Option<usize> = None;
         for step in 0..60 {
