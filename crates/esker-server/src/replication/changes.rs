@@ -72,7 +72,9 @@ impl Replication {
                 )));
             }
             Answer::Forked(why) => return Err(Fail::text(format!("FORKED {why}"))),
-            Answer::Refused(why) => return Err(Fail::text(why)),
+            Answer::Refused(why) => {
+                return Err(Fail::text(format!("{why}; `esker serve` keeps commits by --backlog")));
+            }
         };
         Ok(ChangeFeed { outgoing, at, keyspace, is_database: place.database.is_some() })
     }

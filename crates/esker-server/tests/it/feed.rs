@@ -145,7 +145,9 @@ fn a_position_that_is_not_kept_or_of_another_history_is_told() {
         assert_eq!(feed(&mut wire, &format!("ES.FEED {at}")).1.len(), 1);
         at
     };
-    open(0).close().unwrap();
+    let db = open(0);
+    db.compact().unwrap();
+    db.close().unwrap();
     let server = TestServer::start_with(open(64 << 20), Options::default());
     let said = server.wire().say(&format!("ES.FEED {at} BLOCK 0"));
     assert!(said.starts_with("-TRUNCATED commits behind"), "{said}");
