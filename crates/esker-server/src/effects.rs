@@ -2,6 +2,7 @@
 //!
 //! effects.1. A message is published after the commit of the command that caused it: who hears it finds what it speaks of.
 
+use crate::holdings::topics::{Change, Saying};
 use crate::pubsub::{Hearing, Said};
 use crate::store::Durability;
 
@@ -72,8 +73,10 @@ pub struct Effects {
     pub is_quiet: bool,
     /// A script was broken off in the midst of its writes.
     pub must_not_commit: bool,
-    /// Topics that were said, by keyspace (effects.1).
-    pub said: Vec<(String, Vec<Vec<u8>>)>,
+    /// What was said (effects.1).
+    pub said: Vec<Saying>,
+    /// Keys that have changed and how, for those who watch them (effects.1).
+    pub changed: Vec<Change>,
     /// What the commit waits for, at least.
     pub durability: Option<Durability>,
     /// A buffer for records.

@@ -48,7 +48,8 @@ pub struct PubSub {
     table: Mutex<Table>,
 }
 
-fn send(client: &Client, words: &[&[u8]]) {
+/// Sends a client a message that answers no request.
+pub fn send(client: &Client, words: &[&[u8]]) {
     let mut out = Out::new(client.is_resp3.load(Ordering::Relaxed));
     out.push(words.len());
     words.iter().for_each(|word| out.bulk(word));

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use crate::acl::User;
 use crate::clients::Client;
 use crate::data::Database;
+use crate::fail::Done;
+use crate::holdings::Own;
+use crate::holdings::place::Place;
 use crate::pubsub::Hearing;
-use crate::replication::Link;
+use crate::replication::{Batch, Link};
 use crate::resp::Request;
-use crate::rows::RowsSession;
 use crate::store::{Snapshot, Space};
 use crate::watches::Watch;
 
@@ -70,10 +72,14 @@ pub struct Session {
     pub link: Option<Link>,
     /// What its command waits for is measured by this commit.
     pub awaited: Option<u64>,
+    /// What its command has waited for, if that was commits.
+    pub fed: Option<Done<Batch>>,
     /// Snapshots it holds.
     pub snapshots: BTreeMap<u64, Arc<dyn Snapshot>>,
-    /// What it is to commands of rows.
-    pub rows: RowsSession,
+    /// The keyspace of rows that it works in; none: the one called `default`.
+    pub rows: Option<Space>,
+    /// What it holds over many requests.
+    pub own: Own,
 }
 
 impl Session {
@@ -96,8 +102,10 @@ impl Session {
             space: None,
             link: None,
             awaited: None,
+            fed: None,
             snapshots: BTreeMap::new(),
-            rows: RowsSession::default(),
+            rows: None,
+            own: Own::default(),
         }
     }
 
@@ -106,6 +114,19 @@ impl Session {
         self.is_known = user.is_some();
         *self.client.user.lock() = user.as_ref().map_or(String::new(), |user| user.name.clone());
         self.user = user;
+    }
+
+    /// Where its ordered commands work.
+    pub fn place(&self) -> Place {
+        match &self.space {
+            Some(space) => Place::keyspace(space.clone()),
+            None => Place { space: self.data.main.clone(), database: Some(self.data.number) },
+        }
+    }
+
+    /// Whether it is sent messages that answer no request.
+    pub fn is_subscribed(&self) -> bool {
+        self.subscriptions() + self.own.subscriptions() > 0
     }
 
     /// Channels and patterns that it is subscribed to.

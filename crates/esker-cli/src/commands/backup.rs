@@ -252,11 +252,9 @@ fn verify(session: &Session<'_>, directory: &Path) -> Result<Answer> {
 fn prune(session: &Session<'_>, directory: &Path, keep: usize) -> Result<Answer> {
     let (pruned, _) = with_bar(session, directory, |backup| backup.prune(keep), |e| of_backups(&e))?;
     if session.common.json {
-        output::print_json(
-            &json!({
-                "backups": pruned.backups, "files": pruned.files, "segments": pruned.segments, "bytes": pruned.bytes,
-            }),
-        )?;
+        output::print_json(&json!({
+            "backups": pruned.backups, "files": pruned.files, "segments": pruned.segments, "bytes": pruned.bytes,
+        }))?;
     } else {
         output::print_line(format_args!(
             "removed {}, and {} that no other needs ({})",

@@ -104,8 +104,8 @@ fn check_one(selector: &Selector, at: usize, command: &Command, request: &Reques
         return denied(Reason::Key, b"*");
     }
     let (channels, is_pattern) = match command.name {
-        "publish" | "spublish" => (request.get(1).into_iter().collect(), false),
-        "subscribe" | "ssubscribe" => (request.tail(1), false),
+        "publish" | "spublish" | "es.notify" => (request.get(1).into_iter().collect(), false),
+        "subscribe" | "ssubscribe" | "es.listen" => (request.tail(1), false),
         "psubscribe" => (request.tail(1), true),
         _ => (Vec::new(), false),
     };
@@ -174,6 +174,10 @@ pub fn key_uses<'r>(command: &Command, request: &'r Request) -> Vec<(&'r [u8], u
     let use_of = |at: usize| {
         if command.name.starts_with("eval") {
             return if command.name.ends_with("_ro") { READ } else { READ | WRITE };
+        }
+        // A lock keeps others from what it names; a shared one keeps nobody from reading.
+        if command.name == "es.lock" && !(2..request.len()).any(|at| request.is(at, "shared")) {
+            return WRITE;
         }
         match at {
             _ if command.flags & flag::WRITE == 0 => READ,

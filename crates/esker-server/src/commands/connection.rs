@@ -127,7 +127,7 @@ fn ping(cx: &mut Cx<'_>, request: &Request) -> Done {
         return Err("ERR wrong number of arguments for 'ping' command".into());
     }
     let text = request.get(1);
-    if !cx.out.is_resp3 && cx.session.subscriptions() > 0 {
+    if !cx.out.is_resp3 && cx.session.is_subscribed() {
         cx.out.array(2);
         cx.out.bulk(b"pong");
         cx.out.bulk(text.unwrap_or_default());

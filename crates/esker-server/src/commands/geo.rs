@@ -266,10 +266,16 @@ const NO_RADIUS: &str = "ERR need numeric radius";
 
 /// `GEORADIUS` and its kin.
 fn near(cx: &mut Cx<'_>, request: &Request, form: &Form) -> Done {
-    let mut search = Search { unit: unit(&request[form.from - 1])?, ..Search::default() };
-    search.shape = Some(Shape::Circle(length(&request[form.from - 2], NO_RADIUS)? * search.unit));
-    if !form.has_member {
-        search.centre = Some(place(&request[2], &request[3])?);
+    let mut search = Search { unit: 1.0, shape: Some(Shape::Circle(0.0)), ..Search::default() };
+    // Redis does not look at the member and the circle where there is no set.
+    let is_there = !form.has_member || SortedSet::open(cx, &request[1])?.is_some();
+    if is_there {
+        search.centre = Some(match form.has_member {
+            true => place_of(cx, &request[1], &request[2])?.ok_or(NO_MEMBER)?,
+            false => place(&request[2], &request[3])?,
+        });
+        search.unit = unit(&request[form.from - 1])?;
+        search.shape = Some(Shape::Circle(length(&request[form.from - 2], NO_RADIUS)? * search.unit));
     }
     let mut at = form.from;
     while at < request.len() {
@@ -286,9 +292,6 @@ fn near(cx: &mut Cx<'_>, request: &Request, form: &Form) -> Done {
         }
     }
     search.check("georadius")?;
-    if form.has_member && SortedSet::open(cx, &request[1])?.is_some() {
-        search.centre = Some(place_of(cx, &request[1], &request[2])?.ok_or(NO_MEMBER)?);
-    }
     search.run(cx, &request[1], "georadiusstore")
 }
 

@@ -88,8 +88,8 @@ fn clear(cx: &mut Cx<'_>, data: &Database) -> Done {
     for space in data.spaces() {
         transaction.remove_range(space, Span::ALL)?;
     }
-    // Keys that are watched and were there are missed by `EXEC`; the others have not changed.
     cx.effects.changes += 1;
+    cx.all_keys_gone(data.number);
     Ok(())
 }
 
@@ -125,8 +125,8 @@ fn swapdb(cx: &mut Cx<'_>, request: &Request) -> Done {
     if a != b {
         cx.server.swap_databases(a, b)?;
         cx.session.data = cx.server.database(cx.session.db)?;
-        cx.server.watches.touch_all(a);
-        cx.server.watches.touch_all(b);
+        cx.touch_all(a);
+        cx.touch_all(b);
     }
     cx.out.ok();
     Ok(())

@@ -11,7 +11,6 @@ use crate::cx::Cx;
 use crate::fail::Done;
 use crate::numbers::parse_int;
 use crate::resp::Request;
-use crate::rows::RowsSession;
 
 /// What a command may do, and where it runs.
 pub mod flag {
@@ -47,6 +46,8 @@ pub mod flag {
     pub const WAITS: u32 = 1 << 15;
     /// It may do harm.
     pub const DANGEROUS: u32 = 1 << 14;
+    /// It takes part in the transaction that its connection holds, as all commands of rows do.
+    pub const TAKES_PART: u32 = 1 << 16;
 }
 
 /// What a command is about.
@@ -151,10 +152,13 @@ impl Command {
     }
 
     /// Whether it runs once all before it is done: it works in a transaction that its connection holds, or begins one.
-    pub fn is_alone(&self, session: &RowsSession) -> bool {
-        self.group == Group::Rows
-            && self.flags & flag::BLOCKING == 0
-            && (self.name == "ob.begin" || session.held.is_some() && self.name != "ob.commit")
+    pub fn is_alone(&self, has_transaction: bool) -> bool {
+        let takes_part = self.group == Group::Rows || self.flags & flag::TAKES_PART != 0;
+        match self.name {
+            "es.begin" | "ob.begin" => true,
+            "es.commit" | "ob.commit" => false,
+            _ => has_transaction && takes_part && self.flags & flag::BLOCKING == 0,
+        }
     }
 
     /// Whether its usage has this subcommand.
@@ -320,7 +324,10 @@ static TABLES: &[&[Command]] = &[
     acl::TABLE,
     latency::TABLE,
     ordered::TABLE,
+    ordered::FEED,
+    ordered::MESSAGES,
     ordered::SPACES,
+    ordered::TRANSACTIONS,
     rows::TABLE,
     rows::SLICES,
     rows::TRANSACTIONS,

@@ -26,6 +26,7 @@ use esker_env::{
 };
 use fastrand::Rng;
 
+use super::apply::Noted;
 use super::following::Following;
 use super::frame::Frame;
 use super::outgoing::{Answer, Outgoing};
@@ -399,7 +400,7 @@ impl World {
                 link.input.extend(link.wire.drain(..n));
                 while let Some((frame, len)) = Frame::decode(&link.input).expect("no byte is changed") {
                     link.input.drain(..len);
-                    let taken = link.following.take(self.replication(m), frame, false)?;
+                    let taken = link.following.take(self.replication(m), frame, Noted::default())?;
                     if taken.is_some() {
                         self.tally.applied += 1;
                         self.look(m)?;
