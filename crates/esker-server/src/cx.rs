@@ -116,11 +116,6 @@ impl Cx<'_> {
         self.all_changed(database_name(database));
     }
 
-    /// All keys of a database are gone. Who watches by `WATCH` one that was there is missed by `EXEC`; the others have not changed.
-    pub fn all_keys_gone(&mut self, database: usize) {
-        self.all_changed(database_name(database));
-    }
-
     /// All keys of a place may have changed.
     pub fn all_changed(&mut self, place: String) {
         self.effects.changed.push(Change::Stretch(place, Stretch::range(b"", b""), "all"));

@@ -8,6 +8,7 @@ use crate::clock;
 use crate::cx::Cx;
 use crate::data::Database;
 use crate::fail::{Done, Fail, SYNTAX};
+use crate::holdings::place::database_name;
 use crate::numbers::{int, parse_float};
 use crate::resp::Request;
 use crate::store::Span;
@@ -88,8 +89,9 @@ fn clear(cx: &mut Cx<'_>, data: &Database) -> Done {
     for space in data.spaces() {
         transaction.remove_range(space, Span::ALL)?;
     }
+    // Keys that are watched and were there are missed by `EXEC`; the others have not changed.
     cx.effects.changes += 1;
-    cx.all_keys_gone(data.number);
+    cx.all_changed(database_name(data.number));
     Ok(())
 }
 
