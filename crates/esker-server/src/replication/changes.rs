@@ -86,7 +86,7 @@ impl ChangeFeed {
     /// # Errors
     /// The engine's.
     pub fn read(&mut self, replication: &Replication, commits_max: usize) -> Done<Batch> {
-        let (mut commits, mut bytes) = (Vec::new(), 0);
+        let (mut commits, mut bytes, mut has_synced) = (Vec::new(), 0, false);
         for _ in 0..LOOKED_AT_MAX {
             let mut changes = Vec::new();
             let mut size = 0;
@@ -114,7 +114,8 @@ impl ChangeFeed {
                 }
                 Some(None) => {}
                 // What is told is durable.
-                None if commits.is_empty() && replication.has_more_than(self.outgoing.taken()) => {
+                None if !has_synced && replication.has_more_than(self.outgoing.taken()) => {
+                    has_synced = true;
                     replication.sync()?;
                 }
                 None => break,
