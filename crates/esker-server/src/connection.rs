@@ -198,9 +198,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             true => tokio::task::block_in_place(|| commands::run_caught(&mut cx, request)),
             false => commands::run_caught(&mut cx, request),
         };
-        for (channel, message) in self.effects.messages.drain(..) {
-            self.server.pubsub.publish(&channel, &message);
-        }
+        self.effects.messages.drain(..).for_each(|said| self.server.pubsub.publish(&said));
         self.effects.filled.clear();
     }
 

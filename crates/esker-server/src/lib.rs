@@ -15,6 +15,7 @@
 //! | `acl` | users, and what they may do |
 //! | `stats`, `rates`, `latency`, `slow_log`, `http`, `trace` | what operators see |
 //! | `commands` | the table of commands, and what they do |
+//! | `geo` | places as scores of sorted sets |
 //! | `holdings` | what connections hold: transactions, locks, topics |
 //! | `rows` | tables of keys with columns: docs/formats/obigstore.md |
 //! | `replication` | primaries and replicas: docs/formats/replication.md |
@@ -33,6 +34,7 @@ mod cx;
 mod data;
 mod effects;
 mod fail;
+mod geo;
 mod glob;
 mod holdings;
 mod http;

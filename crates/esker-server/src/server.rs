@@ -284,9 +284,7 @@ impl Server {
 
     /// Tells what commits have said and changed to those who listen and watch.
     pub fn tell_effects(&self, effects: &Effects) {
-        for (channel, message) in &effects.messages {
-            self.pubsub.publish(channel, message);
-        }
+        effects.messages.iter().for_each(|said| self.pubsub.publish(said));
         effects.said.iter().for_each(|said| self.holdings.say(said, &self.sequencer));
         effects.changed.iter().for_each(|change| self.holdings.changes.tell(change));
         self.replication.tell();

@@ -9,6 +9,7 @@ use crate::data::Database;
 use crate::fail::Done;
 use crate::holdings::Own;
 use crate::holdings::place::Place;
+use crate::pubsub::Hearing;
 use crate::replication::{Batch, Link};
 use crate::resp::Request;
 use crate::store::{Snapshot, Space};
@@ -63,10 +64,8 @@ pub struct Session {
     pub reply: ReplyMode,
     /// The connection ends after the reply.
     pub is_over: bool,
-    /// Channels it is subscribed to.
-    pub channels: BTreeSet<Vec<u8>>,
-    /// Patterns it is subscribed to.
-    pub patterns: BTreeSet<Vec<u8>>,
+    /// What it is subscribed to, by `Hearing`.
+    pub subscribed: [BTreeSet<Vec<u8>>; Hearing::COUNT],
     /// The space that ordered commands work in; none: that of its database.
     pub space: Option<Space>,
     /// It is a replica's, which gets commits from now on.
@@ -99,8 +98,7 @@ impl Session {
             is_inside: false,
             reply: ReplyMode::On,
             is_over: false,
-            channels: BTreeSet::new(),
-            patterns: BTreeSet::new(),
+            subscribed: Default::default(),
             space: None,
             link: None,
             awaited: None,
@@ -133,6 +131,6 @@ impl Session {
 
     /// Channels and patterns that it is subscribed to.
     pub fn subscriptions(&self) -> usize {
-        self.channels.len() + self.patterns.len()
+        self.subscribed.iter().map(BTreeSet::len).sum()
     }
 }

@@ -12,6 +12,7 @@ mod bits;
 mod connection;
 mod dump;
 mod expiry;
+mod geo;
 mod hashes;
 mod held;
 mod hyper_log_logs;
@@ -187,7 +188,7 @@ fn admit(cx: &mut Cx<'_>, request: &Request) -> Done {
             return Err("ERR Command not allowed inside a transaction".into());
         }
         multi.queue.push(request.clone());
-        cx.session.client.counts[2].fetch_add(1, Ordering::Relaxed);
+        cx.session.client.queued.fetch_add(1, Ordering::Relaxed);
         cx.out.simple("QUEUED");
         return Ok(());
     }
@@ -280,7 +281,7 @@ fn calls_measured(cx: &Cx<'_>, command: &Command, calls: u64) -> u64 {
 
 fn note_slow(cx: &Cx<'_>, command: &Command, request: &Request, micros: u64) {
     let limit = cx.server.config.slow_micros();
-    if limit < 0 || micros < limit as u64 || matches!(command.name, "exec" | "slowlog") {
+    if limit < 0 || micros < limit as u64 || command.name == "exec" {
         return;
     }
     // Passwords are not shown.
@@ -306,15 +307,18 @@ fn unknown(request: &Request) -> String {
     format!("ERR unknown command '{}', with args beginning with: {words}", shown(&request[0]))
 }
 
-/// The error for a word behind a command that is none of its subcommands.
+/// The error for a word behind a command that is none of its subcommands, or has too few or too many words behind it.
 pub(crate) fn unknown_subcommand(request: &Request) -> Fail {
     let (name, sub) = (&request[0], request.get(1).unwrap_or_default());
     let text = |word: &[u8]| String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned();
-    let name = text(name).to_uppercase();
-    Fail::text(format!(
-        "ERR unknown subcommand or wrong number of arguments for '{}'. Try {name} HELP.",
-        text(sub)
-    ))
+    let (lower, sub) = (text(name).to_lowercase(), text(sub));
+    let is_known = table::commands()
+        .filter(|command| command.name == lower)
+        .any(|command| command.has_subcommand(&sub.to_lowercase()));
+    Fail::text(match is_known {
+        true => format!("ERR wrong number of arguments for '{lower}|{}' command", sub.to_lowercase()),
+        false => format!("ERR unknown subcommand '{sub}'. Try {} HELP.", lower.to_uppercase()),
+    })
 }
 
 /// What a client is told that has waited for a lock.
@@ -324,8 +328,6 @@ const LOCK_TIMEOUT: &str = "LOCKTIMEOUT a lock was not given back in time; those
 pub fn timed_out(request: &Request, out: &mut Out) {
     if request.is(0, "ob.lock") || request.is(0, "es.lock") {
         out.error(LOCK_TIMEOUT);
-    } else if request.is(0, "blmove") || request.is(0, "brpoplpush") {
-        out.null();
     } else {
         out.null_array();
     }

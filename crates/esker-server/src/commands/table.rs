@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::{
-    acl, bits, connection, dump, expiry, hashes, hyper_log_logs, inside, keys, latency, list_pops, lists,
-    operations, ordered, pubsub, replication, rows, scan, scripts, server, sets, sort, sorted_sets,
+    acl, bits, connection, dump, expiry, geo, hashes, hyper_log_logs, inside, keys, latency, list_pops,
+    lists, operations, ordered, pubsub, replication, rows, scan, scripts, server, sets, sort, sorted_sets,
     stream_groups, stream_info, streams, strings, transactions,
 };
 use crate::cx::Cx;
@@ -61,6 +61,7 @@ pub enum Group {
     List,
     Set,
     SortedSet,
+    Geo,
     Hash,
     Stream,
     PubSub,
@@ -83,6 +84,7 @@ impl Group {
             Group::List => "list",
             Group::Set => "set",
             Group::SortedSet => "sorted-set",
+            Group::Geo => "geo",
             Group::Hash => "hash",
             Group::Stream => "stream",
             Group::PubSub => "pubsub",
@@ -159,6 +161,12 @@ impl Command {
         }
     }
 
+    /// Whether its usage has this subcommand.
+    pub fn has_subcommand(&self, sub: &str) -> bool {
+        let first_words = self.usage.split(" | ").filter_map(|way| way.split(' ').next());
+        first_words.flat_map(|words| words.split('|')).any(|word| word == sub)
+    }
+
     /// What a client is told that has sent too many words, or too few.
     pub fn wrong_arity(&self) -> String {
         format!("ERR wrong number of arguments for '{}' command", self.name)
@@ -186,6 +194,17 @@ impl Command {
                 request.from(at + 1).take(count).collect()
             }
         }
+    }
+
+    /// Where the key stands that it stores to, behind the word `STORE`: the last one counts.
+    pub fn stores_at(&self, request: &Request) -> Option<usize> {
+        let words: &[&str] = match self.name {
+            "sort" => &["store"],
+            "georadius" | "georadiusbymember" => &["store", "storedist"],
+            _ => return None,
+        };
+        let is_store = |at: &usize| words.iter().any(|word| request.is(*at, word));
+        (2..request.len() - 1).filter(is_store).last().map(|at| at + 1)
     }
 
     /// First, last and step, as `COMMAND INFO` has them.
@@ -290,6 +309,7 @@ static TABLES: &[&[Command]] = &[
     sorted_sets::RANGES,
     sorted_sets::COMBINE,
     sorted_sets::POPS,
+    geo::TABLE,
     lists::TABLE,
     list_pops::TABLE,
     streams::TABLE,
