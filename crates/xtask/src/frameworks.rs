@@ -132,6 +132,7 @@ impl Language {
     }
 
     /// Runs a script against a server of its own (frameworks.1); what it said if it failed.
+    #[expect(clippy::disallowed_types, reason = "a real file, for the script to write to")]
     fn run(&self, script: &Path, server: &Path) -> Result<(), String> {
         let (place, server) = (self.place(), Server::start(server)?);
         let program = place.join(self.program);

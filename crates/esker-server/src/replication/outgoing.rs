@@ -6,6 +6,7 @@
 //! ```
 //!
 //! outgoing.1. What is sent follows what was sent before: a gap ends the stream, and nothing comes twice.
+//! outgoing.2. A commit that notes the role beside a position is none of the history's: it says where the database was when it became a replica.
 
 use std::time::Duration;
 
@@ -111,24 +112,42 @@ fn number(commit: &mut FeedCommit, base: Option<Base>, repl: u32) -> Result<Opti
     if let Some(seq) = base.and_then(|base| base.seq_of(commit.seqno().get())) {
         return Ok(Some(seq));
     }
+    let mut noted = Noted::default();
     while let Some(change) = commit.next_change()? {
-        if let Some(seq) = own_record(&change, repl).flatten() {
-            return Ok(Some(seq));
-        }
+        noted.take(&change, repl);
     }
-    Ok(None)
+    Ok(noted.seq())
 }
 
-/// Of a change of this server's own records: the number that it notes, if it is the position. None: it is another change, which is sent.
-fn own_record(change: &FeedChange<'_>, repl: u32) -> Option<Option<u64>> {
-    match change {
-        FeedChange::Put { keyspace, key, value }
-            if keyspace.get() == repl && key.first() != Some(&EPOCH_PREFIX) =>
-        {
-            let position = value.bytes().filter(|_| *key == POSITION_KEY);
-            Some(position.and_then(|raw| Position::decode(&mut Reader::new(raw)).ok()).map(|at| at.seq))
+/// What a commit notes of this server's own records.
+#[derive(Default)]
+struct Noted {
+    position: Option<u64>,
+    has_role: bool,
+}
+
+impl Noted {
+    /// Whether a change is one of these records: they are not sent.
+    fn take(&mut self, change: &FeedChange<'_>, repl: u32) -> bool {
+        match change {
+            FeedChange::Put { keyspace, key, value }
+                if keyspace.get() == repl && key.first() != Some(&EPOCH_PREFIX) =>
+            {
+                match value.bytes() {
+                    Some(raw) if *key == POSITION_KEY => {
+                        self.position = Position::decode(&mut Reader::new(raw)).ok().map(|at| at.seq);
+                    }
+                    _ => self.has_role = true,
+                }
+                true
+            }
+            _ => false,
         }
-        _ => None,
+    }
+
+    /// The number of the commit that came from a primary (outgoing.2).
+    fn seq(&self) -> Option<u64> {
+        self.position.filter(|_| !self.has_role)
     }
 }
 
@@ -154,12 +173,12 @@ impl Outgoing {
         mut send: impl FnMut(&mut Vec<u8>) -> bool,
     ) -> Result<bool> {
         let Some(mut commit) = self.feed.next_within(patience)? else { return Ok(false) };
-        let mut seq = self.base.and_then(|base| base.seq_of(commit.seqno().get()));
+        let own = self.base.and_then(|base| base.seq_of(commit.seqno().get()));
+        let mut noted = Noted::default();
         let mut ops = Vec::new();
         let mut has_sent = false;
         while let Some(change) = commit.next_change()? {
-            if let Some(noted) = own_record(&change, self.repl) {
-                seq = seq.or(noted);
+            if noted.take(&change, self.repl) {
                 continue;
             }
             if let Some(epoch) = begun_epoch(&change, self.repl) {
@@ -177,7 +196,7 @@ impl Outgoing {
                 has_sent = true;
             }
         }
-        match self.arrive(seq)? {
+        match self.arrive(own.or(noted.seq()))? {
             Some(at) => {
                 if !ops.is_empty() {
                     Frame::Ops(ops).encode(out);
@@ -213,10 +232,10 @@ impl Outgoing {
         show: &mut dyn FnMut(&FeedChange<'_>) -> Result<()>,
     ) -> Result<Option<Option<Position>>> {
         let Some(mut commit) = self.feed.next_within(patience)? else { return Ok(None) };
-        let mut seq = self.base.and_then(|base| base.seq_of(commit.seqno().get()));
+        let own = self.base.and_then(|base| base.seq_of(commit.seqno().get()));
+        let mut noted = Noted::default();
         while let Some(change) = commit.next_change()? {
-            if let Some(noted) = own_record(&change, self.repl) {
-                seq = seq.or(noted);
+            if noted.take(&change, self.repl) {
                 continue;
             }
             if let Some(epoch) = begun_epoch(&change, self.repl) {
@@ -224,7 +243,7 @@ impl Outgoing {
             }
             show(&change)?;
         }
-        self.arrive(seq).map(Some)
+        self.arrive(own.or(noted.seq())).map(Some)
     }
 
     /// The engine's number up to which all has been taken.

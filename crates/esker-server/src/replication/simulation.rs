@@ -35,7 +35,7 @@ use super::records::Source;
 use super::{Replication, copy_in};
 
 const MACHINES: usize = 3;
-const STEPS: usize = 350;
+const STEPS: usize = 600;
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// What is known of all commits of all histories.
@@ -210,7 +210,7 @@ impl World {
         let db = self.open(m);
         let replication = Replication::open(Some(&db), follow.map(source)).expect("its records are whole");
         self.machines[m].up.as_mut().expect("it was opened").replication = replication;
-        self.look(m).expect("nothing fails yet");
+        self.learn(m, true).expect("nothing fails yet");
         let Machine { applied, durable, .. } = self.machines[m];
         let at = self.replication(m).position();
         for promised in applied.into_iter().chain(durable) {
@@ -232,8 +232,12 @@ impl World {
         }
     }
 
-    /// What a machine holds is what its position says; what is new is noted.
     fn look(&mut self, m: usize) -> Died {
+        self.learn(m, false)
+    }
+
+    /// What a machine holds is what its position says; what is new is noted. `has_begun`: it may have been a primary a moment ago.
+    fn learn(&mut self, m: usize, has_begun: bool) -> Died {
         let up = self.up(m).expect("it runs");
         let (at, now) = (up.replication.position(), contents(&up.db).map_err(text)?);
         let (epochs, is_replica) = (up.replication.epochs(), up.replication.is_replica());
@@ -244,7 +248,10 @@ impl World {
                 self.model.parents.entry(epoch).or_insert(Position { epoch: before, seq: start });
             }
             if !self.model.owners.contains_key(&epoch) {
-                assert!(!is_replica, "simulation.1: machine {m} knows epoch {epoch}, which nobody has begun");
+                assert!(
+                    !is_replica || has_begun,
+                    "simulation.1: machine {m} knows epoch {epoch}, which nobody has begun"
+                );
                 self.model.owners.insert(epoch, m);
                 // Commits that a crash may have taken, or not, are known from now on.
                 if let Some(before) = before.filter(|_| start > 0) {
@@ -256,7 +263,7 @@ impl World {
             }
             (before, started) = (Some(epoch), start);
         }
-        if !is_replica {
+        if !is_replica || (has_begun && self.model.owners.get(&at.epoch) == Some(&m)) {
             for seq in (started + 1..at.seq).rev() {
                 let at = Position { seq, ..at };
                 if self.model.states.contains_key(&at) {
@@ -283,7 +290,7 @@ impl World {
             db.keyspaces().map_err(text)?.into_iter().filter(|name| !name.starts_with("es.")).collect();
         let map = db.open_keyspace(&names[rng.usize(..names.len())]).map_err(text)?;
         let (name, key) = (map.name(), format!("key{}", rng.u32(..12)));
-        let durability = [Durability::Sync, Durability::Buffered, Durability::None][rng.usize(..3)];
+        let durability = [Durability::Sync, Durability::None, Durability::Buffered][rng.usize(..5).min(2)];
         match rng.u32(..16) {
             0 if names.len() < 5 => drop(db.keyspace(&format!("map{}", rng.u32(..5))).map_err(text)?),
             1 if name != "default" => db.drop_keyspace(&name).map_err(text)?,
@@ -375,28 +382,36 @@ impl World {
 
     /// Something happens on a link.
     fn link(&mut self, m: usize) -> Died {
-        let Some(mut link) = self.links[m].take() else { return self.connect(m, false) };
-        let (event, syncs) = (self.rng.u32(..8), self.rng.bool());
+        let Some(mut link) = self.links[m].take() else {
+            let may_discard = self.rng.u8(..4) == 0;
+            return self.connect(m, may_discard);
+        };
+        let (event, steps, syncs) = (self.rng.u32(..8), self.rng.u32(1..8), self.rng.u8(..4) == 0);
         let theirs = self.up(link.to).expect("links end with their machines");
         match event {
             0..3 => {
                 let mut out = Vec::new();
-                match link.outgoing.step(Duration::ZERO, &mut out, |_| true) {
-                    Ok(true) => {}
-                    Ok(false) if syncs && theirs.replication.has_more_than(link.outgoing.taken()) => {
-                        if let Err(error) = theirs.replication.sync() {
-                            self.died(link.to, "sync", &error.to_string());
-                            return Ok(());
+                for _ in 0..steps {
+                    match link.outgoing.step(Duration::ZERO, &mut out, |_| true) {
+                        Ok(true) => {}
+                        Ok(false) if syncs && theirs.replication.has_more_than(link.outgoing.taken()) => {
+                            if let Err(error) = theirs.replication.sync() {
+                                self.died(link.to, "sync", &error.to_string());
+                                return Ok(());
+                            }
                         }
+                        Ok(false) => {
+                            Frame::Alive(theirs.replication.position().seq).encode(&mut out);
+                            break;
+                        }
+                        // It is too far behind by now, or the machine has died.
+                        Err(_) => return Ok(()),
                     }
-                    Ok(false) => Frame::Alive(theirs.replication.position().seq).encode(&mut out),
-                    // It is too far behind by now, or the machine has died.
-                    Err(_) => return Ok(()),
                 }
                 link.wire.extend(out);
             }
             3..6 => {
-                let n = link.wire.len().min([10, 100, 10_000][self.rng.usize(..3)]);
+                let n = link.wire.len().min([10, 1_000, usize::MAX][self.rng.usize(..3)]);
                 link.input.extend(link.wire.drain(..n));
                 while let Some((frame, len)) = Frame::decode(&link.input).expect("no byte is changed") {
                     link.input.drain(..len);
