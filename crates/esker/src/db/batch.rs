@@ -12,7 +12,7 @@ use crate::engine::handle::Handle;
 use crate::engine::keyspace_options::{Counting, KeyspaceOptions};
 use crate::txn::commit::Durability;
 use crate::types::expiry::{Expiry, Lifetime};
-use crate::types::{Error, KeyBounds, Result, SeqNo};
+use crate::types::{Error, KeyBounds, KeyspaceId, Result, SeqNo};
 
 /// Writes that become durable and visible together, over any keyspaces. Later ones win over earlier ones of the same
 /// key. Unlike a transaction it checks for no conflicts.
@@ -160,6 +160,12 @@ impl WriteBatch {
     /// bytes. [`commit`](Self::commit) fails with `KeyspaceExists`, too, if somebody else creates one of the name meanwhile.
     pub fn create_keyspace(&mut self, name: &str) -> Result<Keyspace> {
         let state = self.writes.create_keyspace(&self.handle.core.catalog, name)?;
+        Ok(Keyspace::new(self.handle.clone(), state))
+    }
+
+    /// The same, with this number: see `Changes::create_numbered`.
+    pub(crate) fn create_numbered_keyspace(&mut self, name: &str, id: KeyspaceId) -> Result<Keyspace> {
+        let state = self.writes.create_numbered_keyspace(&self.handle.core.catalog, name, id)?;
         Ok(Keyspace::new(self.handle.clone(), state))
     }
 

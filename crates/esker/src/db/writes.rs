@@ -353,6 +353,15 @@ impl Writes {
         self.changes.create(catalog, Arc::make_mut(&mut self.set), name)
     }
 
+    pub(super) fn create_numbered_keyspace(
+        &mut self,
+        catalog: &Catalog,
+        name: &str,
+        id: KeyspaceId,
+    ) -> Result<Arc<KeyspaceState>> {
+        self.changes.create_numbered(catalog, Arc::make_mut(&mut self.set), name, id)
+    }
+
     pub(super) fn create_lazy_keyspace(
         &mut self,
         catalog: &Catalog,

@@ -388,6 +388,12 @@ impl Catalog {
         Ok(Self::state(name.into(), KeyspaceId::new(id), DropMark::new_set(), counter))
     }
 
+    /// The same, of a number that was not given out to anybody who has committed: see [`Changes::create_numbered`](super::catalog_changes::Changes::create_numbered).
+    pub(super) fn reserve_numbered(&self, name: &str, id: KeyspaceId) -> Arc<KeyspaceState> {
+        self.next_id.fetch_max(id.get().saturating_add(1), Ordering::Relaxed);
+        Self::state(name.into(), id, DropMark::new_set(), Arc::default())
+    }
+
     /// Which keyspace has which name from now on, or none.
     pub(super) fn take(&self, changed: &BTreeMap<Arc<str>, Option<Arc<KeyspaceState>>>) {
         let mut names = self.names.write();

@@ -37,6 +37,8 @@ pub(crate) struct Changes {
     /// Which one has it afterwards.
     names: Names,
     created: Vec<Arc<KeyspaceState>>,
+    /// The numbers of these that were asked for.
+    numbered: Vec<KeyspaceId>,
     /// Of these, those that have options from the beginning.
     options: Vec<(KeyspaceId, StoredOptions)>,
     dropped: Vec<Arc<KeyspaceState>>,
@@ -103,10 +105,28 @@ impl Changes {
     ) -> Result<Arc<KeyspaceState>> {
         self.check_free(catalog, name)?;
         let state = catalog.reserve(name)?;
+        Ok(self.make(set, name, state))
+    }
+
+    /// The same, with this number: for a copy that makes what was made at home. Nobody else creates keyspaces meanwhile. The commit is refused if one that was
+    /// made has been given the number (catalog.2).
+    pub(crate) fn create_numbered(
+        &mut self,
+        catalog: &Catalog,
+        set: &mut WriteSet,
+        name: &str,
+        id: KeyspaceId,
+    ) -> Result<Arc<KeyspaceState>> {
+        self.check_free(catalog, name)?;
+        self.numbered.push(id);
+        Ok(self.make(set, name, catalog.reserve_numbered(name, id)))
+    }
+
+    fn make(&mut self, set: &mut WriteSet, name: &str, state: Arc<KeyspaceState>) -> Arc<KeyspaceState> {
         set.put(&name_key(name), &varint(state.id.get()));
         self.set(name, None, Some(state.clone()));
         self.created.push(state.clone());
-        Ok(state)
+        state
     }
 
     /// The same, and it is counted lazily from its first key on.
@@ -201,6 +221,9 @@ impl Core {
         request.may_pass = true;
         let mut stored = self.catalog.lock();
         changes.check(&self.catalog, request.since.is_some())?;
+        if let Some(taken) = changes.numbered.iter().find(|id| id.get() < stored.get()) {
+            return Err(Error::Invalid(format!("the number {taken} of a keyspace has been given out before")));
+        }
         self.store_id(&mut stored, changes)?;
         let counted = Counted::new(&self.published, &changes.created);
         let options = self.store_options(&mut request, changes)?;

@@ -12,7 +12,7 @@ use crate::db::{Db, Keyspace, WriteBatch};
 use crate::txn::commit::Durability;
 use crate::types::expiry::Expiry;
 use crate::types::limits::VALUE_BYTES_MAX;
-use crate::types::{Error, Result, SeqNo};
+use crate::types::{Error, KeyspaceId, Result, SeqNo};
 
 /// A change takes no more bytes.
 const CHANGE_BYTES_MAX: usize = VALUE_BYTES_MAX.saturating_add(1 << 20);
@@ -137,24 +137,7 @@ impl Replay {
         // The name may be another one's until the end of the commit.
         let spare = format!("{SPARE_NAME}{id}");
         let name = if self.names.values().any(|known| known == name) { &spare } else { name };
-        let mut made = self.batch.create_keyspace(name)?;
-        if made.id().get() < id {
-            // At home numbers went to keyspaces that came to nothing.
-            self.batch.drop_keyspace(name)?;
-            let mut others = self.db.batch();
-            let mut next = made.id().get() + 1;
-            while next < id {
-                next = others.create_keyspace(&format!("{SPARE_NAME}{next}"))?.id().get() + 1;
-            }
-            drop(others);
-            made = self.batch.create_keyspace(name)?;
-        }
-        if made.id().get() != id {
-            return Err(Error::Invalid(format!(
-                "a commit makes keyspace {id}, and here the next one is {}: this database has keyspaces of its own",
-                made.id()
-            )));
-        }
+        let made = self.batch.create_numbered_keyspace(name, KeyspaceId::new(id))?;
         self.names.insert(id, name.to_owned());
         self.spaces.insert(id, made);
         Ok(())

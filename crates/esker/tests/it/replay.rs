@@ -148,6 +148,28 @@ fn replay_2_a_database_that_is_no_copy_is_told_from_one() {
     let error = two.go_on(1000).unwrap_err();
     assert!(matches!(&error, Error::Invalid(text) if text.contains("keyspaces of its own")), "{error}");
     assert!(two.copy.open_keyspace("new").is_err());
+
+    // What was broken off leaves its number free; one that was given out is not given out again.
+    let mut two = Two::begin();
+    two.home.keyspace("new").unwrap();
+    two.home.sync().unwrap();
+    let mut changes = Vec::new();
+    for mut commit in std::iter::from_fn(|| two.feed.try_next().unwrap()) {
+        while let Some(change) = commit.next_change().unwrap() {
+            encode(&change, &mut changes).unwrap();
+        }
+    }
+    for _ in 0..3 {
+        two.replay.take(&changes, |_, _| {}).unwrap();
+        two.replay.abandon().unwrap();
+    }
+    two.replay.take(&changes, |_, _| {}).unwrap();
+    two.replay.commit(Durability::Sync).unwrap();
+    two.assert_same();
+    two.copy.drop_keyspace("new").unwrap();
+    two.replay.abandon().unwrap();
+    two.replay.take(&changes, |_, _| {}).unwrap();
+    assert!(matches!(two.replay.commit(Durability::Sync), Err(Error::Invalid(_))), "catalog.2");
 }
 
 #[test]
