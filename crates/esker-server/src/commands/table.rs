@@ -204,7 +204,7 @@ impl Command {
             _ => return None,
         };
         let is_store = |at: &usize| words.iter().any(|word| request.is(*at, word));
-        (2..request.len() - 1).filter(is_store).next_back().map(|at| at + 1)
+        (2..request.len() - 1).rfind(is_store).map(|at| at + 1)
     }
 
     /// First, last and step, as `COMMAND INFO` has them.

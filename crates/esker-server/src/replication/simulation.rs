@@ -237,6 +237,7 @@ impl World {
     }
 
     /// What a machine holds is what its position says; what is new is noted. `has_begun`: it may have been a primary a moment ago.
+    #[expect(clippy::map_entry, reason = "the model is looked at in between")]
     fn learn(&mut self, m: usize, has_begun: bool) -> Died {
         let up = self.up(m).expect("it runs");
         let (at, now) = (up.replication.position(), contents(&up.db).map_err(text)?);
@@ -524,6 +525,7 @@ impl World {
 }
 
 /// Runs a seed in a thread of its own.
+#[expect(clippy::disallowed_methods, reason = "a canary is set for a thread")]
 fn run(seed: u64, canary: Option<Canary>) -> std::thread::Result<Tally> {
     let body = move || {
         set(canary);

@@ -222,7 +222,9 @@ impl Core {
         let mut stored = self.catalog.lock();
         changes.check(&self.catalog, request.since.is_some())?;
         if let Some(taken) = changes.numbered.iter().find(|id| id.get() < stored.get()) {
-            return Err(Error::Invalid(format!("the number {taken} of a keyspace has been given out before")));
+            return Err(Error::Invalid(format!(
+                "the number {taken} of a keyspace has been given out before"
+            )));
         }
         self.store_id(&mut stored, changes)?;
         let counted = Counted::new(&self.published, &changes.created);
