@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::load::command::{LoadArguments, MakedataArguments};
+use crate::load::read::ReadArguments;
 use crate::scale::Scale;
 use crate::suites::open::End;
 
@@ -23,6 +24,8 @@ Examples:
   esker-bench compare before.jsonl after.jsonl     significance by pairs of runs
   esker-bench async-commits --engine esker         what async commits are there after a kill
   esker-bench makedata 1_000_000 --hotspot 0.99999:13 | esker-bench load --dir /tmp/db --concurrency 64 --multi 20 --latency
+  esker-bench load --server 127.0.0.1:6379 --seq 1_000_000 --rate 15_000 --multi 2 --concurrency 50 --latency
+  esker-bench read --server 127.0.0.1:6379 --seq 1_000_000 --multi 20 --concurrency 5 --latency
 
 A run prints a table and leaves in --out:
   results.jsonl   one JSON object per row and run: suite, row, engine, version, scale, run, value, unit, better, ...
@@ -77,8 +80,10 @@ pub(crate) enum Command {
         /// Results after
         after: PathBuf,
     },
-    /// Write pairs into an engine, as obigstore's bm_write does; without a mode it reads a stream of pairs from stdin
+    /// Write pairs into an engine or a server, as obigstore's bm_write does; without a mode it reads a stream of pairs from stdin
     Load(LoadArguments),
+    /// Read rows of a server at random, as obigstore's bm_read does: look-ups, or ranges; each answer is verified
+    Read(ReadArguments),
     /// Write a stream of pairs to stdout (lengths are u32, little-endian), as obigstore's bm_makedata does
     Makedata(MakedataArguments),
     /// Print the tables that the workloads' sources published, beside ours

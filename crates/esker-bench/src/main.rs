@@ -75,6 +75,7 @@ fn main() -> ExitCode {
         Some(Command::Load(arguments)) => {
             find_engine(&arguments.engine).and_then(|engine| load::command::load(engine, &arguments))
         }
+        Some(Command::Read(arguments)) => load::read::read(&arguments),
         Some(Command::Makedata(arguments)) => load::command::makedata(&arguments),
         Some(Command::AsyncCommits { engines, dir }) => check_async_commits(&engines, &dir),
         Some(Command::AsyncWriter { engine, commits, dir }) => {

@@ -37,8 +37,8 @@ impl Client {
         (request.read)(request.command.query::<Value>(&mut self.connection)?)
     }
 
-    /// Runs a transaction: begins, does `work`, commits. If something has changed that it watches, or there is a deadlock, it is rolled back and begins
-    /// again, until it succeeds. If `work` fails otherwise, it is rolled back.
+    /// Runs a transaction: begins, does `work`, commits. If something has changed that it watches, or that it has read or written and its isolation is of, or
+    /// there is a deadlock, it is rolled back and begins again, until it succeeds. If `work` fails otherwise, it is rolled back. Rows and ordered keys take part in it.
     ///
     /// # Errors
     /// Those of `work`, and of the commit.

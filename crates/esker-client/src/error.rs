@@ -9,6 +9,9 @@ pub enum Error {
     /// Something that the transaction watches has changed. It is rolled back: begin again.
     #[error("something that was watched has changed: begin the transaction again")]
     Dirty,
+    /// Others have changed what the transaction has read or written. It is rolled back: begin again.
+    #[error("others have changed what the transaction has read or written: begin it again")]
+    Conflict,
     /// The transaction would wait for others that wait for it: abort it, and begin again.
     #[error("deadlock: abort the transaction, and begin it again")]
     Deadlock,
@@ -46,7 +49,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// Whether the transaction may succeed if it begins again.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Error::Dirty | Error::Deadlock)
+        matches!(self, Error::Dirty | Error::Conflict | Error::Deadlock)
     }
 }
 
@@ -55,6 +58,7 @@ impl From<RedisError> for Error {
         let Some(code) = error.code() else { return Error::Connection(error) };
         match code {
             "DIRTY" => Error::Dirty,
+            "CONFLICT" => Error::Conflict,
             "DEADLOCK" => Error::Deadlock,
             "LOCKTIMEOUT" => Error::LockTimeout,
             "TXTIMEOUT" => Error::TransactionTimeout,

@@ -35,6 +35,11 @@ pub fn set(key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Request<()> {
     Request::new("ES.SET", reply::done).word(key).word(value)
 }
 
+/// Merges an operand into a key, by the operator of the keyspace.
+pub fn merge(key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Request<()> {
+    Request::new("ES.MERGE", reply::done).word(key).word(operand)
+}
+
 /// Removes a key; whether it was there.
 pub fn delete(key: impl AsRef<[u8]>) -> Request<bool> {
     Request::new("ES.DEL", reply::flag).word(key)

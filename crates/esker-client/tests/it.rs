@@ -146,6 +146,21 @@ fn a_transaction_begins_again_after_a_conflict() {
     });
     assert!(matches!(failed, Err(Error::Key(_))));
     assert_eq!(client.run(ob::get("t", "k", ["n"])).unwrap(), [Some(b"2".to_vec())]);
+    // Ordered keys and rows in one, kept apart without watches.
+    for (isolation, expected) in [(Isolation::Snapshot, 1), (Isolation::Serializable, 2)] {
+        let mut runs = 0;
+        let done = client.transact(ob::begin().isolation(isolation).sync(Sync::Os), |client| {
+            runs += 1;
+            let n = client.run(ob::get("t", "k", ["n"]))?.remove(0).unwrap_or_default();
+            if runs == 1 {
+                other.run(ob::put("t", "k", [("n", "5")]))?;
+            }
+            client.run(es::set("copy", n))
+        });
+        assert!(done.is_ok() && runs == expected, "{done:?} {runs}");
+        client.run(ob::put("t", "k", [("n", "2")])).unwrap();
+    }
+    assert_eq!(client.run(es::get("copy")).unwrap(), Some(b"5".to_vec()));
 }
 
 #[test]

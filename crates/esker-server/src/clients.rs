@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::pubsub::Hearing;
+
 /// Bytes of messages that may wait to be sent to one connection. Beyond that it is closed.
 const WAITING_BYTES_MAX: usize = 32 << 20;
 
@@ -33,8 +35,10 @@ pub struct Client {
     pub library: Mutex<(String, String)>,
     /// What it sent last.
     pub command: Mutex<&'static str>,
-    /// Channels, patterns, and commands of its transaction.
-    pub counts: [AtomicUsize; 3],
+    /// How many channels and patterns it is subscribed to, by `Hearing`.
+    pub subscribed: [AtomicUsize; Hearing::COUNT],
+    /// Commands of its transaction, and one more; 0: it has none.
+    pub queued: AtomicUsize,
     /// Version 3 of the protocol.
     pub is_resp3: AtomicBool,
     /// It sees all commands.
@@ -97,16 +101,20 @@ impl Client {
         std::mem::take(&mut *self.messages.lock())
     }
 
+    /// Whether it is subscribed to anything.
+    pub fn is_subscribed(&self) -> bool {
+        self.subscribed.iter().any(|count| count.load(Ordering::Relaxed) > 0)
+    }
+
     /// A line of `CLIENT LIST`.
     pub fn describe(&self, now: u64) -> String {
         let load = |n: &AtomicUsize| n.load(Ordering::Relaxed);
         let (library, version) = self.library.lock().clone();
         let mut flags = String::new();
-        let has_channels = load(&self.counts[0]) + load(&self.counts[1]) > 0;
-        let multi = load(&self.counts[2]);
+        let multi = load(&self.queued);
         for (is_so, flag) in [
             (self.is_monitor.load(Ordering::Relaxed), 'O'),
-            (has_channels, 'P'),
+            (self.is_subscribed(), 'P'),
             (multi > 0, 'x'),
             (self.is_blocked.load(Ordering::Relaxed), 'b'),
         ] {
@@ -116,7 +124,7 @@ impl Client {
             flags.push('N');
         }
         format!(
-            "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={flags} db={} sub={} psub={} ssub=0 multi={} \
+            "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={flags} db={} sub={} psub={} ssub={} multi={} \
              watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 tot-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 events=r \
              cmd={} user={} redir=-1 resp={} lib-name={library} lib-ver={version}",
             self.id,
@@ -126,8 +134,9 @@ impl Client {
             now.saturating_sub(self.since) / 1000,
             now.saturating_sub(self.active.load(Ordering::Relaxed)) / 1000,
             load(&self.db),
-            load(&self.counts[0]),
-            load(&self.counts[1]),
+            load(&self.subscribed[0]),
+            load(&self.subscribed[1]),
+            load(&self.subscribed[2]),
             multi as i64 - 1,
             self.command.lock(),
             self.user.lock(),

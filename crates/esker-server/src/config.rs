@@ -115,7 +115,7 @@ impl Config {
             ("masterauth", options.primary_password.clone()),
             ("maxclients", options.clients_max.to_string()),
             ("notify-keyspace-events", String::new()),
-            ("ob-transaction-timeout", "60".to_owned()),
+            ("transaction-timeout", "60".to_owned()),
             ("port", options.port.unwrap_or(0).to_string()),
             ("protected-mode", if options.protected { "yes" } else { "no" }.to_owned()),
             ("replica-sync-ms", options.replica_sync_ms.to_string()),

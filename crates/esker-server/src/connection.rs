@@ -186,7 +186,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             false => now,
         };
-        let may_wait = is_read && !server.is_in_memory() && !is_cached(server, &job.session, flags, request);
+        let takes_part =
+            command.is_some_and(|command| command.is_alone(job.session.own.transaction.is_some()));
+        let may_wait = (is_read || takes_part)
+            && !server.is_in_memory()
+            && (takes_part || !is_cached(server, &job.session, flags, request));
         let Job { session, out, .. } = job;
         let mut cx = Cx { server, session, access, effects, out, now: clock::now_ms() };
         // Whatever waits has written its reply.
@@ -194,9 +198,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             true => tokio::task::block_in_place(|| commands::run_caught(&mut cx, request)),
             false => commands::run_caught(&mut cx, request),
         };
-        for (channel, message) in self.effects.messages.drain(..) {
-            self.server.pubsub.publish(&channel, &message);
-        }
+        self.effects.messages.drain(..).for_each(|said| self.server.pubsub.publish(&said));
         self.effects.filled.clear();
     }
 
@@ -264,21 +266,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Some(job);
         }
         let (server, client, end) = (self.server.clone(), self.client.clone(), Notify::new());
-        if let Some(awaited) = commands::awaited(&server, &self.request) {
+        let is_allowed = command
+            .is_some_and(|command| commands::is_allowed(&server, &job.session, command, &self.request));
+        let awaited = commands::awaited(&server, &job.session, &self.request);
+        if let Some(awaited) = awaited.filter(|_| is_allowed) {
             job.session.awaited = Some(awaited.seq);
             client.is_blocked.store(true, Ordering::Relaxed);
             let ended = async {
                 tokio::select! {
-                    () = awaited.wait(&server) => {}
-                    () = end.notified() => {}
+                    fed = awaited.wait(&server) => fed,
+                    () = end.notified() => None,
                 }
             };
-            let ((), is_gone) = self.meanwhile(ended, &end).await;
+            let (fed, is_gone) = self.meanwhile(ended, &end).await;
             client.is_blocked.store(false, Ordering::Relaxed);
+            job.session.fed = fed;
             job.session.is_over |= is_gone;
         }
         self.run_here(&mut job, command);
-        job.session.awaited = None;
+        (job.session.awaited, job.session.fed) = (None, None);
         Some(job)
     }
 
@@ -382,7 +388,7 @@ fn place(command: Option<&'static Command>, session: &Session) -> Place {
         Some(command) if session.multi.is_some() && command.flags & flag::NO_MULTI == 0 => {
             if command.flags & flag::ENDS_MULTI != 0 { Place::Sequencer } else { Place::Here }
         }
-        Some(command) if command.is_alone(&session.rows) => Place::Alone,
+        Some(command) if command.is_alone(session.own.transaction.is_some()) => Place::Alone,
         Some(command) if command.flags & flag::WAITS != 0 && session.is_known => Place::Waits,
         Some(command) if command.flags & (flag::WRITE | flag::SEQUENCED) != 0 => Place::Sequencer,
         _ => Place::Here,

@@ -13,9 +13,12 @@ use std::sync::Arc;
 use crate::data::Database;
 use crate::effects::{Effects, Event};
 use crate::fail::Done;
+use crate::holdings::place::{Place, database_name};
+use crate::holdings::topics::{Change, Saying};
 use crate::resp::Out;
 use crate::server::Server;
 use crate::session::Session;
+use crate::spans::Stretch;
 use crate::store::{Reads, Snapshot, Store, Transaction};
 
 /// How a command reaches the data.
@@ -92,6 +95,43 @@ impl Cx<'_> {
         self.effects.changes += 1;
         if !self.effects.is_quiet {
             self.server.watches.touch(self.session.db, key);
+        }
+        if !self.server.holdings.changes.is_empty() {
+            let data = &self.session.data;
+            let is_there = matches!(self.access.reads().get(&data.main, key), Ok(Some(_)));
+            self.tell_change(database_name(data.number), key, if is_there { "set" } else { "del" });
+        }
+    }
+
+    /// A key of a keyspace has changed.
+    pub fn changed(&mut self, place: &Place, key: &[u8], how: &str) {
+        if !self.server.holdings.changes.is_empty() {
+            self.tell_change(place.name(), key, how);
+        }
+    }
+
+    /// All keys of a database may have changed: who watches some is told.
+    pub fn touch_all(&mut self, database: usize) {
+        self.server.watches.touch_all(database);
+        self.all_changed(database_name(database));
+    }
+
+    /// All keys of a place may have changed.
+    pub fn all_changed(&mut self, place: String) {
+        self.effects.changed.push(Change::Stretch(place, Stretch::range(b"", b""), "all"));
+    }
+
+    /// Keys of a keyspace were removed.
+    pub fn removed(&mut self, place: &Place, stretch: Stretch) {
+        if !self.server.holdings.changes.is_empty() {
+            self.effects.changed.push(Change::Stretch(place.name(), stretch, "delrange"));
+        }
+    }
+
+    fn tell_change(&mut self, place: String, key: &[u8], how: &str) {
+        let change = Change::Key(Saying { place, topic: key.to_vec(), message: how.as_bytes().to_vec() });
+        if self.effects.changed.last() != Some(&change) {
+            self.effects.changed.push(change);
         }
     }
 

@@ -25,7 +25,7 @@ mod sweeper;
 
 pub use self::collection::Collection;
 pub use self::list::{End, List};
-pub use self::main_record::{Kind, Main};
+pub use self::main_record::{Kind, Main, has_expired, string_record};
 pub use self::sorted_set::{Scored, SortedSet, ZSpan};
 pub use self::stream::{Entry, Group, Pending, Stream, StreamId, parse_count};
 

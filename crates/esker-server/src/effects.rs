@@ -2,6 +2,8 @@
 //!
 //! effects.1. A message is published after the commit of the command that caused it: who hears it finds what it speaks of.
 
+use crate::holdings::topics::{Change, Saying};
+use crate::pubsub::{Hearing, Said};
 use crate::store::Durability;
 
 /// A class of events of keys: see the option `notify-keyspace-events`.
@@ -59,8 +61,8 @@ pub fn letters_of(events: u32) -> String {
 /// What is to be done after the commit.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// Channels and messages (effects.1).
-    pub messages: Vec<(Vec<u8>, Vec<u8>)>,
+    /// What is to be said on channels (effects.1).
+    pub messages: Vec<Said>,
     /// Databases and keys that may have what somebody waits for.
     pub filled: Vec<(usize, Vec<u8>)>,
     /// Changes of keys so far.
@@ -71,8 +73,10 @@ pub struct Effects {
     pub is_quiet: bool,
     /// A script was broken off in the midst of its writes.
     pub must_not_commit: bool,
-    /// Topics that were said, by keyspace (effects.1).
-    pub said: Vec<(String, Vec<Vec<u8>>)>,
+    /// What was said (effects.1).
+    pub said: Vec<Saying>,
+    /// Keys that have changed and how, for those who watch them (effects.1).
+    pub changed: Vec<Change>,
     /// What the commit waits for, at least.
     pub durability: Option<Durability>,
     /// A buffer for records.
@@ -86,10 +90,11 @@ impl Effects {
         }
         if wanted & KEYSPACE != 0 {
             let channel = [format!("__keyspace@{db}__:").as_bytes(), key].concat();
-            self.messages.push((channel, name.as_bytes().to_vec()));
+            self.messages.push(Said { on: Hearing::Channel, channel, text: name.as_bytes().to_vec() });
         }
         if wanted & KEYEVENT != 0 {
-            self.messages.push((format!("__keyevent@{db}__:{name}").into_bytes(), key.to_vec()));
+            let channel = format!("__keyevent@{db}__:{name}").into_bytes();
+            self.messages.push(Said { on: Hearing::Channel, channel, text: key.to_vec() });
         }
     }
 }
@@ -107,6 +112,8 @@ mod tests {
         let mut effects = Effects::default();
         effects.event(events_of(b"Eg").unwrap(), Event::Generic, "del", 3, b"k");
         effects.event(events_of(b"Eg").unwrap(), Event::List, "lpush", 3, b"k");
-        assert_eq!(effects.messages, [(b"__keyevent@3__:del".to_vec(), b"k".to_vec())]);
+        let said =
+            Said { on: Hearing::Channel, channel: b"__keyevent@3__:del".to_vec(), text: b"k".to_vec() };
+        assert_eq!(effects.messages, [said]);
     }
 }

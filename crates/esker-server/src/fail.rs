@@ -10,6 +10,8 @@ use crate::store::Error;
 pub enum Fail {
     /// The reply: a code, a space, what is wrong.
     Told(Cow<'static, str>),
+    /// The same, of a command that has waited, too: what it waits for is there, and cannot go where it should.
+    Final(Cow<'static, str>),
     /// The store refused.
     Store(Error),
     /// There is nothing yet: it waits, if it may.
@@ -44,7 +46,7 @@ impl Fail {
     /// What the client is told.
     pub fn message(&self) -> Cow<'_, str> {
         match self {
-            Fail::Told(text) => Cow::Borrowed(text),
+            Fail::Told(text) | Fail::Final(text) => Cow::Borrowed(text),
             Fail::Store(Error::Poisoned(..)) => {
                 "MISCONF the log cannot be written: reads go on, and writes after a restart".into()
             }

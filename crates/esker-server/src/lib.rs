@@ -13,9 +13,11 @@
 //! | `listen`, `tls`, `connection`, `session`, `clients` | connections |
 //! | `sequencer`, `waiters`, `watches`, `effects` | how commands run, wait, are noticed |
 //! | `acl` | users, and what they may do |
-//! | `stats`, `rates`, `latency`, `slow_log`, `http` | what operators see |
+//! | `stats`, `rates`, `latency`, `slow_log`, `http`, `trace` | what operators see |
 //! | `commands` | the table of commands, and what they do |
-//! | `rows` | tables of keys with columns, and transactions that connections hold: docs/formats/obigstore.md |
+//! | `geo` | places as scores of sorted sets |
+//! | `holdings` | what connections hold: transactions, locks, topics |
+//! | `rows` | tables of keys with columns: docs/formats/obigstore.md |
 //! | `replication` | primaries and replicas: docs/formats/replication.md |
 //! | `data` | how types lie in ordered maps: docs/formats/server.md |
 //!
@@ -32,7 +34,9 @@ mod cx;
 mod data;
 mod effects;
 mod fail;
+mod geo;
 mod glob;
+mod holdings;
 mod http;
 mod latency;
 mod listen;
@@ -51,10 +55,12 @@ mod server;
 mod session;
 mod sha1;
 mod slow_log;
+mod spans;
 mod stats;
 pub mod store;
 #[cfg(feature = "tls")]
 mod tls;
+mod trace;
 mod waiters;
 mod watches;
 

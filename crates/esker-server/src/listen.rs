@@ -20,6 +20,7 @@ use crate::sequencer;
 use crate::server::Server;
 #[cfg(feature = "tls")]
 use crate::tls::TlsListeners;
+use crate::trace;
 
 /// How long connections have to end before the server does.
 const GRACE: Duration = Duration::from_secs(5);
@@ -283,7 +284,10 @@ where
     match server.clients.add(peer.address, peer.own_address, clock::now_ms(), server.config.clients_max()) {
         Some(client) if !server.is_stopping() => {
             server.stats.connections.add(1);
-            tokio::spawn(connection::serve(server.clone(), client, stream));
+            let server = server.clone();
+            tokio::spawn(async move {
+                trace::connection(&client.clone(), connection::serve(server, client, stream)).await;
+            });
         }
         Some(client) => {
             server.clients.remove(&client);

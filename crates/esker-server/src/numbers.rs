@@ -53,6 +53,35 @@ pub fn float(text: &[u8]) -> Done<f64> {
     parse_float(text).ok_or(NO_FLOAT.into())
 }
 
+/// Digits behind the point that sums keep.
+const FRACTION: usize = 17;
+
+/// The sum of two decimal numbers, exactly: 12.3 and -13.1 are -0.8. None if one is written with an exponent, or has too many digits.
+pub fn decimal_sum(a: &[u8], b: &[u8]) -> Option<String> {
+    let sum = decimal(a)?.checked_add(decimal(b)?)?;
+    let one = 10_u128.pow(FRACTION as u32);
+    let size = sum.unsigned_abs();
+    let digits = format!("{}.{:017}", size / one, size % one);
+    let sign = if sum < 0 { "-" } else { "" };
+    Some(format!("{sign}{}", digits.trim_end_matches('0').trim_end_matches('.')))
+}
+
+/// A number in units of its last digit.
+fn decimal(text: &[u8]) -> Option<i128> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (is_negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let is_number = [whole, fraction].iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
+    if !is_number || whole.is_empty() || whole.len() > 19 || fraction.len() > FRACTION {
+        return None;
+    }
+    let units: i128 = format!("{whole}{fraction:0<FRACTION$}").parse().ok()?;
+    Some(if is_negative { -units } else { units })
+}
+
 /// Seconds of an argument, as milliseconds.
 ///
 /// # Errors
@@ -82,6 +111,22 @@ pub fn places(start: i64, stop: i64, len: u64) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sums_of_decimals_are_exact() {
+        let sum = |a: &str, b: &str| decimal_sum(a.as_bytes(), b.as_bytes());
+        for (a, b, expected) in [
+            ("12.3", "-13.1", "-0.8"),
+            ("0.1", "0.2", "0.3"),
+            ("-5", "+5.00", "0"),
+            ("9999999999999999999", "0.00000000000000001", "9999999999999999999.00000000000000001"),
+        ] {
+            assert_eq!(sum(a, b).as_deref(), Some(expected), "{a} {b}");
+        }
+        for other in ["1e3", "inf", "", ".5", "1.2.3", "10000000000000000000", "0.000000000000000001", "x"] {
+            assert_eq!(sum(other, "1"), None, "{other}");
+        }
+    }
 
     #[test]
     fn numbers_have_one_form() {

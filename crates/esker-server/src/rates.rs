@@ -97,7 +97,12 @@ impl Rates {
         per_second(rate, &first, last)
     }
 
-    /// How many in a second, at `points` moments of the last quarter of an hour, the newest last.
+    /// Seconds that samples are known of.
+    pub fn seconds(&self) -> u64 {
+        self.0.lock().len().saturating_sub(1) as u64
+    }
+
+    /// How many in a second, at `points` moments of those seconds, the newest last.
     pub fn series(&self, rate: Rate, points: usize) -> Vec<f64> {
         let samples = self.0.lock();
         let step = (samples.len().saturating_sub(1)).div_ceil(points.max(1)).max(1);
@@ -134,10 +139,10 @@ mod tests {
         assert_eq!(rates.average(Rate::Commands, 900), 7000.0 / 61.0);
         assert_eq!(rates.average(Rate::Errors, 60), 0.0);
         let series = rates.series(Rate::Commands, 10);
-        assert!(series.len() <= 10 && series[0] == 100.0, "{series:?}");
+        assert!(series.len() <= 10 && series[0] == 100.0 && rates.seconds() == 61, "{series:?}");
         for second in 62..2000 {
             rates.add(Sample { at_ms: second * 1000, counts: [7000, 0, 0, 0, 0, 0] });
         }
-        assert_eq!((rates.average(Rate::Commands, 900), rates.0.lock().len()), (0.0, SAMPLES_MAX));
+        assert_eq!((rates.average(Rate::Commands, 900), rates.seconds()), (0.0, 900));
     }
 }

@@ -16,6 +16,7 @@
 
 mod apply;
 mod bytes;
+mod changes;
 mod copy_in;
 mod copy_out;
 mod disk;
@@ -39,6 +40,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 pub use self::apply::empty_database;
+pub use self::changes::{Batch, KeyChange};
 pub use self::disk::{exchange, finish_copy};
 pub use self::follow::run as follow;
 pub use self::frame::VERSION;

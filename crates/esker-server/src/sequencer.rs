@@ -29,6 +29,7 @@ use crate::resp::{Out, Request};
 use crate::server::Server;
 use crate::session::Session;
 use crate::store::Durability;
+use crate::trace;
 use crate::waiters::{Waiters, Woken};
 
 /// So many jobs share a commit at the most.
@@ -346,7 +347,7 @@ impl Turns {
     }
 
     fn end_wait(&mut self, turn: &mut Turn<'_>, mut job: Box<Job>, woken: Woken) {
-        self.server.rows.stop_waiting(&job.session.rows, &self.server.sequencer);
+        self.server.holdings.stop_waiting(job.session.client.id, &self.server.sequencer);
         match woken {
             Woken::Timeout => commands::timed_out(&job.requests[job.done], &mut job.out),
             Woken::Unblocked => {
@@ -394,14 +395,12 @@ impl Turns {
             committed = outcome.map_err(Fail::Store);
         }
         if committed.is_ok() {
-            for (channel, message) in &effects.messages {
-                server.pubsub.publish(channel, message);
-            }
-            for (keyspace, topics) in &effects.said {
-                server.rows.say(keyspace, topics, &server.sequencer);
-            }
+            server.tell_effects(&effects);
         }
         let failed = committed.err();
+        if let Some(failed) = &failed {
+            trace::warn("a commit failed", None, &failed.message());
+        }
         for mut job in done {
             if let Some(failed) = &failed {
                 // sequencer.3
@@ -417,9 +416,9 @@ impl Turns {
 
     /// Removes what has expired, and garbage.
     fn sweep(&mut self) {
-        let idle_ms = 1000 * self.server.config.number("ob-transaction-timeout").max(0) as u64;
+        let idle_ms = 1000 * self.server.config.number("transaction-timeout").max(0) as u64;
         if idle_ms > 0 {
-            self.server.rows.expire(clock::now_ms(), idle_ms, &self.server.sequencer);
+            self.server.holdings.expire(clock::now_ms(), idle_ms, &self.server.sequencer);
         }
         if self.server.replication.is_replica() {
             return;

@@ -14,13 +14,14 @@ use crate::commands::{self, Commands};
 use crate::config::Config;
 use crate::cursors::Cursors;
 use crate::data::Database;
+use crate::effects::Effects;
 use crate::fail::Done;
+use crate::holdings::Holdings;
 use crate::latency::{Histogram, LatencyEvents};
 use crate::options::Options;
 use crate::pubsub::PubSub;
 use crate::rates::Rates;
 use crate::replication::{self, Replication, Source};
-use crate::rows::Rows;
 use crate::sequencer::Sequencer;
 use crate::slow_log::SlowLog;
 use crate::stats::Stats;
@@ -47,8 +48,8 @@ pub struct Server {
     pub pubsub: PubSub,
     /// Watched keys.
     pub watches: Watches,
-    /// Locks, topics and transactions of rows.
-    pub rows: Rows,
+    /// Transactions, locks and topics of connections.
+    pub holdings: Holdings,
     /// Where commands that write run.
     pub sequencer: Sequencer,
     /// Cursors of walks.
@@ -121,7 +122,7 @@ impl Server {
             clients: Clients::default(),
             pubsub: PubSub::default(),
             watches: Watches::default(),
-            rows: Rows::default(),
+            holdings: Holdings::default(),
             sequencer: Sequencer::default(),
             cursors: Cursors::default(),
             stats: Stats::default(),
@@ -279,6 +280,14 @@ impl Server {
     /// Whether there may be parts to remove; then not any more.
     pub fn take_garbage(&self) -> bool {
         self.garbage.swap(false, Ordering::Relaxed)
+    }
+
+    /// Tells what commits have said and changed to those who listen and watch.
+    pub fn tell_effects(&self, effects: &Effects) {
+        effects.messages.iter().for_each(|said| self.pubsub.publish(said));
+        effects.said.iter().for_each(|said| self.holdings.say(said, &self.sequencer));
+        effects.changed.iter().for_each(|change| self.holdings.changes.tell(change));
+        self.replication.tell();
     }
 
     /// Has it stop.

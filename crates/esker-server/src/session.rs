@@ -6,9 +6,12 @@ use std::sync::Arc;
 use crate::acl::User;
 use crate::clients::Client;
 use crate::data::Database;
-use crate::replication::Link;
+use crate::fail::Done;
+use crate::holdings::Own;
+use crate::holdings::place::Place;
+use crate::pubsub::Hearing;
+use crate::replication::{Batch, Link};
 use crate::resp::Request;
-use crate::rows::RowsSession;
 use crate::store::{Snapshot, Space};
 use crate::watches::Watch;
 
@@ -61,20 +64,22 @@ pub struct Session {
     pub reply: ReplyMode,
     /// The connection ends after the reply.
     pub is_over: bool,
-    /// Channels it is subscribed to.
-    pub channels: BTreeSet<Vec<u8>>,
-    /// Patterns it is subscribed to.
-    pub patterns: BTreeSet<Vec<u8>>,
+    /// What it is subscribed to, by `Hearing`.
+    pub subscribed: [BTreeSet<Vec<u8>>; Hearing::COUNT],
     /// The space that ordered commands work in; none: that of its database.
     pub space: Option<Space>,
     /// It is a replica's, which gets commits from now on.
     pub link: Option<Link>,
     /// What its command waits for is measured by this commit.
     pub awaited: Option<u64>,
+    /// What its command has waited for, if that was commits.
+    pub fed: Option<Done<Batch>>,
     /// Snapshots it holds.
     pub snapshots: BTreeMap<u64, Arc<dyn Snapshot>>,
-    /// What it is to commands of rows.
-    pub rows: RowsSession,
+    /// The keyspace of rows that it works in; none: the one called `default`.
+    pub rows: Option<Space>,
+    /// What it holds over many requests.
+    pub own: Own,
 }
 
 impl Session {
@@ -93,13 +98,14 @@ impl Session {
             is_inside: false,
             reply: ReplyMode::On,
             is_over: false,
-            channels: BTreeSet::new(),
-            patterns: BTreeSet::new(),
+            subscribed: Default::default(),
             space: None,
             link: None,
             awaited: None,
+            fed: None,
             snapshots: BTreeMap::new(),
-            rows: RowsSession::default(),
+            rows: None,
+            own: Own::default(),
         }
     }
 
@@ -110,8 +116,21 @@ impl Session {
         self.user = user;
     }
 
+    /// Where its ordered commands work.
+    pub fn place(&self) -> Place {
+        match &self.space {
+            Some(space) => Place::keyspace(space.clone()),
+            None => Place { space: self.data.main.clone(), database: Some(self.data.number) },
+        }
+    }
+
+    /// Whether it is sent messages that answer no request.
+    pub fn is_subscribed(&self) -> bool {
+        self.subscriptions() + self.own.subscriptions() > 0
+    }
+
     /// Channels and patterns that it is subscribed to.
     pub fn subscriptions(&self) -> usize {
-        self.channels.len() + self.patterns.len()
+        self.subscribed.iter().map(BTreeSet::len).sum()
     }
 }

@@ -11,6 +11,7 @@
 mod cargo;
 mod checks;
 mod finding;
+mod frameworks;
 mod fuzz;
 mod repo;
 mod sanitize;
@@ -36,6 +37,8 @@ Commands:
                  Fuzz each of these targets, or all, for so many minutes (10); exit 1 if something is found
   fuzz --minimise [--corpus DIR] [TARGET..]
                  Write the smallest corpus with the coverage of all that was found to fuzz/corpus
+  frameworks [WORD..]
+                 Run the scripts in which frameworks of others work against the server, or those with such a name
   help           Print this text";
 
 fn main() -> ExitCode {
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         ["sanitize", kind] => sanitize::run(kind, false),
         ["sanitize", kind, "--long"] => sanitize::run(kind, true),
         ["fuzz", ref rest @ ..] => fuzz::run(rest),
+        ["frameworks", ref words @ ..] => frameworks::run(words),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(true)

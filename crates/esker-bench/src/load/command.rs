@@ -1,55 +1,87 @@
-//! `esker-bench load` and `esker-bench makedata`: obigstore's `bm_write` and `bm_makedata`, on an engine in this process.
+//! `esker-bench load` and `esker-bench makedata`: obigstore's `bm_write` and `bm_makedata`, on an engine in this process or on a server.
 //!
-//!   makedata --stream of pairs--> load --> engine --> a line of figures for each period
+//!   makedata --stream of pairs--> load --> engine or server --> a line of figures for each period
 
 use std::io::{BufReader, BufWriter, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use esker_bench_api::generate::obigstore::Hotspots;
 use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::{Durability, Engine, Failure, OpenOptions};
 
-use crate::load::{KeySource, Load, Pair, Source, drive_watched};
-use crate::track::Series;
+use super::lines::Lines;
+use super::server::Server;
+use super::{KeySource, Load, Pair, Source, write};
 
-const DEFAULT_SEED: u64 = 29;
+pub(super) const DEFAULT_SEED: u64 = 29;
 
 /// Arguments of `load`.
 #[derive(clap::Args)]
+#[command(group = clap::ArgGroup::new("target").required(true))]
 pub(crate) struct LoadArguments {
     /// Engine to load
-    #[arg(long, default_value = "esker")]
+    #[arg(long, default_value = "esker", conflicts_with = "server")]
     pub(crate) engine: String,
     /// Directory of the database; what is there is added to
-    #[arg(long)]
-    dir: PathBuf,
+    #[arg(long, group = "target")]
+    dir: Option<PathBuf>,
+    /// Write rows to this server (`esker serve`) instead; its --fsync says what a request waits for
+    #[arg(long, value_name = "HOST:PORT", group = "target")]
+    server: Option<String>,
+    /// Table of the rows, with --server
+    #[arg(long, default_value = "load", conflicts_with = "dir")]
+    table: String,
     #[command(flatten)]
     keys: Keys,
+    #[command(flatten)]
+    pace: Pace,
     /// Pairs to write at most; a stream may end before
     #[arg(long, value_name = "N", default_value_t = u64::MAX, hide_default_value = true)]
     pairs: u64,
-    /// Requests in flight
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=4096))]
-    concurrency: u64,
     /// Pairs in a request; a request is one transaction
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     multi: u64,
+    /// Do not wait for the device
+    #[arg(long, conflicts_with = "server")]
+    no_fsync: bool,
+    /// Cache in MiB
+    #[arg(long, default_value_t = 512, conflicts_with = "server")]
+    cache: u64,
+}
+
+/// How many requests at a time, and what is told of them.
+#[derive(clap::Args)]
+pub(super) struct Pace {
+    /// Requests in flight; with --server each has a connection
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=4096))]
+    pub(super) concurrency: u64,
     /// Pairs a second: an open loop, whose latencies count from when a request was due [default: a closed loop]
     #[arg(long, value_parser = rate)]
     rate: Option<f64>,
+    /// End after so many seconds, if the keys have not ended before
+    #[arg(long)]
+    seconds: Option<f64>,
     /// Seconds between lines
     #[arg(long, default_value_t = 5.0)]
     period: f64,
     /// Print latencies too
     #[arg(long)]
-    latency: bool,
-    /// Do not wait for the device
-    #[arg(long)]
-    no_fsync: bool,
-    /// Cache in MiB
-    #[arg(long, default_value_t = 512)]
-    cache: u64,
+    pub(super) latency: bool,
+}
+
+impl Pace {
+    /// In requests of `multi` pairs.
+    pub(super) fn load(&self, multi: u64) -> Load {
+        let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+        Load {
+            concurrency: self.concurrency,
+            multi,
+            rate: self.rate,
+            time: self.seconds.map_or(Duration::MAX, seconds),
+            period: Duration::from_secs_f64(self.period.clamp(0.01, 3600.0)),
+        }
+    }
 }
 
 /// Arguments of `makedata`.
@@ -89,7 +121,7 @@ fn two(text: &str) -> Result<(&str, &str), String> {
     text.split_once(':').ok_or_else(|| format!("{text} is not of the form A:B"))
 }
 
-fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+pub(super) fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.replace('_', "").parse().map_err(|_| format!("{text} is not a number of the right kind"))
 }
 
@@ -162,130 +194,33 @@ pub(crate) fn makedata(arguments: &MakedataArguments) -> Result<(), Failure> {
     }
 }
 
-/// Loads an engine and prints what it did in each period.
+/// Loads an engine or a server, and prints what it did in each period. `engine`: the one of that name.
 pub(crate) fn load(engine: &dyn Engine, arguments: &LoadArguments) -> Result<(), Failure> {
+    let load = arguments.pace.load(arguments.multi);
+    let mut source = arguments.keys.source(arguments.pairs);
+    let lines = Lines::new("write", arguments.pace.latency, load.period);
+    if let Some(address) = &arguments.server {
+        let server = Server::connect(address, &arguments.table, load.concurrency)?;
+        return lines.follow(&|pairs| server.put(pairs), &mut source, load, Path::new(""));
+    }
+    let dir = arguments.dir.as_deref().unwrap_or(Path::new("."));
     let durability = if arguments.no_fsync { Durability::Async } else { Durability::Sync };
-    std::fs::create_dir_all(&arguments.dir).map_err(Failure::engine)?;
+    std::fs::create_dir_all(dir).map_err(Failure::engine)?;
     // What suites tell engines, too.
     let options = OpenOptions {
         durability,
         value_bytes: arguments.keys.value_size as u64,
-        concurrent_writes: arguments.concurrency,
+        concurrent_writes: load.concurrency,
         ascending_keys: arguments.keys.seq.is_some(),
         ..OpenOptions::with_cache(arguments.cache << 20)
     };
-    let store = engine.open(&arguments.dir, &options)?;
-    let load = Load {
-        concurrency: arguments.concurrency,
-        multi: arguments.multi,
-        rate: arguments.rate,
-        time: Duration::MAX,
-        period: Duration::from_secs_f64(arguments.period.clamp(0.01, 3600.0)),
-    };
-    let mut lines = Lines::new(arguments.latency, load.period);
-    let mut source = arguments.keys.source(arguments.pairs);
-    let loaded =
-        drive_watched(&*store, &mut source, load, &arguments.dir, &mut |series| lines.print(series))?;
-    // A load that was shorter than a period is told now.
-    lines.period_s = loaded.detail.period_s;
-    lines.print(&loaded.detail.series);
-    println!(
-        "{} pairs in {:.1} s, {:.0} a second",
-        loaded.pairs,
-        loaded.seconds,
-        loaded.pairs as f64 / loaded.seconds
-    );
-    if let Some(write) = loaded.detail.latency.get("write") {
-        println!(
-            "latency of a request in ms ({} loop): mean {:.3}, median {:.3}, 90th {:.3}, 95th {:.3}, 99th {:.3}, 99.9th {:.3}, \
-             99.99th {:.3}, max {:.3}; longest stall {:.3}",
-            loaded.detail.load,
-            write.mean * 1e3,
-            write.p50 * 1e3,
-            write.p90 * 1e3,
-            write.p95 * 1e3,
-            write.p99 * 1e3,
-            write.p999 * 1e3,
-            write.p9999 * 1e3,
-            write.max * 1e3,
-            loaded.detail.longest_stall_s * 1e3
-        );
-    }
-    if loaded.backlog > load.period {
-        println!("overloaded: the last request ended {:.1} s after it was due", loaded.backlog.as_secs_f64());
-    }
-    Ok(())
-}
-
-/// Columns of latencies and their series, in the order of obigstore's own bm_write.
-const LATENCIES: [(&str, &str); 6] = [
-    ("mean-ms", "write mean s"),
-    ("median-ms", "write p50 s"),
-    ("90th-ms", "write p90 s"),
-    ("95th-ms", "write p95 s"),
-    ("99th-ms", "write p99 s"),
-    ("max-ms", "write max s"),
-];
-
-/// A line for each period, as soon as it has ended.
-struct Lines {
-    latencies: &'static [(&'static str, &'static str)],
-    period_s: f64,
-    printed: usize,
-    pairs: f64,
-}
-
-impl Lines {
-    /// Prints the head.
-    fn new(latency: bool, period: Duration) -> Self {
-        let latencies: &[_] = if latency { &LATENCIES } else { &[] };
-        print!("   time-s     k-pairs  k-pairs/s");
-        latencies.iter().for_each(|(name, _)| print!(" {name:>9}"));
-        println!();
-        Self { latencies, period_s: period.as_secs_f64(), printed: 0, pairs: 0.0 }
-    }
-
-    /// Prints what is new.
-    fn print(&mut self, series: &Series) {
-        for line in self.new_lines(series) {
-            println!("{line}");
-        }
-    }
-
-    fn new_lines(&mut self, series: &Series) -> Vec<String> {
-        let at =
-            |name: &str, n: usize| series.get(name).and_then(|values| values.get(n)).copied().unwrap_or(0.0);
-        let periods = series.get("ops/s").map_or(0, Vec::len);
-        (std::mem::replace(&mut self.printed, periods)..periods)
-            .map(|n| {
-                let rate = at("ops/s", n);
-                self.pairs += rate * self.period_s;
-                let time = (n + 1) as f64 * self.period_s;
-                let latencies = self.latencies.iter().map(|(_, name)| format!(" {:9.3}", at(name, n) * 1e3));
-                format!("{time:9.1} {:11.1} {:10.2}", self.pairs / 1e3, rate / 1e3)
-                    + &latencies.collect::<String>()
-            })
-            .collect()
-    }
+    let store = engine.open(dir, &options)?;
+    lines.follow(&|pairs| write(&*store, pairs), &mut source, load, dir)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_period_is_told_once_with_all_its_percentiles() {
-        let mut series: Series = LATENCIES.iter().map(|(_, name)| ((*name).to_owned(), vec![2e-3])).collect();
-        series.insert("ops/s".to_owned(), vec![1000.0]);
-        let mut lines = Lines { latencies: &LATENCIES, period_s: 5.0, printed: 0, pairs: 0.0 };
-        let expected =
-            "      5.0         5.0       1.00     2.000     2.000     2.000     2.000     2.000     2.000";
-        assert_eq!(lines.new_lines(&series), [expected]);
-        assert_eq!(lines.new_lines(&series), [""; 0]);
-        series.values_mut().for_each(|values| values.extend([0.0, 500.0]));
-        let more = lines.new_lines(&series);
-        assert!(more.len() == 2 && more[1].starts_with("     15.0         7.5       0.50"), "{more:?}");
-    }
 
     #[test]
     fn the_sources_forms_are_understood() {

@@ -1,7 +1,7 @@
-//! Load: keys from a source, written by many threads, in requests of several pairs.
+//! Load: keys from a source, written or read by many threads, in requests of several pairs.
 //!
 //! ```text
-//! Source (one, behind a lock) --keys of a request--> thread 1..C, which makes the values --Store::write--> engine
+//! Source (one, behind a lock) --keys of a request--> thread 1..C, which makes the values --Request--> engine or server
 //!                                              `--latency--> Track (one, behind a lock)
 //! ```
 //!
@@ -12,6 +12,9 @@
 //!      Linux). That is in the latencies, so it is also reported by itself (bench_track.4 of `track.rs`).
 
 pub(crate) mod command;
+mod lines;
+pub(crate) mod read;
+mod server;
 mod source;
 
 pub(crate) use source::{KeySource, Pair, Source};
@@ -56,6 +59,9 @@ struct Shared<'a> {
     requests: u64,
 }
 
+/// A request of these pairs: says when it was answered.
+pub(crate) type Request<'a> = &'a (dyn Fn(&[Pair]) -> Result<Instant, Failure> + Sync);
+
 /// Writes what the source gives until it ends.
 pub(crate) fn drive(
     store: &dyn Store,
@@ -63,18 +69,25 @@ pub(crate) fn drive(
     load: Load,
     dir: &Path,
 ) -> Result<Loaded, Failure> {
-    drive_watched(store, source, load, dir, &mut |_| {})
+    drive_watched("write", &|pairs| write(store, pairs), source, load, dir, &mut |_| {})
 }
 
-/// Does the same and shows `watch` the series whenever a period has ended.
+/// One transaction.
+fn write(store: &dyn Store, pairs: &[Pair]) -> Result<Instant, Failure> {
+    store.write(&mut |writer| pairs.iter().try_for_each(|pair| writer.put(&pair.key, &pair.value)))?;
+    Ok(Instant::now())
+}
+
+/// Makes requests of what the source gives until it ends, and shows `watch` the series whenever a period has ended. `kind` names them there.
 pub(crate) fn drive_watched(
-    store: &dyn Store,
+    kind: &'static str,
+    request: Request<'_>,
     source: &mut Source,
     load: Load,
     dir: &Path,
     watch: &mut (dyn FnMut(&Series) + Send),
 ) -> Result<Loaded, Failure> {
-    let track = Mutex::new((Track::new(&["write"], load.period, dir)?, Duration::ZERO, watch));
+    let track = Mutex::new((Track::new(&[kind], load.period, dir)?, Duration::ZERO, watch));
     let values = source.values();
     let shared = Mutex::new(Shared { source, requests: 0 });
     let start = Instant::now();
@@ -103,9 +116,7 @@ pub(crate) fn drive_watched(
                     (due, wait_until(due))
                 }
             };
-            store
-                .write(&mut |writer| pairs.iter().try_for_each(|pair| writer.put(&pair.key, &pair.value)))?;
-            let end = Instant::now();
+            let end = request(pairs)?;
             written += pairs.len() as u64;
             bytes += pairs.iter().map(Pair::bytes).sum::<u64>();
             let (track, backlog, watch) = &mut *track.lock().unwrap_or_else(PoisonError::into_inner);

@@ -68,6 +68,8 @@ pub(crate) enum KeySource {
     Random,
     /// Random below a number, so that some come again.
     RandomBelow(u64, Rng),
+    /// Random among the first so many of `Random`.
+    RandomOf(u64, Rng),
     /// Random; with this probability one that was there before.
     RandomUpdate(f64, Rng),
     /// See [`Hotspots`].
@@ -129,6 +131,7 @@ impl Source {
             KeySource::Sequential => (sequential_key(number), true),
             KeySource::Random => (random_key(self.seed, number), true),
             KeySource::RandomBelow(range, rng) => (sequential_key(rng.below(*range)), false),
+            KeySource::RandomOf(range, rng) => (random_key(self.seed, rng.below(*range)), false),
             KeySource::RandomUpdate(update, rng) => {
                 let is_new = rng.fraction() >= *update || number == 0;
                 let number = if is_new { number } else { rng.below(number) };

@@ -149,6 +149,7 @@ pub(super) fn without(suite: &str) -> &'static str {
              the device bound only a third of the reads"
         }
         "keyspaces" | "open" => "No line: how much has to be read and written is each engine's own choice",
+        "server" => "No line: what requests cost is the network's and the client's, too",
         "shapes" => "No line: all data is in memory, and small databases fit the processor's cache",
         "transactions" => {
             "No line: writers share syncs, and what does not sync need not be on the device yet"

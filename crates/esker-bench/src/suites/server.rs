@@ -177,7 +177,7 @@ impl Suite for ServerSuite {
     }
 
     fn streams(&self) -> Vec<Stream> {
-        vec![Stream::new("requests", "redis-benchmark: random keys, its own seed")]
+        vec![Stream::new("requests", "redis-benchmark: random keys, seed by its clock")]
     }
 
     fn rows(&self, scale: Scale) -> Vec<Row> {

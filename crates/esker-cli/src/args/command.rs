@@ -11,6 +11,7 @@ use crate::bounds::Bounds;
 use crate::commands::past::{CommitNo, Span};
 #[cfg(feature = "server")]
 use crate::commands::serve::ServeArgs;
+use crate::commands::shell::ShellArgs;
 use crate::commands::stats::StatsArgs;
 #[cfg(feature = "server")]
 use crate::commands::top::TopArgs;
@@ -182,11 +183,16 @@ nothing, or if a transaction was not committed.
 History is kept in the file that ESKER_HISTORY names, or in ~/.local/state/esker/history; with an
 empty ESKER_HISTORY, or for lines that begin with a space, not at all.
 
+With --server it speaks to a running server in place of a directory. The commands are the same, but for
+those about the past, copies, and options of keyspaces. Without -k it works in database 0, whose name is
+r0: `use r1` is database 1, and `use users` the keyspace users. Keys that are no strings have no value.
+
 Examples:
   esker shell
   esker -k users shell
+  esker shell --server 127.0.0.1:6379
   printf 'begin\\nput a 1\\nput b 2\\ncommit\\n' | esker shell")]
-    Shell,
+    Shell(ShellArgs),
     /// List, create, drop, rename, clear and copy keyspaces; their merge operators, what they keep of the past
     #[command(
         subcommand,

@@ -5,7 +5,7 @@ use std::io::Write;
 use serde_json::json;
 
 use crate::Answer;
-use crate::args::Count;
+use crate::args::{Common, Count};
 use crate::database::Session;
 use crate::failure::Result;
 use crate::output;
@@ -19,13 +19,19 @@ pub(super) fn run(session: &Session<'_>, count: &Count) -> Result<Answer> {
     let mut out = output::stdout();
     for (name, keyspace) in &keyspaces {
         let entries = database.count(keyspace, &bounds)?;
-        match (common.json, common.has_several()) {
-            (true, true) => writeln!(out, "{}", json!({ "keyspace": name, "entries": entries }))?,
-            (true, false) => writeln!(out, "{}", json!({ "entries": entries }))?,
-            (false, true) => writeln!(out, "{}\t{entries}", shown(name))?,
-            (false, false) => writeln!(out, "{entries}")?,
-        }
+        print(&mut out, common, name, entries)?;
     }
     out.flush()?;
     Ok(Answer::Yes)
+}
+
+/// Prints how many entries a keyspace has.
+pub(super) fn print(out: &mut impl Write, common: &Common, keyspace: &str, entries: u64) -> Result<()> {
+    match (common.json, common.has_several()) {
+        (true, true) => writeln!(out, "{}", json!({ "keyspace": keyspace, "entries": entries }))?,
+        (true, false) => writeln!(out, "{}", json!({ "entries": entries }))?,
+        (false, true) => writeln!(out, "{}\t{entries}", shown(keyspace))?,
+        (false, false) => writeln!(out, "{entries}")?,
+    }
+    Ok(())
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use crate::Answer;
-use crate::args::Del;
+use crate::args::{Common, Del};
 use crate::database::Session;
 use crate::failure::Result;
 use crate::output;
@@ -38,6 +38,11 @@ pub(super) fn run(session: &Session<'_>, del: &Del) -> Result<Answer> {
         Ok(())
     })?;
     database.close()?;
+    answer(common, removed)
+}
+
+/// Tells how many keys were removed.
+pub(super) fn answer(common: &Common, removed: u64) -> Result<Answer> {
     let printed = if common.json { output::print_json(&json!({ "removed": removed })) } else { Ok(()) };
     output::printed(if removed > 0 { Answer::Yes } else { Answer::No }, printed)
 }

@@ -3,10 +3,11 @@
 use std::io::{IsTerminal, Write};
 
 use crate::Answer;
-use crate::args::Get;
+use crate::args::{Common, Get};
 use crate::database::Session;
 use crate::failure::Result;
 use crate::formats::{JsonlWriter, RowWriter};
+use crate::numbers::NumberForm;
 use crate::output;
 use crate::text::{ByteForm, shown};
 
@@ -23,26 +24,37 @@ pub(super) fn run(session: &Session<'_>, get: &Get) -> Result<Answer> {
         };
         let Some(value) = found else { continue };
         answer = Answer::Yes;
-        if common.json {
-            let mut writer = JsonlWriter::new(Box::new(&mut out), common.bytes)?;
-            if common.has_several() {
-                writer.begin_keyspace(&name);
-            }
-            writer.write(&key, &value)?;
-            continue;
-        }
-        let mut text =
-            if common.has_several() { format!("{}\t", shown(&name)).into_bytes() } else { Vec::new() };
-        match get.number {
-            Some(form) => text.extend_from_slice(form.decode(&value)?.as_bytes()),
-            None => common.form().encode(&value, &mut text),
-        }
-        // Raw bytes that go to a file or a program are the value and nothing else.
-        if common.form() != ByteForm::Raw || common.has_several() || std::io::stdout().is_terminal() {
-            text.push(b'\n');
-        }
-        out.write_all(&text)?;
+        print(&mut out, common, get.number, &name, &key, &value)?;
     }
     out.flush()?;
     Ok(answer)
+}
+
+/// Prints a value.
+pub(super) fn print(
+    out: &mut impl Write,
+    common: &Common,
+    number: Option<NumberForm>,
+    keyspace: &str,
+    key: &[u8],
+    value: &[u8],
+) -> Result<()> {
+    if common.json {
+        let mut writer = JsonlWriter::new(Box::new(out), common.bytes)?;
+        if common.has_several() {
+            writer.begin_keyspace(keyspace);
+        }
+        return writer.write(key, value);
+    }
+    let mut text =
+        if common.has_several() { format!("{}\t", shown(keyspace)).into_bytes() } else { Vec::new() };
+    match number {
+        Some(form) => text.extend_from_slice(form.decode(value)?.as_bytes()),
+        None => common.form().encode(value, &mut text),
+    }
+    // Raw bytes that go to a file or a program are the value and nothing else.
+    if common.form() != ByteForm::Raw || common.has_several() || std::io::stdout().is_terminal() {
+        text.push(b'\n');
+    }
+    Ok(out.write_all(&text)?)
 }

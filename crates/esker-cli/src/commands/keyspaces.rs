@@ -10,7 +10,7 @@ use serde_json::json;
 use super::sink::{BATCH_ROWS, Sink};
 use super::{merge, past};
 use crate::Answer;
-use crate::args::Keyspaces;
+use crate::args::{Common, Keyspaces};
 use crate::bounds::Bounds;
 use crate::database::{Database, Session};
 use crate::failure::{Failure, Result};
@@ -73,19 +73,25 @@ fn list(session: &Session<'_>, database: &Database) -> Result<Answer> {
     let mut out = output::stdout();
     for name in database.names()? {
         let entries = database.count(&database.keyspace(&name)?, &Bounds::default())?;
-        if session.common.json {
-            let object = json!({ "keyspace": name, "entries": entries });
-            writeln!(out, "{}", json_shown(object.to_string()))?;
-        } else {
-            writeln!(out, "{}\t{entries}", shown(name))?;
-        }
+        print(&mut out, &session.common, &name, entries)?;
     }
     out.flush()?;
     Ok(Answer::Yes)
 }
 
+/// Prints a keyspace and how many entries it has.
+pub(super) fn print(out: &mut impl Write, common: &Common, name: &str, entries: u64) -> Result<()> {
+    if common.json {
+        let object = json!({ "keyspace": name, "entries": entries });
+        writeln!(out, "{}", json_shown(object.to_string()))?;
+    } else {
+        writeln!(out, "{}\t{entries}", shown(name))?;
+    }
+    Ok(())
+}
+
 /// Asks, where there is somebody to ask.
-fn is_sure(what: &str, name: &str, keys: u64) -> bool {
+pub(super) fn is_sure(what: &str, name: &str, keys: u64) -> bool {
     if !io::stdin().is_terminal() {
         return true;
     }

@@ -20,7 +20,7 @@ mod repair;
 mod scan;
 #[cfg(feature = "server")]
 pub(crate) mod serve;
-mod shell;
+pub(crate) mod shell;
 mod sink;
 pub(crate) mod stats;
 #[cfg(feature = "server")]
@@ -48,7 +48,7 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Count(count) => count::run(session, count),
         Command::Import(import) => import::run(session, import),
         Command::Export(export) => export::run(session, export),
-        Command::Shell => shell::run(session),
+        Command::Shell(args) => shell::run(session, args),
         Command::Keyspaces(keyspaces) => keyspaces::run(session, keyspaces),
         Command::Info => info::run(session),
         Command::Stats(stats) => stats::run(session, stats),

@@ -4,7 +4,7 @@ use esker::Reads;
 
 use super::past;
 use crate::Answer;
-use crate::args::Scan;
+use crate::args::{Common, Scan};
 use crate::database::Session;
 use crate::failure::Result;
 use crate::formats::{JsonlWriter, RowWriter, TsvWriter, WordsWriter};
@@ -18,7 +18,7 @@ pub(super) fn run(session: &Session<'_>, scan: &Scan) -> Result<Answer> {
     let bounds = scan.range.bounds(common)?;
     let database = session.open()?;
     let keyspaces = database.keyspaces(common)?;
-    let mut writer = writer(session, scan)?;
+    let mut writer = writer(common, scan.keys_only)?;
     let Some(range) = bounds.range() else { return Ok(Answer::Yes) };
     let limit = scan.limit.unwrap_or(usize::MAX);
     for (name, keyspace) in &keyspaces {
@@ -49,14 +49,14 @@ pub(super) fn run(session: &Session<'_>, scan: &Scan) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-fn writer(session: &Session<'_>, scan: &Scan) -> Result<Box<dyn RowWriter>> {
-    let common = &session.common;
+/// What prints entries, or keys alone.
+pub(super) fn writer(common: &Common, keys_only: bool) -> Result<Box<dyn RowWriter>> {
     let out = Box::new(output::stdout());
     if common.json {
         let writer = JsonlWriter::new(out, common.bytes)?;
-        return Ok(Box::new(if scan.keys_only { writer.keys_only() } else { writer }));
+        return Ok(Box::new(if keys_only { writer.keys_only() } else { writer }));
     }
-    Ok(if scan.keys_only {
+    Ok(if keys_only {
         Box::new(WordsWriter::new(out, common.form()).lenient())
     } else {
         Box::new(TsvWriter::new(out, common.form()).lenient())

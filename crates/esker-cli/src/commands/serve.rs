@@ -113,6 +113,10 @@ pub(crate) struct ServeArgs {
     /// How much of the log is kept for replicas that have been away; 0: no replica can follow this server
     #[arg(long, value_name = "BYTES", default_value = "256mb", value_parser = bytes)]
     backlog: u64,
+    /// Say on standard error what the server does: `warn`, `debug`, or any filter of the crate tracing-subscriber
+    #[cfg(feature = "log")]
+    #[arg(long, value_name = "FILTER", env = "ESKER_LOG")]
+    log: Option<String>,
     /// Threads that serve connections [default: as many as processors, at least 2]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -138,10 +142,29 @@ fn yes_or_no(text: &str) -> std::result::Result<bool, String> {
     }
 }
 
+/// Has what the server tells of itself written to standard error, if somebody wants it.
+#[cfg(feature = "log")]
+fn start_log(filter: Option<&str>) -> Result<()> {
+    use tracing_subscriber::EnvFilter;
+    use tracing_subscriber::fmt::format::FmtSpan;
+    let Some(filter) = filter.filter(|filter| !filter.is_empty()) else { return Ok(()) };
+    let parsed = EnvFilter::try_new(filter).map_err(|error| {
+        Failure::message(format!("--log {filter}: {error}; such as warn, or esker_server=debug"))
+    })?;
+    tracing_subscriber::fmt()
+        .with_env_filter(parsed)
+        .with_span_events(FmtSpan::CLOSE)
+        .with_writer(std::io::stderr)
+        .try_init()
+        .map_err(|error| Failure::message(error.to_string()))
+}
+
 pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
     if args.tls_cert_file.is_some() && args.tls_port.is_none() && args.replica_tls.is_none() {
         return Err(Failure::message("--tls-cert-file is for --tls-port or --replica-tls: name one of them"));
     }
+    #[cfg(feature = "log")]
+    start_log(args.log.as_deref())?;
     let directory = directory(opening)?;
     finish_copy(&directory).map_err(|error| {
         Failure::message(format!(

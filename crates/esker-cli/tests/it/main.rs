@@ -9,5 +9,7 @@ mod inputs;
 mod keyspaces;
 mod past;
 mod shell;
+#[cfg(feature = "server")]
+mod shell_server;
 mod special_files;
 mod upkeep;

@@ -88,7 +88,7 @@ fn shell_1_a_script_stops_at_a_failure() {
 }
 
 #[test]
-fn shell_3_a_transaction_changes_keyspaces_or_does_not() {
+fn shell_local_1_a_transaction_changes_keyspaces_or_does_not() {
     let esker = filled();
     let changes = "begin\nkeyspaces create new\nput -k new a 1\nput -k more a 1\nkeyspaces clear default\nput c 3\n\
                    keyspaces rename users people\nuse people\nput pear 4\nkeyspaces create short\nkeyspaces drop short\n\
@@ -96,27 +96,33 @@ fn shell_3_a_transaction_changes_keyspaces_or_does_not() {
     let seen = "default\t1\nmore\t1\nnew\t1\npeople\t2\n";
     let before = esker.ok("keyspaces list");
     let rolled_back = shell(&esker, &format!("{changes}info\nrollback\nkeyspaces\ncount\n"));
-    assert_eq!(rolled_back.code, 0, "shell.3: {rolled_back:?}");
+    assert_eq!(rolled_back.code, 0, "shell_local.1: {rolled_back:?}");
     let text = rolled_back.text();
-    assert!(text.starts_with(seen) && text.ends_with(&format!("{before}2\n")), "shell.3: {rolled_back:?}");
-    assert!(rolled_back.err.contains("working in the keyspace `default` again"), "shell.3: {rolled_back:?}");
-    assert_eq!(esker.ok("keyspaces list"), before, "shell.3");
+    assert!(
+        text.starts_with(seen) && text.ends_with(&format!("{before}2\n")),
+        "shell_local.1: {rolled_back:?}"
+    );
+    assert!(
+        rolled_back.err.contains("working in the keyspace `default` again"),
+        "shell_local.1: {rolled_back:?}"
+    );
+    assert_eq!(esker.ok("keyspaces list"), before, "shell_local.1");
     for change in ["drop users", "rename users other", "create x\nuse x"] {
         let outcome = shell(
             &esker,
             &format!("use users\nbegin\nkeyspaces {change}\nrollback\nget -k users pear\ncount\n"),
         );
-        assert_eq!((outcome.code, outcome.text()), (1, "1\n"), "shell.3: {change}: {outcome:?}");
+        assert_eq!((outcome.code, outcome.text()), (1, "1\n"), "shell_local.1: {change}: {outcome:?}");
         assert!(
             outcome.err.contains("working in the keyspace `users` again"),
-            "shell.3: {change}: {outcome:?}"
+            "shell_local.1: {change}: {outcome:?}"
         );
     }
     let committed = shell(&esker, &format!("{changes}commit\nkeyspaces\ncount\n"));
     assert_eq!(
         (committed.code, committed.text()),
         (0, &*format!("{seen}{seen}2\n")),
-        "shell.3: {committed:?}"
+        "shell_local.1: {committed:?}"
     );
 }
 

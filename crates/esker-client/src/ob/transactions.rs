@@ -16,6 +16,10 @@ pub enum Isolation {
     ReadCommitted,
     /// All of the state at its beginning.
     RepeatableRead,
+    /// The same. The commit fails with [`Error::Conflict`] if others have changed what it has written.
+    Snapshot,
+    /// The same, and also if others have changed what it has read.
+    Serializable,
 }
 
 /// What a commit waits for, at least. The server's own setting holds where it is stricter.
@@ -57,11 +61,13 @@ impl Begin {
 
     /// The request; its reply is the number of the transaction.
     pub fn request(self) -> Request<u64> {
-        let isolation = match self.isolation {
-            Isolation::ReadCommitted => "RC",
-            Isolation::RepeatableRead => "RR",
+        let (command, isolation) = match self.isolation {
+            Isolation::ReadCommitted => ("OB.BEGIN", "RC"),
+            Isolation::RepeatableRead => ("OB.BEGIN", "RR"),
+            Isolation::Snapshot => ("ES.BEGIN", "SNAPSHOT"),
+            Isolation::Serializable => ("ES.BEGIN", "SERIALIZABLE"),
         };
-        let request = Request::new("OB.BEGIN", reply::number).word(isolation);
+        let request = Request::new(command, reply::number).word(isolation);
         match self.sync {
             Sync::Server => request,
             Sync::Os => request.words(["SYNC", "OS"]),

@@ -104,8 +104,8 @@ fn check_one(selector: &Selector, at: usize, command: &Command, request: &Reques
         return denied(Reason::Key, b"*");
     }
     let (channels, is_pattern) = match command.name {
-        "publish" | "spublish" => (request.get(1).into_iter().collect(), false),
-        "subscribe" | "ssubscribe" => (request.tail(1), false),
+        "publish" | "spublish" | "es.notify" => (request.get(1).into_iter().collect(), false),
+        "subscribe" | "ssubscribe" | "es.listen" => (request.tail(1), false),
         "psubscribe" => (request.tail(1), true),
         _ => (Vec::new(), false),
     };
@@ -151,9 +151,12 @@ const READ_AND_WRITE: &[&str] = &[
 /// Commands that read the first key and change the second; those that also remove from the first.
 const COPIES: &[&str] = &["copy"];
 const MOVES: &[&str] = &["blmove", "brpoplpush", "lmove", "rename", "renamenx", "rpoplpush", "smove"];
+/// Commands that read a key, and change the one behind the word `STORE`.
+const STORES_ELSEWHERE: &[&str] = &["georadius", "georadiusbymember", "sort"];
 /// Commands that change the first key of many, and read the others.
 const COMBINES: &[&str] = &[
     "bitop",
+    "geosearchstore",
     "pfmerge",
     "sdiffstore",
     "sinterstore",
@@ -172,9 +175,13 @@ pub fn key_uses<'r>(command: &Command, request: &'r Request) -> Vec<(&'r [u8], u
         if command.name.starts_with("eval") {
             return if command.name.ends_with("_ro") { READ } else { READ | WRITE };
         }
+        // A lock keeps others from what it names; a shared one keeps nobody from reading.
+        if command.name == "es.lock" && !(2..request.len()).any(|at| request.is(at, "shared")) {
+            return WRITE;
+        }
         match at {
             _ if command.flags & flag::WRITE == 0 => READ,
-            0 if is(COPIES) || command.name == "sort" => READ,
+            0 if is(COPIES) || is(STORES_ELSEWHERE) => READ,
             0 if is(COMBINES) => WRITE,
             _ if is(COMBINES) => READ,
             0 if is(MOVES) || is(READ_AND_WRITE) => READ | WRITE,
@@ -184,8 +191,9 @@ pub fn key_uses<'r>(command: &Command, request: &'r Request) -> Vec<(&'r [u8], u
         }
     };
     let mut uses: Vec<_> = keys.into_iter().enumerate().map(|(at, key)| (key, use_of(at))).collect();
-    if command.name == "sort" {
-        let stores = (2..request.len()).filter(|at| request.is(*at, "store"));
+    if is(STORES_ELSEWHERE) {
+        let is_store = |at: &usize| request.is(*at, "store") || request.is(*at, "storedist");
+        let stores = (2..request.len()).filter(is_store);
         uses.extend(stores.filter_map(|at| request.get(at + 1)).map(|key| (key, WRITE)));
     }
     uses

@@ -9,6 +9,7 @@ use crate::cx::Cx;
 use crate::fail::{Done, Fail};
 use crate::numbers::int;
 use crate::resp::Request;
+use crate::trace;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
@@ -189,6 +190,8 @@ pub(super) fn note_refusal(cx: &Cx<'_>, reason: Reason, object: Vec<u8>, user: S
         _ => "multi",
     };
     let client = cx.session.client.describe(cx.now);
+    let shown = String::from_utf8_lossy(&object);
+    trace::warn("refused", Some(&cx.session.client), &format!("{user}: {} {shown}", reason.name()));
     let refusal = Refusal { count: 1, reason, context, object, user, at: cx.now, client };
     let kept = cx.server.config.number("acllog-max-len").max(0) as usize;
     cx.server.acl.log.add(refusal, kept);

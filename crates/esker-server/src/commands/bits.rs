@@ -89,7 +89,7 @@ fn bit_range(request: &Request, at: usize, bytes: usize) -> Done<Option<(usize, 
 }
 
 fn bitcount(cx: &mut Cx<'_>, request: &Request) -> Done {
-    if request.len() == 3 || request.len() > 5 {
+    if request.len() > 5 {
         return Err(SYNTAX.into());
     }
     if request.len() > 3 {

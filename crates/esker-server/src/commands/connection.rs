@@ -127,7 +127,7 @@ fn ping(cx: &mut Cx<'_>, request: &Request) -> Done {
         return Err("ERR wrong number of arguments for 'ping' command".into());
     }
     let text = request.get(1);
-    if !cx.out.is_resp3 && cx.session.subscriptions() > 0 {
+    if !cx.out.is_resp3 && cx.session.is_subscribed() {
         cx.out.array(2);
         cx.out.bulk(b"pong");
         cx.out.bulk(text.unwrap_or_default());
@@ -156,7 +156,7 @@ fn reset(cx: &mut Cx<'_>, _: &Request) -> Done {
     super::leave(cx.server, cx.session);
     cx.server.clients.set_monitor(&cx.session.client, false);
     cx.session.client.name.lock().clear();
-    cx.session.client.counts[2].store(0, Ordering::Relaxed);
+    cx.session.client.queued.store(0, Ordering::Relaxed);
     cx.session.reply = ReplyMode::On;
     cx.session.become_user(cx.server.acl.stranger());
     cx.session.space = None;
@@ -268,8 +268,7 @@ fn set_info(cx: &mut Cx<'_>, request: &Request) -> Done {
 
 /// The kind that `CLIENT LIST TYPE` and `CLIENT KILL TYPE` have for it.
 fn kind_of(client: &Client) -> &'static str {
-    let count = |n: usize| client.counts[n].load(Ordering::Relaxed);
-    if count(0) + count(1) > 0 { "pubsub" } else { "normal" }
+    if client.is_subscribed() { "pubsub" } else { "normal" }
 }
 
 fn list(cx: &mut Cx<'_>, request: &Request) -> Done {

@@ -9,7 +9,7 @@ use crate::cx::Cx;
 use crate::data::{Collection, Kind};
 use crate::effects::Event;
 use crate::fail::{Done, Fail, SYNTAX};
-use crate::numbers::{float, int, parse_float, parse_int};
+use crate::numbers::{decimal_sum, float, int, parse_float, parse_int};
 use crate::resp::{Request, format_int};
 use crate::store::{Order, Span, Value};
 
@@ -174,15 +174,14 @@ fn hincrbyfloat(cx: &mut Cx<'_>, request: &Request) -> Done {
         return Err("ERR value is NaN or Infinity".into());
     }
     let mut hash = Collection::open_or_new(cx, &request[1], Kind::Hash)?;
-    let before = match hash.get(cx, &request[2])? {
-        Some(value) => parse_float(&value).ok_or("ERR hash value is not a float")?,
-        None => 0.0,
-    };
+    let old = hash.get(cx, &request[2])?;
+    let written = old.as_deref().unwrap_or(b"0");
+    let before = parse_float(written).ok_or("ERR hash value is not a float")?;
     let after = before + n;
     if !after.is_finite() {
         return Err("ERR increment would produce NaN or Infinity".into());
     }
-    let text = plain_float(after);
+    let text = decimal_sum(written, &request[3]).unwrap_or_else(|| plain_float(after));
     put(cx, &mut hash, &request[2], text.as_bytes())?;
     hash.save(cx)?;
     cx.event(Event::Hash, "hincrbyfloat", &request[1]);

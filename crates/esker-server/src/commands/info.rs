@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use super::server::REDIS_VERSION;
 use crate::cx::Cx;
 use crate::fail::Done;
+use crate::pubsub::Hearing;
 use crate::rates::{Rate, WINDOWS};
 use crate::resp::Request;
 
@@ -54,6 +55,7 @@ fn section(cx: &mut Cx<'_>, name: &str, text: &mut String) -> Done {
     match name {
         "server" => {
             put("redis_version", &REDIS_VERSION);
+            put("redis_git_sha1", &"00000000");
             put("redis_mode", &"standalone");
             put("server_name", &"esker");
             put("esker_version", &env!("CARGO_PKG_VERSION"));
@@ -78,12 +80,7 @@ fn section(cx: &mut Cx<'_>, name: &str, text: &mut String) -> Done {
             put("connected_clients", &clients.len());
             put("maxclients", &server.config.clients_max());
             put("blocked_clients", &server.sequencer.waiters());
-            put(
-                "pubsub_clients",
-                &count(&|client| {
-                    client.counts[0].load(Ordering::Relaxed) + client.counts[1].load(Ordering::Relaxed) > 0
-                }),
-            );
+            put("pubsub_clients", &count(&crate::clients::Client::is_subscribed));
             put("tracking_clients", &0);
         }
         "memory" => {
@@ -123,7 +120,7 @@ fn section(cx: &mut Cx<'_>, name: &str, text: &mut String) -> Done {
             put("evicted_keys", &0);
             put("keyspace_hits", &stats.hits.get());
             put("keyspace_misses", &stats.misses.get());
-            put("pubsub_channels", &server.pubsub.channels(None).len());
+            put("pubsub_channels", &server.pubsub.channels(Hearing::Channel, None).len());
             put("pubsub_patterns", &server.pubsub.patterns());
             put("total_error_replies", &stats.errors.get());
             put("total_commits", &stats.commits.get());

@@ -80,7 +80,10 @@ fn command_command(cx: &mut Cx<'_>, request: &Request) -> Done {
             if !command.fits(&words) {
                 return Err("ERR Invalid number of arguments specified for command".into());
             }
-            let keys = command.keys_of(&words);
+            let mut keys = command.keys_of(&words);
+            if let Some(at) = command.stores_at(&words) {
+                keys.extend(words.get(at));
+            }
             if keys.is_empty() {
                 return Err("ERR The command has no key arguments".into());
             }

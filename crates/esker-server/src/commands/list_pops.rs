@@ -38,7 +38,10 @@ fn move_element(cx: &mut Cx<'_>, from: &[u8], to: &[u8], ends: [End; 2]) -> Done
     let Some(mut source) = List::open(cx, from)? else { return Ok(None) };
     if from != to {
         // Before anything is taken out.
-        List::open(cx, to)?;
+        List::open(cx, to).map_err(|failed| match failed {
+            Fail::Told(text) => Fail::Final(text),
+            failed => failed,
+        })?;
     }
     let Some(element) = source.pop(cx, ends[0])? else { return Ok(None) };
     let push = |end| if end == End::Left { "lpush" } else { "rpush" };

@@ -6,7 +6,7 @@ use super::table::{Command, FIRST, Group::List as Lists, command, flag::*};
 use crate::cx::Cx;
 use crate::data::{End, List};
 use crate::effects::Event;
-use crate::fail::{Done, NO_KEY, SYNTAX};
+use crate::fail::{Done, Fail, NO_KEY, SYNTAX};
 use crate::numbers::{int, places};
 use crate::resp::Request;
 use crate::store::{Order, Value};
@@ -86,7 +86,12 @@ fn pop(cx: &mut Cx<'_>, request: &Request, end: End) -> Done {
         3 => Some(
             usize::try_from(int(&request[2])?).map_err(|_| "ERR value is out of range, must be positive")?,
         ),
-        _ => return Err(SYNTAX.into()),
+        _ => {
+            return Err(Fail::text(format!(
+                "ERR wrong number of arguments for '{}' command",
+                pop_event(end)
+            )));
+        }
     };
     let Some(mut list) = List::open(cx, &request[1])? else {
         match count {

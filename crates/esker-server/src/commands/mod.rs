@@ -12,7 +12,9 @@ mod bits;
 mod connection;
 mod dump;
 mod expiry;
+mod geo;
 mod hashes;
+mod held;
 mod hyper_log_logs;
 mod info;
 mod inside;
@@ -39,6 +41,7 @@ mod streams;
 mod strings;
 mod table;
 mod transactions;
+mod words;
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -56,6 +59,7 @@ use crate::server::Server;
 use crate::session::{ReplyMode, Session};
 use crate::slow_log::SlowCommand;
 use crate::stats::CommandStats;
+use crate::trace;
 
 /// Names of commands are no longer.
 const NAME_BYTES_MAX: usize = 32;
@@ -184,11 +188,11 @@ fn admit(cx: &mut Cx<'_>, request: &Request) -> Done {
             return Err("ERR Command not allowed inside a transaction".into());
         }
         multi.queue.push(request.clone());
-        cx.session.client.counts[2].fetch_add(1, Ordering::Relaxed);
+        cx.session.client.queued.fetch_add(1, Ordering::Relaxed);
         cx.out.simple("QUEUED");
         return Ok(());
     }
-    if !cx.out.is_resp3 && cx.session.subscriptions() > 0 && command.flags & flag::WHILE_SUBSCRIBED == 0 {
+    if !cx.out.is_resp3 && cx.session.is_subscribed() && command.flags & flag::WHILE_SUBSCRIBED == 0 {
         return Err(Fail::text(format!(
             "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
             command.name
@@ -219,6 +223,15 @@ fn check_rights(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: 
     Err(Fail::text(denied.message()))
 }
 
+/// Whether the user may run this, as far as is known: what a change of users means for it shows when it runs.
+pub fn is_allowed(server: &Server, session: &Session, command: &Command, request: &Request) -> bool {
+    let place = server.commands.entry(&request[0]).map(|(_, at)| *at);
+    match (&session.user, place) {
+        (Some(user), Some(at)) => command.fits(request) && user.check(at, command, request).is_ok(),
+        _ => false,
+    }
+}
+
 /// Runs a command, and keeps account of it.
 fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: &Request) -> Done {
     if cx.server.clients.has_monitors() && command.flags & (flag::ADMIN | flag::NO_AUTH) == 0 {
@@ -227,7 +240,10 @@ fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: &Request
     let stats = &cx.server.commands.stats[at];
     let times = calls_measured(cx, command, stats.calls.get());
     let start = (times > 0).then(clock::moment);
-    let done = (command.run)(cx, request);
+    let done = {
+        let _span = trace::command(&cx.session.client, command.name);
+        (command.run)(cx, request)
+    };
     if matches!(done, Err(Fail::Blocks(_))) {
         return done;
     }
@@ -265,7 +281,7 @@ fn calls_measured(cx: &Cx<'_>, command: &Command, calls: u64) -> u64 {
 
 fn note_slow(cx: &Cx<'_>, command: &Command, request: &Request, micros: u64) {
     let limit = cx.server.config.slow_micros();
-    if limit < 0 || micros < limit as u64 || matches!(command.name, "exec" | "slowlog") {
+    if limit < 0 || micros < limit as u64 || command.name == "exec" {
         return;
     }
     // Passwords are not shown.
@@ -276,6 +292,7 @@ fn note_slow(cx: &Cx<'_>, command: &Command, request: &Request, micros: u64) {
     };
     let words = request.from(0).take(shown).map(|word| word[..word.len().min(128)].to_vec()).collect();
     let client = &cx.session.client;
+    trace::warn("a command took long", Some(client), &format!("{}: {micros} us", command.name));
     let (address, name) = (client.address.clone(), client.name.lock().clone());
     let slow = SlowCommand { id: 0, at: cx.now / 1000, micros, words, address, name };
     cx.server.slow_log.add(slow, cx.server.config.number("slowlog-max-len").max(0) as usize);
@@ -290,23 +307,27 @@ fn unknown(request: &Request) -> String {
     format!("ERR unknown command '{}', with args beginning with: {words}", shown(&request[0]))
 }
 
-/// The error for a word behind a command that is none of its subcommands.
+/// The error for a word behind a command that is none of its subcommands, or has too few or too many words behind it.
 pub(crate) fn unknown_subcommand(request: &Request) -> Fail {
     let (name, sub) = (&request[0], request.get(1).unwrap_or_default());
     let text = |word: &[u8]| String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned();
-    let name = text(name).to_uppercase();
-    Fail::text(format!(
-        "ERR unknown subcommand or wrong number of arguments for '{}'. Try {name} HELP.",
-        text(sub)
-    ))
+    let (lower, sub) = (text(name).to_lowercase(), text(sub));
+    let is_known = table::commands()
+        .filter(|command| command.name == lower)
+        .any(|command| command.has_subcommand(&sub.to_lowercase()));
+    Fail::text(match is_known {
+        true => format!("ERR wrong number of arguments for '{lower}|{}' command", sub.to_lowercase()),
+        false => format!("ERR unknown subcommand '{sub}'. Try {} HELP.", lower.to_uppercase()),
+    })
 }
+
+/// What a client is told that has waited for a lock.
+const LOCK_TIMEOUT: &str = "LOCKTIMEOUT a lock was not given back in time; those that were free are held";
 
 /// Replies to a command whose time is over.
 pub fn timed_out(request: &Request, out: &mut Out) {
-    if request.is(0, "ob.lock") {
-        out.error("LOCKTIMEOUT a lock was not given back in time; those that were free are held");
-    } else if request.is(0, "blmove") || request.is(0, "brpoplpush") {
-        out.null();
+    if request.is(0, "ob.lock") || request.is(0, "es.lock") {
+        out.error(LOCK_TIMEOUT);
     } else {
         out.null_array();
     }
@@ -316,5 +337,6 @@ pub fn timed_out(request: &Request, out: &mut Out) {
 pub fn leave(server: &Server, session: &mut Session) {
     unwatch(server, session);
     pubsub::unsubscribe_all(server, session);
-    server.rows.leave(&mut session.rows, session.client.id, &server.sequencer);
+    server.holdings.leave(&mut session.own, session.client.id, &server.sequencer);
+    session.rows = None;
 }

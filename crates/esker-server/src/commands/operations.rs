@@ -4,9 +4,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::table::{Command, FIRST, Group::Esker, NO_KEYS, command, flag::*};
+use super::table::{Command, Group::Esker, NO_KEYS, command, flag::*};
 use crate::cx::Cx;
-use crate::fail::{Done, Fail, SYNTAX};
+use crate::fail::{Done, SYNTAX};
 use crate::resp::Request;
 
 /// It takes long, and other commits must not wait for it.
@@ -16,7 +16,6 @@ const LONG: u32 = ADMIN | NO_SCRIPT | NO_MULTI;
 pub(super) const TABLE: &[Command] = &[
     command("es.backup", -1, LONG, NO_KEYS, Esker, "[feed]", "Adds a backup to those in --backup-dir: only what is new is copied. feed: keeps what was committed since, to restore moments between backups.", backup),
     command("es.checkpoint", 2, LONG, NO_KEYS, Esker, "name", "Makes a copy of the database in --backup-dir, by hard links where there are such.", checkpoint),
-    command("es.merge", 3, WRITE | DENY_OOM | FAST, FIRST, Esker, "key operand", "Merges an operand into a key, by the operator of the keyspace that ES.KS USE chose.", merge),
 ];
 
 fn backup_dir<'c>(cx: &'c Cx<'_>) -> Done<&'c Path> {
@@ -75,15 +74,5 @@ fn reply(cx: &mut Cx<'_>, figures: &[(&str, u64)]) -> Done {
         cx.out.bulk(name.as_bytes());
         cx.out.int(*value as i64);
     }
-    Ok(())
-}
-
-fn merge(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let Some(space) = cx.session.space.clone() else {
-        return Err("ERR ES.MERGE works in a keyspace: ES.KS CREATE name, ES.KS OPERATOR name operator, ES.KS USE name".into());
-    };
-    cx.access.transaction()?.merge(&space, &request[1], &request[2]).map_err(Fail::Store)?;
-    cx.effects.changes += 1;
-    cx.out.ok();
     Ok(())
 }

@@ -1,21 +1,40 @@
-//! The ordered family: ranges of keys, neighbours, compare-and-set, snapshots and keyspaces, as the engine has them.
+//! The ordered family: ranges of keys, neighbours, compare-and-set, as the engine has them.
+//!
+//! ```text
+//!   command --reads---> a snapshot that the connection holds | its transaction | what is there
+//!           --writes--> its transaction | the sequencer's
+//! ```
 //!
 //! They work in the connection's database, whose strings have values and whose other keys have none, or in a keyspace that `ES.KS USE` chose. That
 //! one holds plain keys and values: programs that embed the engine see the same.
 
-use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
+mod feed;
+mod messages;
+mod spaces;
+mod transactions;
 
-use super::table::{ALL, Command, FIRST, Group::Esker, NO_KEYS, command, flag::*};
+use std::collections::BTreeSet;
+use std::ops::{Bound, ControlFlow};
+
+pub(super) use self::feed::{FeedRequest, TABLE as FEED, feed_request};
+pub(super) use self::messages::TABLE as MESSAGES;
+pub(super) use self::spaces::TABLE as SPACES;
+pub(super) use self::transactions::TABLE as TRANSACTIONS;
+use super::held::{apply, held};
+use super::table::{ALL, Command, FIRST, Group::Esker, NO_KEYS, command, flag};
 use crate::cx::Cx;
-use crate::data::{Kind, Main};
+use crate::data::{Kind, Main, string_record};
 use crate::effects::Event;
-use crate::fail::{Done, Fail, SYNTAX};
+use crate::fail::{Done, SYNTAX};
+use crate::holdings::overlay::Writes;
+use crate::holdings::place::Place;
 use crate::numbers::int;
 use crate::resp::Request;
-use crate::store::{Order, Reads, Snapshot, Space, Span, Value, prefix_end};
+use crate::store::{Order, Reads, Result, Span, Store, Transaction, Value, prefix_end};
 
-const ADD: u32 = WRITE | DENY_OOM;
+const READ: u32 = flag::READ | flag::TAKES_PART;
+const WRITE: u32 = flag::WRITE | flag::TAKES_PART;
+const ADD: u32 = WRITE | flag::DENY_OOM;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
@@ -26,6 +45,7 @@ pub(super) const TABLE: &[Command] = &[
     command("es.first", -1, READ, NO_KEYS, Esker, "[snap id]", "The first key and its value.", |cx, r| neighbour(cx, r, None, Order::Up)),
     command("es.get", -2, READ, FIRST, Esker, "key [snap id]", "The value of a key.", get),
     command("es.last", -1, READ, NO_KEYS, Esker, "[snap id]", "The last key and its value.", |cx, r| neighbour(cx, r, None, Order::Down)),
+    command("es.merge", 3, ADD | flag::FAST, FIRST, Esker, "key operand", "Merges an operand into a key, by the operator of the keyspace that ES.KS USE chose.", merge),
     command("es.next", -2, READ, NO_KEYS, Esker, "key [snap id]", "The key behind this one, and its value.", |cx, r| neighbour(cx, r, Some(1), Order::Up)),
     command("es.prefix", -2, READ, NO_KEYS, Esker, "prefix [after key] [rev] [limit n] [keys|values] [snap id]", "Keys that begin with this, and their values.", prefix),
     command("es.prev", -2, READ, NO_KEYS, Esker, "key [snap id]", "The key before this one, and its value.", |cx, r| neighbour(cx, r, Some(1), Order::Down)),
@@ -33,51 +53,33 @@ pub(super) const TABLE: &[Command] = &[
     command("es.set", 3, ADD, FIRST, Esker, "key value", "Sets a key.", set),
 ];
 
-/// Commands about what keys lie in, and the engine.
-#[rustfmt::skip]
-pub(super) const SPACES: &[Command] = &[
-    command("es.compact", 1, ADMIN | NO_SCRIPT, NO_KEYS, Esker, "", "Merges all data into one run.", compact),
-    command("es.ks", -2, NO_SCRIPT | SEQUENCED, NO_KEYS, Esker, "list | use [name] | create name | drop name | rename old new | operator name operator", "Keyspaces, and which one the connection works in.", keyspaces),
-    command("es.snap", -2, NO_SCRIPT, NO_KEYS, Esker, "open | close id | list", "Snapshots that the connection holds.", snap),
-    command("es.stats", 1, 0, NO_KEYS, Esker, "", "Figures of the engine.", stats),
-    command("es.sync", 1, 0, NO_KEYS, Esker, "", "Makes all that was written durable.", sync),
-    command("es.verify", 1, ADMIN | NO_SCRIPT, NO_KEYS, Esker, "", "What is wrong with what is stored: nothing, as a rule.", verify),
-];
-
-/// Where a command works.
-struct Place {
-    space: Space,
-    /// A database: its values are main records.
-    is_database: bool,
-    snapshot: Option<Arc<dyn Snapshot>>,
+/// What a command sees of where it works.
+struct Seen<'a> {
+    reads: &'a dyn Reads,
+    place: &'a Place,
     now: u64,
 }
 
-impl Place {
-    fn of(cx: &Cx<'_>, snapshot: Option<u64>) -> Done<Self> {
-        let space = cx.session.space.clone();
-        let snapshot = match snapshot {
-            Some(id) => Some(cx.session.snapshots.get(&id).cloned().ok_or("ERR no such snapshot")?),
-            None => None,
-        };
-        Ok(Place {
-            is_database: space.is_none(),
-            space: space.unwrap_or_else(|| cx.session.data.main.clone()),
-            snapshot,
-            now: cx.now,
-        })
+/// Reads what the connection sees: a snapshot that it holds, its transaction, or what is there.
+fn read<T>(cx: &Cx<'_>, snapshot: Option<u64>, read: impl FnOnce(&Seen<'_>) -> Done<T>) -> Done<T> {
+    let place = &cx.session.place();
+    if let Some(id) = snapshot {
+        let snapshot = cx.session.snapshots.get(&id).ok_or("ERR no such snapshot")?;
+        return read(&Seen { reads: &**snapshot, place, now: cx.now });
     }
-
-    fn reads<'a>(&'a self, cx: &'a Cx<'_>) -> &'a dyn Reads {
-        match &self.snapshot {
-            Some(snapshot) => &**snapshot,
-            None => cx.access.reads(),
-        }
+    match held(cx)? {
+        Some(held) => held.with(cx.now, |state| {
+            let view = state.view(place, &*cx.server.store, cx.access.reads());
+            read(&Seen { reads: &view, place, now: state.clock(cx.now) })
+        }),
+        None => read(&Seen { reads: cx.access.reads(), place, now: cx.now }),
     }
+}
 
+impl Seen<'_> {
     /// What is shown of a stored value: none if the key is not there any more; then whether it has a value of its own.
     fn show(&self, raw: &[u8]) -> Done<Option<Option<Value>>> {
-        if !self.is_database {
+        if self.place.database.is_none() {
             return Ok(Some(Some(Value::from(raw))));
         }
         let main = Main::decode(Value::from(raw))?;
@@ -87,8 +89,8 @@ impl Place {
         Ok(Some((main.kind == Kind::String).then(|| Value::from(main.text()))))
     }
 
-    fn value(&self, cx: &Cx<'_>, key: &[u8]) -> Done<Option<Option<Value>>> {
-        match self.reads(cx).get(&self.space, key)? {
+    fn value(&self, key: &[u8]) -> Done<Option<Option<Value>>> {
+        match self.reads.get(&self.place.space, key)? {
             Some(raw) => self.show(&raw),
             None => Ok(None),
         }
@@ -97,7 +99,6 @@ impl Place {
     /// Shows keys and their values.
     fn walk(
         &self,
-        cx: &Cx<'_>,
         span: Span<'_>,
         order: Order,
         mut visit: impl FnMut(&[u8], Option<&[u8]>) -> ControlFlow<()>,
@@ -106,7 +107,7 @@ impl Place {
             return Ok(());
         }
         let mut failed = None;
-        self.reads(cx).range(&self.space, span, order, &mut |key, raw| match self.show(raw) {
+        self.reads.range(&self.place.space, span, order, &mut |key, raw| match self.show(raw) {
             Ok(Some(value)) => visit(key, value.as_deref()),
             Ok(None) => ControlFlow::Continue(()),
             Err(fail) => {
@@ -174,13 +175,12 @@ fn query(request: &Request, first: usize) -> Done<Query<'_>> {
 }
 
 fn put_range(cx: &mut Cx<'_>, query: &Query<'_>, span: Span<'_>) -> Done {
-    let place = Place::of(cx, query.snapshot)?;
     let mark = cx.out.mark();
     let mut out = std::mem::take(cx.out);
     let mut count = 0;
-    let walked = match query.limit {
+    let walked = read(cx, query.snapshot, |seen| match query.limit {
         0 => Ok(()),
-        limit => place.walk(cx, span, query.order, |key, value| {
+        limit => seen.walk(span, query.order, |key, value| {
             count += 1;
             if query.keys {
                 out.bulk(key);
@@ -190,7 +190,7 @@ fn put_range(cx: &mut Cx<'_>, query: &Query<'_>, span: Span<'_>) -> Done {
             }
             if count < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         }),
-    };
+    });
     *cx.out = out;
     walked?;
     cx.out.array_at(mark, if query.keys && query.values { 2 * count } else { count });
@@ -232,27 +232,25 @@ fn prefix(cx: &mut Cx<'_>, request: &Request) -> Done {
 }
 
 fn count(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let place = Place::of(cx, None)?;
-    let count = match request.len() {
-        1 => cx.access.reads().len(&place.space)?,
+    let count = read(cx, None, |seen| match request.len() {
+        1 => Ok(seen.reads.len(&seen.place.space)?),
         3 => {
             let span = Span { lower: Bound::Included(&request[1]), upper: upper(&request[2], false) };
             let mut count = 0;
-            place.walk(cx, span, Order::Up, |_, _| {
+            seen.walk(span, Order::Up, |_, _| {
                 count += 1;
                 ControlFlow::Continue(())
             })?;
-            count
+            Ok(count)
         }
-        _ => return Err(SYNTAX.into()),
-    };
+        _ => Err(SYNTAX.into()),
+    })?;
     cx.out.int(count as i64);
     Ok(())
 }
 
 fn neighbour(cx: &mut Cx<'_>, request: &Request, key: Option<usize>, order: Order) -> Done {
     let options = query(request, 1 + usize::from(key.is_some()))?;
-    let place = Place::of(cx, options.snapshot)?;
     let mut span = Span::ALL;
     if let Some(key) = key.and_then(|at| request.get(at)) {
         match order {
@@ -260,10 +258,13 @@ fn neighbour(cx: &mut Cx<'_>, request: &Request, key: Option<usize>, order: Orde
             Order::Down => span.upper = Bound::Excluded(key),
         }
     }
-    let mut found = None;
-    place.walk(cx, span, order, |key, value| {
-        found = Some((key.to_vec(), value.map(<[u8]>::to_vec)));
-        ControlFlow::Break(())
+    let found = read(cx, options.snapshot, |seen| {
+        let mut found = None;
+        seen.walk(span, order, |key, value| {
+            found = Some((key.to_vec(), value.map(<[u8]>::to_vec)));
+            ControlFlow::Break(())
+        })?;
+        Ok(found)
     })?;
     match found {
         Some((key, value)) => {
@@ -278,20 +279,63 @@ fn neighbour(cx: &mut Cx<'_>, request: &Request, key: Option<usize>, order: Orde
 
 fn get(cx: &mut Cx<'_>, request: &Request) -> Done {
     let options = query(request, 2)?;
-    let value = Place::of(cx, options.snapshot)?.value(cx, &request[1])?.flatten();
+    let value = read(cx, options.snapshot, |seen| seen.value(&request[1]))?.flatten();
     cx.out.bulk_or_null(value.as_deref());
     Ok(())
 }
 
-fn write(cx: &mut Cx<'_>, key: &[u8], value: Option<&[u8]>) -> Done {
-    if let Some(space) = cx.session.space.clone() {
-        let transaction = cx.access.transaction()?;
-        match value {
-            Some(value) => transaction.put(&space, key, value)?,
-            None => transaction.remove(&space, key)?,
-        }
-        return Ok(());
+/// Where a command writes.
+struct Target<'a> {
+    store: &'a dyn Store,
+    place: &'a Place,
+    is_held: bool,
+}
+
+/// Writes at once, or to the transaction that the connection holds.
+fn write(cx: &mut Cx<'_>, write: impl FnOnce(&Target<'_>, &mut Writes) -> Done) -> Done {
+    let (place, store) = (cx.session.place(), cx.server.store.clone());
+    let held = held(cx)?;
+    let target = Target { store: &*store, place: &place, is_held: held.is_some() };
+    if let Some(held) = held {
+        return held.with(cx.now, |state| {
+            if place.database.is_some() {
+                state.note_generation(cx.server.generation());
+            }
+            state.write(&place, |writes| write(&target, writes))
+        });
     }
+    let mut writes = Writes::default();
+    write(&target, &mut writes)?;
+    apply(cx, &place, &writes)
+}
+
+impl Target<'_> {
+    /// Has the store refuse now what it would refuse at the commit, which others share.
+    fn try_out(&self, write: impl FnOnce(&mut dyn Transaction) -> Result<()>) -> Done {
+        if self.is_held {
+            write(&mut *self.store.begin())?;
+        }
+        Ok(())
+    }
+
+    /// Sets a key to a value, or removes it.
+    fn put(&self, writes: &mut Writes, key: &[u8], value: Option<&[u8]>) -> Done {
+        let Some(value) = value else {
+            writes.remove(key);
+            return Ok(());
+        };
+        let stored = match self.place.database {
+            Some(_) => string_record(value, 0),
+            None => value.to_vec(),
+        };
+        self.try_out(|trial| trial.put(&self.place.space, key, &stored))?;
+        writes.put(key, stored);
+        Ok(())
+    }
+}
+
+/// Sets a key of the database to a string, or removes it.
+pub(super) fn write_string(cx: &mut Cx<'_>, key: &[u8], value: Option<&[u8]>) -> Done {
     let old = cx.main(key)?;
     match (value, &old) {
         (Some(value), old) => {
@@ -308,40 +352,55 @@ fn write(cx: &mut Cx<'_>, key: &[u8], value: Option<&[u8]>) -> Done {
 }
 
 fn set(cx: &mut Cx<'_>, request: &Request) -> Done {
-    write(cx, &request[1], Some(&request[2]))?;
+    write(cx, |target, writes| target.put(writes, &request[1], Some(&request[2])))?;
     cx.out.ok();
     Ok(())
 }
 
 fn del(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let place = Place::of(cx, None)?;
-    let mut removed = 0;
-    for key in request.from(1) {
-        if place.value(cx, key)?.is_some() {
-            write(cx, key, None)?;
-            removed += 1;
-        }
-    }
-    cx.out.int(removed);
+    let there: Done<Vec<bool>> =
+        read(cx, None, |seen| request.from(1).map(|key| Ok(seen.value(key)?.is_some())).collect());
+    let keys: BTreeSet<&[u8]> =
+        request.from(1).zip(there?).filter(|(_, is_there)| *is_there).map(|(key, _)| key).collect();
+    write(cx, |_, writes| {
+        keys.iter().for_each(|key| writes.remove(key));
+        Ok(())
+    })?;
+    cx.out.count(keys.len());
     Ok(())
 }
 
 fn delrange(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let place = Place::of(cx, None)?;
     let span = Span { lower: Bound::Included(&request[1]), upper: upper(&request[2], false) };
     let mut keys = Vec::new();
-    place.walk(cx, span, Order::Up, |key, _| {
-        keys.push(key.to_vec());
-        ControlFlow::Continue(())
+    read(cx, None, |seen| {
+        seen.walk(span, Order::Up, |key, _| {
+            keys.push(key.to_vec());
+            ControlFlow::Continue(())
+        })
     })?;
-    if place.is_database {
-        for key in &keys {
-            write(cx, key, None)?;
+    write(cx, |target, writes| {
+        match target.place.database {
+            Some(_) => keys.iter().for_each(|key| writes.remove(key)),
+            None => writes.remove_range(&request[1], (!request[2].is_empty()).then_some(&request[2])),
         }
-    } else if !span.is_empty() {
-        cx.access.transaction()?.remove_range(&place.space, span)?;
-    }
+        Ok(())
+    })?;
     cx.out.count(keys.len());
+    Ok(())
+}
+
+fn merge(cx: &mut Cx<'_>, request: &Request) -> Done {
+    if cx.session.space.is_none() {
+        return Err("ERR ES.MERGE works in a keyspace: ES.KS CREATE name, ES.KS OPERATOR name operator, ES.KS USE name".into());
+    }
+    let (key, operand) = (&request[1], &request[2]);
+    write(cx, |target, writes| {
+        let space = &target.place.space;
+        target.try_out(|trial| trial.merge(space, key, operand))?;
+        Ok(writes.merge(target.store, space, key, operand)?)
+    })?;
+    cx.out.ok();
     Ok(())
 }
 
@@ -360,120 +419,15 @@ fn cas(cx: &mut Cx<'_>, request: &Request) -> Done {
     } else {
         return Err(SYNTAX.into());
     };
-    let found = Place::of(cx, None)?.value(cx, &request[1])?;
+    let found = read(cx, None, |seen| seen.value(&request[1]))?;
     let is_as_expected = match (expected, &found) {
         (None, None) => true,
         (Some(expected), Some(Some(found))) => **found == *expected,
         _ => false,
     };
     if is_as_expected {
-        write(cx, &request[1], new)?;
+        write(cx, |target, writes| target.put(writes, &request[1], new))?;
     }
     cx.out.int(i64::from(is_as_expected));
-    Ok(())
-}
-
-fn snap(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let held = &mut cx.session.snapshots;
-    if request.is(1, "open") && request.len() == 2 {
-        let id = held.last_key_value().map_or(1, |(last, _)| last + 1);
-        held.insert(id, cx.server.store.snapshot());
-        cx.out.int(id as i64);
-    } else if request.is(1, "close") && request.len() == 3 {
-        let id = int(&request[2])? as u64;
-        let was_held = held.remove(&id).is_some();
-        cx.out.int(i64::from(was_held));
-    } else if request.is(1, "list") && request.len() == 2 {
-        cx.out.array(held.len());
-        held.keys().for_each(|id| cx.out.int(*id as i64));
-    } else {
-        return Err(super::unknown_subcommand(request));
-    }
-    Ok(())
-}
-
-/// The name of a keyspace that is not one of a database's.
-fn own_name(word: &[u8]) -> Done<&str> {
-    let name = std::str::from_utf8(word).map_err(|_| "ERR names of keyspaces are UTF-8")?;
-    let digits = name.strip_prefix('r').map(|rest| rest.split('.').next().unwrap_or_default());
-    if digits.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())) {
-        return Err(Fail::text(format!("ERR the keyspace '{name}' is a part of a database: use SELECT")));
-    }
-    if name.starts_with(crate::replication::OWN_PREFIX) {
-        return Err(Fail::text(format!("ERR the keyspace '{name}' is the server's own")));
-    }
-    Ok(name)
-}
-
-fn keyspaces(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let is_change = !request.is(1, "list") && !request.is(1, "use");
-    if is_change && cx.server.replication.is_replica() {
-        return Err(super::READ_ONLY.into());
-    }
-    let store = &cx.server.store;
-    let missing = |name: &str| Fail::text(format!("ERR no such keyspace '{name}'"));
-    match (request[1].to_ascii_lowercase().as_slice(), request.len()) {
-        (b"list", 2) => {
-            let mut names = store.spaces()?;
-            names.retain(|name| own_name(name.as_bytes()).is_ok());
-            cx.out.array(names.len());
-            names.iter().for_each(|name| cx.out.bulk(name.as_bytes()));
-            return Ok(());
-        }
-        (b"use", 2) => cx.session.space = None,
-        (b"use", 3) => {
-            let name = own_name(&request[2])?;
-            cx.session.space = Some(store.find_space(name)?.ok_or_else(|| missing(name))?);
-        }
-        (b"create", 3) => {
-            store.space(own_name(&request[2])?, true)?;
-        }
-        (b"drop", 3) => {
-            let name = own_name(&request[2])?;
-            store.find_space(name)?.ok_or_else(|| missing(name))?;
-            store.drop_space(name)?;
-        }
-        (b"operator", 4) => {
-            let name = own_name(&request[2])?;
-            let operator = String::from_utf8_lossy(&request[3]);
-            let space = store.find_space(name)?.ok_or_else(|| missing(name))?;
-            store.set_merge_operator(&space, &operator)?;
-        }
-        (b"rename", 4) => store.rename_spaces(&[(own_name(&request[2])?, own_name(&request[3])?)])?,
-        _ => return Err(super::unknown_subcommand(request)),
-    }
-    cx.out.ok();
-    Ok(())
-}
-
-fn compact(cx: &mut Cx<'_>, _: &Request) -> Done {
-    let store = &cx.server.store;
-    tokio::task::block_in_place(|| store.compact())?;
-    cx.out.ok();
-    Ok(())
-}
-
-fn sync(cx: &mut Cx<'_>, _: &Request) -> Done {
-    let store = &cx.server.store;
-    tokio::task::block_in_place(|| store.sync())?;
-    cx.out.ok();
-    Ok(())
-}
-
-fn stats(cx: &mut Cx<'_>, _: &Request) -> Done {
-    let figures = cx.server.store.figures();
-    cx.out.map(figures.len());
-    for (name, value) in figures {
-        cx.out.bulk(name.as_bytes());
-        cx.out.bulk(value.as_bytes());
-    }
-    Ok(())
-}
-
-fn verify(cx: &mut Cx<'_>, _: &Request) -> Done {
-    let store = &cx.server.store;
-    let problems = tokio::task::block_in_place(|| store.check())?;
-    cx.out.array(problems.len());
-    problems.iter().for_each(|problem| cx.out.bulk(problem.as_bytes()));
     Ok(())
 }

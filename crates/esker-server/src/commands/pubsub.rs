@@ -6,6 +6,7 @@ use super::table::{Command, Group::PubSub, NO_KEYS, command, flag::*};
 use super::unknown_subcommand;
 use crate::cx::Cx;
 use crate::fail::Done;
+use crate::pubsub::{Hearing, Said};
 use crate::resp::Request;
 use crate::server::Server;
 use crate::session::Session;
@@ -14,104 +15,86 @@ const OWN: u32 = PUBSUB | NO_SCRIPT | WHILE_SUBSCRIBED;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("psubscribe", -2, OWN, NO_KEYS, PubSub, "pattern ...", "Subscribes to all channels that match.", psubscribe),
-    command("publish", 3, PUBSUB | FAST, NO_KEYS, PubSub, "channel message", "Says something on a channel.", publish),
-    command("spublish", 3, PUBSUB | FAST, NO_KEYS, PubSub, "channel message", "As PUBLISH: there are no shards.", publish),
-    command("pubsub", -2, PUBSUB, NO_KEYS, PubSub, "channels [pattern] | numsub [channel ...] | numpat", "Tells of subscriptions.", pubsub),
-    command("punsubscribe", -1, OWN, NO_KEYS, PubSub, "[pattern ...]", "Ends subscriptions to patterns.", punsubscribe),
-    command("subscribe", -2, OWN, NO_KEYS, PubSub, "channel ...", "Subscribes to channels.", subscribe),
-    command("unsubscribe", -1, OWN, NO_KEYS, PubSub, "[channel ...]", "Ends subscriptions to channels.", unsubscribe),
+    command("psubscribe", -2, OWN, NO_KEYS, PubSub, "pattern ...", "Subscribes to all channels that match.", |cx, r| subscribe(cx, r, Hearing::Pattern)),
+    command("publish", 3, PUBSUB | FAST, NO_KEYS, PubSub, "channel message", "Says something on a channel.", |cx, r| publish(cx, r, Hearing::Channel)),
+    command("pubsub", -2, PUBSUB, NO_KEYS, PubSub, "channels [pattern] | numsub [channel ...] | numpat | shardchannels [pattern] | shardnumsub [channel ...]", "Tells of subscriptions.", pubsub),
+    command("punsubscribe", -1, OWN, NO_KEYS, PubSub, "[pattern ...]", "Ends subscriptions to patterns.", |cx, r| unsubscribe(cx, r, Hearing::Pattern)),
+    command("spublish", 3, PUBSUB | FAST, NO_KEYS, PubSub, "channel message", "Says something on a channel of the shard, which is this server.", |cx, r| publish(cx, r, Hearing::Shard)),
+    command("ssubscribe", -2, OWN, NO_KEYS, PubSub, "channel ...", "Subscribes to channels of the shard.", |cx, r| subscribe(cx, r, Hearing::Shard)),
+    command("subscribe", -2, OWN, NO_KEYS, PubSub, "channel ...", "Subscribes to channels.", |cx, r| subscribe(cx, r, Hearing::Channel)),
+    command("sunsubscribe", -1, OWN, NO_KEYS, PubSub, "[channel ...]", "Ends subscriptions to channels of the shard.", |cx, r| unsubscribe(cx, r, Hearing::Shard)),
+    command("unsubscribe", -1, OWN, NO_KEYS, PubSub, "[channel ...]", "Ends subscriptions to channels.", |cx, r| unsubscribe(cx, r, Hearing::Channel)),
 ];
 
+const ALL: [Hearing; Hearing::COUNT] = [Hearing::Channel, Hearing::Pattern, Hearing::Shard];
+
 fn count(session: &Session) {
-    let counts = &session.client.counts;
-    counts[0].store(session.channels.len(), Ordering::Relaxed);
-    counts[1].store(session.patterns.len(), Ordering::Relaxed);
+    for (names, count) in session.subscribed.iter().zip(&session.client.subscribed) {
+        count.store(names.len(), Ordering::Relaxed);
+    }
 }
 
-fn tell(cx: &mut Cx<'_>, what: &str, name: Option<&[u8]>) {
+fn tell(cx: &mut Cx<'_>, kind: Hearing, what: &str, name: Option<&[u8]>) {
     count(cx.session);
+    let letter = match kind {
+        Hearing::Channel => "",
+        Hearing::Pattern => "p",
+        Hearing::Shard => "s",
+    };
+    let of = |kind: Hearing| cx.session.subscribed[kind as usize].len();
+    let left = match kind {
+        Hearing::Shard => of(Hearing::Shard),
+        _ => of(Hearing::Channel) + of(Hearing::Pattern),
+    };
     cx.out.push(3);
-    cx.out.bulk(what.as_bytes());
+    cx.out.bulk(format!("{letter}{what}").as_bytes());
     cx.out.bulk_or_null(name);
-    cx.out.count(cx.session.subscriptions());
+    cx.out.count(left);
 }
 
-/// Replies here, one for each word, are not those of a script or a transaction.
-fn check_outside(cx: &Cx<'_>) -> Done {
+fn subscribe(cx: &mut Cx<'_>, request: &Request, to: Hearing) -> Done {
+    // Replies here, one for each word, are not those of a script or a transaction.
     if cx.session.is_inside && !cx.out.is_resp3 {
         return Err("ERR (un)subscribing is not allowed here".into());
     }
-    Ok(())
-}
-
-fn subscribe(cx: &mut Cx<'_>, request: &Request) -> Done {
-    check_outside(cx)?;
-    for channel in request.from(1) {
-        cx.server.pubsub.subscribe(channel, &cx.session.client);
-        cx.session.channels.insert(channel.to_vec());
-        tell(cx, "subscribe", Some(channel));
+    for name in request.from(1) {
+        cx.server.pubsub.subscribe(to, name, &cx.session.client);
+        cx.session.subscribed[to as usize].insert(name.to_vec());
+        tell(cx, to, "subscribe", Some(name));
     }
     Ok(())
 }
 
-fn psubscribe(cx: &mut Cx<'_>, request: &Request) -> Done {
-    check_outside(cx)?;
-    for pattern in request.from(1) {
-        cx.server.pubsub.subscribe_pattern(pattern, &cx.session.client);
-        cx.session.patterns.insert(pattern.to_vec());
-        tell(cx, "psubscribe", Some(pattern));
-    }
-    Ok(())
-}
-
-fn unsubscribe(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let channels: Vec<Vec<u8>> = match request.len() {
-        1 => cx.session.channels.iter().cloned().collect(),
+fn unsubscribe(cx: &mut Cx<'_>, request: &Request, from: Hearing) -> Done {
+    let names: Vec<Vec<u8>> = match request.len() {
+        1 => cx.session.subscribed[from as usize].iter().cloned().collect(),
         _ => request.from(1).map(<[u8]>::to_vec).collect(),
     };
-    for channel in &channels {
-        cx.session.channels.remove(channel);
-        cx.server.pubsub.unsubscribe(channel, &cx.session.client);
-        tell(cx, "unsubscribe", Some(channel));
+    for name in &names {
+        cx.session.subscribed[from as usize].remove(name);
+        cx.server.pubsub.unsubscribe(from, name, &cx.session.client);
+        tell(cx, from, "unsubscribe", Some(name));
     }
-    if channels.is_empty() {
-        tell(cx, "unsubscribe", None);
-    }
-    Ok(())
-}
-
-fn punsubscribe(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let patterns: Vec<Vec<u8>> = match request.len() {
-        1 => cx.session.patterns.iter().cloned().collect(),
-        _ => request.from(1).map(<[u8]>::to_vec).collect(),
-    };
-    for pattern in &patterns {
-        cx.session.patterns.remove(pattern);
-        cx.server.pubsub.unsubscribe_pattern(pattern, &cx.session.client);
-        tell(cx, "punsubscribe", Some(pattern));
-    }
-    if patterns.is_empty() {
-        tell(cx, "punsubscribe", None);
+    if names.is_empty() {
+        tell(cx, from, "unsubscribe", None);
     }
     Ok(())
 }
 
 /// A connection has ended, or begins anew.
 pub(super) fn unsubscribe_all(server: &Server, session: &mut Session) {
-    for channel in std::mem::take(&mut session.channels) {
-        server.pubsub.unsubscribe(&channel, &session.client);
-    }
-    for pattern in std::mem::take(&mut session.patterns) {
-        server.pubsub.unsubscribe_pattern(&pattern, &session.client);
+    for from in ALL {
+        for name in std::mem::take(&mut session.subscribed[from as usize]) {
+            server.pubsub.unsubscribe(from, &name, &session.client);
+        }
     }
     count(session);
 }
 
-fn publish(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let hearers = cx.server.pubsub.hearers(&request[1]);
+fn publish(cx: &mut Cx<'_>, request: &Request, on: Hearing) -> Done {
+    let hearers = cx.server.pubsub.hearers(on, &request[1]);
     if hearers > 0 {
-        cx.effects.messages.push((request[1].to_vec(), request[2].to_vec()));
+        cx.effects.messages.push(Said { on, channel: request[1].to_vec(), text: request[2].to_vec() });
     }
     cx.out.count(hearers);
     Ok(())
@@ -119,17 +102,16 @@ fn publish(cx: &mut Cx<'_>, request: &Request) -> Done {
 
 fn pubsub(cx: &mut Cx<'_>, request: &Request) -> Done {
     let table = &cx.server.pubsub;
-    if request.is(1, "channels") && request.len() <= 3 {
-        let channels = table.channels(request.get(2));
+    let kind = |word: &str| if request.is(1, word) { Hearing::Shard } else { Hearing::Channel };
+    if (request.is(1, "channels") || request.is(1, "shardchannels")) && request.len() <= 3 {
+        let channels = table.channels(kind("shardchannels"), request.get(2));
         cx.out.array(channels.len());
         channels.iter().for_each(|channel| cx.out.bulk(channel));
-    } else if request.is(1, "shardchannels") && request.len() <= 3 {
-        cx.out.array(0);
     } else if request.is(1, "numsub") || request.is(1, "shardnumsub") {
         cx.out.array(2 * (request.len() - 2));
         for channel in request.from(2) {
             cx.out.bulk(channel);
-            cx.out.count(table.subscribers(channel));
+            cx.out.count(table.subscribers(kind("shardnumsub"), channel));
         }
     } else if request.is(1, "numpat") && request.len() == 2 {
         cx.out.count(table.patterns());

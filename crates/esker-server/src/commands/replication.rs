@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::ordered::{FeedRequest, feed_request};
 use super::table::{Command, Group::Esker, Group::Server as OfServer, NO_KEYS, command, flag::*};
 use crate::cx::Cx;
 use crate::fail::{Done, Fail, SYNTAX};
 use crate::numbers::{int, parse_int};
-use crate::replication::{self, Link, Position, Source};
+use crate::replication::{self, Batch, Link, Position, Source};
 use crate::resp::Request;
 use crate::server::Server;
+use crate::session::Session;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
@@ -37,14 +39,18 @@ enum What {
     Replicas(usize, bool),
     /// Readers here see it.
     Seen(Position),
+    /// There are commits that it asks for.
+    Fed(FeedRequest),
 }
 
 /// What a request waits for, if it makes sense. Done before it runs, where it may wait.
-pub fn awaited(server: &Server, request: &Request) -> Option<Awaited> {
+pub fn awaited(server: &Server, session: &Session, request: &Request) -> Option<Awaited> {
     let number = |at: usize| request.get(at).and_then(parse_int).and_then(|n| u64::try_from(n).ok());
     let replication = &server.replication;
     let (what, ms) = if request.is(0, "es.read") {
         (What::Seen(position_of(request, 2).ok()?), number(4)?)
+    } else if request.is(0, "es.feed") {
+        (What::Fed(feed_request(session, request).ok()?), 0)
     } else if replication.is_replica() {
         return None;
     } else if request.is(0, "wait") {
@@ -56,10 +62,11 @@ pub fn awaited(server: &Server, request: &Request) -> Option<Awaited> {
 }
 
 impl Awaited {
-    /// Waits until it is so, or its time is over.
-    pub async fn wait(&self, server: &Arc<Server>) {
+    /// Waits until it is so, or its time is over. The commits, if it is for them that it waits.
+    pub async fn wait(self, server: &Arc<Server>) -> Option<Done<Batch>> {
         let replication = &server.replication;
         match self.what {
+            What::Fed(asked) => return Some(asked.wait(replication).await),
             What::Seen(at) => replication.wait(self.ms, || replication.has(at)).await,
             What::Replicas(wanted, is_durable) => {
                 if wanted > 0 && replication.replicas.count(self.seq, is_durable) < wanted {
@@ -71,11 +78,12 @@ impl Awaited {
                     .await;
             }
         }
+        None
     }
 }
 
 /// An epoch and a number.
-fn position_of(request: &Request, at: usize) -> Done<Position> {
+pub(super) fn position_of(request: &Request, at: usize) -> Done<Position> {
     let text = |at: usize| request.get(at).and_then(|word| std::str::from_utf8(word).ok());
     let epoch = text(at).and_then(|word| word.parse().ok()).ok_or("ERR this is no epoch")?;
     let seq = text(at + 1).and_then(|word| word.parse().ok()).ok_or("ERR this is no number of a commit")?;

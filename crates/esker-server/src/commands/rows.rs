@@ -2,26 +2,24 @@
 
 mod slices;
 mod transactions;
-mod words;
-
-use std::sync::Arc;
 
 pub(super) use self::slices::TABLE as SLICES;
 pub(super) use self::transactions::TABLE as TRANSACTIONS;
-use self::words::Words;
+use super::held::held;
 use super::table::{Command, Group::Rows, NO_KEYS, command, flag::*};
+use super::words::Words;
 use crate::clock;
 use crate::cx::Cx;
 use crate::fail::{Done, Fail, SYNTAX};
+use crate::holdings::overlay::Writes;
+use crate::holdings::place::Place;
 use crate::numbers::int;
 use crate::resp::Request;
 use crate::rows::codec::{behind, cell_key, decode_value, encode_value, prefix};
-use crate::rows::held_transaction::Held;
-use crate::rows::overlay::Writes;
 use crate::rows::slice::Query;
-use crate::rows::spans::{Spans, Stretch};
 use crate::rows::walk::{Source, Step};
-use crate::store::{Order, Space};
+use crate::spans::{Spans, Stretch};
+use crate::store::Order;
 
 const ADD: u32 = WRITE | DENY_OOM;
 
@@ -40,53 +38,44 @@ pub(super) const TABLE: &[Command] = &[
 /// The keyspace of connections that have not chosen one.
 const DEFAULT: &str = "default";
 
+/// Names of their spaces begin so.
+const PREFIX: &str = "ob.";
+
 fn space_name(name: &str) -> String {
-    format!("ob.{name}")
+    format!("{PREFIX}{name}")
 }
 
-/// The keyspace of the connection, and its space.
-fn place(cx: &mut Cx<'_>) -> Done<(String, Space)> {
-    if cx.session.rows.place.is_none() {
-        let space = cx.server.store.space(&space_name(DEFAULT), false)?;
-        cx.session.rows.place = Some((DEFAULT.to_owned(), space));
-    }
-    Ok(cx.session.rows.place.clone().ok_or(SYNTAX)?)
-}
-
-/// The transaction that the connection holds.
-fn held(cx: &Cx<'_>) -> Done<Option<Arc<Held>>> {
-    match &cx.session.rows.held {
-        Some(_) if cx.session.is_inside => {
-            Err("ERR the connection holds an OB transaction: MULTI and scripts cannot take part in it".into())
-        }
-        held => Ok(held.clone()),
-    }
+/// Where the connection works.
+fn place(cx: &mut Cx<'_>) -> Done<Place> {
+    let space = match cx.session.rows.take() {
+        Some(space) => space,
+        None => cx.server.store.space(&space_name(DEFAULT), false)?,
+    };
+    cx.session.rows = Some(space.clone());
+    Ok(Place::keyspace(space))
 }
 
 /// Reads what the connection sees.
 fn read<T>(cx: &mut Cx<'_>, read: impl FnOnce(Source<'_>) -> Done<T>) -> Done<T> {
+    let place = place(cx)?;
     match held(cx)? {
         Some(held) => held.with(cx.now, |state| {
-            let view = state.view(cx.access.reads());
-            read(Source { reads: &view, space: &held.space })
+            let view = state.view(&place, &*cx.server.store, cx.access.reads());
+            read(Source { reads: &view, space: &place.space })
         }),
-        None => {
-            let (_, space) = place(cx)?;
-            read(Source { reads: cx.access.reads(), space: &space })
-        }
+        None => read(Source { reads: cx.access.reads(), space: &place.space }),
     }
 }
 
 /// Writes at once, or to the transaction that the connection holds.
 fn write(cx: &mut Cx<'_>, write: impl FnOnce(&mut Writes) -> Done) -> Done {
+    let place = place(cx)?;
     if let Some(held) = held(cx)? {
-        return held.with(cx.now, |state| state.write(write));
+        return held.with(cx.now, |state| state.write(&place, write));
     }
-    let (_, space) = place(cx)?;
     let mut writes = Writes::default();
     write(&mut writes)?;
-    cx.effects.changes += writes.len() as u64;
-    writes.apply(&space, cx.access.transaction()?)
+    super::held::apply(cx, &place, &writes)
 }
 
 /// Sets columns: pairs of a name and data.
@@ -138,7 +127,7 @@ fn del(cx: &mut Cx<'_>, request: &Request) -> Done {
     write(cx, |writes| {
         if request.len() == 3 {
             let row = prefix(&[table, key]);
-            writes.remove_range(&row, &behind(row.clone()));
+            writes.remove_range(&row, Some(&behind(row.clone())));
         }
         for column in request.from(3) {
             writes.remove(&cell_key(table, key, column)?);
@@ -220,7 +209,7 @@ fn keyspaces(cx: &mut Cx<'_>, request: &Request) -> Done {
     let store = cx.server.store.clone();
     if request.is(1, "list") && request.len() == 2 {
         let names = store.spaces()?;
-        let names: Vec<_> = names.iter().filter_map(|name| name.strip_prefix("ob.")).collect();
+        let names: Vec<_> = names.iter().filter_map(|name| name.strip_prefix(PREFIX)).collect();
         cx.out.array(names.len());
         names.iter().for_each(|name| cx.out.bulk(name.as_bytes()));
         return Ok(());
@@ -233,20 +222,19 @@ fn keyspaces(cx: &mut Cx<'_>, request: &Request) -> Done {
         return Err("ERR a keyspace has a name".into());
     }
     if request.is(1, "use") {
-        if cx.session.rows.held.is_some() {
-            return Err("ERR the connection holds an OB transaction: OB.COMMIT or OB.ABORT it first".into());
+        if cx.session.own.transaction.is_some() {
+            return Err("ERR the connection holds a transaction: commit it, or roll it back first".into());
         }
-        let space = store.space(&space_name(name), false)?;
-        cx.session.rows.place = Some((name.to_owned(), space));
+        cx.session.rows = Some(store.space(&space_name(name), false)?);
     } else if request.is(1, "drop") {
-        if cx.server.rows.transactions().iter().any(|held| held.keyspace == name) {
+        let full = space_name(name);
+        if cx.server.holdings.transactions().iter().any(|held| held.began_in == full) {
             return Err("ERR a transaction is open in the keyspace: see OB.TXLIST".into());
         }
-        let full = space_name(name);
         store.find_space(&full)?.ok_or_else(|| Fail::text(format!("ERR no such keyspace '{name}'")))?;
         store.drop_space(&full)?;
-        if cx.session.rows.place.as_ref().is_some_and(|place| place.0 == name) {
-            cx.session.rows.place = None;
+        if cx.session.rows.as_ref().is_some_and(|space| space.name() == full) {
+            cx.session.rows = None;
         }
     } else {
         return Err(super::unknown_subcommand(request));

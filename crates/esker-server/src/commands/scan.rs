@@ -41,7 +41,7 @@ impl Step {
         };
         let mut at = first + 1;
         while at < request.len() {
-            if request.is(at, "novalues") {
+            if first == 2 && (request.is(at, "novalues") || request.is(at, "noscores")) {
                 step.without_values = true;
                 at += 1;
                 continue;

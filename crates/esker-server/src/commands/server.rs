@@ -8,6 +8,7 @@ use crate::clock;
 use crate::cx::Cx;
 use crate::data::Database;
 use crate::fail::{Done, Fail, SYNTAX};
+use crate::holdings::place::database_name;
 use crate::numbers::{int, parse_float};
 use crate::resp::Request;
 use crate::store::Span;
@@ -21,12 +22,14 @@ const WHOLE: u32 = WRITE | DANGEROUS;
 pub(super) const TABLE: &[Command] = &[
     command("bgrewriteaof", 1, ADMIN | NO_SCRIPT, NO_KEYS, Server, "", "Does nothing: the engine keeps its log short itself.", bgrewriteaof),
     command("bgsave", -1, ADMIN | NO_SCRIPT, NO_KEYS, Server, "[schedule]", "As SAVE.", bgsave),
+    command("cluster", -2, ADMIN, NO_KEYS, Server, "...", "Says that there is no cluster mode.", |_, _| Err("ERR This instance has cluster support disabled".into())),
     command("config", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "get pattern ... | set name value ... | resetstat | rewrite", "Tells options, and sets them.", config),
     command("dbsize", 1, READ | FAST, NO_KEYS, Server, "", "How many keys the database has.", dbsize),
     command("debug", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "sleep seconds | jmap | set-active-expire n | ...", "For tests.", debug),
     command("flushall", -1, WHOLE, NO_KEYS, Server, "[async|sync]", "Removes all keys of all databases.", flushall),
     command("flushdb", -1, WHOLE, NO_KEYS, Server, "[async|sync]", "Removes all keys of the database.", flushdb),
     command("lastsave", 1, FAST, NO_KEYS, Server, "", "When SAVE was called last.", lastsave),
+    command("lolwut", -1, READ | FAST, NO_KEYS, Server, "[version n]", "Tells the version.", lolwut),
     command("save", 1, ADMIN | NO_SCRIPT, NO_KEYS, Server, "", "Makes all that was written durable.", save),
     command("shutdown", -1, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Server, "[nosave|save] [now] [force]", "Stops the server, with all that was written durable.", shutdown),
     command("swapdb", 3, WHOLE | FAST, NO_KEYS, Server, "number number", "Exchanges two databases.", swapdb),
@@ -86,8 +89,9 @@ fn clear(cx: &mut Cx<'_>, data: &Database) -> Done {
     for space in data.spaces() {
         transaction.remove_range(space, Span::ALL)?;
     }
+    // Keys that are watched and were there are missed by `EXEC`; the others have not changed.
     cx.effects.changes += 1;
-    cx.server.watches.touch_all(data.number);
+    cx.all_changed(database_name(data.number));
     Ok(())
 }
 
@@ -123,10 +127,15 @@ fn swapdb(cx: &mut Cx<'_>, request: &Request) -> Done {
     if a != b {
         cx.server.swap_databases(a, b)?;
         cx.session.data = cx.server.database(cx.session.db)?;
-        cx.server.watches.touch_all(a);
-        cx.server.watches.touch_all(b);
+        cx.touch_all(a);
+        cx.touch_all(b);
     }
     cx.out.ok();
+    Ok(())
+}
+
+fn lolwut(cx: &mut Cx<'_>, _: &Request) -> Done {
+    cx.out.verbatim(&format!("Redis ver. {REDIS_VERSION}\n"));
     Ok(())
 }
 

@@ -19,7 +19,7 @@ use crate::store::Order;
 
 pub(super) use self::combine::TABLE as COMBINE;
 pub(super) use self::pops::TABLE as POPS;
-pub(super) use self::ranges::TABLE as RANGES;
+pub(super) use self::ranges::{TABLE as RANGES, store};
 
 const ADD: u32 = WRITE | DENY_OOM;
 
@@ -33,7 +33,7 @@ pub(super) const TABLE: &[Command] = &[
     command("zrank", -3, READ | FAST, FIRST, Sorted, "key member [withscore]", "How many members have smaller scores.", |cx, r| rank(cx, r, Order::Up)),
     command("zrem", -3, WRITE | FAST, FIRST, Sorted, "key member ...", "Removes members.", zrem),
     command("zrevrank", -3, READ | FAST, FIRST, Sorted, "key member [withscore]", "How many members have larger scores.", |cx, r| rank(cx, r, Order::Down)),
-    command("zscan", -3, READ, FIRST, Sorted, "key cursor [match pattern] [count n]", "Some members, and where to go on.", zscan),
+    command("zscan", -3, READ, FIRST, Sorted, "key cursor [match pattern] [count n] [noscores]", "Some members, and where to go on.", zscan),
     command("zscore", 3, READ | FAST, FIRST, Sorted, "key member", "The score of a member.", zscore),
 ];
 
@@ -48,7 +48,7 @@ struct Conditions {
     adds: bool,
 }
 
-fn zadd(cx: &mut Cx<'_>, request: &Request) -> Done {
+pub(super) fn zadd(cx: &mut Cx<'_>, request: &Request) -> Done {
     let mut given = Conditions::default();
     let mut at = 2;
     while at < request.len() {
@@ -282,10 +282,12 @@ fn zscan(cx: &mut Cx<'_>, request: &Request) -> Done {
         })?;
     }
     put_cursor(cx, last.filter(|_| seen > step.count).as_deref());
-    cx.out.array(2 * found.len());
+    cx.out.array(if step.without_values { found.len() } else { 2 * found.len() });
     for (member, score) in found {
         cx.out.bulk(&member);
-        cx.out.bulk(format_double(score).as_bytes());
+        if !step.without_values {
+            cx.out.bulk(format_double(score).as_bytes());
+        }
     }
     Ok(())
 }

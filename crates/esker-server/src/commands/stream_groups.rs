@@ -90,7 +90,12 @@ fn xgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
     }
     match &*sub {
         b"create" | b"setid" => {
-            let last = if &request[4] == b"$" { stream.last_id() } else { id(&request[4], 0)? };
+            let last = match &request[4] {
+                b"$" => stream.last_id(),
+                b"-" => StreamId::default(),
+                b"+" => StreamId::MAX,
+                word => id(word, 0)?,
+            };
             if group.is_some() && &*sub == b"create" {
                 return Err("BUSYGROUP Consumer Group name already exists".into());
             }

@@ -80,8 +80,8 @@ fn short(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// How many entries a group has not read; none: it is not known.
-fn lag(cx: &Cx<'_>, stream: &Stream, group: &Group) -> Done<Option<u64>> {
+/// How many entries a group has not read; none: it is not known. Negative if more were said to be read (`ENTRIESREAD`) than there were.
+fn lag(cx: &Cx<'_>, stream: &Stream, group: &Group) -> Done<Option<i64>> {
     if stream.added() == 0 {
         return Ok(Some(0));
     }
@@ -89,18 +89,18 @@ fn lag(cx: &Cx<'_>, stream: &Stream, group: &Group) -> Done<Option<u64>> {
     let has_gaps = stream.max_removed() != StreamId::default()
         && stream.max_removed() >= group.last.max(first.unwrap_or_default());
     Ok(match (group.read, first) {
-        (Some(read), _) if !has_gaps => Some(stream.added().saturating_sub(read)),
+        (Some(read), _) if !has_gaps => Some(stream.added().wrapping_sub(read) as i64),
         (_, None) => Some(0),
         (_, Some(_)) if group.last >= stream.last_id() => Some(0),
-        (_, Some(first)) if group.last < first && !has_gaps => Some(stream.len()),
+        (_, Some(first)) if group.last < first && !has_gaps => Some(stream.len() as i64),
         _ => None,
     })
 }
 
-fn put_optional(cx: &mut Cx<'_>, title: &str, n: Option<u64>) {
+fn put_optional(cx: &mut Cx<'_>, title: &str, n: Option<i64>) {
     name(cx, title);
     match n {
-        Some(n) => cx.out.int(n as i64),
+        Some(n) => cx.out.int(n),
         None => cx.out.null(),
     }
 }
@@ -118,7 +118,7 @@ fn groups(cx: &mut Cx<'_>, request: &Request) -> Done {
         put_int(cx, "consumers", consumers as u64);
         put_int(cx, "pending", pending as u64);
         put_id(cx, "last-delivered-id", group.last);
-        put_optional(cx, "entries-read", group.read);
+        put_optional(cx, "entries-read", group.read.map(|read| read as i64));
         let lag = lag(cx, &stream, &group)?;
         put_optional(cx, "lag", lag);
     }
@@ -171,7 +171,7 @@ fn full(cx: &mut Cx<'_>, request: &Request) -> Done {
         name(cx, "name");
         cx.out.bulk(&group_name);
         put_id(cx, "last-delivered-id", group.last);
-        put_optional(cx, "entries-read", group.read);
+        put_optional(cx, "entries-read", group.read.map(|read| read as i64));
         let lag = lag(cx, &stream, &group)?;
         put_optional(cx, "lag", lag);
         put_int(cx, "pel-count", pending.len() as u64);

@@ -87,7 +87,10 @@ fn trim(cx: &mut Cx<'_>, stream: &mut Stream, (keep, limit): (Keep, Option<u64>)
     let mut old = stream.entries(cx, StreamId::default(), to, Order::Up, count)?;
     if let Some(limit) = limit {
         let most = old.len().min(usize::try_from(limit).unwrap_or(usize::MAX));
-        old.truncate(most / PIECE * PIECE);
+        // The last piece goes, too, if nothing of it is kept.
+        if most < old.len() || (old.len() as u64) < stream.len() {
+            old.truncate(most / PIECE * PIECE);
+        }
     }
     for (id, _) in &old {
         stream.remove(cx, *id)?;

@@ -6,7 +6,7 @@ use crate::cx::Cx;
 use crate::data::{Kind, Main};
 use crate::effects::Event;
 use crate::fail::{Done, Fail, NO_INTEGER, SYNTAX, WRONG_TYPE};
-use crate::numbers::{float, int, parse_float, parse_int};
+use crate::numbers::{decimal_sum, float, int, parse_float, parse_int};
 use crate::resp::{Request, format_int};
 
 const ADD: u32 = WRITE | DENY_OOM;
@@ -329,7 +329,8 @@ fn incrbyfloat(cx: &mut Cx<'_>, request: &Request) -> Done {
     if !after.is_finite() {
         return Err("ERR increment would produce NaN or Infinity".into());
     }
-    let text = plain_float(after);
+    let written = old.as_ref().map_or(&b"0"[..], Main::text);
+    let text = decimal_sum(written, &request[2]).unwrap_or_else(|| plain_float(after));
     let expires = old.as_ref().map_or(0, |old| old.expires);
     cx.put_string(key, old.as_ref(), text.as_bytes(), expires)?;
     cx.event(Event::String, "incrbyfloat", key);

@@ -3,15 +3,14 @@
 use std::fmt::Write;
 
 use super::{
-    acl, bits, connection, dump, expiry, hashes, hyper_log_logs, inside, keys, latency, list_pops, lists,
-    operations, ordered, pubsub, replication, rows, scan, scripts, server, sets, sort, sorted_sets,
+    acl, bits, connection, dump, expiry, geo, hashes, hyper_log_logs, inside, keys, latency, list_pops,
+    lists, operations, ordered, pubsub, replication, rows, scan, scripts, server, sets, sort, sorted_sets,
     stream_groups, stream_info, streams, strings, transactions,
 };
 use crate::cx::Cx;
 use crate::fail::Done;
 use crate::numbers::parse_int;
 use crate::resp::Request;
-use crate::rows::RowsSession;
 
 /// What a command may do, and where it runs.
 pub mod flag {
@@ -47,6 +46,8 @@ pub mod flag {
     pub const WAITS: u32 = 1 << 15;
     /// It may do harm.
     pub const DANGEROUS: u32 = 1 << 14;
+    /// It takes part in the transaction that its connection holds, as all commands of rows do.
+    pub const TAKES_PART: u32 = 1 << 16;
 }
 
 /// What a command is about.
@@ -60,6 +61,7 @@ pub enum Group {
     List,
     Set,
     SortedSet,
+    Geo,
     Hash,
     Stream,
     PubSub,
@@ -82,6 +84,7 @@ impl Group {
             Group::List => "list",
             Group::Set => "set",
             Group::SortedSet => "sorted-set",
+            Group::Geo => "geo",
             Group::Hash => "hash",
             Group::Stream => "stream",
             Group::PubSub => "pubsub",
@@ -149,10 +152,19 @@ impl Command {
     }
 
     /// Whether it runs once all before it is done: it works in a transaction that its connection holds, or begins one.
-    pub fn is_alone(&self, session: &RowsSession) -> bool {
-        self.group == Group::Rows
-            && self.flags & flag::BLOCKING == 0
-            && (self.name == "ob.begin" || session.held.is_some() && self.name != "ob.commit")
+    pub fn is_alone(&self, has_transaction: bool) -> bool {
+        let takes_part = self.group == Group::Rows || self.flags & flag::TAKES_PART != 0;
+        match self.name {
+            "es.begin" | "ob.begin" => true,
+            "es.commit" | "ob.commit" => false,
+            _ => has_transaction && takes_part && self.flags & flag::BLOCKING == 0,
+        }
+    }
+
+    /// Whether its usage has this subcommand.
+    pub fn has_subcommand(&self, sub: &str) -> bool {
+        let first_words = self.usage.split(" | ").filter_map(|way| way.split(' ').next());
+        first_words.flat_map(|words| words.split('|')).any(|word| word == sub)
     }
 
     /// What a client is told that has sent too many words, or too few.
@@ -182,6 +194,17 @@ impl Command {
                 request.from(at + 1).take(count).collect()
             }
         }
+    }
+
+    /// Where the key stands that it stores to, behind the word `STORE`: the last one counts.
+    pub fn stores_at(&self, request: &Request) -> Option<usize> {
+        let words: &[&str] = match self.name {
+            "sort" => &["store"],
+            "georadius" | "georadiusbymember" => &["store", "storedist"],
+            _ => return None,
+        };
+        let is_store = |at: &usize| words.iter().any(|word| request.is(*at, word));
+        (2..request.len() - 1).rfind(is_store).map(|at| at + 1)
     }
 
     /// First, last and step, as `COMMAND INFO` has them.
@@ -286,6 +309,7 @@ static TABLES: &[&[Command]] = &[
     sorted_sets::RANGES,
     sorted_sets::COMBINE,
     sorted_sets::POPS,
+    geo::TABLE,
     lists::TABLE,
     list_pops::TABLE,
     streams::TABLE,
@@ -300,7 +324,10 @@ static TABLES: &[&[Command]] = &[
     acl::TABLE,
     latency::TABLE,
     ordered::TABLE,
+    ordered::FEED,
+    ordered::MESSAGES,
     ordered::SPACES,
+    ordered::TRANSACTIONS,
     rows::TABLE,
     rows::SLICES,
     rows::TRANSACTIONS,

@@ -25,13 +25,13 @@ fn multi(cx: &mut Cx<'_>, _: &Request) -> Done {
         return Err("ERR MULTI calls can not be nested".into());
     }
     cx.session.multi = Some(Multi::default());
-    cx.session.client.counts[2].store(1, Ordering::Relaxed);
+    cx.session.client.queued.store(1, Ordering::Relaxed);
     cx.out.ok();
     Ok(())
 }
 
 fn take_multi(cx: &mut Cx<'_>) -> Option<Multi> {
-    cx.session.client.counts[2].store(0, Ordering::Relaxed);
+    cx.session.client.queued.store(0, Ordering::Relaxed);
     cx.session.multi.take()
 }
 

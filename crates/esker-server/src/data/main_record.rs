@@ -161,6 +161,22 @@ pub(super) fn encode_string(bytes: &mut Vec<u8>, expires: u64, text: &[u8]) {
     bytes.extend_from_slice(text);
 }
 
+/// A string's main record, in a buffer of its own.
+pub fn string_record(text: &[u8], expires: u64) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len() + 9);
+    encode_string(&mut bytes, expires, text);
+    bytes
+}
+
+/// Whether a stored main record has expired. A damaged one has not: who reads it is told.
+pub fn has_expired(raw: &[u8], now: u64) -> bool {
+    let expires = match raw.first() {
+        Some(tag) if tag & EXPIRES != 0 => number(raw, 1).unwrap_or(0),
+        _ => 0,
+    };
+    expires != 0 && expires <= now
+}
+
 /// A collection's main record.
 pub(super) fn encode_collection(
     bytes: &mut Vec<u8>,
@@ -199,6 +215,14 @@ mod tests {
         assert_eq!(bytes.len(), 1 + 4 * 8 + 5);
         let main = Main::decode(bytes.into()).unwrap();
         assert_eq!((main.shape().unwrap(), main.small()), (shape, Some(&b"parts"[..])));
+    }
+
+    #[test]
+    fn records_of_strings_are_made_and_looked_at_without_more() {
+        let raw = string_record(b"text", 0x0102);
+        assert_eq!((Main::decode(raw.clone().into()).unwrap().text(), raw.len()), (&b"text"[..], 13));
+        assert!(has_expired(&raw, 0x0102) && !has_expired(&raw, 0x0101));
+        assert!(!has_expired(&string_record(b"text", 0), u64::MAX) && !has_expired(b"\x80", u64::MAX));
     }
 
     #[test]

@@ -11,17 +11,19 @@ const WIDTH: f64 = 360.0;
 const HEIGHT: f64 = 60.0;
 
 const STYLE: &str = "
-:root { color-scheme: light dark; --line: #2563eb; --soft: #8885; }
+:root { color-scheme: light dark; --line: #2563eb; --well: #15803d; --ill: #dc2626; --soft: #8885; }
+@media (prefers-color-scheme: dark) { :root { --line: #60a5fa; --well: #4ade80; --ill: #f87171; } }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 76rem; margin: 1.5rem auto; padding: 0 1rem; }
-h1 { font-size: 1.4rem; margin: 0; } h2 { font-size: 1.05rem; margin: 1.6rem 0 .4rem; }
-.well { color: #15803d; } .ill { color: #dc2626; font-weight: 600; }
-.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(20rem, 1fr)); gap: 1rem; }
+h1 { font-size: 1.4rem; margin: 0; } h2 { font-size: 1.05rem; margin: 1.6rem 0 .4rem; } p { overflow-wrap: anywhere; }
+.well { color: var(--well); } .ill { color: var(--ill); font-weight: 600; }
+.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(20rem, 100%), 1fr)); gap: 1rem; }
 figure { margin: 0; border: 1px solid var(--soft); border-radius: .4rem; padding: .6rem .8rem; }
 figcaption { display: flex; justify-content: space-between; } figcaption b { font-variant-numeric: tabular-nums; }
 svg { width: 100%; height: 60px; display: block; } polyline { fill: none; stroke: var(--line); stroke-width: 1.5; vector-effect: non-scaling-stroke; }
-small { opacity: .7; } table { border-collapse: collapse; width: 100%; }
-th, td { text-align: right; padding: .15rem .6rem; border-bottom: 1px solid var(--soft); font-variant-numeric: tabular-nums; }
-th:first-child, td:first-child { text-align: left; }
+small { opacity: .7; } table { border-collapse: collapse; width: 100%; max-width: 48rem; }
+th, td { text-align: right; padding: .15rem .6rem; border-bottom: 1px solid var(--soft); font-variant-numeric: tabular-nums; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; padding-left: 0; }
+@media (max-width: 40rem) { table { font-size: .8rem; } th, td { padding: .15rem 0 .15rem .4rem; } }
 ";
 
 /// The page as it is now. The browser asks for it again every five seconds.
@@ -78,10 +80,11 @@ fn chart(server: &Server, html: &mut String, title: &str, rate: Rate) {
     let series = server.rates.series(rate, POINTS);
     let max = series.iter().copied().fold(0.0, f64::max);
     let now = server.rates.average(rate, 1);
+    let past = span(server.rates.seconds());
     let _ = write!(
         html,
         "<figure><figcaption>{title}<b>{}/s</b></figcaption><svg viewBox='0 0 {WIDTH} {HEIGHT}' preserveAspectRatio=none \
-         role=img aria-label='{title} in the last 15 minutes'><polyline points='",
+         role=img aria-label='{title} in the last {past}'><polyline points='",
         shown(rate, now)
     );
     for (at, value) in series.iter().enumerate() {
@@ -89,7 +92,7 @@ fn chart(server: &Server, html: &mut String, title: &str, rate: Rate) {
         let y = HEIGHT - 2.0 - (HEIGHT - 4.0) * value / max.max(f64::MIN_POSITIVE);
         let _ = write!(html, "{x:.1},{y:.1} ");
     }
-    let _ = write!(html, "'/></svg><small>15 minutes, at most {}/s</small></figure>", shown(rate, max));
+    let _ = write!(html, "'/></svg><small>last {past}, at most {}/s</small></figure>", shown(rate, max));
 }
 
 fn averages(server: &Server, html: &mut String) {
@@ -121,7 +124,7 @@ fn commands(server: &Server, html: &mut String) {
         );
         for percent in [50.0, 99.0, 99.9] {
             let micros = stats.latency.percentile(percent);
-            let _ = write!(html, "<td>{}</td>", micros.map_or("-".to_owned(), |n| format!("{n} us")));
+            let _ = write!(html, "<td>{}</td>", micros.map_or("-".to_owned(), duration));
         }
         html.push_str("</tr>");
     }
@@ -152,6 +155,13 @@ fn engine(server: &Server, html: &mut String) {
     html.push_str("</table>");
 }
 
+fn duration(micros: u64) -> String {
+    match micros {
+        0 => "&lt; 1 us".to_owned(),
+        _ => scaled(micros as f64, 1000.0, &[" us", " ms", " s"]),
+    }
+}
+
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
@@ -167,7 +177,7 @@ fn scaled(value: f64, step: f64, units: &[&str]) -> String {
         value /= step;
         unit += 1;
     }
-    let digits = if value >= 100.0 || value.fract() == 0.0 { 0 } else { 1 };
+    let digits = usize::from(value < 100.0 && (value * 10.0).round() % 10.0 != 0.0);
     format!("{value:.digits$}{}", units[unit])
 }
 
@@ -198,7 +208,14 @@ mod tests {
             (bytes(0.0), bytes(1536.0), bytes(2e9)),
             ("0 B".into(), "1.5 KiB".into(), "1.9 GiB".into())
         );
-        assert_eq!((short(999.0), short(12_340.0)), ("999".into(), "12.3 k".into()));
+        assert_eq!(
+            (short(999.0), short(12_340.0), short(20_001.0)),
+            ("999".into(), "12.3 k".into(), "20 k".into())
+        );
+        assert_eq!(
+            (duration(0), duration(5119), duration(51_190)),
+            ("&lt; 1 us".into(), "5.1 ms".into(), "51.2 ms".into())
+        );
         assert_eq!((span(59), span(900), span(90_061)), ("59 s".into(), "15 min".into(), "1 d 1 h".into()));
         assert_eq!(escaped("<a href='b'>"), "&lt;a href=&#39;b&#39;&gt;");
     }

@@ -13,6 +13,8 @@ use super::Replication;
 use super::position::{Epoch, Position};
 use super::records::{EPOCH_PREFIX, KEYSPACE, POSITION_KEY, Records, decode_epoch};
 use crate::data::Database;
+use crate::holdings::topics::{Change as Told, Saying};
+use crate::spans::Stretch;
 use crate::store::Store;
 
 /// What keeps a commit from being applied, for people.
@@ -35,11 +37,39 @@ pub struct Changed {
     pub has_names: bool,
     /// Keys of databases; no key: all.
     pub keys: Vec<(usize, Option<Vec<u8>>)>,
+    /// The same of all places, for those who watch them.
+    pub places: Vec<Told>,
 }
 
 /// An error as a text.
 pub(super) fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
+}
+
+/// What of a commit is noted, since somebody waits for it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Noted {
+    /// Keys of databases.
+    pub keys: bool,
+    /// What changes in any keyspace.
+    pub places: bool,
+}
+
+/// A change of a keyspace of this name, for those who watch it.
+fn told(change: &Change<'_>, name: &str) -> Option<Told> {
+    let place = name.to_owned();
+    let of_key = |place, key: &[u8], how: &str| {
+        Told::Key(Saying { place, topic: key.to_vec(), message: how.as_bytes().to_vec() })
+    };
+    match change {
+        Change::Put { key, .. } | Change::Merge { key, .. } => Some(of_key(place, key, "set")),
+        Change::Remove { key, .. } => Some(of_key(place, key, "del")),
+        Change::RemoveRange { start, end, .. } => {
+            let how = if database_of(name).is_some() { "all" } else { "delrange" };
+            Some(Told::Stretch(place, Stretch { from: start.to_vec(), to: end.map(<[u8]>::to_vec) }, how))
+        }
+        _ => None,
+    }
 }
 
 /// The number of the database whose keys lie in a keyspace of this name.
@@ -58,11 +88,11 @@ impl Applier {
         Ok(Applier { replay, records, term, epoch: None, changed: Changed::default() })
     }
 
-    /// Takes a part of the changes of a commit. `notes_keys`: somebody waits for keys.
+    /// Takes a part of the changes of a commit.
     ///
     /// # Errors
     /// What is wrong with them.
-    pub fn take(&mut self, bytes: &[u8], notes_keys: bool) -> Applied {
+    pub fn take(&mut self, bytes: &[u8], noted: Noted) -> Applied {
         let Applier { replay, epoch, changed, .. } = self;
         let mut damaged = None;
         let mut see = |change: &Change<'_>, name: Option<&str>| {
@@ -76,11 +106,20 @@ impl Applier {
                     }
                     return;
                 }
-                Change::Put { key, .. } | Change::Remove { key, .. } => Some(key.to_vec()),
+                Change::Put { key, .. } | Change::Merge { key, .. } | Change::Remove { key, .. } => {
+                    Some(key.to_vec())
+                }
                 Change::RemoveRange { .. } => None,
                 _ => return,
             };
-            if notes_keys && let Some(number) = name.and_then(database_of) {
+            if noted.places
+                && let Some(name) = name
+            {
+                changed.places.extend(told(change, name));
+            }
+            if noted.keys
+                && let Some(number) = name.and_then(database_of)
+            {
                 changed.keys.push((number, key));
             }
         };

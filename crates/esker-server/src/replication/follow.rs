@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::apply::{Changed, is_pristine, text};
+use super::apply::{Changed, Noted, is_pristine, text};
 use super::copy_in;
 use super::following::Following;
 use super::frame::{Frame, VERSION};
@@ -25,6 +25,7 @@ use crate::clock;
 use crate::options::Fsync;
 use crate::resp::Input;
 use crate::server::Server;
+use crate::trace;
 
 /// How long reading waits before it looks around.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -65,6 +66,9 @@ pub fn run(server: &Arc<Server>) {
                 continue;
             }
             (state.upstream.is_up, state.upstream.is_copying) = (false, false);
+            if let Err(Ended::Because(why) | Ended::Forked(why)) = &ended {
+                trace::warn("the link to the primary is down", None, why);
+            }
             state.upstream.error = match &ended {
                 Ok(()) => None,
                 Err(Ended::Because(why)) => Some(why.clone()),
@@ -272,6 +276,7 @@ fn link(mut upstream: Upstream, source: &Source, wants_copy: bool) -> Result<(),
     words.extend(wants_copy.then_some("FULL"));
     let line = upstream.ask(&words)?;
     if line.starts_with("+CONTINUE") {
+        trace::info("the link to the primary is up", "");
         note(&server, |up| (up.is_up, up.error) = (true, None));
         return Ok(commits(&mut upstream)?);
     }
@@ -298,8 +303,11 @@ fn commits(upstream: &mut Upstream) -> Result<(), String> {
     let mut synced = clock::moment();
     loop {
         if let Some(frame) = upstream.next()? {
-            let notes_keys = !server.watches.is_empty() || server.sequencer.has_waiters();
-            if let Some(changed) = following.take(replication, frame, notes_keys)? {
+            let noted = Noted {
+                keys: !server.watches.is_empty() || server.sequencer.has_waiters(),
+                places: !server.holdings.changes.is_empty(),
+            };
+            if let Some(changed) = following.take(replication, frame, noted)? {
                 tell_of(&server, changed)?;
             }
         }
@@ -331,6 +339,9 @@ fn tell_of(server: &Server, changed: Changed) -> Result<(), String> {
             }
             None => server.watches.touch_all(number),
         }
+    }
+    for change in &changed.places {
+        server.holdings.changes.tell(change);
     }
     Ok(())
 }

@@ -7,7 +7,7 @@
 //! following.1. Numbers that it tells are true when they are told: a commit is told as applied when readers see it, and as durable when it is on the disk.
 
 use super::Replication;
-use super::apply::{Applied, Applier, Changed, text};
+use super::apply::{Applied, Applier, Changed, Noted, text};
 use super::frame::Frame;
 
 /// See the module's text.
@@ -24,7 +24,7 @@ impl Following {
         Ok(Following { applier: Applier::new(replication, term)? })
     }
 
-    /// Takes a frame. What it has changed, if it is a commit's last. `notes_keys`: somebody waits for keys.
+    /// Takes a frame. What it has changed, if it is a commit's last.
     ///
     /// # Errors
     /// Why the connection has to end.
@@ -32,10 +32,10 @@ impl Following {
         &mut self,
         replication: &Replication,
         frame: Frame,
-        notes_keys: bool,
+        noted: Noted,
     ) -> Applied<Option<Changed>> {
         match frame {
-            Frame::Ops(bytes) => self.applier.take(&bytes, notes_keys)?,
+            Frame::Ops(bytes) => self.applier.take(&bytes, noted)?,
             Frame::Commit(at) => return self.applier.commit(replication, at).map(Some),
             Frame::Abandon => self.applier.abandon()?,
             Frame::Alive(newest) => replication.state.lock().upstream.newest = newest,

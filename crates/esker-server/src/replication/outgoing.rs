@@ -196,24 +196,54 @@ impl Outgoing {
                 has_sent = true;
             }
         }
-        match own.or(noted.seq()) {
-            Some(seq) if seq > self.next => {
-                return Err(Error::Invalid(format!(
-                    "commit {} of the history is not in this database's feed, which goes on with {seq}",
-                    self.next
-                )));
-            }
-            Some(seq) if seq == self.next => {
+        match self.arrive(own.or(noted.seq()))? {
+            Some(at) => {
                 if !ops.is_empty() {
                     Frame::Ops(ops).encode(out);
                 }
-                Frame::Commit(Position { epoch: self.epochs.epoch_of(seq), seq }).encode(out);
-                self.next += 1;
+                Frame::Commit(at).encode(out);
             }
-            _ if has_sent => Frame::Abandon.encode(out),
-            _ => {}
+            None if has_sent => Frame::Abandon.encode(out),
+            None => {}
         }
         Ok(true)
+    }
+
+    /// The position of a commit of this number, which comes next; none if it is none of the history, or has come before (outgoing.1).
+    fn arrive(&mut self, seq: Option<u64>) -> Result<Option<Position>> {
+        let Some(seq) = seq.filter(|seq| *seq >= self.next) else { return Ok(None) };
+        if seq > self.next {
+            return Err(Error::Invalid(format!(
+                "commit {} of the history is not in this database's feed, which goes on with {seq}",
+                self.next
+            )));
+        }
+        self.next += 1;
+        Ok(Some(Position { epoch: self.epochs.epoch_of(seq), seq }))
+    }
+
+    /// Takes the next commit of the feed, if there is one within this time, and shows its changes. Then its position, if it is of the history.
+    ///
+    /// # Errors
+    /// Those of [`step`](Self::step), and of `show`.
+    pub fn next(
+        &mut self,
+        patience: Duration,
+        show: &mut dyn FnMut(&FeedChange<'_>) -> Result<()>,
+    ) -> Result<Option<Option<Position>>> {
+        let Some(mut commit) = self.feed.next_within(patience)? else { return Ok(None) };
+        let own = self.base.and_then(|base| base.seq_of(commit.seqno().get()));
+        let mut noted = Noted::default();
+        while let Some(change) = commit.next_change()? {
+            if noted.take(&change, self.repl) {
+                continue;
+            }
+            if let Some(epoch) = begun_epoch(&change, self.repl) {
+                self.epochs.push(epoch);
+            }
+            show(&change)?;
+        }
+        self.arrive(own.or(noted.seq())).map(Some)
     }
 
     /// The engine's number up to which all has been taken.

@@ -26,6 +26,7 @@ use esker_env::{
 };
 use fastrand::Rng;
 
+use super::apply::Noted;
 use super::following::Following;
 use super::frame::Frame;
 use super::outgoing::{Answer, Outgoing};
@@ -248,6 +249,7 @@ impl World {
     }
 
     /// What a machine holds is what its position says; what is new is noted. `has_begun`: it may have been a primary a moment ago.
+    #[expect(clippy::map_entry, reason = "the model is looked at in between")]
     fn learn(&mut self, m: usize, has_begun: bool) -> Died {
         let up = self.up(m).expect("it runs");
         let (at, now) = (up.replication.position(), contents(&up.db).map_err(text)?);
@@ -408,7 +410,7 @@ impl World {
                 link.input.extend(link.wire.drain(..n));
                 while let Some((frame, len)) = Frame::decode(&link.input).expect("no byte is changed") {
                     link.input.drain(..len);
-                    let taken = link.following.take(self.replication(m), frame, false)?;
+                    let taken = link.following.take(self.replication(m), frame, Noted::default())?;
                     if taken.is_some() {
                         self.tally.applied += 1;
                         self.look(m)?;
@@ -517,6 +519,7 @@ impl World {
 }
 
 /// Runs a seed in a thread of its own.
+#[expect(clippy::disallowed_methods, reason = "a canary is set for a thread")]
 fn run(seed: u64, canary: Option<Canary>) -> std::thread::Result<Tally> {
     let body = move || {
         set(canary);

@@ -128,8 +128,12 @@ impl Out {
 
     /// A number with a fraction.
     pub fn double(&mut self, n: f64) {
-        let text = format_double(n);
-        if self.is_resp3 { self.line(b',', text.as_bytes()) } else { self.bulk(text.as_bytes()) }
+        self.double_of(&format_double(n));
+    }
+
+    /// The same, with these digits.
+    pub fn double_of(&mut self, digits: &str) {
+        if self.is_resp3 { self.line(b',', digits.as_bytes()) } else { self.bulk(digits.as_bytes()) }
     }
 
     /// Yes or no.

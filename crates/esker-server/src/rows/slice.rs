@@ -4,9 +4,9 @@
 
 use super::codec::decode_value;
 use super::condition::Condition;
-use super::spans::Spans;
 use super::walk::{Source, Step};
 use crate::fail::Done;
+use crate::spans::Spans;
 use crate::store::Order;
 
 /// A slice of about so many bytes ends with the row that it is at.

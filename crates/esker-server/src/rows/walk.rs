@@ -7,11 +7,11 @@
 //!
 //! walk.1. Each column of the spans is shown once, in the order of the walk.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 
 use super::codec::{behind, first_part, foreign, plain, prefix, push_part};
-use super::spans::{Place, Spans, Stretch};
-use crate::fail::{Done, Fail};
+use crate::fail::Done;
+use crate::spans::{Place, Spans, Stretch};
 use crate::store::{Order, Reads, Space, Span};
 
 /// So many columns are passed by before the walk seeks: that takes about as long.
@@ -218,40 +218,4 @@ impl Source<'_> {
         }
         Ok(bytes)
     }
-
-    /// Whether another state of the same space has other entries between two stored keys.
-    ///
-    /// # Errors
-    /// The store's.
-    pub fn differs(&self, other: &dyn Reads, (lower, upper): (&[u8], &[u8])) -> Result<bool, Fail> {
-        let mut from = Bound::Included(lower.to_vec());
-        loop {
-            let span = Span { lower: from.as_ref().map(Vec::as_slice), upper: Bound::Excluded(upper) };
-            if span.is_empty() {
-                return Ok(false);
-            }
-            let (ours, theirs) = (chunk(self.reads, self.space, span)?, chunk(other, self.space, span)?);
-            if ours != theirs {
-                return Ok(true);
-            }
-            match ours.into_iter().last() {
-                Some((last, _)) => from = Bound::Excluded(last),
-                None => return Ok(false),
-            }
-        }
-    }
-}
-
-/// So many bytes of each state are compared at a time, and some more.
-const CHUNK_BYTES: usize = 64 << 10;
-
-/// The first entries of a span.
-fn chunk(reads: &dyn Reads, space: &Space, span: Span<'_>) -> Done<Vec<(Vec<u8>, Vec<u8>)>> {
-    let (mut entries, mut bytes) = (Vec::new(), 0);
-    reads.range(space, span, Order::Up, &mut |key, value| {
-        bytes += key.len() + value.len();
-        entries.push((key.to_vec(), value.to_vec()));
-        if bytes < CHUNK_BYTES { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })?;
-    Ok(entries)
 }

@@ -90,6 +90,38 @@ fn transactions_are_whole_and_watches_are_kept() {
 }
 
 #[test]
+fn flushing_changes_watched_keys_that_are_there() {
+    let server = TestServer::start();
+    let (mut a, mut b) = (server.wire(), server.wire());
+    for (flush, key, outcome) in [
+        ("FLUSHALL", "k", "null"),
+        ("FLUSHDB", "k", "null"),
+        ("FLUSHALL", "absent", "*[+OK]"),
+        ("FLUSHDB", "absent", "*[+OK]"),
+    ] {
+        a.say("SET k 1");
+        a.say(&format!("WATCH {key}"));
+        b.say(flush);
+        a.say("MULTI");
+        a.say("SET k 3");
+        assert_eq!(a.say("EXEC"), outcome, "{flush} {key}");
+    }
+}
+
+#[test]
+fn streams_are_trimmed_to_nothing_and_groups_may_be_ahead() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    wire.say("XADD s 1-1 f v");
+    wire.say("XGROUP CREATE s g 0");
+    assert_eq!(wire.say("XGROUP SETID s g 1-1 ENTRIESREAD 2"), "+OK");
+    assert!(wire.say("XINFO GROUPS s").contains("\"lag\", :-1"));
+    assert_eq!(wire.say("XGROUP SETID s g -"), "+OK");
+    assert!(wire.say("XINFO GROUPS s").contains("\"last-delivered-id\", \"0-0\""));
+    assert_eq!((wire.say("XTRIM s MAXLEN ~ 0"), wire.say("XLEN s")), (":1".to_owned(), ":0".to_owned()));
+}
+
+#[test]
 fn keys_expire_and_are_swept() {
     let server = TestServer::start();
     let (mut wire, mut hearer) = (server.wire(), server.wire());
@@ -147,6 +179,13 @@ fn subscribers_hear_what_is_published_after_its_commit() {
     assert_eq!(a.say("GET k"), "\"v\"");
     b.say("PUBLISH news again");
     assert_eq!(format!("{:?}", a.reply()), ">[\"message\", \"news\", \"again\"]");
+    // Channels of the shard are apart.
+    assert_eq!(a.say("SSUBSCRIBE news"), ">[\"ssubscribe\", \"news\", :1]");
+    assert_eq!((b.say("SPUBLISH news s"), b.say("SPUBLISH other s")), (":1".into(), ":0".into()));
+    assert_eq!(format!("{:?}", a.reply()), ">[\"smessage\", \"news\", \"s\"]");
+    assert_eq!(b.say("PUBSUB SHARDNUMSUB news"), "*[\"news\", :1]");
+    assert_eq!(a.say("SUNSUBSCRIBE"), ">[\"sunsubscribe\", \"news\", :0]");
+    assert_eq!((b.say("SPUBLISH news s"), b.say("PUBLISH news x")), (":0".into(), ":1".into()));
 }
 
 #[test]
@@ -247,7 +286,7 @@ fn databases_are_apart_and_can_be_exchanged() {
 fn what_is_not_built_says_so() {
     let server = TestServer::start();
     let mut wire = server.wire();
-    assert!(wire.say("GEOADD k 1 2 m").starts_with("-ERR GEOADD is not supported by this server: "));
+    assert!(wire.say("BF.ADD k m").starts_with("-ERR BF.ADD is not supported by this server: "));
     assert!(wire.say("FCALL f 0").contains("use EVAL"));
     assert!(wire.say("NOSUCH a").starts_with("-ERR unknown command 'NOSUCH'"));
 }

@@ -3,7 +3,7 @@
 use fastrand::Rng;
 
 /// Templates: `k` a key, `K` one of the same type for all, `ks` and the like one of that type mostly, `f` a field or member, `n` a small number, `i` an index, `v` a value, `s` a score, `b` a bound by
-/// score, `l` a bound by member; `|` parts words to choose from; `f*` and the like stand for one to three.
+/// score, `l` a bound by member, `o` a longitude, `a` a latitude, `r` a radius; `|` parts words to choose from; `f*` and the like stand for one to three.
 const TEMPLATES: &[&str] = &[
     // Strings.
     "SET ks v",
@@ -137,6 +137,20 @@ const TEMPLATES: &[&str] = &[
     "ZREVRANGEBYLEX lex l l",
     "ZLEXCOUNT lex l l",
     "ZREMRANGEBYLEX lex l l",
+    // Places.
+    "GEOADD geo o a f",
+    "GEOADD geo NX|XX|CH o a f o a f",
+    "GEOPOS geo f f",
+    "GEODIST geo f f",
+    "GEODIST geo f f km|ft|mi",
+    "GEOHASH geo f f",
+    "GEOSEARCH geo FROMLONLAT o a BYRADIUS r km ASC|DESC WITHDIST WITHCOORD WITHHASH",
+    "GEOSEARCH geo FROMLONLAT o a BYBOX r r mi ASC WITHDIST",
+    "GEOSEARCH geo FROMMEMBER f BYRADIUS r km DESC COUNT 2",
+    "GEORADIUS geo o a r km WITHDIST COUNT 3",
+    "GEORADIUSBYMEMBER geo f r km ASC",
+    "GEORADIUS geo o a r km STORE kz0",
+    "GEOSEARCHSTORE kz1 geo FROMLONLAT o a BYBOX r r km",
     // Lists.
     "LPUSH kl f*",
     "RPUSH kl f*",
@@ -174,6 +188,7 @@ const TEMPLATES: &[&str] = &[
     "XREVRANGE kx + d COUNT 3",
     "XDEL kx d",
     "XTRIM kx MAXLEN n",
+    "XTRIM kx MAXLEN ~ 0|5",
     "XTRIM kx MINID d",
     "XREAD COUNT 2 STREAMS kx d",
     "XREAD STREAMS kx kx d 0",
@@ -211,6 +226,10 @@ const TEMPLATES: &[&str] = &[
     "SET ks v EX 0",
     "NOSUCH a b",
     "ZRANGE kz x 1",
+    "GEOADD geo 181 0 f",
+    "GEOSEARCH geo FROMMEMBER f BYRADIUS 1 m FROMLONLAT 1 1",
+    "GEORADIUS geo 0 0 -1 km",
+    "GEODIST geo f f x",
 ];
 
 /// Types of keys.
@@ -251,6 +270,9 @@ fn word(random: &mut Rng, template: &str, same: char) -> Vec<String> {
             1 => "x".repeat(random.usize(0..200)),
             _ => format!("value{}", random.u8(0..9)),
         },
+        "o" => format!("{:.6}", random.f64() * 360.0 - 180.0),
+        "a" => format!("{:.6}", random.f64() * 120.0 - 60.0),
+        "r" => random.u16(100..2000).to_string(),
         "d" => format!("{}-{}", random.u8(1..40), random.u8(0..3)),
         "g" => format!("group{}", random.u8(0..2)),
         "c" => format!("consumer{}", random.u8(0..2)),

@@ -7,12 +7,14 @@
 
 mod clients;
 mod differential;
+mod feed;
 mod generator;
 mod harness;
 mod hostile;
 mod monitoring;
 mod node;
 mod operations;
+mod ordered;
 mod proxy;
 mod replication;
 mod replication_faults;

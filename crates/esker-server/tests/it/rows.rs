@@ -307,7 +307,7 @@ fn topics_are_said_with_the_commit() {
 fn what_a_connection_holds_is_bounded() {
     let server = TestServer::start();
     let (mut a, mut b) = (server.wire(), server.wire());
-    say(&mut b, &[("CONFIG SET ob-transaction-timeout 1", "+OK")]);
+    say(&mut b, &[("CONFIG SET transaction-timeout 1", "+OK")]);
     begin(&mut a, "RR");
     say(&mut a, &[("OB.PUT t k c 1", "+OK"), ("OB.LOCK exclusive 0 x", "+OK")]);
     begin(&mut b, "RC");
@@ -316,7 +316,7 @@ fn what_a_connection_holds_is_bounded() {
     for command in ["OB.GET t k c", "OB.PUT t k c 2", "OB.BEGIN", "OB.COMMIT"] {
         assert!(a.say(command).starts_with("-TXTIMEOUT"), "{command}");
     }
-    say(&mut a, &[("OB.GET t k c", "*[null]"), ("CONFIG SET ob-transaction-timeout 0", "+OK")]);
+    say(&mut a, &[("OB.GET t k c", "*[null]"), ("CONFIG SET transaction-timeout 0", "+OK")]);
     for _ in 0..64 {
         begin(&mut a, "RC");
     }

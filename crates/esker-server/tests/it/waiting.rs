@@ -73,3 +73,18 @@ fn what_waits_is_served_by_other_waits() {
     a.say("ZADD z 1 one 2 two");
     assert_eq!(format!("{:?}", c.reply()), "*[\"z\", \"two\", \"2\"]");
 }
+
+#[test]
+fn a_move_that_waited_is_told_that_its_target_is_no_list() {
+    let server = TestServer::start();
+    let (mut a, mut b) = (server.wire(), server.wire());
+    b.say("SET target text");
+    a.send(&["BRPOPLPUSH", "source", "target", "0"]);
+    until(|| waiters(&server) == 1);
+    // What it waits for is of another type: it goes on waiting.
+    b.say("SET source text");
+    b.say("DEL source");
+    assert_eq!((b.say("RPUSH source x"), waiters(&server)), (":1".to_owned(), 0));
+    assert!(format!("{:?}", a.reply()).starts_with("-WRONGTYPE"));
+    assert_eq!(b.say("LRANGE source 0 -1"), "*[\"x\"]");
+}

@@ -116,7 +116,8 @@ fn torn_segment(image: &MemFs, report: &CheckReport) -> Option<String> {
     use esker_env::Fs;
     report.notes.iter().find(|note| note.contains("of an unfinished commit"))?;
     let names = image.list_dir(DIR.as_ref()).expect("a file system in memory does not fail");
-    names.into_iter().filter(|name| name.ends_with(".wal")).max()
+    let number = |name: &String| name.strip_suffix(".wal").and_then(|number| number.parse::<u64>().ok());
+    names.into_iter().filter(|name| number(name).is_some()).max_by_key(number)
 }
 
 fn text(value: &DumpValue) -> String {

@@ -4,8 +4,8 @@
 //!   point --> the newest backup before it --files--> workplace --segments, commit by commit--> the database, renamed when it is whole
 //! ```
 //!
-//! point.1. What is restored is the state after the commit that is told, of one backup and of all commits since. Where commits are missing nothing is restored.
-//! point.2. It is another history from then on: what a server has noted of its replication is left out.
+//! restore_point.1. What is restored is the state after the commit that is told, of one backup and of all commits since. Where commits are missing nothing is restored.
+//! restore_point.2. It is another history from then on: what a server has noted of its replication is left out.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use crate::replay::Replay;
 use crate::txn::commit::Durability;
 use crate::types::{Error, Result, SeqNo};
 
-/// The keyspace of a server's notes of its replication (point.2).
+/// The keyspace of a server's notes of its replication (restore_point.2).
 const REPLICATION: &str = "es.repl";
 
 /// A moment to go back to.
@@ -94,7 +94,7 @@ impl Backup {
         Err(Error::Invalid("there is no backup from before that moment".to_owned()))
     }
 
-    /// The segments to go through, in their order (point.1). One that was made before the backup and has later commits is of a state that the database was put
+    /// The segments to go through, in their order (restore_point.1). One that was made before the backup and has later commits is of a state that the database was put
     /// back from.
     fn segments_for(&self, point: Point, backup: &BackupInfo) -> Result<Vec<Segment>> {
         let mut at = backup.seqno;

@@ -4,7 +4,7 @@
 //!   Head --commit: changes, changes, ..., end--> ... --> End
 //! ```
 //!
-//! segment.1. A file without its last record is none, and is damaged; so is one whose commits do not follow one another, or have other digests.
+//! feed_segment.1. A file without its last record is none, and is damaged; so is one whose commits do not follow one another, or have other digests.
 //!
 //! Bytes: docs/formats/backup.md
 
@@ -132,7 +132,7 @@ pub(super) enum Item<'a> {
     End,
 }
 
-/// A segment that is read (segment.1).
+/// A segment that is read (feed_segment.1).
 pub(super) struct Reader {
     reader: recordio::Reader,
     path: std::path::PathBuf,
@@ -229,13 +229,13 @@ mod tests {
         for at in 0..len {
             let byte = read_range(&*file, at, 1).unwrap()[0];
             file.write_all_at(&[byte ^ 1], at).unwrap();
-            assert!(!is_whole(), "segment.1: byte {at}");
+            assert!(!is_whole(), "feed_segment.1: byte {at}");
             file.write_all_at(&[byte], at).unwrap();
         }
         assert!(is_whole());
         for cut in (0..len).rev() {
             file.set_len(cut).unwrap();
-            assert!(!is_whole(), "segment.1: cut to {cut}");
+            assert!(!is_whole(), "feed_segment.1: cut to {cut}");
         }
     }
 }

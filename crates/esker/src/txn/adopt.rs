@@ -13,7 +13,6 @@
 //! adopt.5. If the log is kept for others, the record is synced: they see the commit no later than its owner.
 
 use super::commit::{CommitRequest, Pipeline};
-use super::drop_mark::DropMark;
 use super::payload::encode_header;
 use super::write_set::CountDeltas;
 use crate::read::view::ReadView;
@@ -94,7 +93,9 @@ impl Pipeline {
             state.poison.settle();
             return Err(state.poison.stop(error));
         }
-        request.drops.iter().for_each(DropMark::set);
+        for mark in &request.drops {
+            mark.set();
+        }
         state.last_seq = seq;
         state.active.beside_bytes += table_bytes + request.blobs.bytes;
         let wal = state.wal()?;

@@ -275,11 +275,11 @@ impl Pipeline {
 
     fn lead_ready(&self, state: &mut WriteState, group: &[CommitRequest]) -> Vec<Result<SeqNo>> {
         let before = state.last_seq;
-        let mut deltas = CountDeltas::new();
+        let (mut deltas, mut marked) = (CountDeltas::new(), Vec::new());
         let mut durability = Durability::None;
         let mut outcomes = Vec::with_capacity(group.len());
         for request in group {
-            let outcome = self.enter(state, request, &mut deltas);
+            let outcome = self.enter(state, request, &mut deltas, &mut marked);
             if outcome.is_ok() {
                 durability = durability.max(request.durability);
             }
@@ -300,6 +300,8 @@ impl Pipeline {
         if let Err(error) = stored {
             state.poison.settle();
             let cause = state.poison.stop(error);
+            // drop_mark.2
+            marked.iter().for_each(DropMark::clear);
             return outcomes.into_iter().map(|o| o.and(Err(cause.duplicate()))).collect();
         }
         self.published.publish(state.last_seq, &deltas);
@@ -317,12 +319,13 @@ impl Pipeline {
         outcomes
     }
 
-    /// Checks one commit and puts it into the WAL's buffer and the memtable, not yet visible.
+    /// Checks one commit and puts it into the WAL's buffer and the memtable, not yet visible. `marked`: keyspaces that it drops.
     fn enter(
         &self,
         state: &mut WriteState,
         request: &CommitRequest,
         deltas: &mut CountDeltas,
+        marked: &mut Vec<DropMark>,
     ) -> Result<SeqNo> {
         state.poison.cause()?;
         request.check_keyspaces()?;
@@ -383,7 +386,7 @@ impl Pipeline {
         }
         apply(set, &unresolved, seq, &state.active.memtable, &mut state.active.applier);
         // drop_mark.1
-        request.drops.iter().for_each(DropMark::set);
+        marked.extend(request.drops.iter().filter(|mark| mark.set()).cloned());
         // So that no more of them are to be looked at when the database opens.
         state.active.logged_bytes += bytes + blobs.bytes / BLOB_BYTES_PART;
         state.active.beside_bytes += blobs.bytes;

@@ -7,7 +7,8 @@
 //!
 //! drop_mark.1. The leader sets the mark as it enters the drop, so that it refuses every commit behind it (catalog.3), and before the drop is
 //!      visible, so that a reader of a state without the keyspace finds it set.
-//! drop_mark.2. A drop that is refused sets no mark: others go on writing while it is tried.
+//! drop_mark.2. A drop that is refused sets no mark: others go on writing while it is tried. Of one that was entered and could not be stored the mark is
+//!     taken back: the log has stopped, and that is what those behind it are told.
 
 use std::sync::Arc;
 
@@ -34,9 +35,9 @@ impl DropMark {
         self.0.load(Ordering::Acquire)
     }
 
-    /// The keyspace goes with the commit that is being entered.
-    pub fn set(&self) {
-        self.0.store(true, Ordering::Release);
+    /// The keyspace goes with the commit that is being entered; whether it was there.
+    pub fn set(&self) -> bool {
+        !self.0.swap(true, Ordering::Release)
     }
 
     /// The keyspace has been created.

@@ -389,7 +389,7 @@ fn point_1_any_commit_between_two_backups_comes_back() {
         for base in [None, Some(1)] {
             let (done, found) = restore(Point::Commit(*seqno), base, &format!("to {n} {base:?}")).unwrap();
             assert_eq!(done.seqno, *seqno);
-            assert_same(&found, state, "point.1");
+            assert_same(&found, state, "restore_point.1");
         }
     }
     assert!(matches!(restore(Point::Commit(last), None, "later"), Err(Error::Invalid(_))));

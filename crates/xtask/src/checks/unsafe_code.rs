@@ -41,6 +41,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/esker/src/sstable/block_search.rs", "functions compiled for instruction sets found at run time"),
     ("crates/esker/src/sync/pin.rs", "what is deferred outlives what it borrows"),
     ("crates/esker/src/txn/models.rs", "cells that loom watches"),
+    ("crates/esker/src/types/prefetch.rs", "the processor's hint"),
     ("crates/esker/src/types/value.rs", "values point into bytes that a shared owner keeps alive"),
     ("crates/esker/tests/common/memory.rs", "a global allocator that counts"),
 ];

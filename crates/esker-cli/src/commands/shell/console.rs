@@ -4,7 +4,6 @@
 
 use std::path::PathBuf;
 
-use esker::Db;
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -18,6 +17,9 @@ use crate::failure::{Failure, Result};
 
 /// So many lines are remembered.
 const HISTORY_LINES_MAX: usize = 10_000;
+
+/// Tells the names of keyspaces.
+pub(super) type Names = Box<dyn Fn() -> Vec<String>>;
 
 /// A terminal that lines are read from.
 pub(super) struct Console {
@@ -35,7 +37,7 @@ pub(super) enum Typed {
 }
 
 impl Console {
-    pub(super) fn new(db: Db) -> Result<Self> {
+    pub(super) fn new(names: Names) -> Result<Self> {
         let config = Config::builder()
             .max_history_size(HISTORY_LINES_MAX)
             .and_then(|config| config.history_ignore_dups(true))
@@ -45,7 +47,7 @@ impl Console {
             .completion_type(CompletionType::List)
             .build();
         let mut editor = Editor::with_config(config).map_err(|error| failure(&error))?;
-        editor.set_helper(Some(Completion { db }));
+        editor.set_helper(Some(Completion { names }));
         let history = history_file();
         if let Some(file) = &history {
             // There is none before the first time.
@@ -98,7 +100,7 @@ fn history_file() -> Option<PathBuf> {
 
 /// Completes commands, their options, and names of keyspaces.
 struct Completion {
-    db: Db,
+    names: Names,
 }
 
 impl Completer for Completion {
@@ -115,7 +117,7 @@ impl Completer for Completion {
         // Within quotes there is nothing to complete.
         let before = words::split(&typed[..start]).unwrap_or_else(|_| vec![String::new()]);
         let word = &typed[start..];
-        let mut found = line::candidates(&before, &self.db.keyspaces().unwrap_or_default());
+        let mut found = line::candidates(&before, &(self.names)());
         found.retain(|candidate| candidate.starts_with(word));
         Ok((start, found.iter().map(|candidate| words::quoted(candidate) + " ").collect()))
     }

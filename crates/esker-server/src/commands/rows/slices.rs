@@ -1,15 +1,15 @@
 //! Slices of tables: which keys, which columns of them, and what rows they have to be.
 
 use super::super::table::{Command, Group::Rows, NO_KEYS, command, flag::*};
-use super::words::Words;
+use super::super::words::Words;
 use super::{read, write};
 use crate::cx::Cx;
 use crate::fail::{Done, SYNTAX};
 use crate::resp::Request;
 use crate::rows::condition::{Condition, Test};
 use crate::rows::slice::{Keys, Query};
-use crate::rows::spans::{Spans, Stretch};
 use crate::rows::walk::stored_stretch;
+use crate::spans::{Spans, Stretch};
 use crate::store::Order;
 
 #[rustfmt::skip]
@@ -143,7 +143,7 @@ fn delkeys(cx: &mut Cx<'_>, request: &Request) -> Done {
     write(cx, |writes| {
         for stretch in options.query.keys.in_order(Order::Up) {
             let (from, to) = stored_stretch(&request[1], stretch);
-            writes.remove_range(&from, &to);
+            writes.remove_range(&from, Some(&to));
         }
         Ok(())
     })?;

@@ -54,11 +54,7 @@ impl Aggregate {
 /// Members by score, then by member. And whether scores are asked for.
 fn combined(cx: &mut Cx<'_>, request: &Request, at: usize, how: How) -> Done<(Vec<Scored>, bool)> {
     let name = String::from_utf8_lossy(&request[0]).to_lowercase();
-    let count = int(&request[at])?;
-    if count < 1 {
-        return Err(Fail::text(format!("ERR at least 1 input key is needed for '{name}' command")));
-    }
-    let (keys, mut next) = numbered_keys(request, at).map_err(|_| Fail::from(SYNTAX))?;
+    let (keys, mut next) = input_keys(request, at, &name)?;
     let (mut weights, mut aggregate, mut with_scores) = (vec![1.0; keys.len()], Aggregate::Sum, false);
     while next < request.len() {
         if request.is(next, "weights") && how != How::Without && next + keys.len() < request.len() {
@@ -128,8 +124,16 @@ fn keep(cx: &mut Cx<'_>, request: &Request, how: How) -> Done {
     store(cx, &request[1], &found, event)
 }
 
+/// The keys behind their number, and what follows.
+fn input_keys<'r>(request: &'r Request, at: usize, name: &str) -> Done<(Vec<&'r [u8]>, usize)> {
+    if int(&request[at])? < 1 {
+        return Err(Fail::text(format!("ERR at least 1 input key is needed for '{name}' command")));
+    }
+    numbered_keys(request, at).map_err(|_| SYNTAX.into())
+}
+
 fn zintercard(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let (keys, next) = numbered_keys(request, 1)?;
+    let (keys, next) = input_keys(request, 1, "zintercard")?;
     let limit = limit_of_count(request, next)?;
     let words = [b"zinter", &request[1]].into_iter().chain(keys);
     let (found, _) = combined(cx, &Request::of(words), 1, How::Common)?;

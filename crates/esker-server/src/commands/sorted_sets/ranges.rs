@@ -211,7 +211,7 @@ fn remove(cx: &mut Cx<'_>, request: &Request, by: By) -> Done {
 }
 
 /// Makes a key a sorted set of these members; if there are none, it is removed.
-pub(super) fn store(cx: &mut Cx<'_>, to: &[u8], members: &[Scored], event: &str) -> Done {
+pub(in super::super) fn store(cx: &mut Cx<'_>, to: &[u8], members: &[Scored], event: &str) -> Done {
     if let Some(old) = cx.main(to)? {
         cx.remove_key(to, &old)?;
         if members.is_empty() {

@@ -1,4 +1,4 @@
-//! Named locks of transactions.
+//! Named locks of connections.
 //!
 //! ```text
 //!   acquire --nobody in the way--> held
@@ -8,7 +8,8 @@
 //!
 //! named_locks.1. A lock has holders that are all shared, or one that is exclusive.
 //! named_locks.2. Those that wait get it in the order in which they asked. One that holds it shared and wants it exclusively comes first.
-//! named_locks.3. Of each cycle of transactions that wait for each other, the one that closed it is refused. So nobody waits in a cycle.
+//! named_locks.3. Of each cycle of connections that wait for each other, the one that closed it is refused. So nobody waits in a cycle.
+//! named_locks.4. What was locked in a transaction is given back at its end, all else by the connection, or at its end.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -30,19 +31,28 @@ impl Mode {
     }
 }
 
-/// The keyspace, and the name in it.
+/// For how long a lock is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Until the transaction ends.
+    TransactionEnd,
+    /// Until it is given back.
+    Unlock,
+}
+
+/// The name of a place, and the name in it.
 pub type Name = (String, Vec<u8>);
 /// A lock for people: its name, and how it is held or wanted.
 pub type Listed = (Vec<u8>, Mode);
-/// The number of a transaction.
+/// The number of a connection.
 pub type Owner = u64;
 
 /// The error of one that would wait for itself.
-const DEADLOCK: &str = "DEADLOCK others wait for locks of this transaction, and it would wait for theirs: OB.ABORT it, and \
-     begin again";
+const DEADLOCK: &str = "DEADLOCK others wait for locks of this connection, and it would wait for theirs: give them back, by \
+     rolling back the transaction or by ES.UNLOCK, and begin again";
 /// The error of one that asks for too much.
-const TOO_MANY: &str = "ERR the transaction holds too many locks: OB.ABORT it";
-/// A transaction holds so many locks at the most.
+const TOO_MANY: &str = "ERR the connection holds too many locks: give some back";
+/// A connection holds so many locks at the most.
 const LOCKS_MAX: usize = 1000;
 
 #[derive(Default)]
@@ -82,11 +92,11 @@ impl Lock {
     }
 }
 
-/// Locks, and what each transaction holds and wants.
+/// Locks, and what each connection holds and wants.
 #[derive(Default)]
 struct Table {
     locks: HashMap<Name, Lock>,
-    held: HashMap<Owner, BTreeSet<Name>>,
+    held: HashMap<Owner, BTreeMap<Name, Until>>,
     wanted: BTreeMap<Owner, (Name, Mode)>,
 }
 
@@ -124,6 +134,20 @@ impl Table {
         self.next_of(&name)
     }
 
+    /// An owner holds a lock no more. Who may try again now.
+    fn give_back(&mut self, owner: Owner, name: &Name) -> Vec<Owner> {
+        if let Some(held) = self.held.get_mut(&owner) {
+            held.remove(name);
+            if held.is_empty() {
+                self.held.remove(&owner);
+            }
+        }
+        if let Some(lock) = self.locks.get_mut(name) {
+            lock.holders.retain(|holder| holder.0 != owner);
+        }
+        self.next_of(name)
+    }
+
     fn next_of(&mut self, name: &Name) -> Vec<Owner> {
         match self.locks.get(name) {
             Some(lock) if lock.holders.is_empty() && lock.queue.is_empty() => {
@@ -141,11 +165,17 @@ impl Locks {
     ///
     /// # Errors
     /// A deadlock (named_locks.3), or too many locks.
-    pub fn acquire(&self, owner: Owner, names: &[Name], mode: Mode) -> Result<bool, &'static str> {
+    pub fn acquire(
+        &self,
+        owner: Owner,
+        names: &[Name],
+        mode: Mode,
+        until: Until,
+    ) -> Result<bool, &'static str> {
         let mut table = self.table.lock();
         for name in names {
-            let held = table.held.entry(owner).or_default();
-            if !held.contains(name) && held.len() >= LOCKS_MAX {
+            let held = table.held.get(&owner);
+            if held.is_some_and(|held| !held.contains_key(name) && held.len() >= LOCKS_MAX) {
                 return Err(TOO_MANY);
             }
             let lock = table.locks.entry(name.clone()).or_default();
@@ -154,7 +184,7 @@ impl Locks {
                 held => {
                     if lock.is_free_for(owner, mode) {
                         lock.grant(owner, mode);
-                        table.held.entry(owner).or_default().insert(name.clone());
+                        table.held.entry(owner).or_default().entry(name.clone()).or_insert(until);
                         table.wanted.remove(&owner);
                         continue;
                     }
@@ -178,33 +208,57 @@ impl Locks {
         Ok(true)
     }
 
-    /// A transaction waits no more. Who may try again now.
+    /// A connection waits no more. Who may try again now.
     pub fn stop_waiting(&self, owner: Owner) -> Vec<Owner> {
         self.table.lock().leave_queue(owner)
     }
 
-    /// A transaction has ended. Who may try again now.
-    pub fn release(&self, owner: Owner) -> Vec<Owner> {
+    /// A connection gives a lock back. Who may try again now; none if it does not hold it.
+    ///
+    /// # Errors
+    /// Its transaction holds it (named_locks.4).
+    pub fn unlock(&self, owner: Owner, name: &Name) -> Result<Option<Vec<Owner>>, &'static str> {
+        let mut table = self.table.lock();
+        match table.held.get(&owner).and_then(|held| held.get(name)) {
+            None => Ok(None),
+            Some(Until::Unlock) => Ok(Some(table.give_back(owner, name))),
+            Some(Until::TransactionEnd) => {
+                Err("ERR the transaction has locked it, and holds it until it ends")
+            }
+        }
+    }
+
+    /// The transaction of a connection has ended (named_locks.4). Who may try again now.
+    pub fn end_transaction(&self, owner: Owner) -> Vec<Owner> {
+        self.release(owner, |until| until == Until::TransactionEnd)
+    }
+
+    /// A connection has ended. Who may try again now.
+    pub fn leave(&self, owner: Owner) -> Vec<Owner> {
+        self.release(owner, |_| true)
+    }
+
+    fn release(&self, owner: Owner, is_meant: impl Fn(Until) -> bool) -> Vec<Owner> {
         let mut table = self.table.lock();
         let mut next = table.leave_queue(owner);
-        for name in table.held.remove(&owner).unwrap_or_default() {
-            if let Some(lock) = table.locks.get_mut(&name) {
-                lock.holders.retain(|holder| holder.0 != owner);
-            }
-            next.extend(table.next_of(&name));
+        let held = table.held.get(&owner).into_iter().flatten();
+        let names: Vec<Name> =
+            held.filter(|(_, until)| is_meant(**until)).map(|(name, _)| name.clone()).collect();
+        for name in &names {
+            next.extend(table.give_back(owner, name));
         }
         next
     }
 
-    /// Whether a transaction waits for a lock.
+    /// Whether a connection waits for a lock.
     pub fn is_waiting(&self, owner: Owner) -> bool {
         self.table.lock().wanted.contains_key(&owner)
     }
 
-    /// What a transaction holds, and what it wants.
+    /// What a connection holds, and what it wants.
     pub fn of(&self, owner: Owner) -> (Vec<Listed>, Option<Listed>) {
         let table = self.table.lock();
-        let names = table.held.get(&owner).into_iter().flatten();
+        let names = table.held.get(&owner).into_iter().flat_map(BTreeMap::keys);
         let mode_of = |name: &Name| table.locks.get(name).and_then(|lock| lock.held_by(owner));
         let held = names.filter_map(|name| Some((name.1.clone(), mode_of(name)?))).collect();
         (held, table.wanted.get(&owner).map(|(name, mode)| (name.1.clone(), *mode)))
@@ -224,7 +278,7 @@ mod tests {
 
     fn ask(locks: &Locks, owner: Owner, name: &str, mode: Mode) -> Result<bool, String> {
         let names = [("ks".to_owned(), name.as_bytes().to_vec())];
-        locks.acquire(owner, &names, mode).map_err(|error| error[..8].to_owned())
+        locks.acquire(owner, &names, mode, Until::TransactionEnd).map_err(|error| error[..8].to_owned())
     }
 
     #[test]
@@ -235,14 +289,14 @@ mod tests {
         assert_eq!(ask(&locks, 4, "a", Shared), Ok(false), "named_locks.2: 3 asked before");
         assert_eq!(ask(&locks, 1, "a", Shared), Ok(true), "it has it");
         assert!(locks.is_waiting(4));
-        assert_eq!(locks.release(1), [] as [Owner; 0]);
-        assert_eq!(locks.release(2), [3]);
+        assert_eq!(locks.end_transaction(1), [] as [Owner; 0]);
+        assert_eq!(locks.end_transaction(2), [3]);
         assert_eq!((ask(&locks, 4, "a", Shared), ask(&locks, 3, "a", Exclusive)), (Ok(false), Ok(true)));
         assert_eq!(locks.of(3), (vec![(b"a".to_vec(), Exclusive)], None));
         assert_eq!(locks.of(4), (vec![], Some((b"a".to_vec(), Shared))));
-        assert_eq!((locks.release(3), ask(&locks, 4, "a", Shared)), (vec![4], Ok(true)));
+        assert_eq!((locks.end_transaction(3), ask(&locks, 4, "a", Shared)), (vec![4], Ok(true)));
         assert_eq!(ask(&locks, 4, "a", Exclusive), Ok(true));
-        assert_eq!((locks.release(4), locks.len()), (vec![], 0));
+        assert_eq!((locks.end_transaction(4), locks.len()), (vec![], 0));
     }
 
     #[test]
@@ -253,14 +307,14 @@ mod tests {
         }
         assert_eq!((ask(&locks, 1, "b", Shared), ask(&locks, 2, "c", Exclusive)), (Ok(false), Ok(false)));
         assert_eq!(ask(&locks, 3, "a", Shared), Err("DEADLOCK".to_owned()), "named_locks.3");
-        assert_eq!(locks.release(3), [2]);
-        assert_eq!((ask(&locks, 2, "c", Exclusive), locks.release(2)), (Ok(true), vec![1]));
+        assert_eq!(locks.end_transaction(3), [2]);
+        assert_eq!((ask(&locks, 2, "c", Exclusive), locks.end_transaction(2)), (Ok(true), vec![1]));
         // Both hold it shared, and each wants it alone.
         assert_eq!((ask(&locks, 4, "s", Shared), ask(&locks, 5, "s", Shared)), (Ok(true), Ok(true)));
         assert_eq!(ask(&locks, 4, "s", Exclusive), Ok(false));
         assert_eq!(ask(&locks, 5, "s", Exclusive), Err("DEADLOCK".to_owned()), "named_locks.3");
-        assert_eq!((locks.release(5), ask(&locks, 4, "s", Exclusive)), (vec![4], Ok(true)));
-        assert_eq!([1, 4].map(|owner| locks.release(owner)), [vec![], vec![]]);
+        assert_eq!((locks.end_transaction(5), ask(&locks, 4, "s", Exclusive)), (vec![4], Ok(true)));
+        assert_eq!([1, 4].map(|owner| locks.end_transaction(owner)), [vec![], vec![]]);
         assert_eq!(locks.len(), 0);
     }
 
@@ -271,5 +325,24 @@ mod tests {
         assert_eq!(ask(&locks, 3, "a", Shared), Ok(false));
         assert_eq!(locks.stop_waiting(2), [3]);
         assert_eq!(ask(&locks, 3, "a", Shared), Ok(true));
+    }
+    #[test]
+    fn named_locks_4_what_a_transaction_locked_goes_with_it() {
+        let locks = Locks::default();
+        let name = |name: &str| ("ks".to_owned(), name.as_bytes().to_vec());
+        assert_eq!(locks.acquire(1, &[name("own")], Exclusive, Until::Unlock), Ok(true));
+        assert_eq!(ask(&locks, 1, "of transaction", Exclusive), Ok(true));
+        assert_eq!(ask(&locks, 1, "own", Exclusive), Ok(true), "and it stays its own");
+        assert_eq!(
+            (ask(&locks, 2, "own", Shared), ask(&locks, 3, "of transaction", Shared)),
+            (Ok(false), Ok(false))
+        );
+        assert!(locks.unlock(1, &name("of transaction")).is_err());
+        assert_eq!(locks.end_transaction(1), [3], "named_locks.4");
+        assert_eq!(locks.unlock(1, &name("of transaction")), Ok(None));
+        assert_eq!(locks.unlock(1, &name("own")), Ok(Some(vec![2])));
+        assert_eq!(ask(&locks, 2, "own", Shared), Ok(true));
+        assert_eq!([2, 3].map(|owner| locks.leave(owner)), [vec![], vec![]]);
+        assert_eq!(locks.len(), 0);
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! spans.1. Stretches are in order, none is empty, and none touches the next.
 
-use crate::store::{Order, prefix_end};
+use std::ops::Bound;
+
+use crate::store::{Order, Span, prefix_end};
 
 /// From one name on, with it, up to another, without it, or to the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +31,37 @@ impl Stretch {
         Stretch { from: name.to_vec(), to: Some(next_name(name)) }
     }
 
+    /// What a walk over these bounds visits.
+    pub fn of_span(span: Span<'_>) -> Self {
+        let from = match span.lower {
+            Bound::Unbounded => Vec::new(),
+            Bound::Included(name) => name.to_vec(),
+            Bound::Excluded(name) => next_name(name),
+        };
+        let to = match span.upper {
+            Bound::Unbounded => None,
+            Bound::Included(name) => Some(next_name(name)),
+            Bound::Excluded(name) => Some(name.to_vec()),
+        };
+        Stretch { from, to }
+    }
+
+    /// It as bounds of a walk.
+    pub fn span(&self) -> Span<'_> {
+        Span {
+            lower: Bound::Included(&self.from),
+            upper: self.to.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.to.as_ref().is_some_and(|to| *to <= self.from)
+    }
+
+    /// Whether a name may lie in both.
+    pub fn meets(&self, other: &Stretch) -> bool {
+        let begins_in = |a: &Stretch, b: &Stretch| b.to.as_ref().is_none_or(|to| a.from < *to);
+        begins_in(self, other) && begins_in(other, self)
     }
 
     fn contains(&self, name: &[u8]) -> bool {
@@ -39,7 +70,7 @@ impl Stretch {
 }
 
 /// The smallest name behind another.
-fn next_name(name: &[u8]) -> Vec<u8> {
+pub fn next_name(name: &[u8]) -> Vec<u8> {
     [name, &[0]].concat()
 }
 

@@ -1,0 +1,359 @@
+//! Places: members of sorted sets whose scores are cells of the map (`geo.rs`).
+
+use std::ops::{Bound, ControlFlow};
+
+use super::sorted_sets::store;
+use super::table::{Command, FIRST, FIRST_TWO, Group::Geo, command, flag::*};
+use crate::cx::Cx;
+use crate::data::{Scored, SortedSet, ZSpan};
+use crate::fail::{Done, Fail, SYNTAX};
+use crate::geo::{Place, Shape};
+use crate::numbers::{float, int, parse_float};
+use crate::resp::Request;
+use crate::store::Order;
+
+const STORES: u32 = WRITE | DENY_OOM;
+
+#[rustfmt::skip]
+pub(super) const TABLE: &[Command] = &[
+    command("geoadd", -5, STORES, FIRST, Geo, "key [nx|xx] [ch] longitude latitude member ...", "Adds places, or moves them.", geoadd),
+    command("geodist", -4, READ, FIRST, Geo, "key member other [m|km|ft|mi]", "How far two places are from each other.", geodist),
+    command("geohash", -2, READ, FIRST, Geo, "key [member ...]", "The geohashes of places.", geohash),
+    command("geopos", -2, READ, FIRST, Geo, "key [member ...]", "Longitude and latitude of places.", geopos),
+    command("georadius", -6, STORES, FIRST, Geo, "key longitude latitude radius m|km|ft|mi [withcoord] [withdist] [withhash] [count n [any]] [asc|desc] [store to|storedist to]", "Places near a place. GEOSEARCH does more.", |cx, r| near(cx, r, &Form::RADIUS)),
+    command("georadius_ro", -6, READ, FIRST, Geo, "key longitude latitude radius m|km|ft|mi [withcoord] [withdist] [withhash] [count n [any]] [asc|desc]", "As GEORADIUS, without STORE.", |cx, r| near(cx, r, &Form { stores: false, ..Form::RADIUS })),
+    command("georadiusbymember", -5, STORES, FIRST, Geo, "key member radius m|km|ft|mi [withcoord] [withdist] [withhash] [count n [any]] [asc|desc] [store to|storedist to]", "Places near a member.", |cx, r| near(cx, r, &Form::BY_MEMBER)),
+    command("georadiusbymember_ro", -5, READ, FIRST, Geo, "key member radius m|km|ft|mi [withcoord] [withdist] [withhash] [count n [any]] [asc|desc]", "As GEORADIUSBYMEMBER, without STORE.", |cx, r| near(cx, r, &Form { stores: false, ..Form::BY_MEMBER })),
+    command("geosearch", -7, READ, FIRST, Geo, "key frommember member|fromlonlat longitude latitude byradius radius unit|bybox width height unit [asc|desc] [count n [any]] [withcoord] [withdist] [withhash]", "Places in a circle or a box.", geosearch),
+    command("geosearchstore", -8, STORES, FIRST_TWO, Geo, "to key frommember member|fromlonlat longitude latitude byradius radius unit|bybox width height unit [asc|desc] [count n [any]] [storedist]", "Stores what GEOSEARCH finds.", geosearchstore),
+];
+
+/// Metres of a unit.
+fn unit(word: &[u8]) -> Done<f64> {
+    match word.to_ascii_lowercase().as_slice() {
+        b"m" => Ok(1.0),
+        b"km" => Ok(1000.0),
+        b"ft" => Ok(0.3048),
+        b"mi" => Ok(1609.34),
+        _ => Err("ERR unsupported unit provided. please use M, KM, FT, MI".into()),
+    }
+}
+
+fn place(longitude: &[u8], latitude: &[u8]) -> Done<Place> {
+    let (longitude, latitude) = (float(longitude)?, float(latitude)?);
+    Place::new(longitude, latitude).ok_or_else(|| {
+        Fail::text(format!("ERR invalid longitude,latitude pair {longitude:.6},{latitude:.6}"))
+    })
+}
+
+fn length(word: &[u8], refused: &'static str) -> Done<f64> {
+    let length = parse_float(word).filter(|length| !length.is_nan()).ok_or(refused)?;
+    if length < 0.0 {
+        let what = if refused.contains("radius") { "radius" } else { "height or width" };
+        return Err(Fail::text(format!("ERR {what} cannot be negative")));
+    }
+    Ok(length)
+}
+
+fn place_of(cx: &mut Cx<'_>, key: &[u8], member: &[u8]) -> Done<Option<Place>> {
+    match SortedSet::open(cx, key)? {
+        Some(set) => Ok(set.score(cx, member)?.map(Place::of_score)),
+        None => Ok(None),
+    }
+}
+
+fn geoadd(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let options =
+        (2..request.len()).take_while(|at| ["nx", "xx", "ch"].iter().any(|word| request.is(*at, word)));
+    let first = 2 + options.count();
+    let places = request.len() - first;
+    if places == 0 || !places.is_multiple_of(3) {
+        return Err(SYNTAX.into());
+    }
+    let mut words: Vec<Vec<u8>> =
+        [b"zadd".as_slice()].into_iter().chain(request.from(1).take(first - 1)).map(<[u8]>::to_vec).collect();
+    for at in (first..request.len()).step_by(3) {
+        let score = place(&request[at], &request[at + 1])?.score();
+        words.extend([format!("{score:.0}").into_bytes(), request[at + 2].to_vec()]);
+    }
+    super::sorted_sets::zadd(cx, &Request::of(words))
+}
+
+fn put_metres(cx: &mut Cx<'_>, metres: f64, unit: f64) {
+    cx.out.bulk(format!("{:.4}", metres / unit).as_bytes());
+}
+
+fn put_place(cx: &mut Cx<'_>, place: Place) {
+    cx.out.array(2);
+    for degrees in [place.longitude, place.latitude] {
+        let digits = format!("{degrees:.17}");
+        let digits = digits.trim_end_matches('0').trim_end_matches('.');
+        cx.out.double_of(digits);
+    }
+}
+
+fn geodist(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let unit = match request.len() {
+        4 => 1.0,
+        5 => unit(&request[4])?,
+        _ => return Err(SYNTAX.into()),
+    };
+    let places = (place_of(cx, &request[1], &request[2])?, place_of(cx, &request[1], &request[3])?);
+    match places {
+        (Some(from), Some(to)) => put_metres(cx, from.metres_to(to), unit),
+        _ => cx.out.null(),
+    }
+    Ok(())
+}
+
+fn geohash(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let mut hashes = Vec::new();
+    for member in request.from(2) {
+        hashes.push(place_of(cx, &request[1], member)?.map(Place::geohash));
+    }
+    cx.out.array(hashes.len());
+    hashes.iter().for_each(|hash| cx.out.bulk_or_null(hash.as_ref().map(String::as_bytes)));
+    Ok(())
+}
+
+fn geopos(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let mut places = Vec::new();
+    for member in request.from(2) {
+        places.push(place_of(cx, &request[1], member)?);
+    }
+    cx.out.array(places.len());
+    for place in places {
+        match place {
+            Some(place) => put_place(cx, place),
+            None => cx.out.null_array(),
+        }
+    }
+    Ok(())
+}
+
+/// Which words a search has.
+struct Form {
+    /// Words before the first one of its own.
+    from: usize,
+    has_member: bool,
+    stores: bool,
+}
+
+impl Form {
+    const RADIUS: Form = Form { from: 6, has_member: false, stores: true };
+    const BY_MEMBER: Form = Form { from: 5, has_member: true, stores: true };
+}
+
+/// What is searched, and what is told.
+#[derive(Default)]
+struct Search {
+    centre: Option<Place>,
+    shape: Option<Shape>,
+    /// Metres of the unit.
+    unit: f64,
+    order: Option<Order>,
+    count: Option<usize>,
+    any: bool,
+    with_place: bool,
+    with_distance: bool,
+    with_cell: bool,
+    /// Where to, and whether distances are stored.
+    store: Option<(Vec<u8>, bool)>,
+}
+
+struct Found {
+    member: Vec<u8>,
+    score: f64,
+    metres: f64,
+}
+
+impl Search {
+    /// A word that all searches have; whether it is one, and how many words it took.
+    fn option(&mut self, request: &Request, at: usize) -> Done<Option<usize>> {
+        match request[at].to_ascii_lowercase().as_slice() {
+            b"asc" => self.order = Some(Order::Up),
+            b"desc" => self.order = Some(Order::Down),
+            b"withcoord" => self.with_place = true,
+            b"withdist" => self.with_distance = true,
+            b"withhash" => self.with_cell = true,
+            b"any" => self.any = true,
+            b"count" if at + 1 < request.len() => {
+                let count = int(&request[at + 1])?;
+                let count = usize::try_from(count).ok().filter(|count| *count > 0);
+                self.count = Some(count.ok_or("ERR COUNT must be > 0")?);
+                return Ok(Some(2));
+            }
+            _ => return Ok(None),
+        }
+        Ok(Some(1))
+    }
+
+    fn check(&self, name: &str) -> Done {
+        if self.any && self.count.is_none() {
+            return Err("ERR the ANY argument requires COUNT argument".into());
+        }
+        if self.store.is_some() && (self.with_place || self.with_distance || self.with_cell) {
+            let what = if name == "geosearchstore" { "GEOSEARCHSTORE" } else { "STORE option in GEORADIUS" };
+            return Err(Fail::text(format!(
+                "ERR {what} is not compatible with WITHDIST, WITHHASH and WITHCOORD options"
+            )));
+        }
+        Ok(())
+    }
+
+    fn find(&self, cx: &mut Cx<'_>, key: &[u8]) -> Done<Vec<Found>> {
+        let (Some(set), Some(centre), Some(shape)) = (SortedSet::open(cx, key)?, self.centre, self.shape)
+        else {
+            return Ok(Vec::new());
+        };
+        let enough = if self.any { self.count.unwrap_or(usize::MAX) } else { usize::MAX };
+        let mut found = Vec::new();
+        for (from, to) in shape.scores(centre) {
+            let span = ZSpan::scores(Bound::Included(from), Bound::Excluded(to));
+            set.walk(cx, &span, Order::Up, &mut |member, score| {
+                if found.len() >= enough {
+                    return ControlFlow::Break(());
+                }
+                if let Some(metres) = shape.finds(centre, Place::of_score(score)) {
+                    found.push(Found { member: member.to_vec(), score, metres });
+                }
+                ControlFlow::Continue(())
+            })?;
+        }
+        // Those that are counted are the nearest, unless any will do.
+        let order = self.order.or(self.count.filter(|_| !self.any).map(|_| Order::Up));
+        match order {
+            Some(Order::Up) => found.sort_by(|a, b| a.metres.total_cmp(&b.metres)),
+            Some(Order::Down) => found.sort_by(|a, b| b.metres.total_cmp(&a.metres)),
+            None => {}
+        }
+        found.truncate(self.count.unwrap_or(usize::MAX));
+        Ok(found)
+    }
+
+    fn run(&self, cx: &mut Cx<'_>, key: &[u8], event: &str) -> Done {
+        let found = self.find(cx, key)?;
+        if let Some((to, distances)) = &self.store {
+            let score = |found: &Found| if *distances { found.metres / self.unit } else { found.score };
+            let members: Vec<Scored> =
+                found.iter().map(|found| (found.member.clone(), score(found))).collect();
+            return store(cx, to, &members, event);
+        }
+        let details =
+            [self.with_distance, self.with_cell, self.with_place].iter().filter(|asked| **asked).count();
+        cx.out.array(found.len());
+        for Found { member, score, metres } in found {
+            if details > 0 {
+                cx.out.array(1 + details);
+            }
+            cx.out.bulk(&member);
+            if self.with_distance {
+                put_metres(cx, metres, self.unit);
+            }
+            if self.with_cell {
+                cx.out.int(score as i64);
+            }
+            if self.with_place {
+                put_place(cx, Place::of_score(score));
+            }
+        }
+        Ok(())
+    }
+}
+
+const NO_MEMBER: &str = "ERR could not decode requested zset member";
+const NO_RADIUS: &str = "ERR need numeric radius";
+
+/// `GEORADIUS` and its kin.
+fn near(cx: &mut Cx<'_>, request: &Request, form: &Form) -> Done {
+    let mut search = Search { unit: 1.0, shape: Some(Shape::Circle(0.0)), ..Search::default() };
+    // Redis does not look at the member and the circle where there is no set.
+    let is_there = !form.has_member || SortedSet::open(cx, &request[1])?.is_some();
+    if is_there {
+        search.centre = Some(match form.has_member {
+            true => place_of(cx, &request[1], &request[2])?.ok_or(NO_MEMBER)?,
+            false => place(&request[2], &request[3])?,
+        });
+        search.unit = unit(&request[form.from - 1])?;
+        search.shape = Some(Shape::Circle(length(&request[form.from - 2], NO_RADIUS)? * search.unit));
+    }
+    let mut at = form.from;
+    while at < request.len() {
+        if let Some(words) = search.option(request, at)? {
+            at += words;
+        } else if form.stores
+            && at + 1 < request.len()
+            && (request.is(at, "store") || request.is(at, "storedist"))
+        {
+            search.store = Some((request[at + 1].to_vec(), request.is(at, "storedist")));
+            at += 2;
+        } else {
+            return Err(SYNTAX.into());
+        }
+    }
+    search.check("georadius")?;
+    search.run(cx, &request[1], "georadiusstore")
+}
+
+/// The words of `GEOSEARCH` from one on.
+fn words(cx: &mut Cx<'_>, request: &Request, key: &[u8], first: usize, stores: bool) -> Done<Search> {
+    let name = if stores { "geosearchstore" } else { "geosearch" };
+    let mut search = Search::default();
+    let (mut centres, mut shapes, mut member) = (0, 0, None);
+    let mut at = first;
+    while at < request.len() {
+        let left = request.len() - at - 1;
+        if let Some(words) = search.option(request, at)? {
+            at += words;
+        } else if request.is(at, "frommember") && left >= 1 {
+            member = Some(at + 1);
+            (centres, at) = (centres + 1, at + 2);
+        } else if request.is(at, "fromlonlat") && left >= 2 {
+            search.centre = Some(place(&request[at + 1], &request[at + 2])?);
+            (centres, at) = (centres + 1, at + 3);
+        } else if request.is(at, "byradius") && left >= 2 {
+            search.unit = unit(&request[at + 2])?;
+            search.shape = Some(Shape::Circle(length(&request[at + 1], NO_RADIUS)? * search.unit));
+            (shapes, at) = (shapes + 1, at + 3);
+        } else if request.is(at, "bybox") && left >= 3 {
+            search.unit = unit(&request[at + 3])?;
+            let width = length(&request[at + 1], "ERR need numeric width")?;
+            let height = length(&request[at + 2], "ERR need numeric height")?;
+            search.shape = Some(Shape::Box(width * search.unit, height * search.unit));
+            (shapes, at) = (shapes + 1, at + 4);
+        } else if stores && request.is(at, "storedist") {
+            search.store = Some((Vec::new(), true));
+            at += 1;
+        } else {
+            return Err(SYNTAX.into());
+        }
+    }
+    if centres != 1 {
+        return Err(Fail::text(format!(
+            "ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for {name}"
+        )));
+    }
+    if shapes != 1 {
+        return Err(Fail::text(format!("ERR exactly one of BYRADIUS and BYBOX can be specified for {name}")));
+    }
+    if let Some(member) = member
+        && SortedSet::open(cx, key)?.is_some()
+    {
+        search.centre = Some(place_of(cx, key, &request[member])?.ok_or(NO_MEMBER)?);
+    }
+    Ok(search)
+}
+
+fn geosearch(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let search = words(cx, request, &request[1], 2, false)?;
+    search.check("geosearch")?;
+    search.run(cx, &request[1], "geosearch")
+}
+
+fn geosearchstore(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let mut search = words(cx, request, &request[2], 3, true)?;
+    let distances = search.store.take().is_some();
+    search.store = Some((request[1].to_vec(), distances));
+    search.check("geosearchstore")?;
+    search.run(cx, &request[2], "geosearchstore")
+}

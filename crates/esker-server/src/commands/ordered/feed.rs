@@ -1,0 +1,119 @@
+//! `ES.FEED`: what commits have changed where the connection works, in order.
+//!
+//! ```text
+//!   ES.FEED 1-9f.. 40 --> 1-9f.. 44 | 42: set a 1, del b | 44: ...      go on: ES.FEED 1-9f.. 44
+//! ```
+
+use std::time::Duration;
+
+use super::super::replication::position_of;
+use super::super::table::{Command, Group::Esker, NO_KEYS, command, flag::*};
+use super::super::words::Words;
+use crate::clock;
+use crate::cx::Cx;
+use crate::fail::Done;
+use crate::holdings::place::Place;
+use crate::numbers::int;
+use crate::replication::{Batch, KeyChange, Position, Replication};
+use crate::resp::{Out, Request};
+use crate::session::Session;
+
+/// So many commits at the most, if a client does not say.
+const COMMITS: usize = 100;
+/// Commits that come in quick succession are made durable together.
+const GATHER: Duration = Duration::from_millis(5);
+
+#[rustfmt::skip]
+pub(in super::super) const TABLE: &[Command] = &[
+    command("es.feed", -3, READ | NO_SCRIPT | NO_MULTI | WAITS, NO_KEYS, Esker, "epoch number [count n] [block milliseconds]", "Durable commits behind this one, with what they have changed; before them, the commit to go on behind.", feed),
+];
+
+/// What is asked for.
+pub struct FeedRequest {
+    place: Place,
+    at: Position,
+    count: usize,
+    /// Milliseconds to wait; 0: for ever; none: not at all.
+    block: Option<u64>,
+}
+
+/// Reads the words of a request.
+///
+/// # Errors
+/// They make no sense.
+pub fn feed_request(session: &Session, request: &Request) -> Done<FeedRequest> {
+    let mut asked =
+        FeedRequest { place: session.place(), at: position_of(request, 1)?, count: COMMITS, block: None };
+    let mut words = Words::new(request, 3);
+    while !words.is_over() {
+        if words.takes("count") {
+            asked.count = words.positive()?;
+        } else {
+            words.expect("block")?;
+            let ms = u64::try_from(int(words.next()?)?).map_err(|_| "ERR BLOCK can't be negative")?;
+            asked.block = Some(ms);
+        }
+    }
+    Ok(asked)
+}
+
+impl FeedRequest {
+    /// Waits for commits, as long as it says.
+    ///
+    /// # Errors
+    /// They are not kept any more, are none of this history, or cannot be read.
+    pub async fn wait(self, replication: &Replication) -> Done<Batch> {
+        let end = self.block.filter(|ms| *ms > 0).map(|ms| clock::now_ms().saturating_add(ms));
+        let mut feed = tokio::task::block_in_place(|| replication.changes(&self.place, self.at))?;
+        loop {
+            let batch = tokio::task::block_in_place(|| feed.read(replication, self.count))?;
+            let left = end.map(|end| end.saturating_sub(clock::now_ms()));
+            if !batch.commits.is_empty() || self.block.is_none() || left == Some(0) {
+                return Ok(batch);
+            }
+            let seen = feed.at().seq;
+            replication.wait(left.unwrap_or(0), || replication.position().seq > seen).await;
+            tokio::time::sleep(GATHER).await;
+        }
+    }
+}
+
+fn feed(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let asked = feed_request(cx.session, request)?;
+    let batch = match cx.session.fed.take() {
+        Some(batch) => batch?,
+        // Somebody has ended its waiting.
+        None => Batch { commits: Vec::new(), at: asked.at },
+    };
+    cx.out.array(3);
+    put_position(cx.out, batch.at);
+    cx.out.array(batch.commits.len());
+    for (at, changes) in &batch.commits {
+        cx.out.array(3);
+        put_position(cx.out, *at);
+        cx.out.array(changes.len());
+        changes.iter().for_each(|change| put_change(cx.out, change));
+    }
+    Ok(())
+}
+
+fn put_position(out: &mut Out, at: Position) {
+    out.bulk(at.epoch.to_string().as_bytes());
+    out.int(at.seq as i64);
+}
+
+fn put_change(out: &mut Out, change: &KeyChange) {
+    let (name, key, others): (_, _, Vec<Option<&[u8]>>) = match change {
+        KeyChange::Set(key, value) => ("set", key, vec![value.as_deref()]),
+        KeyChange::Merge(key, operands) => {
+            ("merge", key, operands.iter().map(|operand| Some(operand.as_slice())).collect())
+        }
+        KeyChange::Del(key) => ("del", key, Vec::new()),
+        // As in ranges, nothing is the end.
+        KeyChange::DelRange(from, to) => ("delrange", from, vec![Some(to.as_deref().unwrap_or_default())]),
+    };
+    out.array(2 + others.len());
+    out.bulk(name.as_bytes());
+    out.bulk(key);
+    others.into_iter().for_each(|word| out.bulk_or_null(word));
+}

@@ -1,0 +1,115 @@
+//! Topics that are said with commits, and keys whose changes are told: clients get both without asking for each.
+//!
+//! messages.1. They come in the form of Redis's pub/sub, so that libraries understand them: what is said as a message of a channel, a change as a message
+//!      of a pattern. A client of version 2 of the protocol that gets them is subscribed.
+
+use super::super::held;
+use super::super::table::{Command, Group::Esker, NO_KEYS, command, flag::*};
+use crate::cx::Cx;
+use crate::fail::{Done, SYNTAX};
+use crate::holdings::topics::{Ear, Interest, Saying, Topics};
+use crate::holdings::{Holdings, Interests};
+use crate::resp::Request;
+use crate::session::Session;
+
+const OWN: u32 = NO_SCRIPT | NO_MULTI | PUBSUB | WHILE_SUBSCRIBED;
+
+#[rustfmt::skip]
+pub(in super::super) const TABLE: &[Command] = &[
+    command("es.listen", -2, OWN, NO_KEYS, Esker, "topic ...", "Has the connection sent what is said of topics, as messages of channels.", listen),
+    command("es.notify", 3, PUBSUB | SEQUENCED | TAKES_PART, NO_KEYS, Esker, "topic message", "Says something of a topic, once the transaction has committed.", notify),
+    command("es.unlisten", -1, OWN, NO_KEYS, Esker, "[topic ...]", "Listens no more to topics.", unlisten),
+    command("es.unwatch", -1, OWN, NO_KEYS, Esker, "[key|prefix name ...]", "Watches keys no more.", unwatch),
+    command("es.watch", -3, OWN | READ, NO_KEYS, Esker, "key|prefix name ...", "Has the connection sent changes of keys, or of keys that begin so, as messages of patterns.", watch),
+];
+
+/// A connection listens to so much at the most, and watches so much.
+const INTERESTS_MAX: usize = 10_000;
+
+/// One of the two kinds.
+struct Kind {
+    topics: fn(&Holdings) -> &Topics,
+    interests: fn(&mut Session) -> &mut Interests,
+    ear: fn(&Session) -> Ear,
+}
+
+const TOPICS: Kind = Kind {
+    topics: |holdings| &holdings.sent,
+    interests: |session| &mut session.own.sent,
+    ear: |session| Ear::Messages(session.client.clone()),
+};
+const KEYS: Kind = Kind {
+    topics: |holdings| &holdings.changes,
+    interests: |session| &mut session.own.watched,
+    ear: |session| Ear::Matches(session.client.clone()),
+};
+
+fn add(cx: &mut Cx<'_>, kind: &Kind, interests: Vec<Interest>) -> Done {
+    let (place, ear) = (cx.session.place().name(), (kind.ear)(cx.session));
+    let client = cx.session.client.id;
+    let own = (kind.interests)(cx.session);
+    if own.len() + interests.len() > INTERESTS_MAX {
+        return Err("ERR the connection listens to too much, or watches too much".into());
+    }
+    for interest in interests {
+        (kind.topics)(&cx.server.holdings).listen(&place, interest.clone(), client, ear.clone());
+        own.insert((place.clone(), interest));
+    }
+    cx.out.ok();
+    Ok(())
+}
+
+/// Takes interests away where the connection works; of none, all of them.
+fn remove(cx: &mut Cx<'_>, kind: &Kind, interests: &[Interest]) {
+    let place = cx.session.place().name();
+    let client = cx.session.client.id;
+    (kind.interests)(cx.session).retain(|(of, interest)| {
+        let is_meant = *of == place && (interests.is_empty() || interests.contains(interest));
+        if is_meant {
+            (kind.topics)(&cx.server.holdings).unlisten(of, interest, client);
+        }
+        !is_meant
+    });
+    cx.out.ok();
+}
+
+fn topics(request: &Request) -> Vec<Interest> {
+    request.from(1).map(|topic| Interest::Topic(topic.to_vec())).collect()
+}
+
+fn keys(request: &Request) -> Done<Vec<Interest>> {
+    let words = request.tail(1);
+    let (pairs, []) = words.as_chunks::<2>() else { return Err(SYNTAX.into()) };
+    let interest = |[kind, name]: &[&[u8]; 2]| match kind.to_ascii_lowercase().as_slice() {
+        b"key" => Ok(Interest::Topic(name.to_vec())),
+        b"prefix" => Ok(Interest::Prefix(name.to_vec())),
+        _ => Err(SYNTAX.into()),
+    };
+    pairs.iter().map(interest).collect()
+}
+
+fn notify(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let (topic, message) = (request[1].to_vec(), request[2].to_vec());
+    let place = cx.session.place().name();
+    held::say(cx, vec![Saying { place, topic, message }])
+}
+
+fn listen(cx: &mut Cx<'_>, request: &Request) -> Done {
+    add(cx, &TOPICS, topics(request))
+}
+
+fn unlisten(cx: &mut Cx<'_>, request: &Request) -> Done {
+    remove(cx, &TOPICS, &topics(request));
+    Ok(())
+}
+
+fn watch(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let interests = keys(request)?;
+    add(cx, &KEYS, interests)
+}
+
+fn unwatch(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let interests = keys(request)?;
+    remove(cx, &KEYS, &interests);
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! Transactions over ordered keys, and named locks.
+
+use super::super::held;
+use super::super::table::{Command, FIRST, Group::Esker, NO_KEYS, command, flag::*};
+use super::super::words::Words;
+use crate::cx::Cx;
+use crate::fail::{Done, Fail, SYNTAX};
+use crate::holdings::held_transaction::Isolation;
+use crate::holdings::named_locks::Mode;
+use crate::holdings::wake;
+use crate::numbers::int;
+use crate::resp::Request;
+use crate::store::Durability;
+
+const OWN: u32 = NO_SCRIPT | NO_MULTI | TAKES_PART;
+
+#[rustfmt::skip]
+pub(in super::super) const TABLE: &[Command] = &[
+    command("es.begin", -1, OWN, NO_KEYS, Esker, "[serializable|snapshot] [sync os|disk]", "Begins a transaction, or one inside of another; its number.", begin),
+    command("es.commit", 1, OWN | SEQUENCED, NO_KEYS, Esker, "", "Commits the innermost transaction.", |cx, _| held::commit(cx)),
+    command("es.lock", -2, OWN | BLOCKING | SEQUENCED, FIRST, Esker, "name [shared] [wait milliseconds]", "Locks a name until the transaction ends, or, without one, until ES.UNLOCK; waits for it.", lock),
+    command("es.rollback", -1, OWN, NO_KEYS, Esker, "[to savepoint]", "Rolls back the innermost transaction, or to a savepoint of it, which stays.", rollback),
+    command("es.savepoint", 2, OWN, NO_KEYS, Esker, "name", "Has ES.ROLLBACK TO undo what is written from now on.", savepoint),
+    command("es.unlock", 2, OWN, FIRST, Esker, "name", "Gives a lock back that was taken outside of transactions: 1, or 0 if the connection does not hold it.", unlock),
+];
+
+fn begin(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let (mut asked, mut durability) = (None, Durability::None);
+    let mut words = Words::new(request, 1);
+    while !words.is_over() {
+        if words.takes("snapshot") {
+            asked = Some(Isolation::Snapshot);
+        } else if words.takes("sync") {
+            durability = held::read_durability(&mut words)?;
+        } else {
+            words.expect("serializable")?;
+            asked = Some(Isolation::Serializable);
+        }
+    }
+    let outer = held::held(cx)?.map(|held| held.isolation);
+    if asked.is_some_and(|asked| outer.is_some_and(|outer| outer != asked)) {
+        return Err(
+            "ERR the transaction around it has another isolation: ES.BEGIN without one takes that".into()
+        );
+    }
+    let isolation = asked.or(outer).unwrap_or(Isolation::Serializable);
+    let snapshot = outer.is_none().then(|| cx.server.store.snapshot());
+    let place = cx.session.place().name();
+    held::begin(cx, &place, isolation, snapshot, durability)
+}
+
+fn rollback(cx: &mut Cx<'_>, request: &Request) -> Done {
+    if request.len() == 1 {
+        return held::rollback(cx);
+    }
+    if !request.is(1, "to") || request.len() != 3 {
+        return Err(SYNTAX.into());
+    }
+    held::transaction(cx)?.with(cx.now, |state| state.return_to(&request[2]))?;
+    cx.out.ok();
+    Ok(())
+}
+
+fn savepoint(cx: &mut Cx<'_>, request: &Request) -> Done {
+    held::transaction(cx)?.with(cx.now, |state| state.save(&request[1]))?;
+    cx.out.ok();
+    Ok(())
+}
+
+fn lock(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let (mut mode, mut ms) = (Mode::Exclusive, Some(0));
+    let mut words = Words::new(request, 2);
+    while !words.is_over() {
+        if words.takes("shared") {
+            mode = Mode::Shared;
+        } else {
+            words.expect("wait")?;
+            let wait = u64::try_from(int(words.next()?)?).map_err(|_| "ERR WAIT can't be negative")?;
+            ms = (wait > 0).then_some(wait);
+        }
+    }
+    let name = (cx.session.place().name(), request[1].to_vec());
+    held::lock(cx, vec![name], mode, ms)
+}
+
+fn unlock(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let name = (cx.session.place().name(), request[1].to_vec());
+    let next = cx.server.holdings.locks.unlock(cx.session.client.id, &name).map_err(Fail::from)?;
+    cx.out.int(i64::from(next.is_some()));
+    wake(next.unwrap_or_default(), &cx.server.sequencer);
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! Commits of the history for clients: what each has changed of one keyspace.
+//!
+//! ```text
+//!   ES.FEED epoch number --answer--> outgoing --changes of the keyspace--> Batch: commits, and where to go on
+//! ```
+//!
+//! repl_changes.1. Commits come in order, each once, whole, and once they are durable. A client that goes on from where a batch ends misses none, also at
+//!      another server of the same history.
+
+use std::time::Duration;
+
+use esker::{FeedChange, Result};
+
+use super::Replication;
+use super::outgoing::{Answer, Outgoing};
+use super::position::Position;
+use crate::data::{Kind, Main};
+use crate::fail::{Done, Fail};
+use crate::holdings::place::Place;
+
+/// A batch ends with the commit that makes it larger.
+const BATCH_BYTES_MAX: usize = 1 << 20;
+/// So many commits are looked at for a batch.
+const LOOKED_AT_MAX: usize = 100_000;
+/// A commit with larger changes is not told.
+const COMMIT_BYTES_MAX: usize = 256 << 20;
+
+/// A change of a keyspace.
+#[derive(Debug)]
+pub enum KeyChange {
+    /// A key has got a value; in a database, one that is no string has none.
+    Set(Vec<u8>, Option<Vec<u8>>),
+    /// Operands were merged into a key.
+    Merge(Vec<u8>, Vec<Vec<u8>>),
+    /// A key was removed.
+    Del(Vec<u8>),
+    /// The keys of a range were removed; without a second end up to the last one.
+    DelRange(Vec<u8>, Option<Vec<u8>>),
+}
+
+/// Commits, and the position behind which to go on.
+#[derive(Debug)]
+pub struct Batch {
+    /// Each with its position. Those that change nothing of the keyspace are left out.
+    pub commits: Vec<(Position, Vec<KeyChange>)>,
+    /// Up to here all was looked at.
+    pub at: Position,
+}
+
+/// Commits behind a position.
+pub struct ChangeFeed {
+    outgoing: Box<Outgoing>,
+    at: Position,
+    keyspace: u32,
+    is_database: bool,
+}
+
+impl Replication {
+    /// What has changed of a place behind a position.
+    ///
+    /// # Errors
+    /// It is not kept any more (`TRUNCATED`); it is none of this history (`FORKED`); there is no feed.
+    pub fn changes(&self, place: &Place, at: Position) -> Done<ChangeFeed> {
+        let (db, _) = self.local().ok_or("ERR this store has no feed of its commits")?;
+        let keyspace = db.open_keyspace(&place.name())?.id().get();
+        let outgoing = match self.answer(at) {
+            Answer::Continue(outgoing) => outgoing,
+            Answer::Copy => {
+                return Err(Fail::text(format!(
+                    "TRUNCATED commits behind {at} are not kept any more: ask ES.POSITION, read all data, and go on from there; \
+                     --backlog says how much is kept"
+                )));
+            }
+            Answer::Forked(why) => return Err(Fail::text(format!("FORKED {why}"))),
+            Answer::Refused(why) => {
+                return Err(Fail::text(format!("{why}; `esker serve` keeps commits by --backlog")));
+            }
+        };
+        Ok(ChangeFeed { outgoing, at, keyspace, is_database: place.database.is_some() })
+    }
+}
+
+impl ChangeFeed {
+    /// The next commits, not more than these; none if there are none yet (repl_changes.1).
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn read(&mut self, replication: &Replication, commits_max: usize) -> Done<Batch> {
+        let (mut commits, mut bytes) = (Vec::new(), 0);
+        for _ in 0..LOOKED_AT_MAX {
+            let mut changes = Vec::new();
+            let mut size = 0;
+            let mut take = |change: &FeedChange<'_>| -> Result<()> {
+                let taken = key_change(change, self.keyspace, self.is_database)?;
+                size += taken.as_ref().map_or(0, bytes_of);
+                changes.extend(taken.filter(|_| size <= COMMIT_BYTES_MAX));
+                Ok(())
+            };
+            match self.outgoing.next(Duration::ZERO, &mut take)? {
+                Some(Some(at)) => {
+                    if size > COMMIT_BYTES_MAX && commits.is_empty() {
+                        return Err(Fail::text(format!(
+                            "TOOLARGE commit {at} changes too much to be told: read all data, and go on from it"
+                        )));
+                    }
+                    if size > COMMIT_BYTES_MAX {
+                        break;
+                    }
+                    self.at = at;
+                    bytes += size;
+                    if !changes.is_empty() {
+                        commits.push((at, changes));
+                    }
+                }
+                Some(None) => {}
+                // What is told is durable.
+                None if commits.is_empty() && replication.has_more_than(self.outgoing.taken()) => {
+                    replication.sync()?;
+                }
+                None => break,
+            }
+            if commits.len() >= commits_max || bytes >= BATCH_BYTES_MAX {
+                break;
+            }
+        }
+        Ok(Batch { commits, at: self.at })
+    }
+
+    /// Up to here all was looked at.
+    pub fn at(&self) -> Position {
+        self.at
+    }
+}
+
+/// A change as it is told; none of another keyspace.
+fn key_change(change: &FeedChange<'_>, keyspace: u32, is_database: bool) -> Result<Option<KeyChange>> {
+    let (id, change) = match change {
+        FeedChange::Put { keyspace: id, key, value } if id.get() == keyspace => {
+            let stored = value.read()?;
+            let shown = if is_database {
+                let main = Main::decode(stored)?;
+                (main.kind == Kind::String).then(|| main.text().to_vec())
+            } else {
+                Some(stored.to_vec())
+            };
+            (id, KeyChange::Set(key.to_vec(), shown))
+        }
+        FeedChange::Merge { keyspace: id, key, operands } => {
+            let operands = operands.iter().map(|operand| operand.to_vec()).collect();
+            (id, KeyChange::Merge(key.to_vec(), operands))
+        }
+        FeedChange::Remove { keyspace: id, key } | FeedChange::Expire { keyspace: id, key } => {
+            (id, KeyChange::Del(key.to_vec()))
+        }
+        FeedChange::RemoveRange { keyspace: id, start, end } => {
+            (id, KeyChange::DelRange(start.to_vec(), end.map(<[u8]>::to_vec)))
+        }
+        _ => return Ok(None),
+    };
+    Ok((id.get() == keyspace).then_some(change))
+}
+
+fn bytes_of(change: &KeyChange) -> usize {
+    32 + match change {
+        KeyChange::Set(key, value) | KeyChange::DelRange(key, value) => {
+            key.len() + value.as_ref().map_or(0, Vec::len)
+        }
+        KeyChange::Merge(key, operands) => key.len() + operands.iter().map(Vec::len).sum::<usize>(),
+        KeyChange::Del(key) => key.len(),
+    }
+}
