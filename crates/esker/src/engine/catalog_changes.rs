@@ -230,7 +230,8 @@ impl Core {
         let seq = self.submit(request).inspect_err(|_| self.forget_options(changes))?;
         std::mem::forget(counted);
         if let Some(last) = changes.numbered.iter().max() {
-            stored.set(stored.get().max(last.get().saturating_add(1)));
+            let next = stored.get().max(last.get().saturating_add(1));
+            stored.set(next);
         }
         for state in &changes.dropped {
             self.published.forget(state.id);
