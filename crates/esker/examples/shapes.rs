@@ -53,7 +53,7 @@ fn main() -> esker::Result<()> {
         tombstones()?;
     }
     println!(
-        "ns: get, range of 10, then an entry of a scan by iterator, backwards, by keys, by cursor, by visit"
+        "ns: get, range of 10 by iterator, by visit, then an entry of a scan by iterator, backwards, by keys, by cursor, by visit"
     );
     for (name, items, make) in SHAPES.iter().filter(|shape| shape.0.contains(&wanted)) {
         for in_memtable in [true, false] {
@@ -80,7 +80,7 @@ fn main() -> esker::Result<()> {
     Ok(())
 }
 
-fn measure(map: &Keyspace, items: usize, make: fn(u64) -> (Vec<u8>, Vec<u8>)) -> esker::Result<[usize; 7]> {
+fn measure(map: &Keyspace, items: usize, make: fn(u64) -> (Vec<u8>, Vec<u8>)) -> esker::Result<[usize; 8]> {
     let probes: Vec<_> = (0..200_000).map(|n| make(mixed(n + 1) % items as u64).0).collect();
     Ok([
         per_op(probes.len(), || {
@@ -89,6 +89,17 @@ fn measure(map: &Keyspace, items: usize, make: fn(u64) -> (Vec<u8>, Vec<u8>)) ->
         per_op(probes.len(), || {
             probes.iter().try_fold(0, |sum, key| {
                 map.range(&key[..]..).take(10).try_fold(sum, |sum, entry| Ok(sum + u64::from(entry?.1[0])))
+            })
+        })?,
+        per_op(probes.len(), || {
+            probes.iter().try_fold(0, |mut sum, key| {
+                let mut left = 10;
+                map.range(&key[..]..).visit(|_, value| {
+                    sum += u64::from(value[0]);
+                    left -= 1;
+                    if left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                })?;
+                Ok(sum)
             })
         })?,
         per_op(items, || {

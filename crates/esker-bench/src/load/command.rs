@@ -50,7 +50,7 @@ pub(crate) struct LoadArguments {
     cache: u64,
 }
 
-/// How many requests at a time, and what is told of them.
+/// How many requests are under way at a time, and how often their figures are printed.
 #[derive(clap::Args)]
 pub(super) struct Pace {
     /// Requests in flight; with --server each has a connection
@@ -59,7 +59,7 @@ pub(super) struct Pace {
     /// Pairs a second: an open loop, whose latencies count from when a request was due [default: a closed loop]
     #[arg(long, value_parser = rate)]
     rate: Option<f64>,
-    /// End after so many seconds, if the keys have not ended before
+    /// Stop after this time, in seconds, also if there are keys left
     #[arg(long)]
     seconds: Option<f64>,
     /// Seconds between lines

@@ -47,7 +47,7 @@ impl Lines {
         dir: &Path,
     ) -> Result<(), Failure> {
         let done = drive_watched(self.kind, request, source, load, dir, &mut |series| self.print(series))?;
-        // What was shorter than a period is told now.
+        // The last period, which may be shorter.
         self.period_s = done.detail.period_s;
         self.print(&done.detail.series);
         println!(

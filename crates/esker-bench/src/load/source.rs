@@ -68,7 +68,7 @@ pub(crate) enum KeySource {
     Random,
     /// Random below a number, so that some come again.
     RandomBelow(u64, Rng),
-    /// Random among the first so many of `Random`.
+    /// Random among the first keys of `Random`, up to this number of them.
     RandomOf(u64, Rng),
     /// Random; with this probability one that was there before.
     RandomUpdate(f64, Rng),

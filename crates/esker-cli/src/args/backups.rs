@@ -21,8 +21,8 @@ Examples:
     },
     /// Keep what was committed since the last call, or the first backup: to restore moments between backups
     #[command(after_help = "\
-The database keeps its commits for this once it is told to: esker feed --keep 1000000000. A server does, up to
---backlog, and archives by ES.BACKUP FEED. A backup comes first.
+For this the database has to keep its commits: esker feed --keep 1000000000 begins that. A server keeps them, up
+to --backlog, and archives them by ES.BACKUP FEED. A backup comes first.
 
 Examples:
   esker feed --keep 1000000000 && esker backup create /backup/data

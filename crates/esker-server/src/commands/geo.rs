@@ -144,7 +144,7 @@ impl Form {
     const BY_MEMBER: Form = Form { from: 5, has_member: true, stores: true };
 }
 
-/// What is searched, and what is told.
+/// What is searched for, and what the reply shows.
 #[derive(Default)]
 struct Search {
     centre: Option<Place>,

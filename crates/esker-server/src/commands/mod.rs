@@ -137,9 +137,9 @@ pub fn run(cx: &mut Cx<'_>, request: &Request) -> Done {
     done
 }
 
-/// What a client is told who writes to a replica.
+/// The reply to a client that writes to a replica.
 pub const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
-/// What a client is told whose command broke off.
+/// The reply to a client whose command broke off.
 pub const BROKEN: &str = "ERR internal error: the command was not done; please report it";
 
 /// The same. None if the command panicked, which is an error of ours: its client is told, and others are served on.
@@ -321,7 +321,7 @@ pub(crate) fn unknown_subcommand(request: &Request) -> Fail {
     })
 }
 
-/// What a client is told that has waited for a lock.
+/// The reply to a client that has waited for a lock.
 const LOCK_TIMEOUT: &str = "LOCKTIMEOUT a lock was not given back in time; those that were free are held";
 
 /// Replies to a command whose time is over.

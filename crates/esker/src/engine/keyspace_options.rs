@@ -21,18 +21,19 @@ use crate::types::key::encode_key;
 use crate::types::{Error, KeyspaceId, Result, SeqNo};
 
 const PREFIX: u8 = b'o';
+// The numbers of options stand in files of both forms (portable_options.rs): they never change.
 /// The smallest value, in bytes, that goes to a blob file; 0: none does.
-const BLOBS_OVER: u64 = 1;
+pub(super) const BLOBS_OVER: u64 = 1;
 /// 1: keys are not looked up to count them.
-const IS_LAZY: u64 = 2;
+pub(super) const IS_LAZY: u64 = 2;
 /// How long puts last, in milliseconds.
-const TTL_MS: u64 = 3;
+pub(super) const TTL_MS: u64 = 3;
 /// The name of the merge operator, as length and bytes.
-const MERGE_OPERATOR: u64 = 4;
+pub(super) const MERGE_OPERATOR: u64 = 4;
 /// So many versions of each key are kept.
-const HISTORY_VERSIONS: u64 = 10;
+pub(super) const HISTORY_VERSIONS: u64 = 10;
 /// All versions are kept for so many milliseconds.
-const HISTORY_MS: u64 = 11;
+pub(super) const HISTORY_MS: u64 = 11;
 /// The number from which on that holds.
 const HISTORY_SINCE: u64 = 12;
 

@@ -9,15 +9,10 @@
 use std::time::Duration;
 
 use super::history::History;
-use super::keyspace_options::{Counting, KeyspaceOptions};
+use super::keyspace_options::{
+    BLOBS_OVER, Counting, HISTORY_MS, HISTORY_VERSIONS, IS_LAZY, KeyspaceOptions, MERGE_OPERATOR, TTL_MS,
+};
 use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
-
-const BLOBS_OVER: u64 = 1;
-const IS_LAZY: u64 = 2;
-const TTL_MS: u64 = 3;
-const MERGE_OPERATOR: u64 = 4;
-const HISTORY_VERSIONS: u64 = 10;
-const HISTORY_MS: u64 = 11;
 
 /// Appends their bytes.
 pub(crate) fn encode(options: &KeyspaceOptions, out: &mut Vec<u8>) {
