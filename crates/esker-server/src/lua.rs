@@ -58,13 +58,53 @@ redis.debug = function() end
 redis.replicate_commands = function() return true end
 redis.set_repl = function() end
 os = {clock = os.clock}
-loadfile, dofile, print, newproxy, collectgarbage, require, module, package = nil
-local guard = {
-    __newindex = function(_, name) error("Script attempted to create global variable '" .. tostring(name) .. "'", 2) end,
+loadfile, dofile, print, newproxy, collectgarbage, require, module, package, rawset, getfenv = nil
+
+-- Scripts see tables in place of these that read through to them, and cannot be changed (lua.1).
+local set_meta, type_of, set_env = setmetatable, type, setfenv
+local sealed = set_meta({}, {__mode = 'k'})
+local function refuse() error('Attempt to modify a readonly table', 2) end
+local function seal(inner)
+    local outer = {}
+    local meta = {__index = inner, __newindex = refuse}
+    sealed[outer] = true
+    -- What getmetatable shows of it.
+    meta.__metatable = set_meta({}, {__index = meta, __newindex = refuse, __metatable = false})
+    return set_meta(outer, meta)
+end
+setmetatable = function(table, meta)
+    if sealed[table] then refuse() end
+    return set_meta(table, meta)
+end
+set_meta(_G, {
     __index = function(_, name) error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2) end,
-}
-setmetatable(_G, guard)
+})
+for _, name in ipairs({'cjson', 'cmsgpack', 'bit', 'struct', 'table', 'math', 'string', 'os'}) do
+    _G[name] = seal(_G[name])
+end
+local calls = redis
+redis = seal(calls)
+server = redis
+getmetatable('').__metatable = false
+local globals = seal(_G)
+_G._G = globals
+local load_text, load_pieces = loadstring, load
+local function inside(chunk, message)
+    if chunk then set_env(chunk, globals) end
+    return chunk, message
+end
+loadstring = function(...) return inside(load_text(...)) end
+load = function(...) return inside(load_pieces(...)) end
+setfenv = function(where, table)
+    if type_of(where) == 'function' then return set_env(where, table) end
+    error('setfenv: only for functions', 2)
+end
+return calls, globals
 "#;
+
+/// Where the machine keeps the table of commands, and what scripts have for globals.
+const CALLS: &str = "calls";
+const GLOBALS: &str = "globals";
 
 /// The machine that runs scripts.
 pub struct Machine {
@@ -169,7 +209,7 @@ fn run_in(
     let was_broken_off = cx.server.scripts.kill.load(Ordering::Relaxed) || start.elapsed() > TIME_MAX;
     if was_broken_off {
         // lua.2
-        cx.effects.must_not_commit = true;
+        cx.effects.has_ended_script = true;
     }
     let done = match ran {
         Ok(Ok(())) => Ok(()),
@@ -217,10 +257,13 @@ fn evaluate(
             Ok(())
         })?;
         let digest = lua.create_function(|_, text: mlua::LuaString| Ok(crate::sha1::hex(&text.as_bytes())))?;
-        if globals.raw_get::<Value>("redis")?.is_nil() {
-            lua.load(PRELUDE).set_name("=prelude").call::<()>((call.clone(), digest))?;
+        if lua.named_registry_value::<Value>(CALLS)?.is_nil() {
+            let made = lua.load(PRELUDE).set_name("=prelude").call::<(Table, Table)>((call.clone(), digest))?;
+            lua.set_named_registry_value(CALLS, made.0)?;
+            lua.set_named_registry_value(GLOBALS, made.1)?;
         }
-        let redis: Table = globals.raw_get("redis")?;
+        chunk.set_environment(lua.named_registry_value(GLOBALS)?)?;
+        let redis: Table = lua.named_registry_value(CALLS)?;
         redis.raw_set("pcall", call.clone())?;
         redis.raw_set("setresp", set_version)?;
         // `redis.call` has the function of its first script: it gets this one's.

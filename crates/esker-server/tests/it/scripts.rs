@@ -54,7 +54,7 @@ fn values_become_replies_and_replies_values() {
         eval(&mut wire, "return redis.call('INCR', KEYS[1])", &["1", "k"])
             .starts_with("-ERR value is not an integer")
     );
-    assert!(eval(&mut wire, "x = 1", &["0"]).contains("attempted to create global variable 'x'"));
+    assert!(eval(&mut wire, "x = 1", &["0"]).contains("Attempt to modify a readonly table"));
     assert!(eval(&mut wire, "return (", &["0"]).starts_with("-ERR Error compiling script"));
     assert!(
         eval(&mut wire, "return redis.call('EVAL', 'return 1', 0)", &["0"])
