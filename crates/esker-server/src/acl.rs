@@ -27,8 +27,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::RwLock;
 use tokio::sync::Semaphore;
 
-pub(crate) use self::check::key_uses;
 pub use self::check::Reason;
+pub(crate) use self::check::key_uses;
 pub use self::log::{AclLog, Refusal};
 use self::secret::Proofs;
 pub(crate) use self::selector::{READ, WRITE};

@@ -213,7 +213,11 @@ impl Config {
     /// Names and values of all options whose names match one of the patterns.
     pub fn find(&self, patterns: &[&[u8]]) -> Vec<(String, String)> {
         let values = self.values.lock();
-        values.iter().filter(|(name, _)| is_meant(name, patterns)).map(|(n, v)| (n.clone(), v.clone())).collect()
+        values
+            .iter()
+            .filter(|(name, _)| is_meant(name, patterns))
+            .map(|(n, v)| (n.clone(), v.clone()))
+            .collect()
     }
 
     /// One value.
@@ -240,7 +244,9 @@ impl Config {
         }
         let pairs: Result<Vec<_>, _> = pairs.iter().map(|(name, value)| self.checked(name, value)).collect();
         let mut pairs = pairs?;
-        for (name, other) in [("lua-time-limit", "busy-reply-threshold"), ("busy-reply-threshold", "lua-time-limit")] {
+        for (name, other) in
+            [("lua-time-limit", "busy-reply-threshold"), ("busy-reply-threshold", "lua-time-limit")]
+        {
             if let Some((_, value)) = pairs.iter().find(|pair| pair.0 == name).cloned() {
                 pairs.push((other.to_owned(), value));
             }

@@ -93,7 +93,8 @@ impl Cx<'_> {
     /// A key of the database has changed: who watches it is told.
     pub fn touch(&mut self, key: &[u8]) {
         self.effects.changes += 1;
-        if self.server.sequencer.minds_changes() {
+        // One that is tried again in vain has changed nothing that others wait for, or they would try each other for ever.
+        if self.server.sequencer.minds_changes() && !self.session.is_again {
             self.effects.filled.push((self.session.db, key.to_vec()));
         }
         if !self.effects.is_quiet {

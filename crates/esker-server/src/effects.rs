@@ -54,7 +54,8 @@ pub fn letters_of(events: u32) -> String {
         letters.push('A');
         rest &= !ALL;
     }
-    let is_in = |letter: &u8| LETTERS.iter().position(|known| known == letter).is_some_and(|at| rest >> at & 1 == 1);
+    let is_in =
+        |letter: &u8| LETTERS.iter().position(|known| known == letter).is_some_and(|at| rest >> at & 1 == 1);
     letters.extend(SHOWN.iter().filter(|letter| is_in(letter)).map(|letter| char::from(*letter)));
     letters
 }

@@ -12,6 +12,8 @@
 //! sequencer.3. If a commit fails, all of its jobs are told so, and nothing of them is there.
 //! sequencer.4. Replies to what came before a command that waits are sent before it waits, after their commit.
 
+mod crowd;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -19,6 +21,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
+use self::crowd::Crowd;
 use crate::clients::Client;
 use crate::clock;
 use crate::commands;
@@ -213,34 +216,6 @@ struct Turns {
     server: Arc<Server>,
     waiters: Waiters,
     crowd: Crowd,
-}
-
-/// How many jobs shared commits lately that waited for the disk. Their connections send the next ones at about the same time: the next commit waits a
-/// moment for all of them, or each would be followed by another that has the rest.
-#[derive(Default)]
-struct Crowd {
-    size: usize,
-    /// How long the last commit took; none: the next one waits for nobody.
-    took: Option<Duration>,
-}
-
-impl Crowd {
-    /// It waits no longer than this.
-    const WAIT_MAX: Duration = Duration::from_millis(1);
-
-    fn note(&mut self, jobs: usize, took: Duration) {
-        self.size = jobs.max(self.size * 7 / 8);
-        self.took = Some(took);
-    }
-
-    async fn gather(&mut self, sequencer: &Sequencer) {
-        let Some(took) = self.took.take().filter(|_| self.size > 2) else { return };
-        let (start, patience) = (clock::moment(), (took / 4).min(Self::WAIT_MAX));
-        while sequencer.len() < self.size && start.elapsed() < patience {
-            std::thread::yield_now();
-            tokio::task::yield_now().await;
-        }
-    }
 }
 
 /// One commit on its way.

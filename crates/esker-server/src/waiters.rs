@@ -73,7 +73,8 @@ impl Waiters {
     /// How many keys are waited for, and of how many changes are minded.
     pub fn keys(&self) -> [usize; 2] {
         let minding = self.waiting.values().filter(|waiting| waiting.minds_changes);
-        let minded: BTreeSet<_> = if self.minds_changes() { minding.flat_map(|w| &w.keys).collect() } else { BTreeSet::new() };
+        let minded: BTreeSet<_> =
+            if self.minds_changes() { minding.flat_map(|w| &w.keys).collect() } else { BTreeSet::new() };
         [self.by_key.len(), minded.len()]
     }
 

@@ -221,9 +221,11 @@ fn client(cx: &mut Cx<'_>, request: &Request) -> Done {
         (b"tracking", 3..) if !request.is(2, "on") => return Err(SYNTAX.into()),
         (b"tracking", 3..) => return Err("ERR client side caching is not supported".into()),
         (b"caching", 3) => {
-            return Err("ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or \
+            return Err(
+                "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or \
                         OPTOUT mode enabled, which this server does not have"
-                .into());
+                    .into(),
+            );
         }
         (b"getredir", 2) => cx.out.int(-1),
         (b"trackinginfo", 2) => {
@@ -329,7 +331,8 @@ fn kill(cx: &mut Cx<'_>, request: &Request) -> Done {
             b"skipme" if value.eq_ignore_ascii_case("yes") => skip_me = true,
             b"skipme" if value.eq_ignore_ascii_case("no") => skip_me = false,
             b"maxage" => {
-                let age = int(&request[at + 1]).map_err(|_| "ERR maxage is not an integer or out of range")?;
+                let age =
+                    int(&request[at + 1]).map_err(|_| "ERR maxage is not an integer or out of range")?;
                 let age = u64::try_from(age).ok().filter(|age| *age > 0);
                 let age = age.ok_or("ERR maxage should be greater than 0")?;
                 meant.retain(|client| cx.now.saturating_sub(client.since) / 1000 >= age);

@@ -16,12 +16,13 @@ pub(super) fn is_asked(command: &Command, request: &Request) -> bool {
 /// Says which subcommands there are.
 pub(super) fn help(cx: &mut Cx<'_>, command: &Command, request: &Request) -> Done {
     if request.len() > 2 {
-        return Err(Fail::text(format!("ERR wrong number of arguments for '{}|{HELP}' command", command.name)));
+        return Err(Fail::text(format!(
+            "ERR wrong number of arguments for '{}|{HELP}' command",
+            command.name
+        )));
     }
-    let title = format!(
-        "{} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-        command.name.to_uppercase()
-    );
+    let title =
+        format!("{} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:", command.name.to_uppercase());
     let ways = command.usage.trim_matches(['[', ']']).split(" | ");
     let lines: Vec<String> = [title].into_iter().chain(ways.map(str::to_owned)).collect();
     cx.out.array(lines.len());

@@ -56,9 +56,7 @@ fn command_command(cx: &mut Cx<'_>, request: &Request) -> Done {
                 5 if request.is(2, "filterby") => Some(filter(request)?),
                 _ => return Err(SYNTAX.into()),
             };
-            let wanted: Vec<_> = commands()
-                .flat_map(|command| names_of(command, filter.as_ref()))
-                .collect();
+            let wanted: Vec<_> = commands().flat_map(|command| names_of(command, filter.as_ref())).collect();
             cx.out.array(wanted.len());
             wanted.iter().for_each(|name| cx.out.bulk(name.as_bytes()));
         }
@@ -115,7 +113,8 @@ fn filter(request: &Request) -> Done<Filter> {
 
 /// The names of a command and its subcommands, those that a filter lets through.
 fn names_of(command: &'static Command, filter: Option<&Filter>) -> Vec<String> {
-    let subs = command.subcommands().map(|sub| (format!("{}|{sub}", command.name), command.subcommand_flags(sub)));
+    let subs =
+        command.subcommands().map(|sub| (format!("{}|{sub}", command.name), command.subcommand_flags(sub)));
     let all = [(command.name.to_owned(), command.flags)].into_iter().chain(subs);
     let is_wanted = |name: &str, flags: u32| match filter {
         None => true,

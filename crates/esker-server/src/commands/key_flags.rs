@@ -8,19 +8,67 @@ use crate::resp::Request;
 const REMOVES_KEYS: &[&str] = &["del", "unlink"];
 /// Commands that take something out of what a key holds.
 const DELETES: &[&str] = &[
-    "blmove", "blmpop", "blpop", "brpop", "brpoplpush", "bzmpop", "bzpopmax", "bzpopmin", "getdel", "hdel", "lmove", "lmpop", "lpop",
-    "lrem", "ltrim", "move", "rpop", "rpoplpush", "smove", "spop", "srem", "xack", "xdel", "xtrim", "zmpop", "zpopmax", "zpopmin",
-    "zrem", "zremrangebylex", "zremrangebyrank", "zremrangebyscore",
+    "blmove",
+    "blmpop",
+    "blpop",
+    "brpop",
+    "brpoplpush",
+    "bzmpop",
+    "bzpopmax",
+    "bzpopmin",
+    "getdel",
+    "hdel",
+    "lmove",
+    "lmpop",
+    "lpop",
+    "lrem",
+    "ltrim",
+    "move",
+    "rpop",
+    "rpoplpush",
+    "smove",
+    "spop",
+    "srem",
+    "xack",
+    "xdel",
+    "xtrim",
+    "zmpop",
+    "zpopmax",
+    "zpopmin",
+    "zrem",
+    "zremrangebylex",
+    "zremrangebyrank",
+    "zremrangebyscore",
 ];
 /// Commands that add to what a key holds, and change nothing of it.
-const INSERTS: &[&str] =
-    &["append", "hsetnx", "linsert", "lpush", "lpushx", "pfadd", "rpush", "rpushx", "sadd", "setnx", "msetnx"];
+const INSERTS: &[&str] = &[
+    "append", "hsetnx", "linsert", "lpush", "lpushx", "pfadd", "rpush", "rpushx", "sadd", "setnx", "msetnx",
+];
 /// Commands that move something from their first key to their second.
 const MOVES: &[&str] = &["blmove", "brpoplpush", "lmove", "rpoplpush", "smove"];
 /// Commands that replace what a key holds, whatever it was.
 const OVERWRITES: &[&str] = &[
-    "bitop", "copy", "geosearchstore", "georadius", "georadiusbymember", "mset", "msetnx", "psetex", "rename", "renamenx", "restore",
-    "sdiffstore", "set", "setex", "setnx", "sinterstore", "sort", "sunionstore", "zdiffstore", "zinterstore", "zrangestore",
+    "bitop",
+    "copy",
+    "geosearchstore",
+    "georadius",
+    "georadiusbymember",
+    "mset",
+    "msetnx",
+    "psetex",
+    "rename",
+    "renamenx",
+    "restore",
+    "sdiffstore",
+    "set",
+    "setex",
+    "setnx",
+    "sinterstore",
+    "sort",
+    "sunionstore",
+    "zdiffstore",
+    "zinterstore",
+    "zrangestore",
     "zunionstore",
 ];
 
@@ -44,7 +92,11 @@ pub(super) fn key_flags<'r>(command: &Command, request: &'r Request) -> Vec<(&'r
             [how].into_iter().chain(access).chain([change]).collect()
         }
     };
-    key_uses(command, request).into_iter().enumerate().map(|(at, (key, uses))| (key, flags(at, uses))).collect()
+    key_uses(command, request)
+        .into_iter()
+        .enumerate()
+        .map(|(at, (key, uses))| (key, flags(at, uses)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -55,9 +107,13 @@ mod tests {
     fn uses_are_told_as_redis_does() {
         let show = |text: &str| {
             let request = Request::of(text.split(' '));
-            let command = super::super::table::commands().find(|command| request.is(0, command.name)).unwrap();
+            let command =
+                super::super::table::commands().find(|command| request.is(0, command.name)).unwrap();
             let flags = key_flags(command, &request).into_iter();
-            flags.map(|(key, flags)| format!("{} {}", key.escape_ascii(), flags.join(" "))).collect::<Vec<_>>().join(", ")
+            flags
+                .map(|(key, flags)| format!("{} {}", key.escape_ascii(), flags.join(" ")))
+                .collect::<Vec<_>>()
+                .join(", ")
         };
         assert_eq!(show("get a"), "a RO access");
         assert_eq!(show("mset a 1 b 2"), "a OW update, b OW update");

@@ -23,7 +23,7 @@ const WHOLE: u32 = WRITE | DANGEROUS;
 pub(super) const TABLE: &[Command] = &[
     command("bgrewriteaof", 1, ADMIN | NO_SCRIPT, NO_KEYS, Server, "", "Does nothing: the engine keeps its log short itself.", bgrewriteaof),
     command("bgsave", -1, ADMIN | NO_SCRIPT, NO_KEYS, Server, "[schedule]", "As SAVE.", bgsave),
-    command("cluster", -2, ADMIN, NO_KEYS, Server, "info | myid | nodes | slots", "Says that there is no cluster mode.", |_, _| Err("ERR This instance has cluster support disabled".into())),
+    command("cluster", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "info | myid | nodes | slots", "Says that there is no cluster mode.", |_, _| Err("ERR This instance has cluster support disabled".into())),
     command("config", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "get pattern ... | set name value ... | resetstat | rewrite", "Tells options, and sets them.", config),
     command("dbsize", 1, READ | FAST, NO_KEYS, Server, "", "How many keys the database has.", dbsize),
     command("debug", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "sleep seconds | jmap | set-active-expire n | object key | error text | digest", "For tests.", debug),

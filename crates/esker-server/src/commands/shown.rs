@@ -26,7 +26,9 @@ pub(super) fn words<'r>(command: &Command, request: &'r Request) -> Vec<&'r [u8]
     let mut words: Vec<&[u8]> = request.from(0).collect();
     let secret: Vec<usize> = match command.name {
         "auth" => (1..words.len()).collect(),
-        "hello" => (1..words.len()).find(|at| request.is(*at, "auth")).map_or(Vec::new(), |at| vec![at + 1, at + 2]),
+        "hello" => {
+            (1..words.len()).find(|at| request.is(*at, "auth")).map_or(Vec::new(), |at| vec![at + 1, at + 2])
+        }
         "acl" if ["setuser", "getuser", "deluser"].iter().any(|sub| request.is(1, sub)) => {
             (2..words.len()).collect()
         }
@@ -71,7 +73,8 @@ mod tests {
     fn passwords_are_not_shown_and_long_words_are_cut() {
         let show = |text: &str| {
             let request = Request::of(text.split(' '));
-            let command = super::super::table::commands().find(|command| request.is(0, command.name)).unwrap();
+            let command =
+                super::super::table::commands().find(|command| request.is(0, command.name)).unwrap();
             let words = short_words(command, &request);
             words.iter().map(|word| String::from_utf8_lossy(word)).collect::<Vec<_>>().join(" ")
         };

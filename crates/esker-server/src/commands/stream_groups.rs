@@ -6,7 +6,7 @@ use super::unknown_subcommand;
 use crate::cx::Cx;
 use crate::data::{Entry, Group, Pending, Stream, StreamId};
 use crate::effects::Event;
-use crate::fail::{Done, Fail, Wait, SYNTAX};
+use crate::fail::{Done, Fail, SYNTAX, Wait};
 use crate::numbers::{int, parse_int};
 use crate::resp::Request;
 use crate::store::Order;
@@ -38,13 +38,10 @@ fn open(cx: &mut Cx<'_>, key: &[u8], name: &[u8]) -> Done<(Stream, Group)> {
 
 fn xgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
     let sub = request[1].to_ascii_lowercase();
-    let is_known = match (&*sub, request.len()) {
-        (b"create", 5..=8)
-        | (b"setid", 5 | 7)
-        | (b"destroy", 4)
-        | (b"createconsumer" | b"delconsumer", 5) => true,
-        _ => false,
-    };
+    let is_known = matches!(
+        (&*sub, request.len()),
+        (b"create", 5..=8) | (b"setid", 5 | 7) | (b"destroy", 4) | (b"createconsumer" | b"delconsumer", 5)
+    );
     if !is_known {
         return Err(unknown_subcommand(request));
     }

@@ -53,7 +53,8 @@ fn unpack_some(
 ) -> mlua::Result<MultiValue> {
     let start = usize::try_from(offset.unwrap_or(0)).ok().filter(|start| *start <= bytes.len());
     let start = start.ok_or_else(|| mlua::Error::runtime("Start offset greater than input length."))?;
-    let limit = limit.ok_or_else(|| mlua::Error::runtime("Invalid request to unpack with a negative limit."))?;
+    let limit =
+        limit.ok_or_else(|| mlua::Error::runtime("Invalid request to unpack with a negative limit."))?;
     let mut rest = &bytes[start..];
     let mut values = vec![Value::Nil];
     while !rest.is_empty() && values.len() <= limit {
