@@ -333,7 +333,7 @@ fn topics_and_changes_are_told_with_the_commit() {
     );
     for told in [
         "[\"pmessage\", \"user:\", \"user:7\", \"set\"]",
-        "[\"pmessage\", \"user:\", \"t\", \"delrange\"]",
+        "[\"pmessage\", \"user:\", \"user:\", \"delrange\"]",
         "[\"pmessage\", \"k\", \"k\", \"del\"]",
         "[\"message\", \"news\", \"\"]",
     ] {
