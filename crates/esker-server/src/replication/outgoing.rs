@@ -97,8 +97,16 @@ fn find(db: &Db, state: &State, base: Option<Base>, repl: u32, seq: u64) -> Resu
     db.sync()?;
     // Commits of this database alone may lie between: it lies here, or before.
     let mut back = edge.seq - seq;
+    let mut is_oldest = false;
     while let Some(local) = edge.local.checked_sub(back).filter(|local| *local > 0) {
-        let mut feed = db.feed(SeqNo::new(local))?;
+        let mut feed = match db.feed(SeqNo::new(local)) {
+            // It may have been stepped over: what is left is looked through once.
+            Err(Error::FeedTruncated { oldest }) if !is_oldest => {
+                is_oldest = true;
+                db.feed(oldest)?
+            }
+            feed => feed?,
+        };
         let mut has_smaller = false;
         let found = loop {
             if feed.position().get() >= edge.local {
