@@ -35,7 +35,7 @@ const HEAP_BYTES_MAX: usize = PAGE_BYTES / 2;
 const POOLED_BYTES_MAX: usize = 4 << 20;
 /// Bytes of free slots whose pages are not given back (env_pages.2).
 const WARM_BYTES_MIN: usize = 4 << 20;
-const WARM_BYTES_MAX: usize = 64 << 20;
+const WARM_BYTES_MAX: usize = 256 << 20;
 const WARM_PART: usize = 8;
 /// Address space is taken for so many bytes of slots at once.
 const REGION_BYTES: usize = 4 << 20;

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! blob_cache.1. It takes a bounded part of the memory budget: walks over large values do not wash blocks out.
-//! blob_cache.2. While memory is free, values are kept as they come. Then one is kept when it is read again while its first read is still
-//!      remembered: one walk over everything displaces nothing.
+//! blob_cache.2. While memory is free, values are kept as they come. Then one is kept when it is looked up again while its first read is still
+//!      remembered: walks displace nothing.
 //! blob_cache.3. What a pointer names never changes, so nothing is ever taken out for being old.
 //! blob_cache.4. A slot that is in use has its place between the slot of its hash and the next empty one (linear probing).
 
@@ -133,10 +133,24 @@ impl BlobCache {
         true
     }
 
-    /// A value was read from its file.
+    /// Keeps a value that was read from its file, if that displaces nothing. Returns whether it did.
+    fn keep_if_free(&self, pointer: &BlobPointer, value: &Value) -> bool {
+        let has_room = self.has_room(place(pointer), value.len());
+        if has_room {
+            self.insert(place(pointer), value);
+        }
+        has_room
+    }
+
+    /// A walk has read a value from its file.
+    pub(super) fn was_passed(&self, pointer: &BlobPointer, value: &Value) {
+        self.keep_if_free(pointer, value);
+    }
+
+    /// A value was looked up, and read from its file.
     pub(super) fn was_read(&self, pointer: &BlobPointer, value: &Value) {
-        if self.has_room(place(pointer), value.len()) {
-            return self.insert(place(pointer), value);
+        if self.keep_if_free(pointer, value) {
+            return;
         }
         let hash = hash(place(pointer));
         let seen = &self.seen[(hash >> 8) as usize % REMEMBERED];

@@ -240,13 +240,17 @@ impl BlobFile {
         let open = || env.fs.open(&self.path, options).ok().filter(|file| file.is_direct());
         match self.direct.get_or_init(open) {
             Some(direct) => direct.write_all_at(blocks, at).map_err(|e| Error::io("write", &self.path, e))?,
-            None => {
-                self.file.write_all_at(blocks, at).map_err(|e| Error::io("write", &self.path, e))?;
-                // A hint: the sync that follows says whether it worked.
-                let _ = self.file.start_writeback(at, blocks.len() as u64);
-            }
+            None => return self.write_behind(at, blocks),
         }
         self.writes.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Hands bytes of a lease to the operating system, which begins to write them to the device.
+    pub(super) fn write_behind(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        self.write(at, bytes)?;
+        // A hint: the sync that follows says whether it worked.
+        let _ = self.file.start_writeback(at, bytes.len() as u64);
         Ok(())
     }
 

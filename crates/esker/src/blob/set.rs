@@ -153,6 +153,16 @@ impl BlobSet {
     /// The value that this pointer names.
     #[cold]
     pub(crate) fn read(&self, pointer: &[u8]) -> Result<Value> {
+        self.read_and(pointer, BlobCache::was_read)
+    }
+
+    /// The same for a walk, which reads values because they lie beside each other (blob_cache.2).
+    #[cold]
+    pub(crate) fn read_in_passing(&self, pointer: &[u8]) -> Result<Value> {
+        self.read_and(pointer, BlobCache::was_passed)
+    }
+
+    fn read_and(&self, pointer: &[u8], note: fn(&BlobCache, &BlobPointer, &Value)) -> Result<Value> {
         let Some(cache) = self.0.as_ref().and_then(|files| files.cache.as_ref()) else {
             return self.open(pointer)?.read().map(Value::from);
         };
@@ -161,7 +171,7 @@ impl BlobSet {
             return Ok(value);
         }
         let value = Value::from(self.open_decoded(pointer)?.read()?);
-        cache.was_read(&pointer, &value);
+        note(cache, &pointer, &value);
         Ok(value)
     }
 

@@ -76,6 +76,8 @@ pub(crate) struct BlobStore {
     /// Files that may hold what is not durable.
     dirty: Mutex<Vec<Arc<BlobFile>>>,
     spares: Mutex<Vec<AlignedBuf>>,
+    /// Bytes that may go through the page cache: so many more have room in it. Relaxed: a choice between two right ways.
+    page_cache_room: AtomicU64,
     /// Bytes that commits wrote. Relaxed: for the statistics.
     written_bytes: AtomicU64,
     /// How it went to find room.
@@ -110,6 +112,7 @@ impl BlobStore {
             file_bytes_max,
             dirty: Mutex::default(),
             spares: Mutex::default(),
+            page_cache_room: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
             outcomes: Outcomes::default(),
             limits: RwLock::default(),
@@ -245,6 +248,23 @@ impl BlobStore {
         Ok(())
     }
 
+    /// From now on so many bytes may go through the page cache.
+    pub(crate) fn set_page_cache_room(&self, bytes: u64) {
+        self.page_cache_room.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Writes whole blocks of a lease, through the page cache or past it. See [`BlobFile::write_direct`].
+    pub(super) fn write_blocks(&self, file: &BlobFile, at: u64, blocks: &[u8], small: bool) -> Result<()> {
+        let less = |room: u64| room.checked_sub(blocks.len() as u64);
+        let has_room =
+            || self.page_cache_room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok();
+        if small && has_room() {
+            file.write_behind(at, blocks)
+        } else {
+            file.write_direct(&self.env, at, blocks)
+        }
+    }
+
     /// So many bytes were written.
     pub(super) fn count(&self, bytes: u64) {
         self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -280,5 +300,38 @@ impl BlobStore {
         if spares.len() < SPARES_MAX {
             spares.push(buffer);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::FileId;
+    use esker_env::{MemFs, OpenOptions};
+
+    #[test]
+    fn small_values_go_through_the_page_cache_as_long_as_it_has_room() {
+        let env = Env::with_fs(Arc::new(MemFs::new()));
+        let options = StoreOptions {
+            over: None,
+            file_bytes_max: 1 << 20,
+            buffer_bytes: 4096,
+            compress: false,
+            threads: false,
+        };
+        let budget = MemoryBudget::new(1 << 20);
+        let cache = BlobCache::new(&budget, Box::new(|| 0));
+        let store = BlobStore::new(env.clone(), options, budget, cache, Box::new(|| unreachable!()));
+        let file = BlobFile::create(&env, "file".as_ref(), FileId::new(1)).unwrap();
+        let room = || store.page_cache_room.load(Ordering::Relaxed);
+        let mut blocks = AlignedBuf::zeroed(4096);
+        blocks.fill(7);
+        store.set_page_cache_room(10_000);
+        for (small, left) in [(true, 5904), (false, 5904), (true, 1808), (true, 1808)] {
+            store.write_blocks(&file, 4096, &blocks, small).unwrap();
+            assert_eq!(room(), left);
+        }
+        let written = env.fs.open("file".as_ref(), OpenOptions::read()).unwrap();
+        assert_eq!(esker_env::read_range(&*written, 4096, 4096).unwrap(), [7; 4096]);
     }
 }

@@ -1,8 +1,9 @@
 //! Writes large values of one transaction, as they come, to leases of blob files.
 //!
 //! ```text
-//!   value --stored.rs--> buffer --full--> written past the page cache by threads, while the next buffer is filled
-//!                                 `-- flush: all that was given is with the device
+//!   value --stored.rs--> buffer --full--> written by threads, while the next buffer is filled: small values through the page cache if all
+//!                                 |       data has room in it (they are read again one by one), else past it
+//!                                 `-- flush: all that was given is with the system
 //! ```
 //!
 //! blob_writer.1. A value stands whole in one lease. Leases of a writer begin on blocks of their own, and grow with what it writes.
@@ -25,6 +26,9 @@ use crate::types::{Error, FileId, Result};
 
 /// Buffers that are on their way at a time.
 const FLIGHTS_MAX: usize = 2;
+
+/// Longer values are written past the page cache: whoever reads one waits for the device once.
+const SMALL_BYTES_MAX: u64 = 64 << 10;
 
 /// The sizes of leases.
 const LEASE_BYTES: std::ops::Range<u64> = 256 << 10..16 << 20;
@@ -101,6 +105,7 @@ struct Full {
     file: Arc<BlobFile>,
     at: u64,
     buffer: AlignedBuf,
+    is_small: bool,
 }
 
 /// Whether it was written; none as long as it is on its way.
@@ -122,6 +127,8 @@ struct Output {
     /// Of these, written already: zeros follow them there.
     written: usize,
     flights: VecDeque<Flight>,
+    /// No value in the buffer is longer than [`SMALL_BYTES_MAX`].
+    is_small: bool,
     /// What could not be written, and will be tried again.
     unwritten: Vec<Full>,
     total: u64,
@@ -159,6 +166,7 @@ impl Output {
             filled: 0,
             written: 0,
             flights: VecDeque::new(),
+            is_small: true,
             unwritten: Vec::new(),
             total: 0,
             has_lost: false,
@@ -175,6 +183,7 @@ impl Output {
     /// Makes room for a value of so many bytes, all in one lease (blob_writer.1); says where it will begin.
     fn begin(&mut self, bytes: u64) -> Result<(FileId, u64)> {
         self.check()?;
+        self.is_small &= bytes <= SMALL_BYTES_MAX;
         if let Some(extent) = &self.extent {
             let at = extent.base + self.filled as u64;
             if at + bytes <= extent.end {
@@ -219,17 +228,18 @@ impl Output {
         }
         self.write_again()?;
         let (Some(extent), Some(buffer)) = (&mut self.extent, self.buffer.take()) else { return Ok(()) };
-        let full = Full { file: extent.lease.file().clone(), at: extent.base, buffer };
+        let full =
+            Full { file: extent.lease.file().clone(), at: extent.base, buffer, is_small: self.is_small };
         extent.base += full.buffer.len() as u64;
-        (self.filled, self.written) = (0, 0);
+        (self.filled, self.written, self.is_small) = (0, 0, true);
         if !self.store.options.threads {
             self.unwritten.push(full);
             return self.write_again();
         }
         let landed = Landing::default();
-        let (slot, env) = (landed.clone(), self.store.env.clone());
+        let (slot, store) = (landed.clone(), self.store.clone());
         let write = move || {
-            let written = full.file.write_direct(&env, full.at, &full.buffer);
+            let written = store.write_blocks(&full.file, full.at, &full.buffer, full.is_small);
             *slot.lock() = Some((full, written));
         };
         match self.store.env.threads.spawn("esker-blob", Box::new(write)) {
@@ -277,7 +287,8 @@ impl Output {
     /// Writes what could not be written before.
     fn write_again(&mut self) -> Result<()> {
         while let Some(full) = self.unwritten.last() {
-            self.store.note(full.file.write_direct(&self.store.env, full.at, &full.buffer))?;
+            let written = self.store.write_blocks(&full.file, full.at, &full.buffer, full.is_small);
+            self.store.note(written)?;
             if let Some(full) = self.unwritten.pop() {
                 self.store.give_buffer(full.buffer);
             }
@@ -305,7 +316,8 @@ impl Output {
             buffer[self.filled..blocks].fill(0);
             let from = self.written / AlignedBuf::ALIGN * AlignedBuf::ALIGN;
             let at = extent.base + from as u64;
-            let written = extent.lease.file().write_direct(&self.store.env, at, &buffer[from..blocks]);
+            let bytes = &buffer[from..blocks];
+            let written = self.store.write_blocks(extent.lease.file(), at, bytes, self.is_small);
             self.store.note(written)?;
             self.written = self.filled;
         }

@@ -9,6 +9,7 @@
 //!      not fit would push itself out, and other programs' files with it.
 //! page_cache.2. What flushes, large transactions and ingests write goes past it: merges replace it soon, and commits wait for it.
 //! page_cache.3. Where nothing is known of the system's memory all go past it.
+//! page_cache.4. Small values of large transactions go through it while tables and blob files have room in it beside the memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,16 +19,18 @@ use super::core::Core;
 #[derive(Debug, Default)]
 pub(crate) struct PageCache(AtomicBool);
 
-/// page_cache.1, page_cache.3
-fn holds(room: Option<u64>, tables: u64, memory: u64) -> bool {
-    room.is_some_and(|room| tables.saturating_add(memory) <= room)
+/// What is left of the room for the page cache beside these bytes; none: they have no room.
+fn left(room: Option<u64>, files: u64, memory: u64) -> Option<u64> {
+    room?.checked_sub(files.saturating_add(memory))
 }
 
 impl Core {
     /// Looks how much memory the system has, after it was opened or tables have come or gone.
     pub(super) fn account_page_cache(&self) {
-        let room = self.env.fs.page_cache_room();
-        self.page_cache.0.store(holds(room, self.table_bytes(), self.options.memory()), Ordering::Relaxed);
+        let (room, tables) = (self.env.fs.page_cache_room(), self.table_bytes());
+        let left = |files| left(room, files, self.options.memory());
+        self.page_cache.0.store(left(tables).is_some(), Ordering::Relaxed);
+        self.blobs.set_page_cache_room(left(tables + self.blob_bytes()).unwrap_or(0));
     }
 
     /// Whether merges write past the page cache.
@@ -42,8 +45,7 @@ mod tests {
 
     #[test]
     fn page_cache_1_page_cache_3_all_tables_have_room_beside_the_memory_or_none_is_cached() {
-        assert!(holds(Some(10), 6, 4));
-        assert!(!holds(Some(10), 7, 4) && !holds(Some(10), u64::MAX, 4));
-        assert!(!holds(None, 0, 0));
+        assert_eq!((left(Some(10), 6, 4), left(Some(11), 6, 4)), (Some(0), Some(1)));
+        assert_eq!((left(Some(10), 7, 4), left(Some(10), u64::MAX, 4), left(None, 0, 0)), (None, None, None));
     }
 }

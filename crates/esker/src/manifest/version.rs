@@ -14,6 +14,7 @@
 //!
 //! `T` is the open table (`Arc<Table>`); policy and its tests work with `Version<()>` or any other `T`.
 
+use std::cmp;
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::{Bound, Range};
@@ -25,7 +26,7 @@ use super::edit::{AddedTable, VersionEdit};
 use crate::blob::BlobSet;
 use crate::sstable::{Counts, Table, TableMeta};
 use crate::types::bounds::BoundKey;
-use crate::types::key::head8;
+use crate::types::key::{common_prefix_len, head8};
 use crate::types::key_range::{End, KeyRange};
 use crate::types::{FileId, SeqNo};
 
@@ -106,6 +107,67 @@ impl Probes {
     }
 }
 
+/// The first keys of a run's tables, in a form that is searched without looking at them one by one.
+#[derive(Debug)]
+struct Starts {
+    /// What all begin with; empty unless some would look alike without it.
+    prefix: Vec<u8>,
+    /// `head8` of what follows the prefix in each.
+    heads: Vec<u64>,
+}
+
+impl Starts {
+    /// Of these keys, in their order.
+    fn of(keys: &[&[u8]]) -> Self {
+        let heads = |from: usize| keys.iter().map(|key| head8(&key[from..])).collect::<Vec<_>>();
+        let plain = heads(0);
+        match (keys.first(), keys.last()) {
+            (Some(first), Some(last)) if plain.windows(2).any(|pair| pair[0] == pair[1]) => {
+                let shared = common_prefix_len(first, last);
+                Starts { prefix: first[..shared].to_vec(), heads: heads(shared) }
+            }
+            _ => Starts { prefix: Vec::new(), heads: plain },
+        }
+    }
+
+    /// `head8` of what follows the prefix; `Err` with where the key stands to all of them, if it does not begin so.
+    #[inline]
+    fn head(&self, key: &[u8]) -> Result<u64, cmp::Ordering> {
+        if self.prefix.is_empty() {
+            return Ok(head8(key));
+        }
+        key.strip_prefix(&*self.prefix).map(head8).ok_or_else(|| key.cmp(&self.prefix))
+    }
+
+    /// Those that cannot be told from the key here: all before them are smaller, and all behind them greater.
+    #[inline]
+    fn like(&self, key: &[u8]) -> Range<usize> {
+        match self.head(key) {
+            Ok(head) => {
+                let from = self.heads.partition_point(|&h| h < head);
+                match self.heads.get(from) {
+                    Some(&h) if h == head => from..from + self.heads[from..].partition_point(|&h| h == head),
+                    _ => from..from,
+                }
+            }
+            Err(cmp::Ordering::Greater) => self.heads.len()..self.heads.len(),
+            Err(_) => 0..0,
+        }
+    }
+
+    /// Whether all are seen to be greater than the key.
+    #[inline]
+    fn all_above(&self, key: &[u8]) -> bool {
+        self.head(key).map_or_else(|order| order.is_lt(), |head| head < self.heads[0])
+    }
+
+    /// Whether all are seen to be smaller than the key.
+    #[inline]
+    fn all_below(&self, key: &[u8]) -> bool {
+        self.head(key).map_or_else(|order| order.is_gt(), |head| head > self.heads[self.heads.len() - 1])
+    }
+}
+
 /// A sorted run.
 #[derive(Debug)]
 pub struct Run<T = Arc<Table>> {
@@ -114,8 +176,8 @@ pub struct Run<T = Arc<Table>> {
     /// Which of its level it is.
     pub id: RunId,
     tables: Vec<Arc<LiveTable<T>>>,
-    /// `head8` of each table's first key, for searching.
-    heads: Vec<u64>,
+    /// The tables' first keys, for searching.
+    starts: Starts,
     max_seq: SeqNo,
     range_tombstones: bool,
     /// What its look-ups found.
@@ -139,10 +201,10 @@ impl<T> Run<T> {
                 b.file
             );
         }
-        let heads = tables.iter().map(|t| head8(&t.meta.range.start)).collect();
+        let starts = Starts::of(&tables.iter().map(|t| t.meta.range.start.as_slice()).collect::<Vec<_>>());
         let max_seq = tables.iter().map(|t| t.meta.counts.max_seq).max().unwrap_or_default();
         let range_tombstones = tables.iter().any(|t| t.meta.counts.range_tombstones > 0);
-        Run { level, id, tables, heads, max_seq, range_tombstones, probes: Probes::default() }
+        Run { level, id, tables, starts, max_seq, range_tombstones, probes: Probes::default() }
     }
 
     /// The newest sequence number in it.
@@ -165,14 +227,8 @@ impl<T> Run<T> {
     /// The number of tables whose range starts at or before `key`.
     #[inline]
     fn starting_by(&self, key: &[u8]) -> usize {
-        let head = head8(key);
-        let n = self.heads.partition_point(|&h| h < head);
-        if self.heads.get(n) != Some(&head) {
-            return n;
-        }
-        // Keys with a long prefix in common: many tables may have the same head.
-        let same = self.heads[n..].partition_point(|&h| h == head);
-        n + self.tables[n..n + same].partition_point(|t| t.meta.range.start.as_slice() <= key)
+        let same = self.starts.like(key);
+        same.start + self.tables[same].partition_point(|t| t.meta.range.start.as_slice() <= key)
     }
 
     /// The index of the table whose range holds `key`.
@@ -191,15 +247,15 @@ impl<T> Run<T> {
     /// The tables that may hold keys inside these bounds.
     pub fn within(&self, lower: &Bound<BoundKey>, upper: &Bound<BoundKey>) -> Range<usize> {
         let count = self.tables.len();
-        // Most walks are over a keyspace, in which most runs lie whole: their heads show it, and no search is needed.
+        // Most walks are over a keyspace, in which most runs lie whole: then no search is needed.
         let start = match lower {
-            Bound::Included(key) | Bound::Excluded(key) if head8(key) < self.heads[0] => 0,
+            Bound::Included(key) | Bound::Excluded(key) if self.starts.all_above(key) => 0,
             Bound::Included(key) => self.first_from(key),
             Bound::Excluded(key) => self.first_behind(key),
             Bound::Unbounded => 0,
         };
         let end = match upper {
-            Bound::Included(key) | Bound::Excluded(key) if head8(key) > self.heads[count - 1] => count,
+            Bound::Included(key) | Bound::Excluded(key) if self.starts.all_below(key) => count,
             Bound::Included(key) => self.starting_by(key),
             Bound::Excluded(key) => self.count_before(key),
             Bound::Unbounded => count,
@@ -424,6 +480,18 @@ mod tests {
         }
         assert_eq!((run.find(b"a long"), run.find(b"b")), (None, None));
         assert_eq!((run.first_from(b"a long"), run.first_from(b"b")), (0, 1000));
+        let within = |lower: &[u8], upper: &[u8]| {
+            run.within(&Bound::Included(BoundKey::copy_of(lower)), &Bound::Excluded(BoundKey::copy_of(upper)))
+        };
+        let (key10, key21) = (key(10), key(21));
+        assert_eq!(
+            [within(b"a", b"b"), within(b"a", b"a long"), within(b"b", b"c")],
+            [0..1000, 0..0, 1000..1000]
+        );
+        assert_eq!(
+            [within(key10.as_bytes(), key21.as_bytes()), within(key10.as_bytes(), b"b")],
+            [5..11, 5..1000]
+        );
     }
 
     #[test]

@@ -13,6 +13,15 @@ pub fn value(stored: Stored<Value>, blobs: &BlobSet) -> Result<Value> {
     }
 }
 
+/// The same for a walk, which comes by once.
+#[inline(always)]
+pub fn value_in_passing(stored: Stored<Value>, blobs: &BlobSet) -> Result<Value> {
+    match stored {
+        Stored::Inline(value) => Ok(value),
+        Stored::Blob(pointer) => blobs.read_in_passing(&pointer),
+    }
+}
+
 /// The value, copied out of its source.
 #[inline]
 pub fn copy(stored: Stored<&[u8]>, blobs: &BlobSet) -> Result<Value> {

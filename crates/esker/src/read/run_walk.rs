@@ -228,7 +228,7 @@ impl RunWalk {
                 if matches!(stored, Stored::Blob(_)) {
                     self.read_ahead(here, blobs);
                 }
-                fetch::value(stored, blobs)
+                fetch::value_in_passing(stored, blobs)
             }
             (stored, None) => Ok(stored.beside()),
         }

@@ -343,7 +343,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
             let means = Means { blobs: &self.blobs, operators: &self.operators };
             return folded.value(self.merged.key(), means);
         }
-        fetch::value(self.merged.share(), &self.blobs)
+        fetch::value_in_passing(self.merged.share(), &self.blobs)
     }
 }
 
