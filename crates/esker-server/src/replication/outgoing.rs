@@ -97,15 +97,12 @@ fn find(db: &Db, state: &State, base: Option<Base>, repl: u32, seq: u64) -> Resu
     db.sync()?;
     // Commits of this database alone may lie between: it lies here, or before.
     let mut back = edge.seq - seq;
-    let mut is_oldest = false;
-    while let Some(local) = edge.local.checked_sub(back).filter(|local| *local > 0) {
-        let mut feed = match db.feed(SeqNo::new(local)) {
-            // It may have been stepped over: what is left is looked through once.
-            Err(Error::FeedTruncated { oldest }) if !is_oldest => {
-                is_oldest = true;
-                db.feed(oldest)?
-            }
-            feed => feed?,
+    loop {
+        let local = edge.local.saturating_sub(back).max(1);
+        // If that is beyond what is kept, it may have been stepped over: all of it is looked through.
+        let (mut feed, is_all) = match db.feed(SeqNo::new(local)) {
+            Err(Error::FeedTruncated { oldest }) => (db.feed(oldest)?, true),
+            feed => (feed?, local == 1),
         };
         let mut has_smaller = false;
         let found = loop {
@@ -119,13 +116,12 @@ fn find(db: &Db, state: &State, base: Option<Base>, repl: u32, seq: u64) -> Resu
                 found => has_smaller |= found.is_some(),
             }
         };
-        if has_smaller {
+        if has_smaller || is_all {
             // It would have to lie between (outgoing.1).
             return Ok(None);
         }
         back += 2 * (found - seq);
     }
-    Ok(None)
 }
 
 /// The number of a commit; none if it is of this database alone.

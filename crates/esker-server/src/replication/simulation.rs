@@ -11,7 +11,8 @@
 //!      who promotes it loses nothing that `WAIT` or `WAITAOF` has counted.
 //! simulation.4. A replica is served if and only if the primary's history leads through its position (replication.3).
 //! simulation.5. Once all follow one machine, all come to hold the same.
-//! simulation.6. Who has a slot goes on without a copy, wherever it has been since (slots.1, slots.2).
+//! simulation.6. Who has a slot of a primary goes on without a copy, wherever it has been since, unless it lacks commits from before that became one
+//!      (slots.1, slots.2, slots.4).
 //!
 //! More seeds: `ESKER_SEEDS=1000 cargo test --release -p esker-server --lib simulation`; one: `ESKER_SEED=17`.
 
@@ -32,7 +33,7 @@ use super::following::Following;
 use super::frame::Frame;
 use super::outgoing::{Answer, Outgoing};
 use super::position::{Epoch, Position};
-use super::records::Source;
+use super::records::{Role, Source};
 use super::{Replication, copy_in};
 
 const MACHINES: usize = 3;
@@ -127,8 +128,8 @@ struct Tally {
 }
 
 /// What stays of the log without slots, where it is little, and with them.
-const RETENTION: u64 = 20 << 10;
-const HOLD: u64 = 100 << 10;
+const RETENTION: u64 = 4 << 10;
+const HOLD: u64 = 12 << 10;
 
 type Died<T = ()> = Result<T, String>;
 
@@ -331,6 +332,8 @@ impl World {
         let Some(followed) = self.up(to) else { return Ok(()) };
         let slot = followed.replication.slots().get(&slot_name(m)).copied();
         let slot = slot.filter(|slot| self.model.leads_through(slot.at, at));
+        let role = followed.replication.state.lock().role.clone();
+        let slot = slot.filter(|_| matches!(role, Role::Primary(base) if base.seq <= at.seq + 1));
         match self.replication(to).answer(at) {
             Answer::Continue(outgoing) => {
                 assert!(leads, "simulation.4: {theirs} does not lead through {at}");

@@ -8,6 +8,7 @@
 //! slots.1. The log is held from where the records on the disk say: no crash makes a slot ask for what was let go.
 //! slots.2. A slot moves to a commit that its replica has on its disk, or to one before. If several connections have its name, the slowest counts.
 //! slots.3. Moving a slot is a commit itself on a primary. A slot that lacks that one commit alone stays, or nothing would ever come to rest.
+//! slots.4. Commits from before a server became what it is, primary or replica, may have no numbers there any more: for those a slot promises nothing.
 //!
 //! Bytes: docs/formats/replication.md
 

@@ -76,9 +76,9 @@ fn health_is_no_more_once_writes_fail() {
     faults.add(FaultRule::new(&kinds, FaultAction::Fail(ErrorKind::Other)).forever());
     assert!(wire.say("SET k w").starts_with("-"));
     until(|| health().starts_with("HTTP/1.1 503 Service Unavailable\r\n"));
-    assert!(health().contains("writes"), "it says why: {}", health());
+    assert!(health().contains("reopen to write"), "it says why: {}", health());
     assert!(ask(&server, "GET /metrics HTTP/1.1\r\n\r\n").contains("\nesker_up 0\n"));
-    assert!(ask(&server, "GET / HTTP/1.1\r\n\r\n").contains("writes"));
+    assert!(ask(&server, "GET / HTTP/1.1\r\n\r\n").contains("reopen to write"));
     assert_eq!(wire.say("GET k"), "\"v\"");
     assert!(wire.say("SET k x").starts_with("-MISCONF"));
     drop(wire);
