@@ -16,7 +16,7 @@ mod file;
 mod log;
 mod secret;
 mod selector;
-mod subcommands;
+pub(crate) mod subcommands;
 mod user;
 
 use std::collections::BTreeMap;
@@ -28,8 +28,10 @@ use parking_lot::RwLock;
 use tokio::sync::Semaphore;
 
 pub use self::check::Reason;
+pub(crate) use self::check::key_uses;
 pub use self::log::{AclLog, Refusal};
 use self::secret::Proofs;
+pub(crate) use self::selector::{READ, WRITE};
 pub use self::user::User;
 use crate::options::Options;
 

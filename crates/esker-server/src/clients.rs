@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::pubsub::Hearing;
+use crate::stats::Counter;
 
 /// Bytes of messages that may wait to be sent to one connection. Beyond that it is closed.
 const WAITING_BYTES_MAX: usize = 32 << 20;
@@ -33,8 +34,14 @@ pub struct Client {
     pub user: Mutex<String>,
     /// The library it uses, and that one's version.
     pub library: Mutex<(String, String)>,
-    /// What it sent last.
-    pub command: Mutex<&'static str>,
+    /// What it sent last: a command, and its subcommand if it has any.
+    pub command: Mutex<(&'static str, Option<&'static str>)>,
+    /// Bytes it sent, bytes it was sent, commands it had done.
+    pub bytes_in: Counter,
+    pub bytes_out: Counter,
+    pub commands: Counter,
+    /// How many keys it watches.
+    pub watched: AtomicUsize,
     /// How many channels and patterns it is subscribed to, by `Hearing`.
     pub subscribed: [AtomicUsize; Hearing::COUNT],
     /// Commands of its transaction, and one more; 0: it has none.
@@ -50,6 +57,7 @@ pub struct Client {
     /// How it is woken from waiting: 0 not, 1 as if its time were over, 2 with an error.
     unblock: AtomicU32,
     messages: Mutex<Vec<u8>>,
+    early: Mutex<Vec<u8>>,
     /// There is something for it.
     pub wake: Notify,
 }
@@ -96,6 +104,17 @@ impl Client {
         self.wake.notify_one();
     }
 
+    /// Has replies sent before the job they belong to comes back.
+    pub fn answer_early(&self, bytes: &[u8]) {
+        self.early.lock().extend_from_slice(bytes);
+        self.wake.notify_one();
+    }
+
+    /// What `answer_early` was given and was not sent yet.
+    pub fn take_early(&self) -> Vec<u8> {
+        std::mem::take(&mut *self.early.lock())
+    }
+
     /// What was sent to it.
     pub fn take_messages(&self) -> Vec<u8> {
         std::mem::take(&mut *self.messages.lock())
@@ -110,6 +129,7 @@ impl Client {
     pub fn describe(&self, now: u64) -> String {
         let load = |n: &AtomicUsize| n.load(Ordering::Relaxed);
         let (library, version) = self.library.lock().clone();
+        let (command, sub) = *self.command.lock();
         let mut flags = String::new();
         let multi = load(&self.queued);
         for (is_so, flag) in [
@@ -125,8 +145,9 @@ impl Client {
         }
         format!(
             "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={flags} db={} sub={} psub={} ssub={} multi={} \
-             watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 tot-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 events=r \
-             cmd={} user={} redir=-1 resp={} lib-name={library} lib-ver={version}",
+             watch={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r \
+             cmd={} user={} redir=-1 resp={} lib-name={library} lib-ver={version} tot-net-in={} tot-net-out={} \
+             tot-cmds={}",
             self.id,
             self.address,
             self.own_address,
@@ -138,9 +159,13 @@ impl Client {
             load(&self.subscribed[1]),
             load(&self.subscribed[2]),
             multi as i64 - 1,
-            self.command.lock(),
+            load(&self.watched),
+            sub.map_or(command.to_owned(), |sub| format!("{command}|{sub}")),
             self.user.lock(),
             if self.is_resp3.load(Ordering::Relaxed) { 3 } else { 2 },
+            self.bytes_in.get(),
+            self.bytes_out.get(),
+            self.commands.get(),
         )
     }
 }
@@ -162,7 +187,7 @@ impl Clients {
         }
         let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         let client = Client { id, address, own_address, since: now, active: now.into(), ..Client::default() };
-        *client.command.lock() = "NULL";
+        client.command.lock().0 = "NULL";
         let client = Arc::new(client);
         all.insert(id, client.clone());
         Some(client)

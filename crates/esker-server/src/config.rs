@@ -15,11 +15,13 @@ use crate::store::Durability;
 /// Knobs without a meaning here, and what they are at first (config.1).
 const IGNORED: &[(&str, &str)] = &[
     ("acllog-max-len", "128"),
+    ("acl-pubsub-default", "resetchannels"),
     ("activedefrag", "no"),
     ("active-expire-effort", "1"),
     ("activerehashing", "yes"),
     ("appendonly", "yes"),
     ("aof-load-truncated", "yes"),
+    ("aof-use-rdb-preamble", "yes"),
     ("auto-aof-rewrite-percentage", "100"),
     ("auto-aof-rewrite-min-size", "67108864"),
     ("client-output-buffer-limit", "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60"),
@@ -38,6 +40,7 @@ const IGNORED: &[(&str, &str)] = &[
     ("io-threads", "1"),
     ("latency-monitor-threshold", "0"),
     ("latency-tracking", "yes"),
+    ("latency-tracking-info-percentiles", "50 99 99.9"),
     ("lazyfree-lazy-eviction", "no"),
     ("lazyfree-lazy-expire", "no"),
     ("lazyfree-lazy-server-del", "no"),
@@ -63,11 +66,17 @@ const IGNORED: &[(&str, &str)] = &[
     ("rdb-key-save-delay", "0"),
     ("rdbcompression", "yes"),
     ("rdbchecksum", "yes"),
+    ("repl-backlog-size", "1048576"),
     ("repl-diskless-sync", "yes"),
     ("repl-diskless-sync-delay", "5"),
+    ("repl-ping-replica-period", "10"),
+    ("repl-timeout", "60"),
     ("replica-announced", "yes"),
+    ("replica-read-only", "yes"),
     ("replica-serve-stale-data", "yes"),
     ("save", ""),
+    ("shutdown-on-sigint", "default"),
+    ("shutdown-on-sigterm", "default"),
     ("set-max-intset-entries", "512"),
     ("set-max-listpack-entries", "128"),
     ("set-max-listpack-value", "64"),
@@ -101,6 +110,7 @@ pub struct Config {
     latency_ms: AtomicU64,
     tracks_latency: AtomicU32,
     replica_sync_ms: AtomicU64,
+    busy_ms: AtomicU64,
 }
 
 impl Config {
@@ -140,6 +150,7 @@ impl Config {
             latency_ms: AtomicU64::new(0),
             tracks_latency: AtomicU32::new(1),
             replica_sync_ms: AtomicU64::new(options.replica_sync_ms),
+            busy_ms: AtomicU64::new(5000),
         }
     }
 
@@ -179,6 +190,11 @@ impl Config {
         self.replica_sync_ms.load(Ordering::Relaxed)
     }
 
+    /// Once a script runs for more milliseconds, commands are refused; 0: they wait.
+    pub fn busy_ms(&self) -> u64 {
+        self.busy_ms.load(Ordering::Relaxed)
+    }
+
     /// So many connections at the most.
     pub fn clients_max(&self) -> usize {
         self.clients_max.load(Ordering::Relaxed) as usize
@@ -197,12 +213,11 @@ impl Config {
     /// Names and values of all options whose names match one of the patterns.
     pub fn find(&self, patterns: &[&[u8]]) -> Vec<(String, String)> {
         let values = self.values.lock();
-        let is_meant = |name: &str| {
-            patterns
-                .iter()
-                .any(|pattern| crate::glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
-        };
-        values.iter().filter(|(name, _)| is_meant(name)).map(|(n, v)| (n.clone(), v.clone())).collect()
+        values
+            .iter()
+            .filter(|(name, _)| is_meant(name, patterns))
+            .map(|(n, v)| (n.clone(), v.clone()))
+            .collect()
     }
 
     /// One value.
@@ -220,8 +235,22 @@ impl Config {
     /// # Errors
     /// What is wrong.
     pub fn set(&self, pairs: &[(String, String)]) -> Result<(), String> {
+        let name = |n: usize| pairs[n].0.to_ascii_lowercase();
+        if let Some(n) = (1..pairs.len()).find(|n| (0..*n).any(|before| name(before) == name(*n))) {
+            let name = name(n);
+            return Err(format!(
+                "ERR CONFIG SET failed (possibly related to argument '{name}') - duplicate parameter"
+            ));
+        }
         let pairs: Result<Vec<_>, _> = pairs.iter().map(|(name, value)| self.checked(name, value)).collect();
-        let pairs = pairs?;
+        let mut pairs = pairs?;
+        for (name, other) in
+            [("lua-time-limit", "busy-reply-threshold"), ("busy-reply-threshold", "lua-time-limit")]
+        {
+            if let Some((_, value)) = pairs.iter().find(|pair| pair.0 == name).cloned() {
+                pairs.push((other.to_owned(), value));
+            }
+        }
         for (name, value) in &pairs {
             self.apply(name, value);
         }
@@ -236,7 +265,7 @@ impl Config {
         let Some(old) = self.get(&name) else {
             return Err(format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'"));
         };
-        if FIXED.contains(&name.as_str()) {
+        if FIXED.contains(&name.as_str()) && value != old {
             return refuse("can't set immutable config");
         }
         let is_number = |text: &str| parse_int(text.as_bytes()).is_some();
@@ -248,7 +277,19 @@ impl Config {
             "appendfsync" if Fsync::named(value).is_none() => {
                 return refuse("argument must be one of the following: everysec, always, no");
             }
-            "maxmemory" | "client-query-buffer-limit" | "proto-max-bulk-len" | "maxmemory-clients" => {
+            "maxmemory-clients" if value.ends_with('%') => {
+                let percents = parse_int(&value.as_bytes()[..value.len() - 1]);
+                return match percents {
+                    Some(0..=100) => Ok((name, value.to_owned())),
+                    Some(_) => refuse("percentage argument must be less or equal to 100"),
+                    None => refuse("argument must be a memory or percent value"),
+                };
+            }
+            "maxmemory"
+            | "client-query-buffer-limit"
+            | "proto-max-bulk-len"
+            | "maxmemory-clients"
+            | "repl-backlog-size" => {
                 return match bytes_of(value) {
                     Some(bytes) => Ok((name, bytes.to_string())),
                     None => refuse("argument must be a memory value"),
@@ -278,6 +319,7 @@ impl Config {
             "slowlog-log-slower-than" => {
                 self.slow_micros.store(parse_int(value.as_bytes()).unwrap_or(-1), Ordering::Relaxed);
             }
+            "busy-reply-threshold" | "lua-time-limit" => self.busy_ms.store(number, Ordering::Relaxed),
             "maxclients" => self.clients_max.store(number, Ordering::Relaxed),
             "replica-sync-ms" => self.replica_sync_ms.store(number, Ordering::Relaxed),
             "timeout" => self.idle_seconds.store(number, Ordering::Relaxed),
@@ -287,6 +329,11 @@ impl Config {
             _ => {}
         }
     }
+}
+
+/// Whether the name of an option matches one of the patterns.
+pub fn is_meant(name: &str, patterns: &[&[u8]]) -> bool {
+    patterns.iter().any(|pattern| crate::glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
 }
 
 /// A number of bytes with a unit: `100mb`.

@@ -146,7 +146,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 bytes = 0;
             }
             let is_here = job.requests.is_empty();
-            match place(command, &job.session) {
+            // While a script takes long all but what ends it is refused, and need not wait for it.
+            let is_busy = is_here && self.server.scripts.is_busy(self.server.config.busy_ms());
+            match if is_busy { Place::Here } else { place(command, &job.session) } {
                 Place::Waits => {
                     job = self.run_job(job).await?;
                     job = self.await_others(job, command).await?;
@@ -210,12 +212,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !self.server.is_in_memory() {
             self.warm(&job);
         }
-        job.done = 0;
-        let before = std::mem::take(&mut job.out.bytes);
+        job.begin();
+        // Replies wait for no command that waits.
+        if !job.out.bytes.is_empty() && self.may_wait(&job) && self.flush(&mut job).await.is_err() {
+            job.session.is_over = true;
+            job.requests.clear();
+            return Some(job);
+        }
+        let mut before = std::mem::take(&mut job.out.bytes);
         let back = self.server.sequencer.submit(job);
         let (job, is_gone) = self.meanwhile(back, &Notify::new()).await;
         let mut job = job.ok()?;
         job.session.is_over |= is_gone;
+        before.extend_from_slice(&self.client.take_early());
         if !before.is_empty() {
             let after = std::mem::replace(&mut job.out.bytes, before);
             job.out.bytes.extend_from_slice(&after);
@@ -227,6 +236,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         Some(job)
+    }
+
+    /// Whether one of the requests of a job may have to wait.
+    fn may_wait(&self, job: &Job) -> bool {
+        let command = |request: &Request| self.server.commands.find(&request[0]);
+        job.requests.iter().filter_map(command).any(|command| command.flags & flag::BLOCKING != 0)
     }
 
     /// Reads ahead until something is done. Whether the client has gone meanwhile. `end` is told if it is to be waited for no more.
@@ -245,7 +260,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 read = read_some(&mut self.stream, &mut self.input, READ_BYTES), if may_read => {
                     self.has_more = true;
-                    if !matches!(read, Ok(n) if n > 0) {
+                    let n = read.unwrap_or(0);
+                    self.server.stats.bytes_in.add(n as u64);
+                    self.client.bytes_in.add(n as u64);
+                    if n == 0 {
                         is_gone = true;
                         self.server.sequencer.end_wait(&self.client, Woken::Gone);
                         end.notify_one();
@@ -314,10 +332,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.client.is_killed() {
             self.server.sequencer.end_wait(&self.client, Woken::Gone);
         }
-        let messages = self.client.take_messages();
-        if !messages.is_empty() {
-            // A broken connection shows itself by the next reply.
-            let _ = send(&mut self.stream, &messages).await;
+        for bytes in [self.client.take_early(), self.client.take_messages()] {
+            if !bytes.is_empty() {
+                self.client.bytes_out.add(bytes.len() as u64);
+                // A broken connection shows itself by the next reply.
+                let _ = send(&mut self.stream, &bytes).await;
+            }
         }
         unblock.is_some() || self.client.is_killed()
     }
@@ -327,6 +347,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let bytes = &mut job.out.bytes;
         if !bytes.is_empty() {
             self.server.stats.bytes_out.add(bytes.len() as u64);
+            self.client.bytes_out.add(bytes.len() as u64);
             send(&mut self.stream, bytes).await?;
             bytes.clear();
             if bytes.capacity() > OUT_BYTES_MAX {
@@ -351,6 +372,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 read = read_some(&mut self.stream, &mut self.input, wanted.clamp(READ_BYTES, OUT_BYTES_MAX)) => {
                     let n = read?;
                     self.server.stats.bytes_in.add(n as u64);
+                    self.client.bytes_in.add(n as u64);
                     return if n == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) };
                 }
                 () = self.client.wake.notified() => {

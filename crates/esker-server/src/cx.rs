@@ -93,6 +93,10 @@ impl Cx<'_> {
     /// A key of the database has changed: who watches it is told.
     pub fn touch(&mut self, key: &[u8]) {
         self.effects.changes += 1;
+        // One that is tried again in vain has changed nothing that others wait for, or they would try each other for ever.
+        if self.server.sequencer.minds_changes() && !self.session.is_again {
+            self.effects.filled.push((self.session.db, key.to_vec()));
+        }
         if !self.effects.is_quiet {
             self.server.watches.touch(self.session.db, key);
         }
@@ -113,7 +117,15 @@ impl Cx<'_> {
     /// All keys of a database may have changed: who watches some is told.
     pub fn touch_all(&mut self, database: usize) {
         self.server.watches.touch_all(database);
+        self.replaced(database);
         self.all_changed(database_name(database));
+    }
+
+    /// All keys of a database may have changed: who waits for some looks again.
+    pub fn replaced(&mut self, database: usize) {
+        if self.server.sequencer.has_waiters() {
+            self.effects.replaced.push(database);
+        }
     }
 
     /// All keys of a place may have changed.

@@ -29,19 +29,19 @@ pub enum Event {
     New,
 }
 
-/// Letters of the classes, in their order, then those of the two kinds of channels.
-const LETTERS: &[u8] = b"g$lshztxnKE";
+/// Letters of the classes, in their order, then those of the two kinds of channels, then those of what this server never does: evictions, modules, misses.
+const LETTERS: &[u8] = b"g$lshztxnKEedm";
+/// The order in which letters are shown.
+const SHOWN: &[u8] = b"g$lshzxetdKEmn";
 const KEYSPACE: u32 = 1 << 9;
 const KEYEVENT: u32 = 1 << 10;
-/// What `A` stands for: all but new keys.
-const ALL: u32 = 0xFF;
+/// What `A` stands for: all but misses and new keys.
+const ALL: u32 = 0xFF | 1 << 11 | 1 << 12;
 
 /// The classes that letters name; none if one names nothing.
 pub fn events_of(letters: &[u8]) -> Option<u32> {
     letters.iter().try_fold(0, |events, letter| match letter {
         b'A' => Some(events | ALL),
-        // Of what this server never does: evictions and misses.
-        b'e' | b'm' | b'd' => Some(events),
         letter => LETTERS.iter().position(|known| known == letter).map(|at| events | 1 << at),
     })
 }
@@ -54,7 +54,9 @@ pub fn letters_of(events: u32) -> String {
         letters.push('A');
         rest &= !ALL;
     }
-    letters.extend((0..LETTERS.len()).filter(|at| rest >> at & 1 == 1).map(|at| char::from(LETTERS[at])));
+    let is_in =
+        |letter: &u8| LETTERS.iter().position(|known| known == letter).is_some_and(|at| rest >> at & 1 == 1);
+    letters.extend(SHOWN.iter().filter(|letter| is_in(letter)).map(|letter| char::from(*letter)));
     letters
 }
 
@@ -65,6 +67,8 @@ pub struct Effects {
     pub messages: Vec<Said>,
     /// Databases and keys that may have what somebody waits for.
     pub filled: Vec<(usize, Vec<u8>)>,
+    /// Databases all of whose keys may have changed.
+    pub replaced: Vec<usize>,
     /// Changes of keys so far.
     pub changes: u64,
     /// Versions given so far.
@@ -73,6 +77,8 @@ pub struct Effects {
     pub is_quiet: bool,
     /// A script was broken off in the midst of its writes.
     pub must_not_commit: bool,
+    /// A script was ended in the midst of its writes, so nothing may be committed.
+    pub has_ended_script: bool,
     /// What was said (effects.1).
     pub said: Vec<Saying>,
     /// Keys that have changed and how, for those who watch them (effects.1).

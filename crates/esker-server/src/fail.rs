@@ -27,6 +27,8 @@ pub struct Wait {
     pub ms: u64,
     /// What is run once there is something, if it is not the same again.
     pub instead: Option<Request>,
+    /// It is run again after any change of the keys: it fails if what it reads is gone.
+    pub minds_changes: bool,
 }
 
 /// What a command's function returns. The reply of one that was done is written by then.
@@ -40,7 +42,8 @@ impl Fail {
 
     /// It waits for one of these keys, and is run again then.
     pub fn blocks(keys: Vec<&[u8]>, ms: u64) -> Self {
-        Fail::Blocks(Wait { keys: keys.into_iter().map(<[u8]>::to_vec).collect(), ms, instead: None })
+        let keys = keys.into_iter().map(<[u8]>::to_vec).collect();
+        Fail::Blocks(Wait { keys, ms, instead: None, minds_changes: false })
     }
 
     /// What the client is told.

@@ -36,7 +36,11 @@ const BYTES_MAX: usize = 512 << 20;
 const PRELUDE: &str = r#"
 local raw, sha1hex = ...
 redis = {
-    pcall = raw, sha1hex = sha1hex,
+    pcall = raw,
+    sha1hex = function(...)
+        if select('#', ...) ~= 1 then error({err = 'ERR wrong number of arguments'}, 0) end
+        return sha1hex(...)
+    end,
     LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
     REPL_NONE = 0, REPL_SLAVE = 1, REPL_REPLICA = 1, REPL_AOF = 2, REPL_ALL = 3,
     REDIS_VERSION = '7.0.15', REDIS_VERSION_NUM = 0x07000f,
@@ -58,13 +62,65 @@ redis.debug = function() end
 redis.replicate_commands = function() return true end
 redis.set_repl = function() end
 os = {clock = os.clock}
-loadfile, dofile, print, newproxy, collectgarbage, require, module, package = nil
-local guard = {
-    __newindex = function(_, name) error("Script attempted to create global variable '" .. tostring(name) .. "'", 2) end,
+loadfile, dofile, print, newproxy, collectgarbage, require, module, package, rawset, getfenv = nil
+
+-- Scripts see tables in place of these that read through to them, and cannot be changed (lua.1).
+local set_meta, type_of, set_env, concat = setmetatable, type, setfenv, table.concat
+local sealed = set_meta({}, {__mode = 'k'})
+local function refuse() error('Attempt to modify a readonly table', 2) end
+local function seal(inner)
+    local outer = {}
+    local meta = {__index = inner, __newindex = refuse}
+    sealed[outer] = true
+    -- What getmetatable shows of it.
+    meta.__metatable = set_meta({}, {__index = meta, __newindex = refuse, __metatable = false})
+    return set_meta(outer, meta)
+end
+setmetatable = function(table, meta)
+    if sealed[table] then refuse() end
+    return set_meta(table, meta)
+end
+set_meta(_G, {
     __index = function(_, name) error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2) end,
-}
-setmetatable(_G, guard)
+})
+-- Compiled code is not loaded: nobody checks it.
+string.dump = nil
+for _, name in ipairs({'cjson', 'cmsgpack', 'bit', 'struct', 'table', 'math', 'string', 'os'}) do
+    _G[name] = seal(_G[name])
+end
+local calls = redis
+redis = seal(calls)
+server = redis
+getmetatable('').__metatable = false
+local globals = seal(_G)
+_G._G = globals
+local load_text = loadstring
+local function inside(chunk, message)
+    if chunk then set_env(chunk, globals) end
+    return chunk, message
+end
+loadstring = function(text, name)
+    if tostring(text):byte() == 27 then return nil, 'compiled code is not loaded' end
+    return inside(load_text(text, name))
+end
+load = function(pieces, name)
+    local all = {}
+    for piece in pieces do
+        if piece == '' then break end
+        all[#all + 1] = piece
+    end
+    return loadstring(concat(all), name or '=(load)')
+end
+setfenv = function(where, table)
+    if type_of(where) == 'function' then return set_env(where, table) end
+    error('setfenv: only for functions', 2)
+end
+return calls, globals
 "#;
+
+/// Where the machine keeps the table of commands, and what scripts have for globals.
+const CALLS: &str = "calls";
+const GLOBALS: &str = "globals";
 
 /// The machine that runs scripts.
 pub struct Machine {
@@ -152,14 +208,16 @@ fn run_in(
     let start = clock::moment();
     let server = cx.server.clone();
     let triggers = HookTriggers::new().every_nth_instruction(STEPS);
-    let hooked = lua.set_hook(triggers, move |_, _| {
-        if server.scripts.kill.load(Ordering::Relaxed) {
-            return Err(mlua::Error::runtime("Script killed by user with SCRIPT KILL"));
-        }
-        if start.elapsed() > TIME_MAX {
-            return Err(mlua::Error::runtime("Script took too long"));
-        }
-        Ok(VmState::Continue)
+    let hooked = lua.set_hook(triggers, move |lua, _| {
+        let why = match (server.scripts.kill.load(Ordering::Relaxed), start.elapsed() > TIME_MAX) {
+            (true, _) => "Script killed by user with SCRIPT KILL",
+            (false, true) => "Script took too long",
+            (false, false) => return Ok(VmState::Continue),
+        };
+        // From now on each step fails: a script that catches the error gets no further.
+        let each_step = HookTriggers::new().every_nth_instruction(1);
+        lua.set_hook(each_step, move |_, _| Err(mlua::Error::runtime(why)))?;
+        Err(mlua::Error::runtime(why))
     });
     if let Err(error) = hooked {
         return (Err(failed(&error)), false);
@@ -169,7 +227,7 @@ fn run_in(
     let was_broken_off = cx.server.scripts.kill.load(Ordering::Relaxed) || start.elapsed() > TIME_MAX;
     if was_broken_off {
         // lua.2
-        cx.effects.must_not_commit = true;
+        cx.effects.has_ended_script = true;
     }
     let done = match ran {
         Ok(Ok(())) => Ok(()),
@@ -216,13 +274,21 @@ fn evaluate(
             *pair.1 = version == 3;
             Ok(())
         })?;
+        let may_call = scope.create_function(|_, words: MultiValue| {
+            let pair = cell.try_borrow().map_err(|_| mlua::Error::runtime("a command within a command"))?;
+            may_call(pair.0, &words)
+        })?;
         let digest = lua.create_function(|_, text: mlua::LuaString| Ok(crate::sha1::hex(&text.as_bytes())))?;
-        if globals.raw_get::<Value>("redis")?.is_nil() {
-            lua.load(PRELUDE).set_name("=prelude").call::<()>((call.clone(), digest))?;
+        if lua.named_registry_value::<Value>(CALLS)?.is_nil() {
+            let made = lua.load(PRELUDE).set_name("=prelude").call::<(Table, Table)>((call.clone(), digest))?;
+            lua.set_named_registry_value(CALLS, made.0)?;
+            lua.set_named_registry_value(GLOBALS, made.1)?;
         }
-        let redis: Table = globals.raw_get("redis")?;
+        chunk.set_environment(lua.named_registry_value(GLOBALS)?)?;
+        let redis: Table = lua.named_registry_value(CALLS)?;
         redis.raw_set("pcall", call.clone())?;
         redis.raw_set("setresp", set_version)?;
+        redis.raw_set("acl_check_cmd", may_call)?;
         // `redis.call` has the function of its first script: it gets this one's.
         let make: mlua::Function = lua
             .load("local raw = ... return function(...) local reply = raw(...) if type(reply) == 'table' and reply.err then error(reply, 0) end return reply end")
@@ -246,6 +312,30 @@ fn evaluate(
     Ok(Ok(()))
 }
 
+/// The words of a command; none if one is no word.
+fn request_of(words: &MultiValue) -> Option<Request> {
+    let mut request = Request::default();
+    for word in words {
+        match word {
+            Value::String(text) => request.push(&text.as_bytes()),
+            Value::Integer(n) => request.push(n.to_string().as_bytes()),
+            Value::Number(n) => request.push(convert::number_text(*n).as_bytes()),
+            _ => return None,
+        }
+    }
+    Some(request)
+}
+
+/// Whether the user of the script may run a command.
+fn may_call(cx: &Cx<'_>, words: &MultiValue) -> mlua::Result<bool> {
+    let request = request_of(words).filter(|request| !request.is_empty());
+    let found = request.and_then(|request| Some((cx.server.commands.find(&request[0])?, request)));
+    let Some((command, request)) = found else {
+        return Err(mlua::Error::runtime("ERR Invalid command passed to redis.acl_check_cmd()"));
+    };
+    Ok(commands::is_allowed(cx.server, cx.session, command, &request))
+}
+
 /// Runs a command of a script.
 fn call(
     lua: &Lua,
@@ -254,20 +344,9 @@ fn call(
     is_resp3: bool,
     only_reads: bool,
 ) -> mlua::Result<Value> {
-    let mut request = Request::default();
-    for word in words {
-        match word {
-            Value::String(text) => request.push(&text.as_bytes()),
-            Value::Integer(n) => request.push(n.to_string().as_bytes()),
-            Value::Number(n) => request.push(convert::number_text(*n).as_bytes()),
-            _ => {
-                return convert::error(
-                    lua,
-                    "ERR Lua redis lib command arguments must be strings or integers",
-                );
-            }
-        }
-    }
+    let Some(request) = request_of(words) else {
+        return convert::error(lua, "ERR Lua redis lib command arguments must be strings or integers");
+    };
     if request.is_empty() {
         return convert::error(lua, "ERR Please specify at least one argument for this redis.call() call");
     }

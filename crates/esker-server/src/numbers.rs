@@ -87,6 +87,12 @@ fn decimal(text: &[u8]) -> Option<i128> {
 /// # Errors
 /// They are none.
 pub fn timeout(text: &[u8]) -> Done<u64> {
+    let is_hex = text.len() > 2
+        && text[..2].eq_ignore_ascii_case(b"0x")
+        && text[2..].iter().all(u8::is_ascii_hexdigit);
+    if is_hex && text.len() > 14 {
+        return Err("ERR timeout is out of range".into());
+    }
     let seconds = parse_float(text).ok_or("ERR timeout is not a float or out of range")?;
     if seconds < 0.0 {
         return Err("ERR timeout is negative".into());

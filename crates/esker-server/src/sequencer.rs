@@ -10,14 +10,18 @@
 //! sequencer.1. A job comes back after the commit of all that it wrote or has read here.
 //! sequencer.2. Who waits for a key is served first come, first served, right after the command that filled the key.
 //! sequencer.3. If a commit fails, all of its jobs are told so, and nothing of them is there.
+//! sequencer.4. Replies to what came before a command that waits are sent before it waits, after their commit.
+
+mod crowd;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
+use self::crowd::Crowd;
 use crate::clients::Client;
 use crate::clock;
 use crate::commands;
@@ -47,6 +51,8 @@ pub struct Job {
     pub requests: Vec<Request>,
     /// How many of them are done.
     pub done: usize,
+    /// To how many of them the replies have been sent (sequencer.4).
+    answered: usize,
     /// Replies to them.
     pub out: Out,
     back: Option<oneshot::Sender<Box<Job>>>,
@@ -55,8 +61,26 @@ pub struct Job {
 impl Job {
     /// Of a connection that has sent nothing yet.
     pub fn new(session: Session) -> Box<Self> {
-        Box::new(Job { session, requests: Vec::new(), done: 0, out: Out::default(), back: None })
+        Box::new(Job { session, requests: Vec::new(), done: 0, answered: 0, out: Out::default(), back: None })
     }
+
+    /// Whether all of it is still to do.
+    pub fn begin(&mut self) {
+        (self.done, self.answered) = (0, 0);
+    }
+
+    /// Takes the replies that were not sent yet, to how many commands they are, and who gets them.
+    fn take_replies(&mut self) -> Replies {
+        let count = self.done - std::mem::replace(&mut self.answered, self.done);
+        Replies { client: self.session.client.clone(), count, out: self.out.take() }
+    }
+}
+
+/// Replies that are sent before their job comes back.
+struct Replies {
+    client: Arc<Client>,
+    count: usize,
+    out: Out,
 }
 
 /// What is asked of the sequencer.
@@ -74,6 +98,10 @@ pub struct Sequencer {
     wake: Notify,
     /// How many jobs wait for keys. Relaxed: only the sequencer changes it, and what fills keys runs there.
     waiting: AtomicUsize,
+    /// Whether one of them is tried again after any change of its keys. Relaxed, for the same reason.
+    minds_changes: AtomicBool,
+    /// How many keys are waited for, and of how many changes are minded. Relaxed: they are figures.
+    keys: [AtomicUsize; 2],
 }
 
 impl Sequencer {
@@ -114,6 +142,17 @@ impl Sequencer {
     #[inline]
     pub fn has_waiters(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether somebody who waits is to be told of any change of a key.
+    #[inline]
+    pub fn minds_changes(&self) -> bool {
+        self.minds_changes.load(Ordering::Relaxed)
+    }
+
+    /// How many keys are waited for, and of how many changes are minded.
+    pub fn waited_keys(&self) -> [usize; 2] {
+        self.keys.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 
     /// How many wait.
@@ -179,34 +218,6 @@ struct Turns {
     crowd: Crowd,
 }
 
-/// How many jobs shared commits lately that waited for the disk. Their connections send the next ones at about the same time: the next commit waits a
-/// moment for all of them, or each would be followed by another that has the rest.
-#[derive(Default)]
-struct Crowd {
-    size: usize,
-    /// How long the last commit took; none: the next one waits for nobody.
-    took: Option<Duration>,
-}
-
-impl Crowd {
-    /// It waits no longer than this.
-    const WAIT_MAX: Duration = Duration::from_millis(1);
-
-    fn note(&mut self, jobs: usize, took: Duration) {
-        self.size = jobs.max(self.size * 7 / 8);
-        self.took = Some(took);
-    }
-
-    async fn gather(&mut self, sequencer: &Sequencer) {
-        let Some(took) = self.took.take().filter(|_| self.size > 2) else { return };
-        let (start, patience) = (clock::moment(), (took / 4).min(Self::WAIT_MAX));
-        while sequencer.len() < self.size && start.elapsed() < patience {
-            std::thread::yield_now();
-            tokio::task::yield_now().await;
-        }
-    }
-}
-
 /// One commit on its way.
 struct Turn<'a> {
     server: &'a Arc<Server>,
@@ -215,6 +226,8 @@ struct Turn<'a> {
     now: u64,
     #[expect(clippy::vec_box, reason = "jobs go from hand to hand")]
     done: Vec<Box<Job>>,
+    /// Of jobs that wait.
+    early: Vec<Replies>,
     /// A command broke off in the midst of its writes: nothing may be committed.
     is_spoilt: bool,
 }
@@ -246,6 +259,7 @@ impl Turns {
             effects: Effects::default(),
             now: clock::now_ms(),
             done: Vec::new(),
+            early: Vec::new(),
             is_spoilt: false,
         }
     }
@@ -299,6 +313,9 @@ impl Turns {
                         job.requests[at] = instead;
                     }
                     job.session.client.is_blocked.store(true, Ordering::Relaxed);
+                    if job.answered < job.done {
+                        turn.early.push(job.take_replies());
+                    }
                     self.waiters.add(job, wait, turn.now);
                     self.count_waiters();
                     return;
@@ -312,6 +329,9 @@ impl Turns {
 
     /// Serves those who wait for keys that were just filled (sequencer.2).
     fn serve(&mut self, turn: &mut Turn<'_>) {
+        while let Some(db) = turn.effects.replaced.pop() {
+            turn.effects.filled.extend(self.waiters.keys_of(db));
+        }
         while !turn.effects.filled.is_empty() {
             let (db, key) = turn.effects.filled.remove(0);
             for id in self.waiters.of(db, &key) {
@@ -324,7 +344,10 @@ impl Turns {
     fn retry(&mut self, turn: &mut Turn<'_>, id: u64) {
         let Some(mut job) = self.waiters.take(id) else { return };
         let mark = job.out.mark();
-        match turn.attempt(&mut job) {
+        job.session.is_again = true;
+        let attempt = turn.attempt(&mut job);
+        job.session.is_again = false;
+        match attempt {
             Err(Fail::Blocks(_)) => self.waiters.put_back(job),
             // A key of another type is as good as none.
             Err(Fail::Told(text)) if text.starts_with("WRONGTYPE") => {
@@ -348,10 +371,11 @@ impl Turns {
 
     fn end_wait(&mut self, turn: &mut Turn<'_>, mut job: Box<Job>, woken: Woken) {
         self.server.holdings.stop_waiting(job.session.client.id, &self.server.sequencer);
+        commands::note_end_of_wait(&self.server, &job.session, &job.requests[job.done], woken);
         match woken {
             Woken::Timeout => commands::timed_out(&job.requests[job.done], &mut job.out),
             Woken::Unblocked => {
-                job.out.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
+                job.out.error(commands::UNBLOCKED);
             }
             Woken::Gone => {
                 job.session.is_over = true;
@@ -364,14 +388,21 @@ impl Turns {
 
     fn count_waiters(&self) {
         self.server.sequencer.waiting.store(self.waiters.len(), Ordering::Relaxed);
+        self.server.sequencer.minds_changes.store(self.waiters.minds_changes(), Ordering::Relaxed);
+        for (figure, count) in self.server.sequencer.keys.iter().zip(self.waiters.keys()) {
+            figure.store(count, Ordering::Relaxed);
+        }
     }
 
     /// Commits, publishes, replies.
     fn finish(&mut self, turn: Turn<'_>) {
-        let Turn { server, access, effects, done, is_spoilt, .. } = turn;
+        let Turn { server, access, effects, done, early, is_spoilt, .. } = turn;
         let Access::Write(transaction) = access else { return };
-        let mut committed =
-            if is_spoilt || effects.must_not_commit { Err(Fail::from(commands::BROKEN)) } else { Ok(()) };
+        let mut committed = match (effects.has_ended_script, is_spoilt || effects.must_not_commit) {
+            (true, _) => Err(Fail::from(commands::ENDED_SCRIPT)),
+            (false, true) => Err(Fail::from(commands::BROKEN)),
+            (false, false) => Ok(()),
+        };
         if server.replication.is_replica() && !transaction.is_empty() && committed.is_ok() {
             // It became one while they ran.
             committed = Err(Fail::from(commands::READ_ONLY));
@@ -401,12 +432,20 @@ impl Turns {
         if let Some(failed) = &failed {
             trace::warn("a commit failed", None, &failed.message());
         }
-        for mut job in done {
+        let fail_all = |out: &mut Out, count: usize| {
             if let Some(failed) = &failed {
                 // sequencer.3
-                job.out.bytes.clear();
-                (0..job.requests.len()).for_each(|_| job.out.error(&failed.message()));
+                out.bytes.clear();
+                (0..count).for_each(|_| out.error(&failed.message()));
             }
+        };
+        for mut replies in early {
+            fail_all(&mut replies.out, replies.count);
+            replies.client.answer_early(&replies.out.bytes);
+        }
+        for mut job in done {
+            let count = job.requests.len() - job.answered;
+            fail_all(&mut job.out, count);
             if let Some(back) = job.back.take() {
                 // If nobody waits for it, its connection is gone.
                 drop(back.send(job));

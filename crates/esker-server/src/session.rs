@@ -60,6 +60,8 @@ pub struct Session {
     pub watch: Option<Watch>,
     /// Its commands run inside of `EXEC` or a script: none may wait.
     pub is_inside: bool,
+    /// Its command has waited, and is tried again.
+    pub is_again: bool,
     /// Which replies it wants.
     pub reply: ReplyMode,
     /// The connection ends after the reply.
@@ -96,6 +98,7 @@ impl Session {
             multi: None,
             watch: None,
             is_inside: false,
+            is_again: false,
             reply: ReplyMode::On,
             is_over: false,
             subscribed: Default::default(),

@@ -1,6 +1,9 @@
 //! Counters of the server. Relaxed: they are figures.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
 
 use crate::latency::Histogram;
 
@@ -64,11 +67,31 @@ pub struct Stats {
     pub commits: Counter,
     /// Error replies.
     pub errors: Counter,
+    /// How many there were of each code.
+    codes: Mutex<BTreeMap<String, u64>>,
     /// Changes of keys since the start.
     pub changes: Counter,
 }
 
+/// Errors of further codes are counted together: scripts make their own.
+const CODES_MAX: usize = 128;
+const FURTHER_CODES: &str = "ERRORSTATS_OVERFLOW";
+
 impl Stats {
+    /// An error was replied.
+    pub fn note_error(&self, message: &str) {
+        self.errors.add(1);
+        let code = message.split(' ').next().unwrap_or_default();
+        let mut codes = self.codes.lock();
+        let is_kept = codes.contains_key(code) || codes.len() < CODES_MAX;
+        *codes.entry(if is_kept { code } else { FURTHER_CODES }.to_owned()).or_default() += 1;
+    }
+
+    /// How many errors of each code were replied.
+    pub fn error_codes(&self) -> BTreeMap<String, u64> {
+        self.codes.lock().clone()
+    }
+
     /// All counters.
     pub fn reset(&self) {
         let all = [
@@ -84,5 +107,6 @@ impl Stats {
             &self.errors,
         ];
         all.iter().for_each(|counter| counter.reset());
+        self.codes.lock().clear();
     }
 }

@@ -28,6 +28,7 @@ struct Waiting {
     /// In milliseconds since 1970.
     deadline: Option<u64>,
     place: u64,
+    minds_changes: bool,
 }
 
 /// Jobs that wait, by the numbers of their connections.
@@ -37,6 +38,8 @@ pub struct Waiters {
     by_key: HashMap<(usize, Vec<u8>), BTreeSet<Place>>,
     deadlines: BTreeSet<(u64, u64)>,
     next_place: u64,
+    /// How many mind changes of their keys.
+    minding: usize,
 }
 
 impl Waiters {
@@ -51,13 +54,33 @@ impl Waiters {
         }
         let deadline = (wait.ms > 0).then(|| now.saturating_add(wait.ms));
         self.deadlines.extend(deadline.map(|at| (at, id)));
-        self.waiting.insert(id, Waiting { job: Some(job), keys, deadline, place });
+        let minds_changes = wait.minds_changes;
+        self.minding += usize::from(minds_changes);
+        self.waiting.insert(id, Waiting { job: Some(job), keys, deadline, place, minds_changes });
     }
 
     /// The connections that wait for a key, in their order (waiters.1).
     pub fn of(&self, db: usize, key: &[u8]) -> Vec<u64> {
         let waiting = self.by_key.get(&(db, key.to_vec()));
         waiting.map_or(Vec::new(), |ids| ids.iter().map(|(_, id)| *id).collect())
+    }
+
+    /// The keys of a database that somebody waits for.
+    pub fn keys_of(&self, db: usize) -> Vec<(usize, Vec<u8>)> {
+        self.by_key.keys().filter(|key| key.0 == db).cloned().collect()
+    }
+
+    /// How many keys are waited for, and of how many changes are minded.
+    pub fn keys(&self) -> [usize; 2] {
+        let minding = self.waiting.values().filter(|waiting| waiting.minds_changes);
+        let minded: BTreeSet<_> =
+            if self.minds_changes() { minding.flat_map(|w| &w.keys).collect() } else { BTreeSet::new() };
+        [self.by_key.len(), minded.len()]
+    }
+
+    /// Whether somebody who waits is to be tried again after any change of its keys.
+    pub fn minds_changes(&self) -> bool {
+        self.minding > 0
     }
 
     /// A job, to try it. It keeps its place.
@@ -75,6 +98,7 @@ impl Waiters {
     /// The job waits no more.
     pub fn forget(&mut self, id: u64) -> Option<Box<Job>> {
         let waiting = self.waiting.remove(&id)?;
+        self.minding -= usize::from(waiting.minds_changes);
         for key in &waiting.keys {
             if let Some(ids) = self.by_key.get_mut(key) {
                 ids.remove(&(waiting.place, id));

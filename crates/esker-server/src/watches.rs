@@ -47,6 +47,11 @@ impl Watches {
         watch.keys.push((key, was_there));
     }
 
+    /// How many keys are watched.
+    pub fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
     /// Whether nobody watches anything.
     pub fn is_empty(&self) -> bool {
         self.len.load(Ordering::Relaxed) == 0

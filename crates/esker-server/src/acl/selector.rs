@@ -145,7 +145,7 @@ impl Selector {
                     let of_it = format!("{name}|");
                     self.rules.retain(|rule| !rule[1..].starts_with(&of_it));
                 }
-                Some(word) if subcommands::of(command).any(|known| known == word) => {
+                Some(word) if command.subcommands().any(|known| known == word) => {
                     self.subcommands.insert((at, word.to_owned()), is_allowed);
                 }
                 Some(_) => return Err(UNKNOWN),
@@ -186,7 +186,7 @@ impl Selector {
 
     /// Whether a command may be run, whatever its keys.
     pub fn allows_command(&self, at: usize, command: &Command, request: &Request) -> bool {
-        let word = if self.subcommands.is_empty() { None } else { subcommands::asked(command, request) };
+        let word = if self.subcommands.is_empty() { None } else { command.asked_subcommand(request) };
         self.allows(at, word)
     }
 

@@ -13,13 +13,7 @@ use crate::trace;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("acl", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "whoami | users | list | getuser name | setuser name [rule ...] | deluser name ... | cat [category] | genpass [bits] | dryrun name command ... | log [n|reset] | save | load | help", "Users, and what they may do.", acl),
-];
-
-const HELP: &[&str] = &[
-    "ACL <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-    "WHOAMI, USERS, LIST, GETUSER <name>, SETUSER <name> [<rule> ...], DELUSER <name> ..., CAT [<category>],",
-    "GENPASS [<bits>], DRYRUN <name> <command> [<arg> ...], LOG [<count>|RESET], SAVE, LOAD.",
+    command("acl", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "whoami | users | list | getuser name | setuser name [rule ...] | deluser name ... | cat [category] | genpass [bits] | dryrun name command ... | log [n|reset] | save | load", "Users, and what they may do.", acl),
 ];
 
 fn acl(cx: &mut Cx<'_>, request: &Request) -> Done {
@@ -66,10 +60,6 @@ fn acl(cx: &mut Cx<'_>, request: &Request) -> Done {
             let gone = tokio::task::block_in_place(|| users.load()).map_err(Fail::text)?;
             gone.iter().for_each(|name| end_connections(cx, name));
             cx.out.ok();
-        }
-        (b"help", 2) => {
-            cx.out.array(HELP.len());
-            HELP.iter().for_each(|line| cx.out.simple(line));
         }
         _ => return Err(unknown_subcommand(request)),
     }

@@ -55,6 +55,10 @@ fn setbit(cx: &mut Cx<'_>, request: &Request) -> Done {
     };
     let (old, mut bytes) = cx.bytes(&request[1])?;
     let was_on = bit(&bytes, at);
+    if was_on == on && at / 8 < bytes.len() {
+        cx.out.int(i64::from(was_on));
+        return Ok(());
+    }
     if bytes.len() <= at / 8 {
         bytes.resize(at / 8 + 1, 0);
     }
@@ -116,7 +120,10 @@ fn bitpos(cx: &mut Cx<'_>, request: &Request) -> Done {
     let wanted = match &request[2] {
         b"0" => false,
         b"1" => true,
-        _ => return Err("ERR The bit argument must be 1 or 0.".into()),
+        other => {
+            int(other)?;
+            return Err("ERR The bit argument must be 1 or 0.".into());
+        }
     };
     if request.len() > 6 {
         return Err(SYNTAX.into());

@@ -16,7 +16,7 @@ use crate::session::ReplyMode;
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
     command("auth", -2, NO_AUTH | NO_SCRIPT | FAST | NO_MULTI, NO_KEYS, Connection, "[user] password", "Says who the client is.", auth),
-    command("client", -2, NO_SCRIPT, NO_KEYS, Connection, "id | info | list | getname | setname name | setinfo lib-name|lib-ver text | kill ... | unblock id | reply on|off|skip | pause ms | unpause | no-evict on|off | no-touch on|off | tracking off | trackinginfo | caching | getredir | help", "Tells of connections and changes them.", client),
+    command("client", -2, NO_SCRIPT, NO_KEYS, Connection, "id | info | list | getname | setname name | setinfo lib-name|lib-ver text | kill ... | unblock id | reply on|off|skip | pause ms | unpause | no-evict on|off | no-touch on|off | tracking off | trackinginfo | caching | getredir", "Tells of connections and changes them.", client),
     command("echo", 2, FAST, NO_KEYS, Connection, "text", "Replies the text.", echo),
     command("hello", -1, NO_AUTH | NO_SCRIPT | FAST | NO_MULTI, NO_KEYS, Connection, "[2|3 [auth user password] [setname name]]", "Chooses the version of the protocol.", hello),
     command("ping", -1, FAST | WHILE_SUBSCRIBED, NO_KEYS, Connection, "[text]", "Replies PONG, or the text.", ping),
@@ -30,7 +30,7 @@ const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user i
 fn log_in(cx: &mut Cx<'_>, user: &[u8], password: &[u8]) -> Done {
     let Some(user) = cx.server.acl.log_in(user, password) else {
         let name = String::from_utf8_lossy(user).into_owned();
-        let command = *cx.session.client.command.lock();
+        let command = cx.session.client.command.lock().0;
         super::acl::note_refusal(cx, Reason::Auth, command.as_bytes().to_vec(), name);
         return Err(WRONG_PASSWORD.into());
     };
@@ -189,12 +189,6 @@ fn set_name(cx: &mut Cx<'_>, name: &[u8]) -> Done {
     Ok(())
 }
 
-const HELP: &[&str] = &[
-    "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-    "GETNAME, SETNAME <name>, ID, INFO, LIST, SETINFO <option> <value>, KILL <option> ..., UNBLOCK <id> [TIMEOUT|ERROR],",
-    "REPLY (ON|OFF|SKIP), NO-EVICT (ON|OFF), NO-TOUCH (ON|OFF), PAUSE <ms>, UNPAUSE, TRACKING OFF, GETREDIR.",
-];
-
 fn client(cx: &mut Cx<'_>, request: &Request) -> Done {
     let sub = request[1].to_ascii_lowercase();
     match (&*sub, request.len()) {
@@ -217,13 +211,22 @@ fn client(cx: &mut Cx<'_>, request: &Request) -> Done {
         (b"unblock", 3 | 4) => unblock(cx, request)?,
         (b"reply", 3) => reply(cx, request)?,
         (b"no-evict" | b"no-touch", 3) if request.is(2, "on") || request.is(2, "off") => cx.out.ok(),
+        (b"no-evict" | b"no-touch", 3) => return Err(SYNTAX.into()),
         (b"pause", 3 | 4) => {
             int(&request[2]).map_err(|_| "ERR timeout is not an integer or out of range")?;
             cx.out.ok();
         }
         (b"unpause", 2) => cx.out.ok(),
         (b"tracking", 3..) if request.is(2, "off") => cx.out.ok(),
-        (b"tracking" | b"caching", _) => return Err("ERR client side caching is not supported".into()),
+        (b"tracking", 3..) if !request.is(2, "on") => return Err(SYNTAX.into()),
+        (b"tracking", 3..) => return Err("ERR client side caching is not supported".into()),
+        (b"caching", 3) => {
+            return Err(
+                "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or \
+                        OPTOUT mode enabled, which this server does not have"
+                    .into(),
+            );
+        }
         (b"getredir", 2) => cx.out.int(-1),
         (b"trackinginfo", 2) => {
             cx.out.map(3);
@@ -234,10 +237,6 @@ fn client(cx: &mut Cx<'_>, request: &Request) -> Done {
             cx.out.int(-1);
             cx.out.bulk(b"prefixes");
             cx.out.array(0);
-        }
-        (b"help", 2) => {
-            cx.out.array(HELP.len());
-            HELP.iter().for_each(|line| cx.out.simple(line));
         }
         _ => return Err(unknown_subcommand(request)),
     }
@@ -271,12 +270,20 @@ fn kind_of(client: &Client) -> &'static str {
     if client.is_subscribed() { "pubsub" } else { "normal" }
 }
 
+fn is_kind(kind: &str) -> bool {
+    ["normal", "pubsub", "replica", "slave", "master", "primary"].contains(&kind)
+}
+
+fn unknown_kind(kind: &str) -> Fail {
+    Fail::text(format!("ERR Unknown client type '{kind}'"))
+}
+
 fn list(cx: &mut Cx<'_>, request: &Request) -> Done {
     let mut clients = cx.server.clients.list();
     if request.is(2, "type") && request.len() == 4 {
         let kind = String::from_utf8_lossy(&request[3]).to_lowercase();
-        if !["normal", "pubsub", "replica", "slave", "master"].contains(&kind.as_str()) {
-            return Err(Fail::text(format!("ERR Unknown client type '{kind}'")));
+        if !is_kind(&kind) {
+            return Err(unknown_kind(&kind));
         }
         clients.retain(|client| kind_of(client) == kind);
     } else if request.is(2, "id") && request.len() > 3 {
@@ -309,11 +316,13 @@ fn kill(cx: &mut Cx<'_>, request: &Request) -> Done {
         let value = String::from_utf8_lossy(&request[at + 1]).into_owned();
         match request[at].to_ascii_lowercase().as_slice() {
             b"id" => {
-                let id = int(&request[at + 1]).map_err(|_| "ERR client-id should be greater than 0")?;
+                let id = int(&request[at + 1]).ok().filter(|id| *id > 0);
+                let id = id.ok_or("ERR client-id should be greater than 0")?;
                 meant.retain(|client| client.id as i64 == id);
             }
             b"addr" => meant.retain(|client| client.address == value),
             b"laddr" => meant.retain(|client| client.own_address == value),
+            b"type" if !is_kind(&value.to_lowercase()) => return Err(unknown_kind(&value)),
             b"type" => meant.retain(|client| kind_of(client) == value.to_lowercase()),
             b"user" if cx.server.acl.user(&value).is_some() => {
                 meant.retain(|client| *client.user.lock() == value)
@@ -322,7 +331,10 @@ fn kill(cx: &mut Cx<'_>, request: &Request) -> Done {
             b"skipme" if value.eq_ignore_ascii_case("yes") => skip_me = true,
             b"skipme" if value.eq_ignore_ascii_case("no") => skip_me = false,
             b"maxage" => {
-                let age = int(&request[at + 1])?.max(0) as u64;
+                let age =
+                    int(&request[at + 1]).map_err(|_| "ERR maxage is not an integer or out of range")?;
+                let age = u64::try_from(age).ok().filter(|age| *age > 0);
+                let age = age.ok_or("ERR maxage should be greater than 0")?;
                 meant.retain(|client| cx.now.saturating_sub(client.since) / 1000 >= age);
             }
             _ => return Err(SYNTAX.into()),

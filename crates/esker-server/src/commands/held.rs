@@ -161,7 +161,9 @@ pub(super) fn lock(cx: &mut Cx<'_>, mut names: Vec<Name>, mode: Mode, ms: Option
     let client = cx.session.client.id;
     match (cx.server.holdings.locks.acquire(client, &names, mode, until), ms) {
         (Ok(true), _) => {}
-        (Ok(false), Some(ms)) => return Err(Fail::Blocks(Wait { keys: Vec::new(), ms, instead: None })),
+        (Ok(false), Some(ms)) => {
+            return Err(Fail::Blocks(Wait { keys: Vec::new(), ms, instead: None, minds_changes: false }));
+        }
         (Ok(false), None) => {
             cx.server.holdings.stop_waiting(client, &cx.server.sequencer);
             return Err(super::LOCK_TIMEOUT.into());

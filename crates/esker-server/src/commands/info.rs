@@ -11,7 +11,7 @@ use crate::rates::{Rate, WINDOWS};
 use crate::resp::Request;
 
 /// The sections, and whether they are shown to who asks for none.
-const SECTIONS: [(&str, bool); 11] = [
+const SECTIONS: [(&str, bool); 12] = [
     ("server", true),
     ("clients", true),
     ("memory", true),
@@ -21,6 +21,7 @@ const SECTIONS: [(&str, bool); 11] = [
     ("cpu", true),
     ("commandstats", false),
     ("latencystats", false),
+    ("errorstats", true),
     ("cluster", true),
     ("keyspace", true),
 ];
@@ -80,8 +81,14 @@ fn section(cx: &mut Cx<'_>, name: &str, text: &mut String) -> Done {
             put("connected_clients", &clients.len());
             put("maxclients", &server.config.clients_max());
             put("blocked_clients", &server.sequencer.waiters());
+            let [keys, minded] = server.sequencer.waited_keys();
+            put("total_blocking_keys", &keys);
+            put("total_blocking_keys_on_nokey", &minded);
             put("pubsub_clients", &count(&crate::clients::Client::is_subscribed));
             put("tracking_clients", &0);
+            let watched = |client: &crate::clients::Client| client.watched.load(Ordering::Relaxed);
+            put("watching_clients", &count(&|client| watched(client) > 0));
+            put("total_watched_keys", &server.watches.len());
         }
         "memory" => {
             let used = server.memory_of_process();
@@ -165,6 +172,11 @@ fn section(cx: &mut Cx<'_>, name: &str, text: &mut String) -> Done {
                         &format_args!("p50={p50},p99={p99},p99.9={p999}"),
                     );
                 }
+            }
+        }
+        "errorstats" => {
+            for (code, count) in server.stats.error_codes() {
+                put(&format!("errorstat_{code}"), &format_args!("count={count}"));
             }
         }
         "cluster" => put("cluster_enabled", &0),

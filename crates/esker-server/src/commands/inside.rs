@@ -10,10 +10,10 @@ use crate::resp::{Out, Request};
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("command", -1, 0, NO_KEYS, Server, "[count | info [name ...] | docs [name ...] | list | getkeys command ...]", "Tells of commands.", command_command),
+    command("command", -1, 0, NO_KEYS, Server, "[count | info [name ...] | docs [name ...] | list [filterby pattern|aclcat|module name] | getkeys command ... | getkeysandflags command ...]", "Tells of commands.", command_command),
     command("function", -2, NO_SCRIPT, NO_KEYS, Server, "flush | list", "There are no functions: flush has nothing to do.", function),
     command("info", -1, DANGEROUS, NO_KEYS, Server, "[section ...]", "Figures of the server.", info::info),
-    command("memory", -2, READ, Keys::At(2, 2, 1), Server, "usage key | doctor | stats | purge", "Figures of memory.", memory),
+    command("memory", -2, READ, Keys::At(2, 2, 1), Server, "usage key | doctor | stats | malloc-stats | purge", "Figures of memory.", memory),
     command("module", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "list", "There are no modules.", module),
     command("monitor", 1, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Server, "", "Shows all commands as they come.", monitor),
     command("slowlog", -2, ADMIN, NO_KEYS, Server, "get [n] | len | reset", "Commands that took long.", slowlog),
@@ -35,8 +35,9 @@ fn command_command(cx: &mut Cx<'_>, request: &Request) -> Done {
         b"info" => {
             cx.out.array(names().len());
             for name in names() {
-                match cx.server.commands.find(name) {
-                    Some(command) => put_info(cx.out, command),
+                match find(cx, name) {
+                    Some((command, None)) => put_info(cx.out, command),
+                    Some((command, Some(sub))) => put_subcommand_info(cx.out, command, sub),
                     None => cx.out.null_array(),
                 }
             }
@@ -50,24 +51,21 @@ fn command_command(cx: &mut Cx<'_>, request: &Request) -> Done {
             all.into_iter().for_each(|command| put_docs(cx.out, command));
         }
         b"list" => {
-            let wanted: Vec<_> = match request.len() {
-                2 => commands().collect(),
-                5 if request.is(2, "filterby") => {
-                    commands().filter(|command| is_wanted(command, request)).collect()
-                }
+            let filter = match request.len() {
+                2 => None,
+                5 if request.is(2, "filterby") => Some(filter(request)?),
                 _ => return Err(SYNTAX.into()),
             };
+            let wanted: Vec<_> = commands().flat_map(|command| names_of(command, filter.as_ref())).collect();
             cx.out.array(wanted.len());
-            wanted.iter().for_each(|command| cx.out.bulk(command.name.as_bytes()));
+            wanted.iter().for_each(|name| cx.out.bulk(name.as_bytes()));
         }
         b"getkeysandflags" if request.len() > 2 => {
             let words = Request::of(request.from(2));
             let command = cx.server.commands.find(&words[0]).ok_or("ERR Invalid command specified")?;
-            let keys = command.keys_of(&words);
-            let flags: &[&str] =
-                if command.flags & WRITE != 0 { &["RW", "access", "update"] } else { &["RO", "access"] };
+            let keys = super::key_flags::key_flags(command, &words);
             cx.out.array(keys.len());
-            for key in keys {
+            for (key, flags) in keys {
                 cx.out.array(2);
                 cx.out.bulk(key);
                 cx.out.set(flags.len());
@@ -84,7 +82,8 @@ fn command_command(cx: &mut Cx<'_>, request: &Request) -> Done {
             if let Some(at) = command.stores_at(&words) {
                 keys.extend(words.get(at));
             }
-            if keys.is_empty() {
+            // Scripts may have none.
+            if keys.is_empty() && !matches!(command.keys, Keys::Numbered(..)) {
                 return Err("ERR The command has no key arguments".into());
             }
             cx.out.array(keys.len());
@@ -95,27 +94,74 @@ fn command_command(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// Whether a command is one that `FILTERBY` asks for.
-fn is_wanted(command: &Command, request: &Request) -> bool {
-    if request.is(3, "pattern") {
-        return crate::glob::matches(&request[4].to_ascii_lowercase(), command.name.as_bytes());
-    }
-    let category = format!("@{}", String::from_utf8_lossy(&request[4]).to_lowercase());
-    request.is(3, "aclcat") && command.categories().contains(&category)
+/// What `FILTERBY` asks for.
+enum Filter {
+    Pattern(Vec<u8>),
+    Category(String),
+    Module,
 }
 
-fn put_info(out: &mut Out, command: &Command) {
+fn filter(request: &Request) -> Done<Filter> {
+    let lower = request[4].to_ascii_lowercase();
+    match request[3].to_ascii_lowercase().as_slice() {
+        b"pattern" => Ok(Filter::Pattern(lower)),
+        b"aclcat" => Ok(Filter::Category(format!("@{}", String::from_utf8_lossy(&lower)))),
+        b"module" => Ok(Filter::Module),
+        _ => Err(SYNTAX.into()),
+    }
+}
+
+/// The names of a command and its subcommands, those that a filter lets through.
+fn names_of(command: &'static Command, filter: Option<&Filter>) -> Vec<String> {
+    let subs =
+        command.subcommands().map(|sub| (format!("{}|{sub}", command.name), command.subcommand_flags(sub)));
+    let all = [(command.name.to_owned(), command.flags)].into_iter().chain(subs);
+    let is_wanted = |name: &str, flags: u32| match filter {
+        None => true,
+        Some(Filter::Pattern(pattern)) => crate::glob::matches(pattern, name.as_bytes()),
+        Some(Filter::Category(category)) => command.categories_with(flags).contains(category),
+        Some(Filter::Module) => false,
+    };
+    all.filter(|(name, flags)| is_wanted(name, *flags)).map(|(name, _)| name).collect()
+}
+
+/// The command of a name, and the subcommand if the name is that of one: `config|get`.
+fn find(cx: &Cx<'_>, name: &[u8]) -> Option<(&'static Command, Option<&'static str>)> {
+    let lower = String::from_utf8_lossy(name).to_lowercase();
+    match lower.split_once('|') {
+        None => cx.server.commands.find(name).map(|command| (command, None)),
+        Some((name, word)) => {
+            let command = cx.server.commands.find(name.as_bytes())?;
+            command.subcommands().find(|sub| *sub == word).map(|sub| (command, Some(sub)))
+        }
+    }
+}
+
+fn put_info(out: &mut Out, command: &'static Command) {
+    put_head(out, command, command.name, command.arity, command.flags);
+    let subs: Vec<_> = command.subcommands().collect();
+    out.array(subs.len());
+    subs.into_iter().for_each(|sub| put_subcommand_info(out, command, sub));
+}
+
+fn put_subcommand_info(out: &mut Out, command: &'static Command, sub: &str) {
+    put_head(out, command, &format!("{}|{sub}", command.name), -2, command.subcommand_flags(sub));
+    out.array(0);
+}
+
+/// All but the subcommands.
+fn put_head(out: &mut Out, command: &Command, name: &str, arity: i32, flags: u32) {
     out.array(10);
-    out.bulk(command.name.as_bytes());
-    out.int(command.arity.into());
-    let flags = command.flag_names();
-    out.set(flags.len());
-    flags.iter().for_each(|flag| out.simple(flag));
+    out.bulk(name.as_bytes());
+    out.int(arity.into());
+    let names = command.flag_names(flags);
+    out.set(names.len());
+    names.iter().for_each(|flag| out.simple(flag));
     command.positions().iter().for_each(|position| out.int(*position));
-    let categories = command.categories();
+    let categories = command.categories_with(flags);
     out.set(categories.len());
     categories.iter().for_each(|category| out.simple(category));
-    (0..3).for_each(|_| out.array(0));
+    (0..2).for_each(|_| out.array(0));
 }
 
 fn put_docs(out: &mut Out, command: &Command) {

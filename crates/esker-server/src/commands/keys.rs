@@ -17,7 +17,7 @@ pub(super) const TABLE: &[Command] = &[
     command("del", -2, WRITE, ALL, Generic, "key ...", "Removes keys.", del),
     command("exists", -2, READ | FAST, ALL, Generic, "key ...", "How many of the keys are there.", exists),
     command("move", 3, WRITE | FAST, FIRST, Generic, "key number", "Moves a key to another database.", move_key),
-    command("object", -2, READ, Keys::At(2, 2, 1), Generic, "encoding | refcount | idletime | freq key", "What Redis would tell of how it stores a key.", object),
+    command("object", -2, READ, Keys::At(2, 2, 1), Generic, "encoding key | refcount key | idletime key | freq key", "What Redis would tell of how it stores a key.", object),
     command("randomkey", 1, READ, NO_KEYS, Generic, "", "One of the keys.", randomkey),
     command("rename", 3, WRITE, FIRST_TWO, Generic, "from to", "Gives a key another name.", rename),
     command("renamenx", 3, WRITE | FAST, FIRST_TWO, Generic, "from to", "Gives a key another name that no key has.", renamenx),
@@ -269,11 +269,6 @@ pub(super) fn encoding(cx: &Cx<'_>, key: &[u8], main: &Main) -> Done<&'static st
 }
 
 fn object(cx: &mut Cx<'_>, request: &Request) -> Done {
-    if request.is(1, "help") {
-        cx.out.array(1);
-        cx.out.simple("OBJECT (ENCODING|REFCOUNT|IDLETIME|FREQ) <key>");
-        return Ok(());
-    }
     if request.len() != 3 {
         return Err(unknown_subcommand(request));
     }

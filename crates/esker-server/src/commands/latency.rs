@@ -8,13 +8,7 @@ use crate::resp::Request;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("latency", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "histogram [command ...] | latest | history event | reset [event ...] | doctor | help", "How long commands take, and what took longer than latency-monitor-threshold.", latency),
-];
-
-const HELP: &[&str] = &[
-    "LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-    "HISTOGRAM [<command> ...], LATEST, HISTORY <event>, RESET [<event> ...], DOCTOR.",
-    "Events are command, fast-command and commit. They are noted once CONFIG SET latency-monitor-threshold has a number of milliseconds.",
+    command("latency", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "histogram [command ...] | latest | history event | reset [event ...] | doctor", "How long commands take, and what took longer than latency-monitor-threshold.", latency),
 ];
 
 fn latency(cx: &mut Cx<'_>, request: &Request) -> Done {
@@ -52,10 +46,6 @@ fn latency(cx: &mut Cx<'_>, request: &Request) -> Done {
         (b"doctor", 2) => {
             let advice = doctor(cx);
             cx.out.verbatim(&advice);
-        }
-        (b"help", 2) => {
-            cx.out.array(HELP.len());
-            HELP.iter().for_each(|line| cx.out.simple(line));
         }
         _ => return Err(unknown_subcommand(request)),
     }

@@ -15,9 +15,11 @@ mod expiry;
 mod geo;
 mod hashes;
 mod held;
+mod help;
 mod hyper_log_logs;
 mod info;
 mod inside;
+mod key_flags;
 mod keys;
 mod latency;
 mod lcs;
@@ -33,6 +35,7 @@ mod scan;
 mod scripts;
 mod server;
 mod sets;
+mod shown;
 mod slots;
 mod sort;
 mod sorted_sets;
@@ -62,6 +65,7 @@ use crate::session::{ReplyMode, Session};
 use crate::slow_log::SlowCommand;
 use crate::stats::CommandStats;
 use crate::trace;
+use crate::waiters::Woken;
 
 /// Names of commands are no longer.
 const NAME_BYTES_MAX: usize = 32;
@@ -122,10 +126,12 @@ pub fn run(cx: &mut Cx<'_>, request: &Request) -> Done {
         }
         cx.out.truncate(mark);
         cx.out.error(&fail.message());
-        cx.server.stats.errors.add(1);
+        cx.server.stats.note_error(&fail.message());
     }
     match cx.session.reply {
         ReplyMode::On => {}
+        // What tells of subscriptions is no reply.
+        _ if cx.server.commands.find(&request[0]).is_some_and(Command::changes_subscriptions) => {}
         ReplyMode::SkipNext => {
             cx.session.reply = ReplyMode::Skip;
             cx.out.truncate(mark);
@@ -141,6 +147,11 @@ pub fn run(cx: &mut Cx<'_>, request: &Request) -> Done {
 
 /// The reply to a client that writes to a replica.
 pub const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
+/// The reply to those whose writes share a commit with a script that was ended.
+pub const ENDED_SCRIPT: &str =
+    "ERR a script was ended by SCRIPT KILL, or after 5 seconds: nothing that shared its commit was done";
+/// The reply to a client that was woken by another one.
+pub const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 /// The reply to a client whose command broke off.
 pub const BROKEN: &str = "ERR internal error: the command was not done; please report it";
 
@@ -174,13 +185,16 @@ fn admit(cx: &mut Cx<'_>, request: &Request) -> Done {
         }
     };
     check_rights(cx, command, at, request)?;
+    check_busy(cx, command, request)?;
     if command.flags & flag::WRITE != 0 && cx.server.replication.is_replica() {
         if let Some(multi) = &mut cx.session.multi {
             multi.has_failed = true;
         }
         return Err(READ_ONLY.into());
     }
-    *cx.session.client.command.lock() = command.name;
+    if !cx.session.is_inside {
+        *cx.session.client.command.lock() = (command.name, command.asked_subcommand(request));
+    }
     if let Some(multi) = cx.session.multi.as_mut().filter(|_| command.flags & flag::ENDS_MULTI == 0) {
         if command.name == "watch" {
             return Err("ERR WATCH inside MULTI is not allowed".into());
@@ -225,6 +239,28 @@ fn check_rights(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: 
     Err(Fail::text(denied.message()))
 }
 
+/// The reply while a script takes long.
+const BUSY: &str = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
+
+/// Whether a script takes so long that this is refused.
+fn check_busy(cx: &mut Cx<'_>, command: &Command, request: &Request) -> Done {
+    let is_busy = !cx.session.is_inside && cx.server.scripts.is_busy(cx.server.config.busy_ms());
+    let is_for_all = command.flags & (flag::NO_AUTH | flag::ENDS_MULTI) != 0 && command.name != "exec"
+        || matches!(command.name, "shutdown" | "unwatch")
+        || command.name == "script" && request.is(1, "kill");
+    if !is_busy || is_for_all {
+        return Ok(());
+    }
+    if command.name == "exec" && cx.session.multi.is_some() {
+        transactions::give_up(cx);
+        return Err(Fail::text(format!("EXECABORT Transaction discarded because of: {BUSY}")));
+    }
+    if let Some(multi) = &mut cx.session.multi {
+        multi.has_failed = true;
+    }
+    Err(BUSY.into())
+}
+
 /// Whether the user may run this, as far as is known: what a change of users means for it shows when it runs.
 pub fn is_allowed(server: &Server, session: &Session, command: &Command, request: &Request) -> bool {
     let place = server.commands.entry(&request[0]).map(|(_, at)| *at);
@@ -236,16 +272,25 @@ pub fn is_allowed(server: &Server, session: &Session, command: &Command, request
 
 /// Runs a command, and keeps account of it.
 fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: &Request) -> Done {
-    if cx.server.clients.has_monitors() && command.flags & (flag::ADMIN | flag::NO_AUTH) == 0 {
-        server::tell_monitors(cx, request);
+    let is_monitored =
+        cx.server.clients.has_monitors() && command.flags & flag::ADMIN == 0 && !cx.session.is_again;
+    // What EXEC runs comes before it.
+    if is_monitored && command.name != "exec" {
+        server::tell_monitors(cx, command, request);
     }
     let stats = &cx.server.commands.stats[at];
     let times = calls_measured(cx, command, stats.calls.get());
     let start = (times > 0).then(clock::moment);
     let done = {
         let _span = trace::command(&cx.session.client, command.name);
-        (command.run)(cx, request)
+        match help::is_asked(command, request) {
+            true => help::help(cx, command, request),
+            false => (command.run)(cx, request),
+        }
     };
+    if is_monitored && command.name == "exec" {
+        server::tell_monitors(cx, command, request);
+    }
     if matches!(done, Err(Fail::Blocks(_))) {
         return done;
     }
@@ -262,6 +307,7 @@ fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: &Request
     }
     stats.calls.add(1);
     cx.server.stats.commands.add(1);
+    cx.session.client.commands.add(1);
     if done.is_err() {
         stats.failed.add(1);
     }
@@ -286,13 +332,7 @@ fn note_slow(cx: &Cx<'_>, command: &Command, request: &Request, micros: u64) {
     if limit < 0 || micros < limit as u64 || command.name == "exec" {
         return;
     }
-    // Passwords are not shown.
-    let shown = match command.name {
-        "auth" | "hello" => 1,
-        "acl" | "config" => 2,
-        _ => 32,
-    };
-    let words = request.from(0).take(shown).map(|word| word[..word.len().min(128)].to_vec()).collect();
+    let words = shown::short_words(command, request);
     let client = &cx.session.client;
     trace::warn("a command took long", Some(client), &format!("{}: {micros} us", command.name));
     let (address, name) = (client.address.clone(), client.name.lock().clone());
@@ -325,6 +365,19 @@ pub(crate) fn unknown_subcommand(request: &Request) -> Fail {
 
 /// The reply to a client that has waited for a lock.
 const LOCK_TIMEOUT: &str = "LOCKTIMEOUT a lock was not given back in time; those that were free are held";
+
+/// Keeps account of a command that waits no more.
+pub fn note_end_of_wait(server: &Server, session: &Session, request: &Request, woken: Woken) {
+    let Some((_, at)) = server.commands.entry(&request[0]) else { return };
+    let stats = &server.commands.stats[*at];
+    for counter in [&stats.calls, &server.stats.commands, &session.client.commands] {
+        counter.add(1);
+    }
+    if woken == Woken::Unblocked {
+        stats.failed.add(1);
+        server.stats.note_error(UNBLOCKED);
+    }
+}
 
 /// Replies to a command whose time is over.
 pub fn timed_out(request: &Request, out: &mut Out) {

@@ -1,12 +1,13 @@
 //! Scripts: `EVAL` and its kin. They run in the sequencer, as one command, and may touch any key.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
 use super::table::{Command, Group::Scripting, Keys, NO_KEYS, command, flag::*};
 use super::unknown_subcommand;
+use crate::clock;
 use crate::cx::Cx;
 use crate::fail::Done;
 use crate::numbers::int;
@@ -22,7 +23,7 @@ pub(super) const TABLE: &[Command] = &[
     command("eval_ro", -3, RUNS, SCRIPT_KEYS, Scripting, "script n key ... argument ...", "Runs a script that does not write.", |cx, r| eval(cx, r, true)),
     command("evalsha", -3, RUNS, SCRIPT_KEYS, Scripting, "digest n key ... argument ...", "Runs a script that is known.", |cx, r| evalsha(cx, r, false)),
     command("evalsha_ro", -3, RUNS, SCRIPT_KEYS, Scripting, "digest n key ... argument ...", "Runs a script that is known and does not write.", |cx, r| evalsha(cx, r, true)),
-    command("script", -2, NO_SCRIPT, NO_KEYS, Scripting, "load script | exists digest ... | flush | kill", "Scripts that are known.", script),
+    command("script", -2, NO_SCRIPT, NO_KEYS, Scripting, "load script | exists digest ... | flush [async|sync] | kill | debug yes|sync|no", "Scripts that are known.", script),
 ];
 
 /// So many bytes of scripts are known; then all are forgotten. Clients send them again.
@@ -36,6 +37,8 @@ pub struct Scripts {
     pub kill: AtomicBool,
     /// One runs. Relaxed: it is told to people.
     pub is_running: AtomicBool,
+    /// Since when, in milliseconds since 1970; 0: none does. Relaxed: others ask whether it takes long.
+    since: AtomicU64,
     #[cfg(feature = "lua")]
     pub(crate) machine: Mutex<Option<crate::lua::Machine>>,
 }
@@ -51,6 +54,12 @@ impl Scripts {
             known.insert(digest.clone(), source.to_vec());
         }
         digest
+    }
+
+    /// Whether one runs for longer than this, in milliseconds; 0: none runs for too long.
+    pub fn is_busy(&self, limit: u64) -> bool {
+        let since = self.since.load(Ordering::Relaxed);
+        since > 0 && limit > 0 && clock::now_ms().saturating_sub(since) > limit
     }
 
     fn get(&self, digest: &str) -> Option<Vec<u8>> {
@@ -80,6 +89,7 @@ fn run(cx: &mut Cx<'_>, request: &Request, digest: &str, source: &[u8], only_rea
     let scripts = &cx.server.scripts;
     scripts.kill.store(false, Ordering::Relaxed);
     scripts.is_running.store(true, Ordering::Relaxed);
+    scripts.since.store(cx.now, Ordering::Relaxed);
     let was_inside = std::mem::replace(&mut cx.session.is_inside, true);
     let (db, data, is_resp3) = (cx.session.db, cx.session.data.clone(), cx.out.is_resp3);
     let done = execute(cx, digest, source, keys, arguments, only_reads);
@@ -87,6 +97,7 @@ fn run(cx: &mut Cx<'_>, request: &Request, digest: &str, source: &[u8], only_rea
     cx.out.is_resp3 = is_resp3;
     (cx.session.db, cx.session.data) = (db, data);
     cx.server.scripts.is_running.store(false, Ordering::Relaxed);
+    cx.server.scripts.since.store(0, Ordering::Relaxed);
     done
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use super::table::{Command, Group::Server, NO_KEYS, command, flag::*};
 use super::unknown_subcommand;
 use crate::clock;
+use crate::config;
 use crate::cx::Cx;
 use crate::data::Database;
 use crate::fail::{Done, Fail, SYNTAX};
@@ -22,10 +23,10 @@ const WHOLE: u32 = WRITE | DANGEROUS;
 pub(super) const TABLE: &[Command] = &[
     command("bgrewriteaof", 1, ADMIN | NO_SCRIPT, NO_KEYS, Server, "", "Does nothing: the engine keeps its log short itself.", bgrewriteaof),
     command("bgsave", -1, ADMIN | NO_SCRIPT, NO_KEYS, Server, "[schedule]", "As SAVE.", bgsave),
-    command("cluster", -2, ADMIN, NO_KEYS, Server, "...", "Says that there is no cluster mode.", |_, _| Err("ERR This instance has cluster support disabled".into())),
+    command("cluster", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "info | myid | nodes | slots", "Says that there is no cluster mode.", |_, _| Err("ERR This instance has cluster support disabled".into())),
     command("config", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "get pattern ... | set name value ... | resetstat | rewrite", "Tells options, and sets them.", config),
     command("dbsize", 1, READ | FAST, NO_KEYS, Server, "", "How many keys the database has.", dbsize),
-    command("debug", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "sleep seconds | jmap | set-active-expire n | ...", "For tests.", debug),
+    command("debug", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "sleep seconds | jmap | set-active-expire n | object key | error text | digest", "For tests.", debug),
     command("flushall", -1, WHOLE, NO_KEYS, Server, "[async|sync]", "Removes all keys of all databases.", flushall),
     command("flushdb", -1, WHOLE, NO_KEYS, Server, "[async|sync]", "Removes all keys of the database.", flushdb),
     command("lastsave", 1, FAST, NO_KEYS, Server, "", "When SAVE was called last.", lastsave),
@@ -38,7 +39,13 @@ pub(super) const TABLE: &[Command] = &[
 
 fn config(cx: &mut Cx<'_>, request: &Request) -> Done {
     if request.is(1, "get") && request.len() > 2 {
-        let found = cx.server.config.find(&request.tail(2));
+        let patterns = request.tail(2);
+        let mut found = cx.server.config.find(&patterns);
+        let source = cx.server.replication.source();
+        let primary = source.map_or(String::new(), |source| format!("{} {}", source.host, source.port));
+        for name in ["replicaof", "slaveof"].into_iter().filter(|name| config::is_meant(name, &patterns)) {
+            found.push((name.to_owned(), primary.clone()));
+        }
         cx.out.map(found.len());
         for (name, value) in found {
             cx.out.bulk(name.as_bytes());
@@ -91,6 +98,7 @@ fn clear(cx: &mut Cx<'_>, data: &Database) -> Done {
     }
     // Keys that are watched and were there are missed by `EXEC`; the others have not changed.
     cx.effects.changes += 1;
+    cx.replaced(data.number);
     cx.all_changed(database_name(data.number));
     Ok(())
 }
@@ -214,11 +222,17 @@ fn debug(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
+/// Bytes in quotes, as Redis writes them.
+fn quoted(word: &[u8]) -> String {
+    format!("\"{}\"", word.escape_ascii()).replace("\\'", "'")
+}
+
 /// Shows a command to those who see all.
-pub(super) fn tell_monitors(cx: &Cx<'_>, request: &Request) {
+pub(super) fn tell_monitors(cx: &Cx<'_>, command: &Command, request: &Request) {
     let now = clock::now_us();
-    let words: Vec<_> = request.from(0).map(|word| format!("\"{}\"", word.escape_ascii())).collect();
-    let source = if cx.session.is_inside { "lua" } else { &cx.session.client.address };
+    let words: Vec<_> = super::shown::words(command, request).into_iter().map(quoted).collect();
+    let is_script = cx.session.is_inside && cx.server.scripts.is_running.load(Ordering::Relaxed);
+    let source = if is_script { "lua" } else { &cx.session.client.address };
     let (seconds, micros) = (now / 1_000_000, now % 1_000_000);
     let line = format!("+{seconds}.{micros:06} [{} {source}] {}\r\n", cx.session.db, words.join(" "));
     for client in cx.server.clients.list() {

@@ -6,7 +6,7 @@ use super::unknown_subcommand;
 use crate::cx::Cx;
 use crate::data::{Entry, Group, Pending, Stream, StreamId};
 use crate::effects::Event;
-use crate::fail::{Done, Fail, SYNTAX};
+use crate::fail::{Done, Fail, SYNTAX, Wait};
 use crate::numbers::{int, parse_int};
 use crate::resp::Request;
 use crate::store::Order;
@@ -16,7 +16,7 @@ pub(super) const TABLE: &[Command] = &[
     command("xack", -4, WRITE | FAST, FIRST, Streams, "key group id ...", "Acknowledges entries.", xack),
     command("xautoclaim", -6, WRITE | FAST, FIRST, Streams, "key group consumer idle-ms from [count n] [justid]", "Takes over entries that others have not acknowledged for long.", xautoclaim),
     command("xclaim", -6, WRITE | FAST, FIRST, Streams, "key group consumer idle-ms id ... [idle ms] [time ms] [retrycount n] [force] [justid]", "Takes over entries.", xclaim),
-    command("xgroup", -2, WRITE | DENY_OOM, Keys::At(2, 2, 1), Streams, "create|setid|destroy|createconsumer|delconsumer key group ...", "Makes, changes and removes groups and consumers.", xgroup),
+    command("xgroup", -2, WRITE | DENY_OOM, Keys::At(2, 2, 1), Streams, "create key group id [mkstream] [entriesread n] | setid key group id [entriesread n] | destroy key group | createconsumer key group consumer | delconsumer key group consumer", "Makes, changes and removes groups and consumers.", xgroup),
     command("xpending", -3, READ, FIRST, Streams, "key group [[idle ms] from to count [consumer]]", "Entries that are not acknowledged.", xpending),
     command("xreadgroup", -7, WRITE | BLOCKING, Keys::Streams, Streams, "group name consumer [count n] [block ms] [noack] streams key ... id ...", "Entries that no other reader of the group gets, and waits for some.", xreadgroup),
 ];
@@ -38,18 +38,10 @@ fn open(cx: &mut Cx<'_>, key: &[u8], name: &[u8]) -> Done<(Stream, Group)> {
 
 fn xgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
     let sub = request[1].to_ascii_lowercase();
-    let is_known = match (&*sub, request.len()) {
-        (b"create", 5..=8)
-        | (b"setid", 5 | 7)
-        | (b"destroy", 4)
-        | (b"createconsumer" | b"delconsumer", 5) => true,
-        (b"help", 2) => {
-            cx.out.array(1);
-            cx.out.simple("XGROUP (CREATE|SETID|DESTROY|CREATECONSUMER|DELCONSUMER) key group ...");
-            return Ok(());
-        }
-        _ => false,
-    };
+    let is_known = matches!(
+        (&*sub, request.len()),
+        (b"create", 5..=8) | (b"setid", 5 | 7) | (b"destroy", 4) | (b"createconsumer" | b"delconsumer", 5)
+    );
     if !is_known {
         return Err(unknown_subcommand(request));
     }
@@ -88,7 +80,7 @@ fn xgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
             text(key)
         )));
     }
-    match &*sub {
+    let has_changed = match &*sub {
         b"create" | b"setid" => {
             let last = match &request[4] {
                 b"$" => stream.last_id(),
@@ -101,12 +93,14 @@ fn xgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
             }
             stream.put_group(cx, name, Group { last, read })?;
             cx.out.ok();
+            true
         }
         b"destroy" => {
             if group.is_some() {
                 stream.remove_group(cx, name)?;
             }
             cx.out.int(i64::from(group.is_some()));
+            group.is_some()
         }
         b"createconsumer" => {
             let is_new = stream.consumer(cx, name, &request[4])?.is_none();
@@ -114,23 +108,38 @@ fn xgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
                 stream.put_consumer(cx, name, &request[4], cx.now, 0)?;
             }
             cx.out.int(i64::from(is_new));
+            is_new
         }
         _ => {
+            let was_there = stream.consumer(cx, name, &request[4])?.is_some();
             let pending = stream.remove_consumer(cx, name, &request[4])?;
             cx.out.count(pending);
+            was_there
         }
-    }
+    };
     stream.save_groups(cx)?;
-    cx.event(Event::Stream, &format!("xgroup-{}", String::from_utf8_lossy(&sub)), key);
+    if has_changed {
+        cx.event(Event::Stream, &format!("xgroup-{}", String::from_utf8_lossy(&sub)), key);
+    }
     // Who waits for this group has to know that it is gone.
     cx.filled(key);
     Ok(())
 }
 
 /// A consumer has asked for something: it is there, and was active if it got something.
-fn note_consumer(cx: &mut Cx<'_>, stream: &mut Stream, group: &[u8], name: &[u8], got: bool) -> Done {
-    let before = stream.consumer(cx, group, name)?.unwrap_or((0, 0));
-    let active = if got { cx.now } else { before.1 };
+fn note_consumer(
+    cx: &mut Cx<'_>,
+    stream: &mut Stream,
+    key: &[u8],
+    group: &[u8],
+    name: &[u8],
+    got: bool,
+) -> Done {
+    let before = stream.consumer(cx, group, name)?;
+    if before.is_none() {
+        cx.event(Event::Stream, "xgroup-createconsumer", key);
+    }
+    let active = if got { cx.now } else { before.map_or(0, |(_, active)| active) };
     stream.put_consumer(cx, group, name, cx.now, active)
 }
 
@@ -145,9 +154,11 @@ fn xreadgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
     for (n, key) in keys.iter().copied().enumerate() {
         let word = &request[reading.first + reading.len + n];
         let opened = open(cx, key, name).map_err(|fail| match fail {
+            // It ends the waiting, too.
             Fail::Told(text) if text.starts_with("NOGROUP") => {
-                Fail::text(format!("{text} in XREADGROUP with GROUP option"))
+                Fail::Final(format!("{text} in XREADGROUP with GROUP option").into())
             }
+            Fail::Told(text) => Fail::Final(text),
             other => other,
         });
         let (mut stream, mut group) = opened?;
@@ -157,7 +168,7 @@ fn xreadgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
         if word == b">" {
             let Some(from) = group.last.next() else { continue };
             let entries = stream.entries(cx, from, StreamId::MAX, Order::Up, reading.count)?;
-            note_consumer(cx, &mut stream, name, consumer, !entries.is_empty())?;
+            note_consumer(cx, &mut stream, key, name, consumer, !entries.is_empty())?;
             if let Some((last, _)) = entries.last() {
                 group.read = read_after(cx, &stream, &group, entries.len() as u64, *last)?;
                 group.last = *last;
@@ -185,14 +196,17 @@ fn xreadgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
                 }
                 entries.push((pending.id, fields));
             }
-            note_consumer(cx, &mut stream, name, consumer, !entries.is_empty())?;
+            note_consumer(cx, &mut stream, key, name, consumer, !entries.is_empty())?;
             found.push((key, entries));
         }
         stream.save_groups(cx)?;
     }
     if found.is_empty() {
         return match reading.block {
-            Some(ms) if waits => Err(Fail::blocks(keys, ms)),
+            Some(ms) if waits => {
+                let keys = keys.into_iter().map(<[u8]>::to_vec).collect();
+                Err(Fail::Blocks(Wait { keys, ms, instead: None, minds_changes: true }))
+            }
             _ => {
                 cx.out.null_array();
                 Ok(())
@@ -375,7 +389,7 @@ fn xclaim(cx: &mut Cx<'_>, request: &Request) -> Done {
         stream.put_pending(cx, name, &taken)?;
         claimed.push((id, fields));
     }
-    note_consumer(cx, &mut stream, name, consumer, !claimed.is_empty())?;
+    note_consumer(cx, &mut stream, &request[1], name, consumer, !claimed.is_empty())?;
     stream.save_groups(cx)?;
     put_claimed(cx, &claimed, only_ids);
     Ok(())
@@ -424,7 +438,7 @@ fn xautoclaim(cx: &mut Cx<'_>, request: &Request) -> Done {
         stream.put_pending(cx, name, &taken)?;
         claimed.push((pending.id, fields));
     }
-    note_consumer(cx, &mut stream, name, consumer, !claimed.is_empty())?;
+    note_consumer(cx, &mut stream, &request[1], name, consumer, !claimed.is_empty())?;
     stream.save_groups(cx)?;
     cx.out.array(3);
     cx.out.bulk(next.to_string().as_bytes());

@@ -19,11 +19,6 @@ fn xinfo(cx: &mut Cx<'_>, request: &Request) -> Done {
         (b"stream", 4 | 6) if request.is(3, "full") => full(cx, request),
         (b"groups", 3) => groups(cx, request),
         (b"consumers", 4) => consumers(cx, request),
-        (b"help", 2) => {
-            cx.out.array(1);
-            cx.out.simple("XINFO (STREAM|GROUPS|CONSUMERS) key ...");
-            Ok(())
-        }
         _ => Err(unknown_subcommand(request)),
     }
 }
@@ -44,8 +39,11 @@ fn put_int(cx: &mut Cx<'_>, title: &str, n: u64) {
 
 fn put_head(cx: &mut Cx<'_>, stream: &Stream) -> Done {
     put_int(cx, "length", stream.len());
-    put_int(cx, "radix-tree-keys", 1);
-    put_int(cx, "radix-tree-nodes", 2);
+    // What Redis would have, which keeps so many entries in a node.
+    let entries = cx.server.config.number("stream-node-max-entries").max(1) as u64;
+    let keys = stream.len().div_ceil(entries);
+    put_int(cx, "radix-tree-keys", keys);
+    put_int(cx, "radix-tree-nodes", keys + 1);
     put_id(cx, "last-generated-id", stream.last_id());
     put_id(cx, "max-deleted-entry-id", stream.max_removed());
     put_int(cx, "entries-added", stream.added());

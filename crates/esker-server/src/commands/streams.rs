@@ -340,7 +340,7 @@ fn xread(cx: &mut Cx<'_>, request: &Request) -> Done {
     match reading.block {
         Some(ms) => {
             let keys = request.from(reading.first).take(reading.len).map(<[u8]>::to_vec).collect();
-            Err(Fail::Blocks(Wait { keys, ms, instead: Some(Request::of(words)) }))
+            Err(Fail::Blocks(Wait { keys, ms, instead: Some(Request::of(words)), minds_changes: false }))
         }
         None => {
             cx.out.null_array();
@@ -373,6 +373,9 @@ fn xsetid(cx: &mut Cx<'_>, request: &Request) -> Done {
     let newest = stream.entries(cx, StreamId::default(), StreamId::MAX, Order::Down, 1)?;
     if newest.first().is_some_and(|newest| last < newest.0) {
         return Err("ERR The ID specified in XSETID is smaller than the target stream top item".into());
+    }
+    if last < stream.max_removed() {
+        return Err("ERR The ID specified in XSETID is smaller than current max_deleted_entry_id".into());
     }
     if added.is_some_and(|added| added < stream.len()) {
         return Err(

@@ -7,6 +7,7 @@ use super::{
     lists, operations, ordered, pubsub, replication, rows, scan, scripts, server, sets, slots, sort,
     sorted_sets, stream_groups, stream_info, streams, strings, transactions,
 };
+use crate::acl::subcommands;
 use crate::cx::Cx;
 use crate::fail::Done;
 use crate::numbers::parse_int;
@@ -167,6 +168,23 @@ impl Command {
         first_words.flat_map(|words| words.split('|')).any(|word| word == sub)
     }
 
+    /// Whether it begins or ends subscriptions.
+    pub fn changes_subscriptions(&self) -> bool {
+        self.group == Group::PubSub && self.flags & flag::WHILE_SUBSCRIBED != 0
+    }
+
+    /// The subcommands that its usage names: alternatives stand apart by ` | `.
+    pub fn subcommands(&self) -> impl Iterator<Item = &'static str> {
+        let usage = self.usage.trim_matches(['[', ']']);
+        let ways = usage.contains(" | ").then(|| usage.split(" | ").chain([super::help::HELP]));
+        ways.into_iter().flatten().filter_map(|way| way.split(' ').next())
+    }
+
+    /// The subcommand of a request, if there are any.
+    pub fn asked_subcommand(&self, request: &Request) -> Option<&'static str> {
+        self.subcommands().find(|word| request.is(1, word))
+    }
+
     /// What a client is told that has sent too many words, or too few.
     pub fn wrong_arity(&self) -> String {
         format!("ERR wrong number of arguments for '{}' command", self.name)
@@ -216,8 +234,14 @@ impl Command {
         }
     }
 
-    /// The names of its flags.
-    pub fn flag_names(&self) -> Vec<&'static str> {
+    /// The flags of a subcommand.
+    pub fn subcommand_flags(&self, sub: &str) -> u32 {
+        let own = subcommands::with_own_flags(self).find(|(word, _)| *word == sub);
+        own.map_or(self.flags, |(_, flags)| flags)
+    }
+
+    /// The names of flags: its own, or those of a subcommand.
+    pub fn flag_names(&self, flags: u32) -> Vec<&'static str> {
         let names = [
             (flag::WRITE, "write"),
             (flag::READ, "readonly"),
@@ -230,8 +254,10 @@ impl Command {
             (flag::NO_AUTH, "no_auth"),
             (flag::NO_MULTI, "no_multi"),
         ];
-        let mut names: Vec<_> = names.iter().filter(|(bit, _)| self.flags & bit != 0).map(|n| n.1).collect();
-        if matches!(self.keys, Keys::Numbered(..) | Keys::Streams) {
+        let mut names: Vec<_> = names.iter().filter(|(bit, _)| flags & bit != 0).map(|n| n.1).collect();
+        // Where the keys are, other words tell.
+        let may_store = matches!(self.name, "georadius" | "georadiusbymember" | "sort" | "sort_ro");
+        if may_store || matches!(self.keys, Keys::Numbered(..) | Keys::Streams) {
             names.push("movablekeys");
         }
         names

@@ -64,6 +64,12 @@ fn exec(cx: &mut Cx<'_>, _: &Request) -> Done {
     Ok(())
 }
 
+/// Forgets the commands since `MULTI`, and what was watched.
+pub(super) fn give_up(cx: &mut Cx<'_>) {
+    take_multi(cx);
+    unwatch(cx.server, cx.session);
+}
+
 /// Whether a watched key has changed, or has expired.
 fn has_changed(cx: &mut Cx<'_>) -> Done<bool> {
     let Some(watch) = cx.session.watch.take() else { return Ok(false) };
@@ -82,6 +88,7 @@ fn watch(cx: &mut Cx<'_>, request: &Request) -> Done {
         let is_there = cx.main(key)?.is_some();
         let mut watch = cx.session.watch.take().unwrap_or_default();
         cx.server.watches.add(&mut watch, cx.session.db, key, is_there);
+        cx.session.client.watched.store(watch.keys.len(), Ordering::Relaxed);
         cx.session.watch = Some(watch);
     }
     cx.out.ok();
@@ -97,6 +104,7 @@ fn unwatch_all(cx: &mut Cx<'_>, _: &Request) -> Done {
 /// A session watches no keys any more.
 pub fn unwatch(server: &Server, session: &mut Session) {
     if let Some(watch) = session.watch.take() {
+        session.client.watched.store(0, Ordering::Relaxed);
         server.watches.remove(&watch);
     }
 }

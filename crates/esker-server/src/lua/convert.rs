@@ -106,7 +106,8 @@ fn count_int(text: &[u8]) -> i64 {
 /// Replies a value.
 pub(super) fn put(out: &mut Out, value: &Value, is_resp3: bool, depth: usize) -> mlua::Result<()> {
     if depth > DEPTH_MAX {
-        return Err(mlua::Error::runtime("reached lua stack limit"));
+        out.error("ERR reached lua stack limit");
+        return Ok(());
     }
     match value {
         Value::String(text) => out.bulk(&text.as_bytes()),

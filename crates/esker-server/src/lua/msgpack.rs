@@ -29,7 +29,40 @@ pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
             Ok(MultiValue::from_vec(values))
         })?,
     )?;
+    msgpack.set(
+        "unpack_one",
+        lua.create_function(|lua, (text, offset): (mlua::LuaString, Option<i64>)| {
+            unpack_some(lua, &text.as_bytes(), Some(1), offset)
+        })?,
+    )?;
+    msgpack.set(
+        "unpack_limit",
+        lua.create_function(|lua, (text, limit, offset): (mlua::LuaString, i64, Option<i64>)| {
+            unpack_some(lua, &text.as_bytes(), usize::try_from(limit).ok(), offset)
+        })?,
+    )?;
     Ok(msgpack)
+}
+
+/// Values from an offset on, behind the offset of the next one, or -1 if there are no more.
+fn unpack_some(
+    lua: &Lua,
+    bytes: &[u8],
+    limit: Option<usize>,
+    offset: Option<i64>,
+) -> mlua::Result<MultiValue> {
+    let start = usize::try_from(offset.unwrap_or(0)).ok().filter(|start| *start <= bytes.len());
+    let start = start.ok_or_else(|| mlua::Error::runtime("Start offset greater than input length."))?;
+    let limit =
+        limit.ok_or_else(|| mlua::Error::runtime("Invalid request to unpack with a negative limit."))?;
+    let mut rest = &bytes[start..];
+    let mut values = vec![Value::Nil];
+    while !rest.is_empty() && values.len() <= limit {
+        values.push(unpack(lua, &mut rest, 0)?);
+    }
+    let next = if rest.is_empty() { -1.0 } else { (bytes.len() - rest.len()) as f64 };
+    values[0] = Value::Number(next);
+    Ok(MultiValue::from_vec(values))
 }
 
 /// A length behind its mark: in the mark itself if it is small, else in one of 1, 2 or 4 bytes.
@@ -126,11 +159,13 @@ fn pack(bytes: &mut Vec<u8>, value: &Value, depth: usize) -> mlua::Result<()> {
             }
         }
         Value::Table(table) => {
-            let pairs: Vec<(Value, Value)> = table.pairs().collect::<mlua::Result<_>>()?;
-            put_len(bytes, pairs.len(), Some((15, 0x80)), [None, Some(0xDE), Some(0xDF)]);
-            for (key, value) in &pairs {
-                pack(bytes, key, depth + 1)?;
-                pack(bytes, value, depth + 1)?;
+            // Few values are held at a time: Lua has room for some thousands.
+            let len = table.pairs::<Value, Value>().count();
+            put_len(bytes, len, Some((15, 0x80)), [None, Some(0xDE), Some(0xDF)]);
+            for pair in table.pairs::<Value, Value>() {
+                let (key, value) = pair?;
+                pack(bytes, &key, depth + 1)?;
+                pack(bytes, &value, depth + 1)?;
             }
         }
         _ => bytes.push(0xC0),

@@ -19,6 +19,11 @@ impl Out {
         Out { bytes: Vec::new(), is_resp3 }
     }
 
+    /// Takes all of them out.
+    pub fn take(&mut self) -> Self {
+        Out { bytes: std::mem::take(&mut self.bytes), is_resp3: self.is_resp3 }
+    }
+
     fn line(&mut self, kind: u8, text: &[u8]) {
         self.bytes.push(kind);
         self.bytes.extend_from_slice(text);

@@ -290,3 +290,25 @@ fn what_is_not_built_says_so() {
     assert!(wire.say("FCALL f 0").contains("use EVAL"));
     assert!(wire.say("NOSUCH a").starts_with("-ERR unknown command 'NOSUCH'"));
 }
+
+#[test]
+fn subcommands_are_named_where_clients_look() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    let id = wire.say("CLIENT ID").trim_start_matches(':').to_owned();
+    assert!(wire.say(&format!("CLIENT LIST ID {id}")).contains("cmd=client|list"));
+    assert_eq!(
+        wire.say("COMMAND LIST FILTERBY PATTERN config|*re*"),
+        "*[\"config|resetstat\", \"config|rewrite\"]"
+    );
+    assert!(wire.say("COMMAND INFO config|get").starts_with("*[*[\"config|get\""));
+    assert_eq!(wire.say("COMMAND INFO get|key"), "*[null]");
+    assert!(wire.say("OBJECT HELP").contains("encoding key"));
+    assert_eq!(wire.say("OBJECT HELP x"), "-ERR wrong number of arguments for 'object|help' command");
+    assert!(wire.say("CONFIG SET hz 5 hz 6").contains("duplicate parameter"));
+    assert!(wire.say("CONFIG SET notify-keyspace-events KEA$e").starts_with("+OK"));
+    assert_eq!(wire.say("CONFIG GET notify-keyspace-events"), "*[\"notify-keyspace-events\", \"AKE\"]");
+    // What tells of subscriptions is no reply that a client may have turned off.
+    wire.send(&["CLIENT", "REPLY", "OFF"]);
+    assert_eq!(wire.say("SUBSCRIBE news"), "*[\"subscribe\", \"news\", :1]");
+}

@@ -54,7 +54,7 @@ fn values_become_replies_and_replies_values() {
         eval(&mut wire, "return redis.call('INCR', KEYS[1])", &["1", "k"])
             .starts_with("-ERR value is not an integer")
     );
-    assert!(eval(&mut wire, "x = 1", &["0"]).contains("attempted to create global variable 'x'"));
+    assert!(eval(&mut wire, "x = 1", &["0"]).contains("Attempt to modify a readonly table"));
     assert!(eval(&mut wire, "return (", &["0"]).starts_with("-ERR Error compiling script"));
     assert!(
         eval(&mut wire, "return redis.call('EVAL', 'return 1', 0)", &["0"])
@@ -133,4 +133,59 @@ fn struct_packs_and_unpacks() {
         wire.send(&["EVAL", script, "0"]);
         assert!(format!("{:?}", wire.reply()).starts_with("-ERR"), "{script}");
     }
+}
+
+#[test]
+fn a_script_that_catches_its_end_is_ended_and_others_are_told_that_it_runs() {
+    let server = TestServer::start();
+    let (mut wire, mut other) = (server.wire(), server.wire());
+    assert_eq!(other.say("CONFIG SET lua-time-limit 20"), "+OK");
+    wire.send(&["EVAL", "local f = function() while true do end end while true do pcall(f) end", "0"]);
+    until(|| other.say("GET k").starts_with("-BUSY"));
+    assert_eq!(
+        (other.say("MULTI"), &*other.say("SET k v")),
+        (
+            "+OK".to_owned(),
+            "-BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
+        )
+    );
+    assert!(other.say("EXEC").starts_with("-EXECABORT Transaction discarded because of: BUSY"));
+    assert_eq!(other.say("SCRIPT KILL"), "+OK");
+    assert!(format!("{:?}", wire.reply()).starts_with("-ERR a script was ended"));
+    assert_eq!(other.say("SET k v"), "+OK");
+}
+
+#[test]
+fn lua_1_scripts_do_not_change_what_others_find() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    for script in [
+        "redis.call = nil",
+        "server = nil",
+        "string.rep = nil",
+        "rawget(_G, '_G')",
+        "_G.cjson = 1",
+        "setmetatable(_G, {})",
+        "getmetatable(_G).__index = {}",
+        "getmetatable('').__index.rep = nil",
+        "loadstring('redis = nil')()",
+        "setfenv(1, {})",
+    ] {
+        let reply = eval(&mut wire, script, &["0"]);
+        assert!(reply.starts_with("-ERR") || script.starts_with("rawget"), "{script}: {reply}");
+    }
+    // Compiled code is not loaded.
+    assert_eq!(eval(&mut wire, "return tostring(loadstring('\\27Lua'))", &["0"]), "\"nil\"");
+    assert_eq!(eval(&mut wire, "return loadstring('return ARGV[1] .. #KEYS')()", &["0", "x"]), "\"x0\"");
+    assert_eq!(
+        eval(&mut wire, "return {server.call('ECHO', 'x'), ('ab'):rep(2)}", &["0"]),
+        "*[\"x\", \"abab\"]"
+    );
+    // Large tables are packed, and tables without end are replied as far as they go.
+    let script = "local t = {} for n = 1, 20000 do t['k' .. n] = n end
+        local offset, back = cmsgpack.unpack_one(cmsgpack.pack(t, 1)) return {back.k20000, offset > 0}";
+    assert_eq!(eval(&mut wire, script, &["0"]), "*[:20000, :1]");
+    assert!(
+        eval(&mut wire, "local t = {} t[1] = t return t", &["0"]).contains("-ERR reached lua stack limit")
+    );
 }

@@ -1,6 +1,7 @@
 //! Commands that wait.
 
 use crate::harness::{TestServer, until};
+use crate::wire::{Wire, encode};
 
 fn waiters(server: &TestServer) -> usize {
     server.server.sequencer.waiters()
@@ -87,4 +88,53 @@ fn a_move_that_waited_is_told_that_its_target_is_no_list() {
     assert_eq!((b.say("RPUSH source x"), waiters(&server)), (":1".to_owned(), 0));
     assert!(format!("{:?}", a.reply()).starts_with("-WRONGTYPE"));
     assert_eq!(b.say("LRANGE source 0 -1"), "*[\"x\"]");
+}
+
+#[test]
+fn sequencer_4_replies_wait_for_no_command_that_waits() {
+    let server = TestServer::start();
+    let (mut first, mut wire, mut other) = (server.wire(), server.wire(), server.wire());
+    first.send(&["BLPOP", "q", "0"]);
+    until(|| waiters(&server) == 1);
+    let requests =
+        [vec!["GET", "none"], vec!["LPUSH", "q", "1"], vec!["BLPOP", "q", "0"], vec!["ECHO", "end"]];
+    wire.send_bytes(&requests.map(|words| encode(&words)).concat());
+    // The read, then the write that served somebody else.
+    assert_eq!(format!("{:?} {:?}", wire.reply(), wire.reply()), "null :1");
+    assert_eq!(format!("{:?}", first.reply()), "*[\"q\", \"1\"]");
+    until(|| waiters(&server) == 1);
+    other.say("LPUSH q 2");
+    assert_eq!(format!("{:?} {:?}", wire.reply(), wire.reply()), "*[\"q\", \"2\"] \"end\"");
+}
+
+#[test]
+fn readers_of_a_group_are_told_when_it_is_gone() {
+    let server = TestServer::start();
+    let (mut one, mut two, mut other) = (server.wire(), server.wire(), server.wire());
+    let wait = |wire: &mut Wire, n: usize| {
+        wire.send(&["XREADGROUP", "GROUP", "g", "me", "BLOCK", "0", "STREAMS", "s", ">"]);
+        until(|| waiters(&server) == n);
+    };
+    for (gone, error) in [
+        (vec!["DEL s"], "-NOGROUP"),
+        (vec!["XGROUP DESTROY s g"], "-NOGROUP"),
+        (vec!["FLUSHALL"], "-NOGROUP"),
+        (vec!["SET s text"], "-WRONGTYPE"),
+        (vec!["MULTI", "DEL s", "SADD s member", "EXEC"], "-WRONGTYPE"),
+    ] {
+        other.say("DEL s");
+        assert_eq!(other.say("XGROUP CREATE s g $ MKSTREAM"), "+OK");
+        wait(&mut one, 1);
+        gone.iter().for_each(|command| drop(other.say(command)));
+        assert!(format!("{:?}", one.reply()).starts_with(error), "{gone:?}");
+    }
+    // Two that wait for the same: one gets it, and they do not keep each other busy.
+    other.say("DEL s");
+    other.say("XGROUP CREATE s g $ MKSTREAM");
+    wait(&mut one, 1);
+    wait(&mut two, 2);
+    other.say("XADD s 1-1 f v");
+    assert_eq!(format!("{:?}", one.reply()), "*[*[\"s\", *[*[\"1-1\", *[\"f\", \"v\"]]]]]");
+    assert_eq!((other.say("PING"), waiters(&server)), ("+PONG".to_owned(), 1));
+    assert!(other.say("INFO clients").contains("total_blocking_keys_on_nokey:1"));
 }

@@ -148,7 +148,7 @@ fn wait(cx: &mut Cx<'_>, request: &Request) -> Done {
         "OVERFLOW more was said than is kept for a connection: read again what you were waiting for",
     )?;
     if said.is_empty() {
-        return Err(Fail::Blocks(Wait { keys: Vec::new(), ms, instead: None }));
+        return Err(Fail::Blocks(Wait { keys: Vec::new(), ms, instead: None, minds_changes: false }));
     }
     cx.out.array(said.len());
     said.iter().for_each(|topic| cx.out.bulk(topic));
