@@ -264,7 +264,8 @@ impl Records {
     /// # Errors
     /// The engine's.
     pub fn set_name(&self, name: &str) -> Result<()> {
-        Ok(self.space.put_with(NAME_KEY, name, esker::Durability::Sync).map(drop)?)
+        self.space.put_with(NAME_KEY, name, esker::Durability::Sync).map(drop)?;
+        Ok(())
     }
 
     /// Has a copy of another database be a replica at this position, with this name, or none, and without the slots of the other one.
