@@ -129,7 +129,7 @@ struct Tally {
 
 /// What stays of the log without slots, where it is little, and with them.
 const RETENTION: u64 = 4 << 10;
-const HOLD: u64 = 12 << 10;
+const HOLD: u64 = 24 << 10;
 
 type Died<T = ()> = Result<T, String>;
 
@@ -316,7 +316,7 @@ impl World {
             8 => drop(map.remove_with(&key, durability).map_err(text)?),
             9 => drop(map.remove_range(key..).map_err(text)?),
             10 => drop(map.put_with_ttl(&key, "ends", DAY * 2).map_err(text)?),
-            _ => drop(map.put_with(&key, "v".repeat(rng.usize(..600)), durability).map_err(text)?),
+            _ => drop(map.put_with(&key, "v".repeat(rng.usize(..2000)), durability).map_err(text)?),
         }
         self.look(m)
     }
@@ -381,7 +381,16 @@ impl World {
         let durable = self.links.iter().enumerate().filter_map(of).collect();
         let kept = self.replication(to).keep_slots(&durable).map_err(text);
         match kept.and_then(|gone| self.look(to).map(|()| gone)) {
-            Ok(gone) => self.tally.dropped += gone.len() as u64,
+            Ok(gone) if gone.is_empty() => {}
+            Ok(gone) => {
+                let left =
+                    self.up(to).map_or(0, |up| up.db.feed_bytes(esker::SeqNo::ZERO).unwrap_or_default());
+                assert!(
+                    left > HOLD / 2,
+                    "simulation.6: the log of {gone:?} has gone early: {left} bytes are left"
+                );
+                self.tally.dropped += gone.len() as u64;
+            }
             Err(error) => self.died(to, "slots", &error),
         }
     }
