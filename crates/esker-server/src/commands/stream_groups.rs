@@ -395,6 +395,9 @@ fn xclaim(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
+/// `XAUTOCLAIM` takes no larger number.
+const COUNT_MAX: usize = usize::MAX >> 5;
+
 fn xautoclaim(cx: &mut Cx<'_>, request: &Request) -> Done {
     let (key, name, consumer) = (&request[1], &request[2], &request[3]);
     let least =
@@ -407,10 +410,8 @@ fn xautoclaim(cx: &mut Cx<'_>, request: &Request) -> Done {
             only_ids = true;
             at += 1;
         } else if request.is(at, "count") && at + 1 < request.len() {
-            limit = int(&request[at + 1])?;
-            if limit < 1 {
-                return Err("ERR COUNT must be > 0".into());
-            }
+            let given = int(&request[at + 1]).ok().and_then(|n| usize::try_from(n).ok());
+            limit = given.filter(|n| (1..=COUNT_MAX).contains(n)).ok_or("ERR COUNT must be > 0")?;
             at += 2;
         } else {
             return Err(SYNTAX.into());
@@ -418,9 +419,10 @@ fn xautoclaim(cx: &mut Cx<'_>, request: &Request) -> Done {
     }
     let (mut stream, _) = open(cx, key, name)?;
     let (mut claimed, mut gone, mut next) = (Vec::new(), Vec::new(), StreamId::default());
-    let (mut looked_at, most) = (0, limit as usize * 10);
+    let (mut looked_at, most) = (0, limit * 10);
     for pending in stream.pending_between(cx, name, from, StreamId::MAX)? {
-        if claimed.len() == limit as usize || looked_at == most {
+        // What is gone counts, too: both are in the reply.
+        if claimed.len() + gone.len() == limit || looked_at == most {
             next = pending.id;
             break;
         }

@@ -137,4 +137,12 @@ fn readers_of_a_group_are_told_when_it_is_gone() {
     assert_eq!(format!("{:?}", one.reply()), "*[*[\"s\", *[*[\"1-1\", *[\"f\", \"v\"]]]]]");
     assert_eq!((other.say("PING"), waiters(&server)), ("+PONG".to_owned(), 1));
     assert!(other.say("INFO clients").contains("total_blocking_keys_on_nokey:1"));
+    // Entries that are gone count as those that are claimed do, and no count is too large to be refused.
+    for command in ["DEL s", "XADD s 1-0 f v", "XADD s 2-0 f v", "XGROUP CREATE s g 0"] {
+        other.say(command);
+    }
+    other.say("XREADGROUP GROUP g me STREAMS s >");
+    other.say("XDEL s 1-0");
+    assert_eq!(other.say("XAUTOCLAIM s g you 0 0-0 COUNT 1"), "*[\"2-0\", *[], *[\"1-0\"]]");
+    assert_eq!(other.say("XAUTOCLAIM s g you 0 0-0 COUNT 9223372036854775807"), "-ERR COUNT must be > 0");
 }
