@@ -76,6 +76,11 @@ pub fn prefix(pattern: &[u8]) -> &[u8] {
     &pattern[..end]
 }
 
+/// Whether a pattern is plain text and one `*`, and all texts that begin with `start` match.
+pub fn covers(pattern: &[u8], start: &[u8]) -> bool {
+    pattern.strip_suffix(b"*").is_some_and(|plain| plain == prefix(pattern) && start.starts_with(plain))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,6 +110,12 @@ mod tests {
         ];
         for (pattern, text, expected) in cases {
             assert_eq!(matches(pattern.as_bytes(), text.as_bytes()), expected, "{pattern} {text}");
+        }
+        let covering = [("*", "", true), ("u:*", "u:7", true), ("u:*", "u:", true), ("u:*", "u", false)];
+        let others =
+            [("u:", "u:", false), ("?:*", "u:7", false), ("u\\*", "u*", false), ("u:**", "u:7", false)];
+        for (pattern, start, expected) in covering.into_iter().chain(others) {
+            assert_eq!(covers(pattern.as_bytes(), start.as_bytes()), expected, "{pattern} {start}");
         }
         // Without exponential time.
         assert!(!matches("a*a*a*a*a*a*a*a*a*a*a*b".as_bytes(), &[b'a'; 5000]));

@@ -68,6 +68,6 @@ pub use self::commands::commands_document;
 pub use self::config::bytes_of;
 pub use self::listen::{Ended, Listeners, run};
 pub use self::options::{ClientCertificates, Fsync, Options, ReplicaTls, Tls};
-pub use self::replication::{Source, finish_copy};
+pub use self::replication::{Source, finish_copy, is_slot_name};
 pub use self::serve::{Failed, serve};
 pub use self::server::Server;

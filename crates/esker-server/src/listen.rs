@@ -205,6 +205,31 @@ async fn look_around(server: Arc<Server>) {
         every.tick().await;
         server.look_at_memory();
         server.rates.note(&server);
+        keep_slots(&server).await;
+    }
+}
+
+/// Has slots of replicas move, and ends the connections of those that are gone: their replicas have to ask again.
+async fn keep_slots(server: &Arc<Server>) {
+    let of_thread = server.clone();
+    let kept = tokio::task::spawn_blocking(move || {
+        let replication = &of_thread.replication;
+        replication.keep_slots(&replication.replicas.durable())
+    });
+    match kept.await {
+        Ok(Ok(gone)) => {
+            for (name, slot) in gone {
+                let why = format!(
+                    "the log behind commit {} was more than --slot-limit: the replica has to copy anew",
+                    slot.at.seq
+                );
+                trace::warn("a replica's slot is dropped", None, &format!("{name}: {why}"));
+                server.replication.replicas.end(&name);
+            }
+        }
+        // Writes say it, too, or the server ends.
+        Ok(Err(error)) => trace::warn("slots of replicas stay where they are", None, &error.to_string()),
+        Err(_) => {}
     }
 }
 

@@ -106,6 +106,8 @@ pub struct Options {
     pub protected: bool,
     /// It is a replica of this primary.
     pub replica_of: Option<Source>,
+    /// The name by which it follows primaries; none: one that its database has.
+    pub replica_slot: Option<String>,
     /// The password that a primary asks replicas for; empty: it asks for none.
     pub primary_password: String,
     /// How connections to a primary are encrypted; none: they are not.
@@ -132,6 +134,7 @@ impl Default for Options {
             idle_seconds: 0,
             protected: true,
             replica_of: None,
+            replica_slot: None,
             primary_password: String::new(),
             replica_tls: None,
             replica_sync_ms: 5,

@@ -30,6 +30,7 @@ mod replicas;
 mod sender;
 #[cfg(test)]
 mod simulation;
+mod slots;
 mod stream;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,10 +48,12 @@ pub use self::frame::VERSION;
 pub use self::position::{Epoch, Position};
 pub use self::records::Source;
 pub use self::sender::{Link, serve};
+pub use self::slots::{Slot, is_name as is_slot_name};
 
 use self::position::{History, Relation};
 use self::records::{Base, Records, Role};
 use self::replicas::Replicas;
+use self::slots::Slots;
 use crate::clock;
 use crate::data::Database;
 
@@ -101,6 +104,7 @@ pub struct Replication {
     is_replica: AtomicBool,
     /// Whoever follows this server.
     pub replicas: Replicas,
+    slots: Mutex<Slots>,
     /// Something has moved that somebody may wait for.
     moved: Notify,
     /// When it was last made durable for replicas.
@@ -142,6 +146,7 @@ impl Replication {
             turn: Mutex::default(),
             is_replica: AtomicBool::new(false),
             replicas: Replicas::default(),
+            slots: Mutex::default(),
             moved: Notify::new(),
             synced: Mutex::default(),
         };
@@ -187,6 +192,7 @@ impl Replication {
         self.is_replica.store(matches!(role, Role::Replica(_)), Ordering::Relaxed);
         state.role = role;
         drop(state);
+        self.read_slots(db, records)?;
         source.map_or(Ok(()), |source| self.become_replica(source, false))
     }
 
@@ -224,9 +230,17 @@ impl Replication {
     }
 
     fn position_in(&self, state: &State) -> Position {
-        let (Role::Primary(base), Some((db, _))) = (&state.role, self.local()) else { return state.applied };
-        let seq = base.seq_of(db.snapshot().seqno().get()).unwrap_or_default();
-        Position { epoch: state.history.epoch_of(seq), seq }
+        self.here_in(state).0
+    }
+
+    /// The newest commit that readers see, and the engine's number up to which this database has all up to that one.
+    fn here_in(&self, state: &State) -> (Position, u64) {
+        let (Role::Primary(base), Some((db, _))) = (&state.role, self.local()) else {
+            return (state.applied, state.applied_local);
+        };
+        let local = db.snapshot().seqno().get();
+        let seq = base.seq_of(local).unwrap_or_default();
+        (Position { epoch: state.history.epoch_of(seq), seq }, local)
     }
 
     /// Of a primary: the first commit from which on a replica can go on without a copy; none if there is no log for replicas.

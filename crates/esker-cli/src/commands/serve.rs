@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use esker::Db;
 use esker_server::{
     ClientCertificates, Failed, Fsync, Listeners, Options, ReplicaTls, Server, Source, Tls, finish_copy,
+    is_slot_name,
 };
 
 use crate::Answer;
@@ -101,6 +102,9 @@ pub(crate) struct ServeArgs {
     /// Be a replica of the primary that listens there
     #[arg(long, value_name = "HOST:PORT", value_parser = source)]
     replica_of: Option<Source>,
+    /// The name by which the primary knows this replica [default: one that its database keeps]
+    #[arg(long, value_name = "NAME", value_parser = slot)]
+    replica_slot: Option<String>,
     /// The password that the primary asks its replicas for
     #[arg(long, value_name = "PASSWORD", env = "ESKER_PRIMARY_PASSWORD", hide_env_values = true)]
     masterauth: Option<String>,
@@ -113,6 +117,9 @@ pub(crate) struct ServeArgs {
     /// How much of the log is kept for replicas that have been away; 0: no replica can follow this server
     #[arg(long, value_name = "BYTES", default_value = "256mb", value_parser = bytes)]
     backlog: u64,
+    /// How much of the log is kept for each replica that is known and has been away; 0: no more than --backlog
+    #[arg(long, value_name = "BYTES", default_value = "1gb", value_parser = bytes)]
+    slot_limit: u64,
     /// Say on standard error what the server does: `warn`, `debug`, or any filter of the crate tracing-subscriber
     #[cfg(feature = "log")]
     #[arg(long, value_name = "FILTER", env = "ESKER_LOG")]
@@ -132,6 +139,11 @@ fn source(text: &str) -> std::result::Result<Source, String> {
     let port = port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?;
     let host = host.trim_matches(['[', ']']).to_owned();
     if host.is_empty() { Err(wrong()) } else { Ok(Source { host, port }) }
+}
+
+fn slot(text: &str) -> std::result::Result<String, String> {
+    let wrong = || "up to 64 letters, digits and ._-".to_owned();
+    is_slot_name(text).then(|| text.to_owned()).ok_or_else(wrong)
 }
 
 fn yes_or_no(text: &str) -> std::result::Result<bool, String> {
@@ -173,7 +185,8 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
         ))
     })?;
     let open = || {
-        let builder = Db::builder().memory(args.memory).feed_retention(args.backlog, Duration::MAX);
+        let builder = Db::builder().memory(args.memory);
+        let builder = builder.feed_retention(args.backlog, Duration::MAX).feed_hold(args.slot_limit);
         when_free(opening.wait, || builder.clone().open(&directory))
     };
     let fsync = match args.fsync {
@@ -197,6 +210,7 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
         idle_seconds: args.timeout,
         protected: args.protected_mode,
         replica_of: args.replica_of.clone(),
+        replica_slot: args.replica_slot.clone(),
         primary_password: args.masterauth.clone().unwrap_or_default(),
         replica_tls: args
             .replica_tls

@@ -103,16 +103,39 @@ fn check_one(selector: &Selector, at: usize, command: &Command, request: &Reques
     {
         return denied(Reason::Key, b"*");
     }
-    let (channels, is_pattern) = match command.name {
-        "publish" | "spublish" | "es.notify" => (request.get(1).into_iter().collect(), false),
-        "subscribe" | "ssubscribe" | "es.listen" => (request.tail(1), false),
-        "psubscribe" => (request.tail(1), true),
-        _ => (Vec::new(), false),
+    for (name, is_prefix) in watched(command, request) {
+        let is_allowed = match is_prefix {
+            true => selector.allows_keys_with(name, READ),
+            false => selector.allows_key(name, READ),
+        };
+        if !is_allowed {
+            return denied(Reason::Key, name);
+        }
+    }
+    let channels = match command.name {
+        "publish" | "spublish" | "es.notify" => request.get(1).into_iter().collect(),
+        "subscribe" | "ssubscribe" | "psubscribe" | "es.listen" | "ob.listen" | "ob.plisten"
+        | "ob.notify" => request.tail(1),
+        _ => Vec::new(),
     };
-    match channels.iter().find(|channel| !selector.allows_channel(channel, is_pattern)) {
+    let is_allowed = |channel: &&[u8]| match command.name {
+        "ob.plisten" => selector.allows_channels_with(channel),
+        name => selector.allows_channel(channel, name == "psubscribe"),
+    };
+    match channels.iter().find(|channel| !is_allowed(channel)) {
         Some(channel) => denied(Reason::Channel, channel),
         None => Ok(()),
     }
+}
+
+/// The keys whose changes a request asks to be told of; true: all that begin so.
+fn watched<'r>(command: &Command, request: &'r Request) -> Vec<(&'r [u8], bool)> {
+    if command.name != "es.watch" {
+        return Vec::new();
+    }
+    // A word that is neither is refused when the command runs: until then it is as much as it could be.
+    let pairs = (1..request.len()).step_by(2);
+    pairs.filter_map(|at| Some((request.get(at + 1)?, !request.is(at, "key")))).collect()
 }
 
 /// Commands that change keys and tell what was in them.
@@ -208,6 +231,9 @@ fn uses_of_all_keys(command: &Command, request: &Request) -> Option<u8> {
     if matches!(command.name, "es.ks" | "ob.ks") {
         let changes = ["create", "drop", "operator", "rename"].into_iter().any(|word| request.is(1, word));
         return changes.then_some(READ | WRITE);
+    }
+    if command.name == "es.watch" {
+        return None;
     }
     let walks = command.name.contains('.') && matches!(command.keys, crate::commands::Keys::None);
     match command.flags & (flag::READ | flag::WRITE) {

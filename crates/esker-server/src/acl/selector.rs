@@ -200,6 +200,16 @@ impl Selector {
         self.keys.iter().any(|known| known.uses & uses == uses && known.pattern == b"*")
     }
 
+    /// Whether all keys that begin so may be used in these ways.
+    pub fn allows_keys_with(&self, prefix: &[u8], uses: u8) -> bool {
+        self.keys.iter().any(|known| known.uses & uses == uses && glob::covers(&known.pattern, prefix))
+    }
+
+    /// Whether all channels that begin so may be used.
+    pub fn allows_channels_with(&self, prefix: &[u8]) -> bool {
+        self.channels.iter().any(|known| glob::covers(known, prefix))
+    }
+
     /// Whether a channel may be used; `is_pattern`: it is a pattern itself, and has to be one of ours.
     pub fn allows_channel(&self, channel: &[u8], is_pattern: bool) -> bool {
         self.channels.iter().any(|known| match is_pattern {

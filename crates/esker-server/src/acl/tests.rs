@@ -58,6 +58,18 @@ fn rules_allow_what_they_say() {
         +@all ~* &news*                     | publish other x  | channel:other
         +@all ~* &news*                     | psubscribe news* | yes
         +@all ~* &news*                     | psubscribe new*  | channel:new*
+        +@all ~* &a &p:* &x?                | es.listen a p:1  | yes
+        +@all ~* &a &p:* &x?                | es.notify b text | channel:b
+        +@all ~* &a &p:* &x?                | ob.listen a b    | channel:b
+        +@all ~* &a &p:* &x?                | ob.notify a x1 b | channel:b
+        +@all ~* &a &p:* &x?                | ob.plisten p: p:1 | yes
+        +@all ~* &a &p:* &x?                | ob.plisten p     | channel:p
+        +@all ~* &a &p:* &x?                | ob.plisten x     | channel:x
+        +@all %R~user:* %R~one %W~w*        | es.watch key user:7 prefix user:1 KEY one | yes
+        +@all %R~user:* %R~one %W~w*        | es.watch key user:7 key two | key:two
+        +@all %R~user:* %R~one %W~w*        | es.watch prefix use | key:use
+        +@all %R~user:* %R~one %W~w*        | es.watch prefix one | key:one
+        +@all %R~user:* %R~one %W~w*        | es.watch key w1  | key:w1
         +get ~a (~b +set)                   | set b v          | yes
         +get ~a (~b +set)                   | get b            | key:b
         +get ~a (~b +set)                   | del a            | command:del
@@ -67,6 +79,17 @@ fn rules_allow_what_they_say() {
         let parts: Vec<_> = line.split(" | ").map(|part| part.trim().replace('!', "|")).collect();
         assert_eq!(check(&user(&parts[0]), &parts[1]), parts[2], "acl.1 {line}");
     }
+}
+
+#[test]
+fn every_category_of_a_command_is_one_that_rules_know() {
+    for command in commands::table() {
+        for category in command.categories() {
+            assert!(commands::CATEGORIES.contains(&&category[1..]), "{category} of {}", command.name);
+        }
+    }
+    assert_eq!(check(&user("+@rows ~*"), "ob.tables"), "yes");
+    assert_eq!(check(&user("+@esker ~*"), "es.range a b"), "yes");
 }
 
 #[test]

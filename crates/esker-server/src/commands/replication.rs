@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::ordered::{FeedRequest, feed_request};
+use super::slots::{ShownSlot, shown_slots};
 use super::table::{Command, Group::Esker, Group::Server as OfServer, NO_KEYS, command, flag::*};
 use crate::cx::Cx;
 use crate::fail::{Done, Fail, SYNTAX};
@@ -17,7 +18,7 @@ use crate::session::Session;
 pub(super) const TABLE: &[Command] = &[
     command("es.position", 1, FAST, NO_KEYS, Esker, "", "The newest commit that readers see here: its epoch and its number.", position),
     command("es.read", 5, FAST | NO_SCRIPT | WAITS, NO_KEYS, Esker, "after epoch number milliseconds", "Waits until readers here see this commit; 0: for as long as it takes.", read_after),
-    command("es.replicate", -5, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Esker, "version epoch number port [full]", "Makes the connection a replica's: docs/formats/replication.md.", replicate),
+    command("es.replicate", -6, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Esker, "version epoch number port slot [full]", "Makes the connection a replica's: docs/formats/replication.md.", replicate),
     command("failover", -1, ADMIN | NO_SCRIPT, NO_KEYS, OfServer, "", "Not supported: promote a replica by REPLICAOF NO ONE.", failover),
     command("replicaof", -3, ADMIN | NO_SCRIPT | NO_MULTI | SEQUENCED, NO_KEYS, OfServer, "no one|host port [discard]", "Makes the server a primary, or a replica of another one.", replica_of),
     command("role", 1, FAST | NO_SCRIPT, NO_KEYS, OfServer, "", "Whether this is a primary, and who follows; or whom it follows.", role),
@@ -123,13 +124,21 @@ fn replicate(cx: &mut Cx<'_>, request: &Request) -> Done {
     }
     let at = position_of(request, 2)?;
     let port = u16::try_from(int(&request[4])?).map_err(|_| "ERR this is no port")?;
+    let slot = slot_name(request, 5)?;
     let wants_copy = match request.len() {
-        5 => false,
-        6 if request.is(5, "full") => true,
+        6 => false,
+        7 if request.is(6, "full") => true,
         _ => return Err(SYNTAX.into()),
     };
-    cx.session.link = Some(Link { at, port, wants_copy });
+    cx.session.link = Some(Link { at, port, slot, wants_copy });
     Ok(())
+}
+
+/// The name of a slot.
+pub(super) fn slot_name(request: &Request, at: usize) -> Done<String> {
+    let name = request.get(at).and_then(|word| std::str::from_utf8(word).ok());
+    let name = name.filter(|name| replication::is_slot_name(name));
+    Ok(name.ok_or("ERR a slot's name is up to 64 letters, digits and ._-")?.to_owned())
 }
 
 fn failover(_: &mut Cx<'_>, _: &Request) -> Done {
@@ -265,6 +274,18 @@ pub(super) fn figures(server: &Server) -> Vec<(String, String)> {
             &format!("slave{n}"),
             &format_args!(
                 "ip={address},port={port},state={state},offset={applied},lag={lag},durable={durable},behind={behind}"
+            ),
+        );
+    }
+    let slots = shown_slots(server);
+    put("slots", &slots.len());
+    for (n, slot) in slots.iter().enumerate() {
+        let ShownSlot { name, connections, at, behind, bytes } = slot;
+        put(
+            &format!("slot{n}"),
+            &format_args!(
+                "name={name},connections={connections},offset={},behind={behind},bytes={bytes}",
+                at.seq
             ),
         );
     }

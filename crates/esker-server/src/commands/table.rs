@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::{
     acl, bits, connection, dump, expiry, geo, hashes, hyper_log_logs, inside, keys, latency, list_pops,
-    lists, operations, ordered, pubsub, replication, rows, scan, scripts, server, sets, sort, sorted_sets,
-    stream_groups, stream_info, streams, strings, transactions,
+    lists, operations, ordered, pubsub, replication, rows, scan, scripts, server, sets, slots, sort,
+    sorted_sets, stream_groups, stream_info, streams, strings, transactions,
 };
 use crate::acl::subcommands;
 use crate::cx::Cx;
@@ -346,6 +346,7 @@ static TABLES: &[&[Command]] = &[
     scripts::TABLE,
     server::TABLE,
     replication::TABLE,
+    slots::TABLE,
     inside::TABLE,
     acl::TABLE,
     latency::TABLE,
@@ -384,6 +385,7 @@ pub const CATEGORIES: &[&str] = &[
     "transaction",
     "scripting",
     "esker",
+    "rows",
 ];
 
 /// All commands.

@@ -1,6 +1,7 @@
 //! Topics: who listens, and what was said and not fetched yet.
 //!
 //! topics.1. A topic is kept once for a listener that fetches, however often it was said before.
+//! topics.2. Who watches keys is told no other keys: that a range is removed is told from where what is watched begins.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -204,10 +205,14 @@ impl Topics {
         if self.is_empty() {
             return;
         }
-        let (topic, message) = (stretch.from.clone(), how.as_bytes().to_vec());
-        let said = Saying { place: place.clone(), topic, message };
         for ((of, interest), listeners) in &self.table.lock().listeners {
-            if of == place && interest.stretch().meets(stretch) {
+            let watched = interest.stretch();
+            if of == place && watched.meets(stretch) {
+                // topics.2
+                let from =
+                    if *how == "delrange" { (&stretch.from).max(&watched.from) } else { &stretch.from };
+                let (topic, message) = (from.clone(), how.as_bytes().to_vec());
+                let said = Saying { place: place.clone(), topic, message };
                 listeners.values().for_each(|ear| ear.hear(interest, &said));
             }
         }
@@ -248,6 +253,10 @@ mod tests {
         assert_eq!(client.take_messages(), b"*3\r\n$7\r\nmessage\r\n$1\r\nt\r\n$4\r\ntext\r\n");
         topics.listen("b", Interest::Prefix(b"".to_vec()), 1, Ear::Matches(client.clone()));
         topics.listen("b", Interest::Prefix(b"x".to_vec()), 1, Ear::Matches(client.clone()));
+        topics.tell(&Change::Stretch("b".to_owned(), Stretch::range(b"own", b"z"), "delrange"));
+        let said = String::from_utf8(client.take_messages()).unwrap();
+        assert_eq!(said.matches("$3\r\nown\r\n$8\r\ndelrange").count(), 1, "topics.2");
+        assert_eq!(said.matches("$1\r\nx\r\n$1\r\nx\r\n$8\r\ndelrange").count(), 1, "topics.2");
         topics.tell(&Change::Stretch("b".to_owned(), Stretch::range(b"", b"x"), "all"));
         assert_eq!(client.take_messages(), b"*4\r\n$8\r\npmessage\r\n$0\r\n\r\n$0\r\n\r\n$3\r\nall\r\n");
     }

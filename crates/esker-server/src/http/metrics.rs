@@ -3,6 +3,7 @@
 use std::fmt::{Display, Write};
 use std::sync::Arc;
 
+use crate::commands::{ShownSlot, shown_slots};
 use crate::server::Server;
 
 struct Text(String);
@@ -58,6 +59,7 @@ pub fn metrics(server: &Arc<Server>) -> String {
         }
     }
     commands(server, &mut text);
+    slots(server, &mut text);
     text.head("commit_seconds", "summary", "How long commits took.");
     for (label, percent) in [("0.5", 50.0), ("0.99", 99.0), ("0.999", 99.9)] {
         if let Some(micros) = server.commit_latency.percentile(percent) {
@@ -72,6 +74,21 @@ pub fn metrics(server: &Arc<Server>) -> String {
         }
     }
     text.0
+}
+
+/// Those of each slot.
+fn slots(server: &Server, text: &mut Text) {
+    let slots = shown_slots(server);
+    let mut each = |name: &str, help: &str, figure: fn(&ShownSlot) -> u64| {
+        text.head(name, "gauge", help);
+        for slot in &slots {
+            // Names need no escapes.
+            text.labelled(name, &format!("slot=\"{}\"", slot.name), figure(slot));
+        }
+    };
+    each("slot_connections", "Replicas that follow by a slot.", |slot| slot.connections as u64);
+    each("slot_behind_commits", "Commits that are kept for a slot.", |slot| slot.behind);
+    each("slot_bytes", "Bytes of the log that are kept for a slot.", |slot| slot.bytes);
 }
 
 /// Those of each command that was called.

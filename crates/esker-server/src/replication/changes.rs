@@ -65,7 +65,7 @@ impl Replication {
         let keyspace = db.open_keyspace(&place.name())?.id().get();
         let outgoing = match self.answer(at) {
             Answer::Continue(outgoing) => outgoing,
-            Answer::Copy => {
+            Answer::Copy(_) => {
                 return Err(Fail::text(format!(
                     "TRUNCATED commits behind {at} are not kept any more: ask ES.POSITION, read all data, and go on from there; \
                      --backlog says how much is kept"

@@ -52,7 +52,7 @@ pub fn receive(server: &Arc<Server>, upstream: &mut Upstream, source: &Source) -
     }
     disk::sync_dir(&full).map_err(text)?;
     let db = Db::builder().allow_missing_merge_operators(true).open(&full).map_err(text)?;
-    prepare(db, source)?;
+    prepare(db, source, server.replication.name().map_err(text)?.as_deref())?;
     server.begin_anew();
     Ok(())
 }
@@ -134,8 +134,8 @@ fn is_plain(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && name.bytes().all(is_known)
 }
 
-/// Has the copy say what it is (copy_in.2).
-pub(super) fn prepare(db: Db, source: &Source) -> Result<(), String> {
+/// Has the copy say what it is (copy_in.2), and have the name of what it takes the place of.
+pub(super) fn prepare(db: Db, source: &Source, name: Option<&str>) -> Result<(), String> {
     let records = Records::open(&db).map_err(text)?;
     let history = records.history().map_err(text)?;
     let position = match records.role().map_err(text)? {
@@ -147,7 +147,7 @@ pub(super) fn prepare(db: Db, source: &Source) -> Result<(), String> {
         Some(Role::Replica(_)) => records.position().map_err(text)?.ok_or("the copy has no position")?,
         _ => return Err("the copy was made while its server was becoming a primary".to_owned()),
     };
-    records.write_role(&Role::Replica(source.clone()), Some(position)).map_err(text)?;
+    records.begin_copy(source, position, name).map_err(text)?;
     drop(records);
     db.close().map_err(text)
 }

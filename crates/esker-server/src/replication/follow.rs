@@ -272,7 +272,11 @@ fn link(mut upstream: Upstream, source: &Source, wants_copy: bool) -> Result<(),
     let (version, epoch, seq) = (VERSION.to_string(), at.epoch.to_string(), at.seq.to_string());
     let ports = [&server.port, &server.tls_port].map(|port| port.load(Ordering::Relaxed));
     let port = ports.into_iter().find(|port| *port > 0).unwrap_or(0).to_string();
-    let mut words = vec!["ES.REPLICATE", &version, &epoch, &seq, &port];
+    let slot = match &server.options.replica_slot {
+        Some(name) => name.clone(),
+        None => server.replication.own_name().map_err(text)?,
+    };
+    let mut words = vec!["ES.REPLICATE", &version, &epoch, &seq, &port, &slot];
     words.extend(wants_copy.then_some("FULL"));
     let line = upstream.ask(&words)?;
     if line.starts_with("+CONTINUE") {
@@ -280,8 +284,10 @@ fn link(mut upstream: Upstream, source: &Source, wants_copy: bool) -> Result<(),
         note(&server, |up| (up.is_up, up.error) = (true, None));
         return Ok(commits(&mut upstream)?);
     }
-    if line == "+FULL" {
-        note(&server, |up| (up.is_copying, up.error) = (true, None));
+    if let Some(why) = line.strip_prefix("+FULL") {
+        let why = why.trim();
+        trace::warn("copies the primary's database anew", None, why);
+        note(&server, |up| (up.is_copying, up.error) = (true, Some(format!("a copy comes: {why}"))));
         return Ok(copy_in::receive(&server, &mut upstream, source)?);
     }
     let why = line.strip_prefix('-').unwrap_or(&line);

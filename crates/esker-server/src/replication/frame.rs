@@ -13,7 +13,7 @@ use super::bytes::{Broken, Reader, put_string};
 use super::position::Position;
 
 /// The version of the protocol.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// What stands before what a frame holds: length, type, checksum.
 const HEADER_BYTES: usize = 9;
 /// A frame holds no more.

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! outgoing.1. What is sent follows what was sent before: a gap ends the stream, and nothing comes twice.
-//! outgoing.2. A commit that notes the role beside a position is none of the history's: it says where the database was when it became a replica.
+//! outgoing.2. A commit that notes the role, or else something of this database alone, beside a position is none of the history's: it says where the
+//!      database was when it became a replica.
 
 use std::time::Duration;
 
@@ -26,8 +27,8 @@ const PIECE_BYTES: usize = FRAME_BYTES_MAX / 4;
 pub enum Answer {
     /// Commits follow, from its position on.
     Continue(Box<Outgoing>),
-    /// It needs a copy: what it asks for is not kept any more.
-    Copy,
+    /// It needs a copy, and why: what it asks for is not kept any more.
+    Copy(String),
     /// Its history is another one, and why.
     Forked(String),
     /// It cannot be served, and why.
@@ -67,9 +68,21 @@ impl Replication {
                 next: at.seq + 1,
                 epochs: state.history,
             })),
-            Ok(None) | Err(Error::FeedTruncated { .. }) => Answer::Copy,
+            Ok(None) | Err(Error::FeedTruncated { .. }) => Answer::Copy(self.why_copy(at.seq)),
             Err(error) => Answer::Refused(format!("ERR {error}")),
         }
+    }
+}
+
+impl Replication {
+    /// Why a replica cannot go on with the commit behind this one.
+    fn why_copy(&self, seq: u64) -> String {
+        let kept =
+            self.first_kept().map_or(String::new(), |first| format!(", which begins with commit {first}"));
+        format!(
+            "commit {} is not in the primary's log any more{kept}. A larger --slot-limit or --backlog there keeps more",
+            seq + 1
+        )
     }
 }
 
@@ -84,8 +97,13 @@ fn find(db: &Db, state: &State, base: Option<Base>, repl: u32, seq: u64) -> Resu
     db.sync()?;
     // Commits of this database alone may lie between: it lies here, or before.
     let mut back = edge.seq - seq;
-    while let Some(local) = edge.local.checked_sub(back).filter(|local| *local > 0) {
-        let mut feed = db.feed(SeqNo::new(local))?;
+    loop {
+        let local = edge.local.saturating_sub(back).max(1);
+        // If that is beyond what is kept, it may have been stepped over: all of it is looked through.
+        let (mut feed, is_all) = match db.feed(SeqNo::new(local)) {
+            Err(Error::FeedTruncated { oldest }) => (db.feed(oldest)?, true),
+            feed => (feed?, local == 1),
+        };
         let mut has_smaller = false;
         let found = loop {
             if feed.position().get() >= edge.local {
@@ -98,13 +116,12 @@ fn find(db: &Db, state: &State, base: Option<Base>, repl: u32, seq: u64) -> Resu
                 found => has_smaller |= found.is_some(),
             }
         };
-        if has_smaller {
+        if has_smaller || is_all {
             // It would have to lie between (outgoing.1).
             return Ok(None);
         }
         back += 2 * (found - seq);
     }
-    Ok(None)
 }
 
 /// The number of a commit; none if it is of this database alone.
@@ -123,31 +140,34 @@ fn number(commit: &mut FeedCommit, base: Option<Base>, repl: u32) -> Result<Opti
 #[derive(Default)]
 struct Noted {
     position: Option<u64>,
-    has_role: bool,
+    /// Something else of this database alone.
+    has_own: bool,
 }
 
 impl Noted {
     /// Whether a change is one of these records: they are not sent.
     fn take(&mut self, change: &FeedChange<'_>, repl: u32) -> bool {
-        match change {
-            FeedChange::Put { keyspace, key, value }
-                if keyspace.get() == repl && key.first() != Some(&EPOCH_PREFIX) =>
-            {
-                match value.bytes() {
-                    Some(raw) if *key == POSITION_KEY => {
-                        self.position = Position::decode(&mut Reader::new(raw)).ok().map(|at| at.seq);
-                    }
-                    _ => self.has_role = true,
-                }
-                true
-            }
-            _ => false,
+        let (keyspace, key, value) = match change {
+            FeedChange::Put { keyspace, key, value } => (keyspace, key, value.bytes()),
+            FeedChange::Remove { keyspace, key } => (keyspace, key, None),
+            FeedChange::RemoveRange { keyspace, start, .. } => (keyspace, start, None),
+            _ => return false,
+        };
+        if keyspace.get() != repl || key.first() == Some(&EPOCH_PREFIX) {
+            return false;
         }
+        match value {
+            Some(raw) if *key == POSITION_KEY => {
+                self.position = Position::decode(&mut Reader::new(raw)).ok().map(|at| at.seq);
+            }
+            _ => self.has_own = true,
+        }
+        true
     }
 
     /// The number of the commit that came from a primary (outgoing.2).
     fn seq(&self) -> Option<u64> {
-        self.position.filter(|_| !self.has_role)
+        self.position.filter(|_| !self.has_own)
     }
 }
 

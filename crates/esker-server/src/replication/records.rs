@@ -4,19 +4,23 @@
 //!   es.repl:  "e" + number (big-endian) --> mark, start     an epoch: comes with the stream like any other data
 //!             "p"                       --> position        of the newest commit that came from a primary: written by that very commit
 //!             "r"                       --> role            primary since which commit; replica of whom
+//!             "s" + name                --> position, commit        a replica's slot: slots.rs
+//!             "i"                       --> name            by which this database follows primaries
 //!   es.none:  nothing, ever: what a replica shows of a database that its primary has not made yet
 //! ```
 //!
-//! records.1. "p" and "r" are of this database alone, and are not sent.
+//! records.1. All but epochs are of this database alone, and are not sent. A copy begins without slots.
 //!
 //! Bytes: docs/formats/replication.md
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use esker::{Db, Error, Keyspace, Result};
+use esker::{Db, Error, Keyspace, Result, WriteBatch};
 
 use super::bytes::{Broken, Reader, put_string};
 use super::position::{Epoch, History, Position};
+use super::slots::Slot;
 
 /// The keyspace of the records.
 pub const KEYSPACE: &str = "es.repl";
@@ -27,6 +31,8 @@ pub const EPOCH_PREFIX: u8 = b'e';
 /// The key of the position.
 pub const POSITION_KEY: &[u8] = b"p";
 const ROLE_KEY: &[u8] = b"r";
+const NAME_KEY: &[u8] = b"i";
+const SLOT_PREFIX: u8 = b's';
 /// So many epochs are kept. A replica that has been away for longer takes a copy.
 const EPOCHS_MAX: usize = 256;
 
@@ -215,19 +221,85 @@ impl Records {
         Ok(batch.commit_with(esker::Durability::Sync).map(drop)?)
     }
 
+    /// The slots and their names.
+    ///
+    /// # Errors
+    /// The engine's; a record is damaged.
+    pub fn slots(&self) -> Result<BTreeMap<String, Slot>> {
+        let mut slots = BTreeMap::new();
+        for entry in self.space.prefix([SLOT_PREFIX]) {
+            let (key, value) = entry?;
+            let slot = Slot::decode(&value).map_err(|broken| corrupt(&key, &broken))?;
+            slots.insert(String::from_utf8_lossy(&key[1..]).into_owned(), slot);
+        }
+        Ok(slots)
+    }
+
+    /// Writes slots, or that there are none of these names.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn write_slots(&self, slots: &[(String, Option<Slot>)]) -> Result<()> {
+        let mut batch = self.db.batch();
+        for (name, slot) in slots {
+            let key = [&[SLOT_PREFIX], name.as_bytes()].concat();
+            match slot {
+                Some(slot) => batch.put(&self.space, key, slot.encode())?,
+                None => batch.remove(&self.space, key)?,
+            }
+        }
+        Ok(batch.commit_with(esker::Durability::Sync).map(drop)?)
+    }
+
+    /// The name by which this database follows primaries, if it has one.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn name(&self) -> Result<Option<String>> {
+        Ok(self.space.get(NAME_KEY)?.map(|name| String::from_utf8_lossy(&name).into_owned()))
+    }
+
+    /// Gives it a name.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn set_name(&self, name: &str) -> Result<()> {
+        self.space.put_with(NAME_KEY, name, esker::Durability::Sync).map(drop)?;
+        Ok(())
+    }
+
+    /// Has a copy of another database be a replica at this position, with this name, or none, and without the slots of the other one.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn begin_copy(&self, source: &Source, position: Position, name: Option<&str>) -> Result<()> {
+        let mut batch = self.db.batch();
+        batch.remove_prefix(&self.space, [SLOT_PREFIX])?;
+        batch.remove(&self.space, NAME_KEY)?;
+        if let Some(name) = name {
+            batch.put(&self.space, NAME_KEY, name)?;
+        }
+        self.put_role(&mut batch, &Role::Replica(source.clone()), Some(position))?;
+        Ok(batch.commit_with(esker::Durability::Sync).map(drop)?)
+    }
+
     /// Notes what the database is, and at which position if it came from a primary. Returns the engine's number of the commit.
     ///
     /// # Errors
     /// The engine's.
     pub fn write_role(&self, role: &Role, position: Option<Position>) -> Result<u64> {
         let mut batch = self.db.batch();
+        self.put_role(&mut batch, role, position)?;
+        Ok(batch.commit_with(esker::Durability::Sync)?.get())
+    }
+
+    fn put_role(&self, batch: &mut WriteBatch, role: &Role, position: Option<Position>) -> Result<()> {
         if let Some(position) = position {
             let mut bytes = Vec::new();
             position.encode(&mut bytes);
             batch.put(&self.space, POSITION_KEY, bytes)?;
         }
-        batch.put(&self.space, ROLE_KEY, role.encode())?;
-        Ok(batch.commit_with(esker::Durability::Sync)?.get())
+        batch.put(&self.space, ROLE_KEY, role.encode())
     }
 }
 

@@ -16,6 +16,8 @@ pub struct Replica {
     pub address: String,
     /// Where it listens, as it says.
     pub port: u16,
+    /// The name of its slot.
+    pub slot: String,
     /// It gets commits, not a copy.
     pub is_online: AtomicBool,
     received: AtomicU64,
@@ -26,13 +28,13 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// Of a connection from an address with a port.
-    pub fn new(client: &Client, port: u16, seq: u64) -> Self {
+    /// Of a connection from an address, at this commit. What it has on its disk it says later.
+    pub fn new(client: &Client, port: u16, slot: String, seq: u64) -> Self {
         let address = client.address.rsplit_once(':').map_or(&*client.address, |(host, _)| host);
         let heard = AtomicU64::new(clock::now_ms());
         let at = || AtomicU64::new(seq);
         let address = address.trim_matches(['[', ']']).to_owned();
-        Replica { address, port, received: at(), applied: at(), durable: at(), heard, ..Replica::default() }
+        Replica { address, port, slot, received: at(), applied: at(), heard, ..Replica::default() }
     }
 
     /// Takes what it says of itself.
@@ -83,6 +85,32 @@ impl Replicas {
         let replicas = self.0.lock();
         let online = replicas.values().filter(|(_, replica)| replica.is_online.load(Ordering::Relaxed));
         online.filter(|(_, replica)| replica.numbers()[at] >= seq).count()
+    }
+
+    /// How many follow by a slot of this name.
+    pub fn with_slot(&self, name: &str) -> usize {
+        self.0.lock().values().filter(|(_, replica)| replica.slot == name).count()
+    }
+
+    /// What those who get commits have on their disks, by the names of their slots. Of several with one name the slowest counts.
+    pub fn durable(&self) -> BTreeMap<String, u64> {
+        let mut durable = BTreeMap::new();
+        for (_, replica) in self.0.lock().values() {
+            let [.., is] = replica.numbers();
+            let is = if replica.is_online.load(Ordering::Relaxed) { is } else { 0 };
+            durable
+                .entry(replica.slot.clone())
+                .and_modify(|known: &mut u64| *known = is.min(*known))
+                .or_insert(is);
+        }
+        durable
+    }
+
+    /// Ends the connections with a slot of this name: they have to ask again.
+    pub fn end(&self, name: &str) {
+        let all = self.0.lock();
+        let of_slot = all.values().filter(|(_, replica)| replica.slot == name);
+        of_slot.for_each(|(client, _)| client.kill());
     }
 
     /// Ends all connections: they have to ask again.

@@ -44,6 +44,8 @@ pub struct Link {
     pub at: Position,
     /// Where it listens, as it says.
     pub port: u16,
+    /// The name of its slot.
+    pub slot: String,
     /// It wants a copy, whatever it has.
     pub wants_copy: bool,
 }
@@ -57,24 +59,29 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let answer = match link.wants_copy {
-        true => Answer::Copy,
+        true => Answer::Copy("the replica gives up its data, or asks for a copy".to_owned()),
         false => tokio::task::block_in_place(|| server.replication.answer(link.at)),
     };
     let (line, outgoing) = match answer {
         Answer::Continue(outgoing) => {
             (format!("+CONTINUE {}", server.replication.position()), Some(outgoing))
         }
-        Answer::Copy => match copy_out::why_not(&server) {
-            None => ("+FULL".to_owned(), None),
+        Answer::Copy(why) => match copy_out::why_not(&server) {
+            None => (format!("+FULL {why}"), None),
             Some(why) => return refuse(stream, why).await,
         },
         Answer::Forked(why) => return refuse(stream, &format!("FORKED {why}")).await,
         Answer::Refused(why) => return refuse(stream, &why).await,
     };
+    // The log behind a copy is kept from before it is made.
+    let from = outgoing.as_ref().map(|outgoing| (link.at, outgoing.taken()));
+    if let Err(error) = tokio::task::block_in_place(|| server.replication.take_slot(&link.slot, from)) {
+        return refuse(stream, &format!("ERR {error}")).await;
+    }
     if stream.write_all(format!("{line}\r\n").as_bytes()).await.is_err() {
         return;
     }
-    let replica = Arc::new(Replica::new(client, link.port, link.at.seq));
+    let replica = Arc::new(Replica::new(client, link.port, link.slot, link.at.seq));
     server.replication.replicas.add(client, &replica);
     // However it ends, the replica comes back.
     let _ = match outgoing {

@@ -11,6 +11,8 @@
 //!      who promotes it loses nothing that `WAIT` or `WAITAOF` has counted.
 //! simulation.4. A replica is served if and only if the primary's history leads through its position (replication.3).
 //! simulation.5. Once all follow one machine, all come to hold the same.
+//! simulation.6. Who has a slot of a primary goes on without a copy, wherever it has been since, unless it lacks commits from before that became one
+//!      (slots.1, slots.2, slots.4).
 //!
 //! More seeds: `ESKER_SEEDS=1000 cargo test --release -p esker-server --lib simulation`; one: `ESKER_SEED=17`.
 
@@ -31,7 +33,7 @@ use super::following::Following;
 use super::frame::Frame;
 use super::outgoing::{Answer, Outgoing};
 use super::position::{Epoch, Position};
-use super::records::Source;
+use super::records::{Role, Source};
 use super::{Replication, copy_in};
 
 const MACHINES: usize = 3;
@@ -97,6 +99,8 @@ struct Link {
     wire: VecDeque<u8>,
     input: Vec<u8>,
     acks: VecDeque<[u64; 3]>,
+    /// What it has acknowledged as on its disk.
+    durable: u64,
 }
 
 /// See the module's text.
@@ -118,12 +122,23 @@ struct Tally {
     inside_calls: u64,
     acknowledged: u64,
     promotions: u64,
+    /// Returns to what only a slot has kept; slots whose log is gone.
+    held: u64,
+    dropped: u64,
 }
+
+/// What stays of the log without slots, where it is little, and with them.
+const RETENTION: u64 = 4 << 10;
+const HOLD: u64 = 24 << 10;
 
 type Died<T = ()> = Result<T, String>;
 
 fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
+}
+
+fn slot_name(machine: usize) -> String {
+    format!("machine{machine}")
 }
 
 fn source(machine: usize) -> Source {
@@ -210,8 +225,8 @@ impl World {
         let builder = Db::builder().stepped().memory(2 << 20).memtable_bytes(8 << 10);
         let builder = builder.file_sizes(FileSizes { first_segment: 4 << 10, ..FileSizes::default() });
         let builder =
-            builder.feed_retention([20 << 10, 1 << 30][usize::from(self.rng.u8(..4) > 0)], Duration::MAX);
-        let db = builder.env(env).open("db").expect("nothing is wrong with the disk");
+            builder.feed_retention([RETENTION, 1 << 30][usize::from(self.rng.u8(..4) > 1)], Duration::MAX);
+        let db = builder.feed_hold(HOLD).env(env).open("db").expect("nothing is wrong with the disk");
         let replication = Replication::open(None, None).expect("of nothing");
         machine.up = Some(Up { faults, db: db.clone(), replication });
         db
@@ -301,7 +316,7 @@ impl World {
             8 => drop(map.remove_with(&key, durability).map_err(text)?),
             9 => drop(map.remove_range(key..).map_err(text)?),
             10 => drop(map.put_with_ttl(&key, "ends", DAY * 2).map_err(text)?),
-            _ => drop(map.put_with(&key, "v".repeat(rng.usize(..600)), durability).map_err(text)?),
+            _ => drop(map.put_with(&key, "v".repeat(rng.usize(..2000)), durability).map_err(text)?),
         }
         self.look(m)
     }
@@ -313,16 +328,29 @@ impl World {
         };
         let (at, theirs) = (self.replication(m).position(), self.replication(to).position());
         let leads = self.model.leads_through(at, theirs);
+        self.keep_slots(to);
+        let Some(followed) = self.up(to) else { return Ok(()) };
+        let slot = followed.replication.slots().get(&slot_name(m)).copied();
+        let slot = slot.filter(|slot| self.model.leads_through(slot.at, at));
+        let role = followed.replication.state.lock().role.clone();
+        let slot = slot.filter(|_| matches!(role, Role::Primary(base) if base.seq <= at.seq + 1));
         match self.replication(to).answer(at) {
             Answer::Continue(outgoing) => {
                 assert!(leads, "simulation.4: {theirs} does not lead through {at}");
+                let bytes = slot.map_or(0, |slot| self.replication(to).slot_bytes(&slot));
+                self.tally.held += u64::from(bytes > 2 * RETENTION);
+                self.take_slot(m, to, Some((at, outgoing.taken())));
+                if self.up(to).is_none() {
+                    return Ok(());
+                }
                 let term = self.replication(m).state.lock().term;
                 let following = Following::new(self.replication(m), term)?;
-                let (wire, input, acks) = Default::default();
-                self.links[m] = Some(Link { to, outgoing, following, wire, input, acks });
+                let (wire, input, acks, durable) = Default::default();
+                self.links[m] = Some(Link { to, outgoing, following, wire, input, acks, durable });
             }
-            Answer::Copy => {
+            Answer::Copy(why) => {
                 assert!(leads, "simulation.4: {theirs} does not lead through {at}");
+                assert!(slot.is_none(), "simulation.6: machine {m} at {at} has {slot:?}, and yet: {why}");
                 self.copy(m, to);
             }
             Answer::Forked(why) => {
@@ -345,8 +373,41 @@ impl World {
         Ok(())
     }
 
+    /// Slots of a machine move, or go.
+    fn keep_slots(&mut self, to: usize) {
+        let of = |(m, link): (usize, &Option<Link>)| {
+            link.as_ref().filter(|link| link.to == to).map(|link| (slot_name(m), link.durable))
+        };
+        let durable = self.links.iter().enumerate().filter_map(of).collect();
+        let kept = self.replication(to).keep_slots(&durable).map_err(text);
+        match kept.and_then(|gone| self.look(to).map(|()| gone)) {
+            Ok(gone) if gone.is_empty() => {}
+            Ok(gone) => {
+                let left =
+                    self.up(to).map_or(0, |up| up.db.feed_bytes(esker::SeqNo::ZERO).unwrap_or_default());
+                assert!(
+                    left > HOLD / 2,
+                    "simulation.6: the log of {gone:?} has gone early: {left} bytes are left"
+                );
+                self.tally.dropped += gone.len() as u64;
+            }
+            Err(error) => self.died(to, "slots", &error),
+        }
+    }
+
+    fn take_slot(&mut self, m: usize, to: usize, from: Option<(Position, u64)>) {
+        let taken = self.replication(to).take_slot(&slot_name(m), from).map_err(text);
+        if let Err(error) = taken.and_then(|()| self.look(to)) {
+            self.died(to, "slot", &error);
+        }
+    }
+
     /// A copy takes the place of a machine's database.
     fn copy(&mut self, m: usize, to: usize) {
+        self.take_slot(m, to, None);
+        if self.up(to).is_none() {
+            return;
+        }
         let dir = format!("copy{}", self.rng.u64(..));
         if let Err(error) = self.up(to).expect("it runs").db.checkpoint(&dir) {
             return self.died(to, "checkpoint", &error.to_string());
@@ -370,7 +431,7 @@ impl World {
         self.crash(m);
         self.machines[m].disk = disk;
         let db = self.open(m);
-        copy_in::prepare(db, &source(to)).expect("the copy is whole");
+        copy_in::prepare(db, &source(to), None).expect("the copy is whole");
         self.start(m, None);
         self.tally.copies += 1;
     }
@@ -426,6 +487,7 @@ impl World {
                     let machine = &mut self.machines[m];
                     (machine.applied, machine.durable) = (Some(position(applied)), Some(position(durable)));
                     self.tally.acknowledged += 1;
+                    link.durable = durable;
                 }
             }
         }
@@ -455,7 +517,7 @@ impl World {
         if self.up(m).is_none() {
             return self.start(m, None);
         }
-        match self.rng.u32(..60) {
+        match self.rng.u32(..62) {
             0 => self.crash(m),
             1 => {
                 // It dies at one of the calls to come.
@@ -482,6 +544,7 @@ impl World {
                     world.up(m).map_or(Ok(()), |up| up.db.step(step).map(drop).map_err(text))
                 });
             }
+            60.. => self.keep_slots(m),
             8..26 if !self.replication(m).is_replica() => self.try_on(m, "write", |world| world.write(m)),
             _ if self.replication(m).is_replica() => self.try_on(m, "link", |world| world.link(m)),
             _ => {}
@@ -550,10 +613,12 @@ fn primaries_and_replicas_whatever_happens_to_them() {
         total.inside_calls += tally.inside_calls;
         total.acknowledged += tally.acknowledged;
         total.promotions += tally.promotions;
+        total.held += tally.held;
+        total.dropped += tally.dropped;
     }
     println!("{seeds:?}: {total:?}");
-    let Tally { applied, copies, forks, inside_calls, acknowledged, promotions } = total;
-    let happened = [applied, copies, forks, inside_calls, acknowledged, promotions];
+    let Tally { applied, copies, forks, inside_calls, acknowledged, promotions, held, dropped } = total;
+    let happened = [applied, copies, forks, inside_calls, acknowledged, promotions, held, dropped];
     assert!(seeds.end - seeds.start < 40 || happened.iter().all(|n| *n > 0), "{total:?}");
 }
 

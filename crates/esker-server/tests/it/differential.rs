@@ -90,7 +90,13 @@ fn unordered(reply: Reply) -> Reply {
 }
 
 /// Runs the commands of a seed on both; the first that differs.
-fn compare(ours: &mut Wire, theirs: &mut Wire, seed: u64, steps: usize, version: &str) -> Result<(), String> {
+pub fn compare(
+    ours: &mut Wire,
+    theirs: &mut Wire,
+    seed: u64,
+    steps: usize,
+    version: &str,
+) -> Result<(), String> {
     let mut random = Rng::with_seed(seed);
     let templates = templates();
     for wire in [&mut *ours, &mut *theirs] {

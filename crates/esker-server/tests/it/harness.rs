@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use esker::Db;
-use esker_server::store::LocalStore;
+use esker_server::store::{LocalStore, Store};
 use esker_server::{Listeners, Options, Server, run};
 
 use crate::wire::Wire;
@@ -15,7 +15,7 @@ use crate::wire::Wire;
 pub struct TestServer {
     pub server: Arc<Server>,
     pub db: Db,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<esker::Result<()>>>,
 }
 
 impl TestServer {
@@ -26,8 +26,12 @@ impl TestServer {
 
     /// With this database.
     pub fn start_with(db: Db, options: Options) -> Self {
+        Self::start_on(Arc::new(LocalStore::new(db.clone(), 1 << 30)), db, options)
+    }
+
+    /// On a store that keeps its data in this database.
+    pub fn start_on(store: Arc<dyn Store>, db: Db, options: Options) -> Self {
         let options = Options { port: Some(0), ..options };
-        let store = Arc::new(LocalStore::new(db.clone(), 1 << 30));
         let server = Server::new(store, options).unwrap();
         let thread = std::thread::spawn({
             let server = server.clone();
@@ -37,8 +41,8 @@ impl TestServer {
                 let runtime = runtime.unwrap();
                 runtime.block_on(async {
                     let listeners = Listeners::bind(&server).await.unwrap();
-                    run(server, &listeners).await.unwrap();
-                });
+                    run(server, &listeners).await.map(drop)
+                })
             }
         });
         until(|| server.port.load(Ordering::Relaxed) != 0);
@@ -54,6 +58,12 @@ impl TestServer {
         Wire::connect(self.port())
     }
 
+    /// Ends it. What keeps it from making all durable, if anything does.
+    pub fn end(mut self) -> Option<esker::Error> {
+        self.server.stop_now();
+        self.thread.take()?.join().unwrap().err()
+    }
+
     /// A connection by the crate `redis`.
     pub fn redis(&self) -> redis::Connection {
         let client = redis::Client::open(format!("redis://127.0.0.1:{}/", self.port())).unwrap();
@@ -67,7 +77,7 @@ impl Drop for TestServer {
         if let Some(thread) = self.thread.take() {
             let ended = thread.join();
             if !std::thread::panicking() {
-                ended.unwrap();
+                ended.unwrap().unwrap();
                 let report = self.db.check().unwrap();
                 assert!(report.is_sound(), "{:?}", report.problems);
             }

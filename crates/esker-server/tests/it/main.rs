@@ -22,6 +22,7 @@ mod rows;
 mod rows_model;
 #[cfg(feature = "lua")]
 mod scripts;
+mod seam;
 #[cfg(feature = "tls")]
 mod tls;
 mod users;

@@ -1,11 +1,13 @@
 //! What operators see.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use esker::Db;
-use esker_server::Options;
+use esker_env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
+use esker_server::{Fsync, Options};
 
 use crate::harness::{TestServer, until};
 
@@ -57,6 +59,30 @@ fn figures_come_over_http() {
     ] {
         assert!(ask(&server, request).starts_with(status), "{status}");
     }
+}
+
+#[test]
+fn health_is_no_more_once_writes_fail() {
+    let faults = FaultFs::new(Arc::new(MemFs::new()));
+    let env = Env { fs: Arc::new(faults.clone()), ..Env::real() };
+    let options =
+        Options { http: Some("127.0.0.1:0".to_owned()), fsync: Fsync::Always, ..Options::default() };
+    let server = TestServer::start_with(Db::builder().env(env).open("db").unwrap(), options);
+    let mut wire = server.wire();
+    assert_eq!(wire.say("SET k v"), "+OK");
+    let health = || ask(&server, "GET /health HTTP/1.1\r\n\r\n");
+    assert!(health().starts_with("HTTP/1.1 200 OK\r\n"));
+    let kinds = [OpKind::Write, OpKind::SyncData];
+    faults.add(FaultRule::new(&kinds, FaultAction::Fail(ErrorKind::Other)).forever());
+    assert!(wire.say("SET k w").starts_with("-"));
+    until(|| health().starts_with("HTTP/1.1 503 Service Unavailable\r\n"));
+    assert!(health().contains("reopen to write"), "it says why: {}", health());
+    assert!(ask(&server, "GET /metrics HTTP/1.1\r\n\r\n").contains("\nesker_up 0\n"));
+    assert!(ask(&server, "GET / HTTP/1.1\r\n\r\n").contains("reopen to write"));
+    assert_eq!(wire.say("GET k"), "\"v\"");
+    assert!(wire.say("SET k x").starts_with("-MISCONF"));
+    drop(wire);
+    assert!(server.end().is_some(), "what was written last is not durable");
 }
 
 #[test]

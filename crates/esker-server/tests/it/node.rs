@@ -17,6 +17,8 @@ pub struct Node {
     dir: PathBuf,
     options: Options,
     backlog: u64,
+    /// What is held for slots.
+    slot_limit: u64,
     server: Arc<Mutex<Option<Arc<Server>>>>,
     thread: Option<JoinHandle<Result<(), Failed>>>,
 }
@@ -28,9 +30,14 @@ impl Node {
     }
 
     pub fn start_with(dir: &Path, options: Options, backlog: u64) -> Self {
+        Self::start_holding(dir, options, backlog, 0)
+    }
+
+    /// With slots that hold so much.
+    pub fn start_holding(dir: &Path, options: Options, backlog: u64, slot_limit: u64) -> Self {
         let options = Options { port: Some(0), dir: dir.to_path_buf(), ..options };
         let server = Arc::default();
-        let mut node = Node { dir: dir.to_path_buf(), options, backlog, server, thread: None };
+        let mut node = Node { dir: dir.to_path_buf(), options, backlog, slot_limit, server, thread: None };
         node.restart();
         node
     }
@@ -43,12 +50,13 @@ impl Node {
     /// Begins again, on the same port.
     pub fn restart(&mut self) {
         self.stop();
-        let (server, dir, options, backlog) =
-            (self.server.clone(), self.dir.clone(), self.options.clone(), self.backlog);
+        let (server, dir, options) = (self.server.clone(), self.dir.clone(), self.options.clone());
+        let (backlog, slot_limit) = (self.backlog, self.slot_limit);
         self.thread = Some(std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
             finish_copy(&dir).unwrap();
-            let open = || Db::builder().memory(32 << 20).feed_retention(backlog, Duration::MAX).open(&dir);
+            let builder = Db::builder().memory(32 << 20).feed_retention(backlog, Duration::MAX);
+            let open = || builder.clone().feed_hold(slot_limit).open(&dir);
             let begin = |new: &Arc<Server>, _: &_| *server.lock() = Some(new.clone());
             runtime.unwrap().block_on(serve(open, 32 << 20, options, begin))
         }));

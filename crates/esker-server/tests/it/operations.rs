@@ -1,10 +1,15 @@
 //! The engine's own operations, by commands.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use esker::Db;
 use esker::backup::{Backup, Point};
-use esker_server::Options;
+use esker_env::{Env, Fs, MemFs, OpenOptions};
+use esker_server::{Fsync, Options};
 
 use crate::harness::TestServer;
+use crate::wire::Wire;
 
 #[test]
 fn operations_1_copies_and_backups_are_made_where_the_operator_says() {
@@ -53,6 +58,35 @@ fn what_was_written_between_two_backups_comes_back_up_to_a_commit() {
     backups.restore_to(Point::Commit(good), None, &restored, Db::builder()).unwrap();
     let other = TestServer::start_with(Db::open(&restored).unwrap(), Options::default());
     assert_eq!(other.wire().say("SCARD members"), ":2");
+}
+
+#[test]
+fn the_engine_syncs_merges_and_checks_when_it_is_told_to() {
+    let fs = MemFs::new();
+    let env = Env::with_fs(Arc::new(fs.clone()));
+    let options = Options { fsync: Fsync::Never, ..Options::default() };
+    let server = TestServer::start_with(Db::builder().env(env).open("db").unwrap(), options);
+    let mut wire = server.wire();
+    let figure = |wire: &mut Wire, name: &str| {
+        let stats = wire.say("ES.STATS");
+        stats.split(&format!("\"{name}\", \"")).nth(1).map(|rest| rest.split('"').next().unwrap().to_owned())
+    };
+    wire.say("SET k v");
+    assert_eq!(wire.say("ES.SYNC"), "+OK");
+    let after_a_power_cut = Db::builder().env(Env::with_fs(Arc::new(fs.crash_strict()))).open("db").unwrap();
+    assert!(after_a_power_cut.open_keyspace("r0").unwrap().get("k").unwrap().is_some());
+    assert_eq!(figure(&mut wire, "engine_tables").as_deref(), Some("0"));
+    assert_eq!(wire.say("ES.COMPACT"), "+OK");
+    assert_eq!(figure(&mut wire, "engine_tables").as_deref(), Some("1"));
+    assert_eq!(wire.say("ES.VERIFY"), "*[]");
+    let dir = Path::new("db");
+    let names = fs.list_dir(dir).unwrap();
+    let table = names.iter().find(|name| name.ends_with(".sst")).unwrap();
+    let file = fs.open(&dir.join(table), OpenOptions::create()).unwrap();
+    file.write_all_at(&[0xFF; 16], 4).unwrap();
+    assert!(wire.say("ES.VERIFY").contains(table.as_str()), "it names what is damaged");
+    drop(wire);
+    server.end();
 }
 
 #[test]

@@ -333,7 +333,7 @@ fn topics_and_changes_are_told_with_the_commit() {
     );
     for told in [
         "[\"pmessage\", \"user:\", \"user:7\", \"set\"]",
-        "[\"pmessage\", \"user:\", \"t\", \"delrange\"]",
+        "[\"pmessage\", \"user:\", \"user:\", \"delrange\"]",
         "[\"pmessage\", \"k\", \"k\", \"del\"]",
         "[\"message\", \"news\", \"\"]",
     ] {
@@ -372,7 +372,8 @@ fn users_need_rights_for_what_these_name() {
         ("ES.NOTIFY jobs x", false),
         ("ES.LISTEN news", true),
         ("ES.LISTEN news jobs", false),
-        ("ES.WATCH KEY a:1", false),
+        ("ES.WATCH KEY a:1", true),
+        ("ES.WATCH KEY b", false),
         ("ES.FEED 1-0 1", false),
         ("ES.BEGIN", true),
         ("ES.MERGE a:1 x", true),

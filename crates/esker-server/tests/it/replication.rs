@@ -191,7 +191,82 @@ fn who_was_away_for_longer_than_the_backlog_gets_a_copy_again() {
     replica.restart();
     assert_same(&primary, &replica);
     assert_eq!(replica.say("DBSIZE"), ":2501");
-    assert!(primary.info("slave0").contains("behind=0"), "{}", primary.info("slave0"));
+    until(|| primary.info("slave0").contains("behind=0"));
+}
+
+/// Commits a few MiB, in as many flushes.
+fn fill(primary: &Node) {
+    let mut wire = primary.wire();
+    // Larger ones would lie beside the log.
+    let value = "v".repeat(3000);
+    for n in 0..1200 {
+        wire.say(&format!("SET key{n} {value}"));
+    }
+    wire.say("ES.COMPACT");
+}
+
+#[test]
+fn a_slot_keeps_the_log_for_who_is_away_over_restarts_up_to_its_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut primary = Node::start_holding(&dir.path().join("a"), Options::default(), 1 << 20, 12 << 20);
+    let of_primary = Options { replica_of: Some(source(primary.port())), ..Options::default() };
+    let named = Options { replica_slot: Some("b".to_owned()), ..of_primary };
+    let mut replica = Node::start_with(&dir.path().join("b"), named, 64 << 20);
+    primary.say("SET k 1");
+    assert_same(&primary, &replica);
+    let figure = |primary: &Node, name: &str| {
+        let slot = primary.info("slot0");
+        let found = slot.split(',').find_map(|pair| pair.strip_prefix(&format!("{name}=")));
+        found.map(str::to_owned)
+    };
+    until(|| figure(&primary, "connections").as_deref() == Some("1"));
+    let is_at_rest = |primary: &Node| {
+        until(|| figure(primary, "behind").is_some_and(|behind| behind.parse::<u64>().unwrap() < 2));
+    };
+    is_at_rest(&primary);
+    assert!(primary.say("ES.SLOT DROP b").contains("in use"));
+    assert_eq!(figure(&primary, "name").as_deref(), Some("b"));
+    let at = primary.info("master_repl_offset");
+    // A copy takes the place of the directory with all in it.
+    let note = dir.path().join("b/note");
+    std::fs::write(&note, "").unwrap();
+    std::thread::sleep(Duration::from_millis(2500));
+    assert_eq!(primary.info("master_repl_offset"), at, "slots come to rest");
+
+    // Away, while more is committed than the backlog has, and the primary is restarted.
+    replica.stop();
+    until(|| figure(&primary, "connections").as_deref() == Some("0"));
+    fill(&primary);
+    primary.restart();
+    fill(&primary);
+    assert!(
+        figure(&primary, "bytes").unwrap().parse::<u64>().unwrap() > 4 << 20,
+        "{}",
+        primary.info("slot0")
+    );
+    let first: u64 = primary.info("repl_backlog_first_byte_offset").parse().unwrap();
+    assert!(first <= at.parse::<u64>().unwrap() + 1, "what the replica lacks is there");
+    replica.restart();
+    assert_same(&primary, &replica);
+    assert!(note.exists(), "it went on without a copy");
+    is_at_rest(&primary);
+    primary.say("ES.COMPACT");
+    until(|| primary.info("repl_backlog_first_byte_offset").parse::<u64>().unwrap() > first + 1000);
+
+    // Away for longer than the limit.
+    replica.stop();
+    for _ in 0..5 {
+        fill(&primary);
+    }
+    until(|| primary.info("slots") == "0");
+    replica.restart();
+    assert_same(&primary, &replica);
+    assert!(!note.exists(), "it took a copy");
+    until(|| figure(&primary, "connections").as_deref() == Some("1"));
+    replica.stop();
+    until(|| primary.say("ES.SLOT DROP b") == "+OK");
+    assert_eq!(primary.say("ES.SLOTS"), "*[]");
+    assert!(primary.say("ES.SLOT DROP b").contains("no slot"));
 }
 
 #[test]

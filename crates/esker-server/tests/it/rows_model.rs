@@ -228,8 +228,12 @@ fn check(wire: &mut Wire, words: &[String], expected: &Reply, seed: u64) {
 
 #[test]
 fn random_commands_reply_what_a_map_says() {
-    let server = TestServer::start();
-    for seed in 0..12 {
+    agree(&TestServer::start(), 12);
+}
+
+/// A server replies what the map says, for so many seeds.
+pub fn agree(server: &TestServer, seeds: u64) {
+    for seed in 0..seeds {
         let mut random = Rng::with_seed(seed);
         let (mut wire, mut other) = (server.wire(), server.wire());
         for wire in [&mut wire, &mut other] {

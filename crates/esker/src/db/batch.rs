@@ -267,6 +267,25 @@ impl WriteBatch {
     /// [`commit_with`](Self::commit_with) without a thread that waits: see [`Keyspace::put_async`]. A batch that creates, drops or renames keyspaces is
     /// committed at once, by the caller.
     ///
+    /// ```
+    /// # fn wait<T>(future: impl Future<Output = T>) -> T {
+    /// #     let mut future = std::pin::pin!(future);
+    /// #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    /// #     loop {
+    /// #         if let std::task::Poll::Ready(done) = future.as_mut().poll(&mut context) { return done; }
+    /// #         std::thread::yield_now();
+    /// #     }
+    /// # }
+    /// # let db = esker::Db::in_memory()?;
+    /// # let map = db.default_keyspace();
+    /// let mut batch = db.batch();
+    /// batch.put(&map, "a", "1")?;
+    /// batch.put(&map, "b", "2")?;
+    /// let commit = batch.commit_async(esker::Durability::Sync); // waits for nothing
+    /// assert_eq!(wait(commit)?, db.snapshot().seqno()); // `commit.await?` in async code
+    /// # Ok::<(), esker::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// The future's are those of [`commit`](Self::commit).
     pub fn commit_async(self, durability: Durability) -> Committing {

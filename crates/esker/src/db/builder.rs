@@ -166,6 +166,13 @@ impl Builder {
         self.settings.feed_retention = Some(FeedLimits { bytes, age: age.as_secs() });
         self
     }
+    /// Lets readers of the feed hold what [`feed_retention`](Self::feed_retention) would let go, while the log that is kept has no more than `bytes`. The
+    /// database holds all of it until [`Db::hold_feed`](crate::Db::hold_feed) says from which commit on, so that an opening takes nothing from a reader that
+    /// is away. It is not stored. Default 0: nothing is held.
+    pub fn feed_hold(mut self, bytes: u64) -> Self {
+        self.settings.feed_hold = bytes;
+        self
+    }
     /// What becomes of the entries of the keyspace of this name when a compaction passes them: each stays, goes, or gets another value. What goes or
     /// changes does so by a commit like any other, with a number of its own: snapshots, transactions and [`len`](crate::Keyspace::len) are as exact
     /// as ever, and a newer write of the key wins. An entry that an open snapshot reads is not shown.

@@ -162,6 +162,38 @@ impl Db {
         let follower = self.handle.core.follow(from)?;
         Ok(Feed { handle: self.handle.clone(), follower, has_failed: false })
     }
+
+    /// Holds the commits from this one on for the [feed](Self::feed), up to the bytes of [`feed_hold`](crate::Builder::feed_hold), and lets go what was
+    /// held before; none: holds nothing. It lasts until the database is closed. A program whose readers come back stores where each is, and holds
+    /// from the one that is farthest behind.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let hour = std::time::Duration::from_secs(3600);
+    /// let db = esker::Db::builder().feed_retention(1 << 20, hour).feed_hold(1 << 30).open_in_memory()?;
+    /// db.default_keyspace().put("k", "v")?;
+    /// let reader_is_at = db.snapshot().seqno();
+    /// db.hold_feed(Some(reader_is_at.next()));
+    /// // The reader is away while much is committed. Later:
+    /// match db.feed(reader_is_at.next()) {
+    ///     Err(esker::Error::FeedTruncated { .. }) => println!("more than a GiB was committed: it reads all anew"),
+    ///     feed => println!("{:?} are kept for it: {} bytes", feed?, db.feed_bytes(reader_is_at.next())?),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn hold_feed(&self, from: Option<SeqNo>) {
+        self.handle.core.hold_feed(from);
+    }
+
+    /// Bytes that are kept for the [feed](Self::feed) from this commit on, in whole files of the log; the one that is being written does not count.
+    ///
+    /// # Errors
+    /// [`Closed`](crate::Error::Closed).
+    pub fn feed_bytes(&self, from: SeqNo) -> Result<u64> {
+        self.handle.core.check_ours()?;
+        Ok(self.handle.core.feed_bytes(from))
+    }
 }
 
 impl Feed {

@@ -235,14 +235,19 @@ impl Keyspace {
     /// [`put`](Self::put) without a thread that waits: one thread commits for all who ask it to, in their order, and many at once.
     ///
     /// ```
-    /// # fn main() -> esker::Result<()> {
-    /// # let map = esker::Db::in_memory()?.default_keyspace();
-    /// # async fn example(map: esker::Keyspace) -> esker::Result<()> {
-    /// map.put_async("key", "value").await?; // durable, in any runtime
-    /// # Ok(())
+    /// # fn wait<T>(future: impl Future<Output = T>) -> T {
+    /// #     let mut future = std::pin::pin!(future);
+    /// #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    /// #     loop {
+    /// #         if let std::task::Poll::Ready(done) = future.as_mut().poll(&mut context) { return done; }
+    /// #         std::thread::yield_now();
+    /// #     }
     /// # }
-    /// # Ok(())
-    /// # }
+    /// # let db = esker::Db::in_memory()?;
+    /// # let map = db.default_keyspace();
+    /// let seqno = wait(async { map.put_async("key", "value").await })?; // durable, in any runtime
+    /// assert_eq!(seqno, db.snapshot().seqno());
+    /// # Ok::<(), esker::Error>(())
     /// ```
     ///
     /// # Errors
@@ -270,6 +275,14 @@ impl Keyspace {
     }
 
     /// The value of a key, if memory alone knows it: `None` if a file would have to be read.
+    ///
+    /// ```
+    /// # let map = esker::Db::in_memory()?.default_keyspace();
+    /// map.put("key", "value")?;
+    /// assert_eq!(map.get_if_cached("key")?, Some(Some("value".into())));
+    /// assert_eq!(map.get_if_cached("other")?, Some(None)); // memory knows that there is none
+    /// # Ok::<(), esker::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`get`](Self::get), but for those of files.
@@ -379,6 +392,16 @@ impl Keyspace {
 
     /// How commits count the keys of this keyspace from now on. This is kept in the database. If it is so already this is no commit. A keyspace can be made so:
     /// [`WriteBatch::create_keyspace_counting`](crate::WriteBatch::create_keyspace_counting).
+    ///
+    /// ```
+    /// # let db = esker::Db::in_memory()?;
+    /// let fields = db.keyspace("fields")?;
+    /// fields.set_counting(esker::Counting::Lazy)?; // commits look up nothing to count
+    /// fields.put("ann/age", "40")?;
+    /// fields.put("ann/age", "41")?;
+    /// assert_eq!(fields.len()?, 1); // and this does
+    /// # Ok::<(), esker::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`remove`](Self::remove).

@@ -79,7 +79,7 @@ impl Found {
         self,
         env: &Env,
         dir: &Path,
-        cache: &Arc<BlockCache>,
+        (cache, hold_bytes): (&Arc<BlockCache>, u64),
         (log, last, database_id): (&Recovered, SeqNo, u32),
     ) -> Result<Keeper> {
         let mut segments = self.segments;
@@ -89,7 +89,7 @@ impl Found {
         }
         let shelf = Arc::new(Shelf::new(segments, log.next_segment, last, self.from.oldest));
         let place = (env.clone(), dir.to_path_buf(), cache.clone());
-        Ok(Keeper::new(shelf, self.limits, place, &self.edit.kept))
+        Ok(Keeper::new(shelf, self.limits, hold_bytes, place, &self.edit.kept))
     }
 }
 
@@ -118,7 +118,8 @@ impl Core {
         let now = self.env.clock.unix_time().as_secs();
         let needed_from = state.log_extent().from;
         let segments = keeper.shelf.segments();
-        let first = feed::first_kept(&segments, &state.feed.released, needed_from, keeper.limits, now);
+        let (limits, hold) = (keeper.limits, keeper.hold());
+        let first = feed::first_kept(&segments, &state.feed.released, needed_from, limits, hold, now);
         let Some(segment) = first else { return Ok(false) };
         let oldest = keeper.shelf.oldest_from(segment);
         let feed = FeedEdit { from: Some(FeedFrom { segment, oldest }), ..FeedEdit::default() };
@@ -131,6 +132,22 @@ impl Core {
         drop((manifest, version));
         self.pipeline.release_kept()?;
         Ok(true)
+    }
+
+    /// Holds commits from this one on for the feed; none: no more than its limits say.
+    pub(crate) fn hold_feed(&self, from: Option<SeqNo>) {
+        self.feed.iter().for_each(|keeper| keeper.set_hold(from));
+    }
+
+    /// Bytes that are kept for the feed from a commit on: those of finished segments, and of what their commits have beside the log.
+    pub(crate) fn feed_bytes(&self, from: SeqNo) -> u64 {
+        let Some(keeper) = &self.feed else { return 0 };
+        let first = keeper.shelf.find(from).unwrap_or(0);
+        let segments = keeper.shelf.segments();
+        let log = segments.iter().filter(|(number, _)| *number >= first).map(|(_, shelved)| shelved.bytes);
+        let manifest = self.tables.manifest();
+        let released = &manifest.state().feed.released;
+        log.chain(released.iter().filter(|part| part.below > first).map(|part| part.beside)).sum()
     }
 
     /// A reader that begins with this commit.

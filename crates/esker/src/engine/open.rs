@@ -192,7 +192,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         source.file.note_commit(replayed.last_seq);
     }
     let found = (log, replayed.last_seq, database_id);
-    let feed = feed.map(|feed| feed.keeper(&env, dir, &cache, found)).transpose()?;
+    let feed = feed.map(|feed| feed.keeper(&env, dir, (&cache, options.feed_hold()), found)).transpose()?;
     let register = tables.register_segments().kept_on(feed.as_ref().map(|keeper| keeper.shelf.clone()));
     let wal_pool = WalPool::new(
         env.clone(),

@@ -115,6 +115,8 @@ pub(crate) struct Settings {
     pub(crate) modes: Option<Modes>,
     /// How much of the log stays for the change feed; none: as the last opening has said.
     pub(crate) feed_retention: Option<FeedLimits>,
+    /// So many bytes of the log stay at the most for those who hold commits.
+    pub(crate) feed_hold: u64,
     /// Merge operators of the program.
     pub(crate) operators: Registered,
     /// Keyspaces may have others.
@@ -149,6 +151,7 @@ impl Default for Settings {
             allowances: Allowances::default(),
             modes: None,
             feed_retention: None,
+            feed_hold: 0,
             operators: Registered::default(),
             may_lack_operators: false,
             filters: BTreeMap::new(),
@@ -272,6 +275,10 @@ impl Options {
     /// How much of the log stays for the change feed, if that is said.
     pub(crate) fn feed_retention(&self) -> Option<FeedLimits> {
         self.given.feed_retention
+    }
+    /// So many bytes of the log stay at the most for those who hold commits.
+    pub(crate) fn feed_hold(&self) -> u64 {
+        self.given.feed_hold
     }
     /// Merge operators of the program.
     pub(crate) fn operators(&self) -> &Registered {

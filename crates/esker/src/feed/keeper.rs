@@ -17,6 +17,7 @@ use std::sync::{Arc, Weak};
 use esker_env::Env;
 use parking_lot::Mutex;
 
+use super::Hold;
 use crate::compaction::merge::Source;
 use crate::manifest::feed::{FeedLimits, KeptCommit};
 use crate::manifest::file_name::table_path;
@@ -31,6 +32,9 @@ pub(crate) struct Keeper {
     pub(crate) shelf: Arc<Shelf>,
     /// How much stays.
     pub(crate) limits: FeedLimits,
+    hold_bytes: u64,
+    /// What stays beyond that.
+    hold: Mutex<Option<Hold>>,
     place: Place,
     kept: Mutex<BTreeMap<SeqNo, Arc<KeptTables>>>,
 }
@@ -58,6 +62,7 @@ impl Keeper {
     pub(crate) fn new(
         shelf: Arc<Shelf>,
         limits: FeedLimits,
+        hold_bytes: u64,
         (env, dir, cache): (Env, PathBuf, Arc<BlockCache>),
         kept: &[KeptCommit],
     ) -> Keeper {
@@ -67,7 +72,19 @@ impl Keeper {
             (commit.seq, Arc::new(tables))
         };
         let kept = Mutex::new(kept.iter().map(tables).collect());
-        Keeper { shelf, limits, place, kept }
+        // Until somebody says from where on, all is held.
+        let hold = (hold_bytes > 0).then_some(Hold { from: SeqNo::ZERO, bytes: hold_bytes });
+        Keeper { shelf, limits, hold_bytes, hold: Mutex::new(hold), place, kept }
+    }
+
+    /// What stays beyond the limits.
+    pub(crate) fn hold(&self) -> Option<Hold> {
+        *self.hold.lock()
+    }
+
+    /// Holds commits from this one on, and no others.
+    pub(crate) fn set_hold(&self, from: Option<SeqNo>) {
+        *self.hold.lock() = from.map(|from| Hold { from, bytes: self.hold_bytes });
     }
 
     /// Keeps the tables of a commit (keeper.1).

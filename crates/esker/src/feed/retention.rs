@@ -1,9 +1,19 @@
-//! Which part of the log stays for the feed: the newest, up to so many bytes, and no older than so long.
+//! Which part of the log stays for the feed: the newest, up to so many bytes, and no older than so long; and what somebody holds, up to a limit of its own.
 //!
 //! Segments that recovery needs stay in any case, and count. Policy alone: engine/feed.rs does it.
 
 use crate::manifest::feed::{FeedLimits, Released};
+use crate::types::SeqNo;
 use crate::wal::Shelved;
+
+/// What readers have asked to be kept beyond the limits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hold {
+    /// The first commit that is held.
+    pub(crate) from: SeqNo,
+    /// No commit is held while the log has more bytes.
+    pub(crate) bytes: u64,
+}
 
 /// The first segment to stay, if one has to go. `needed_from` is the first that recovery needs; `now` is in seconds.
 pub(crate) fn first_kept(
@@ -11,15 +21,24 @@ pub(crate) fn first_kept(
     released: &[Released],
     needed_from: u64,
     limits: FeedLimits,
+    hold: Option<Hold>,
     now: u64,
 ) -> Option<u64> {
+    let is_held = |at: usize, bytes: u64| {
+        // What begins in a segment ends before the first commit of a later one.
+        let end = segments[at + 1..].iter().find_map(|(_, shelved)| shelved.first);
+        hold.is_some_and(|hold| bytes <= hold.bytes && end.is_none_or(|end| end > hold.from))
+    };
     let beside = released.iter().map(|part| part.beside);
     let mut bytes: u64 = segments.iter().map(|(_, shelved)| shelved.bytes).chain(beside).sum();
     let mut first = None;
-    for (number, shelved) in segments.iter().take_while(|(number, _)| *number < needed_from) {
+    for (at, (number, shelved)) in segments.iter().enumerate() {
+        if *number >= needed_from {
+            break;
+        }
         let part = released.iter().find(|part| part.below > *number);
         let is_old = part.is_some_and(|part| part.at.saturating_add(limits.age) <= now);
-        if bytes <= limits.bytes && !is_old {
+        if (bytes <= limits.bytes && !is_old) || is_held(at, bytes) {
             break;
         }
         let beside = part.filter(|part| part.below == number + 1).map_or(0, |part| part.beside);
@@ -39,7 +58,8 @@ mod tests {
         let segments: Vec<_> = (1..7).map(|n| (n, Shelved { first: None, bytes: 10 })).collect();
         let released =
             [Released { below: 3, at: 100, beside: 0 }, Released { below: 5, at: 200, beside: 50 }];
-        let first = |bytes, age, now| first_kept(&segments, &released, 5, FeedLimits { bytes, age }, now);
+        let first =
+            |bytes, age, now| first_kept(&segments, &released, 5, FeedLimits { bytes, age }, None, now);
         // bytes, age, now -> first
         let table = [
             ((110, 100, 199), None),
@@ -57,6 +77,29 @@ mod tests {
         ];
         for ((bytes, age, now), expected) in table {
             assert_eq!(first(bytes, age, now), expected, "{bytes} bytes, {age} s, at {now}");
+        }
+    }
+    /// Segments 1 to 4 of 10 bytes begin with commits 100, 200, none and 400; 5 is needed. Nothing stays but what is held.
+    #[test]
+    fn what_is_held_stays_up_to_its_limit() {
+        let firsts = [Some(100), Some(200), None, Some(400), Some(500)];
+        let shelved = |first: Option<u64>| Shelved { first: first.map(SeqNo::new), bytes: 10 };
+        let segments: Vec<_> = (1..).zip(firsts.map(shelved)).collect();
+        let limits = FeedLimits { bytes: 0, age: 0 };
+        // the first that is held, bytes -> first
+        let table = [
+            ((0, 50), None),
+            ((199, 50), None),
+            ((200, 50), Some(2)),
+            ((399, 50), Some(2)),
+            ((400, 50), Some(4)),
+            ((500, 50), Some(5)),
+            ((199, 49), Some(2)),
+            ((199, 10), Some(5)),
+        ];
+        for ((from, bytes), expected) in table {
+            let hold = Some(Hold { from: SeqNo::new(from), bytes });
+            assert_eq!(first_kept(&segments, &[], 5, limits, hold, 0), expected, "{from}, {bytes} bytes");
         }
     }
 }

@@ -195,7 +195,7 @@ impl Shelf {
     }
 
     /// The segment to begin in for this commit; none if it is not there yet.
-    pub(super) fn find(&self, seq: SeqNo) -> Option<u64> {
+    pub(crate) fn find(&self, seq: SeqNo) -> Option<u64> {
         let state = self.state.lock();
         let begins_by = |(_, shelved): &(&u64, &Shelved)| shelved.first.is_some_and(|first| first <= seq);
         state.segments.iter().rev().find(begins_by).map(|(number, _)| *number)

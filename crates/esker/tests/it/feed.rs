@@ -231,6 +231,41 @@ fn feed_2_retention_by_bytes_refuses_what_is_gone_and_readers_hold_nothing() {
     assert!(truncated(db.feed(oldest)) > SeqNo::new(2000));
 }
 
+#[test]
+fn feed_2_what_is_held_stays_over_openings_up_to_its_limit() {
+    let fs = MemFs::new();
+    let env = simulated(&fs);
+    let open = || small(&env).feed_retention(100 << 10, DAY).feed_hold(600 << 10).open("db").unwrap();
+    let fill = |db: &Db| {
+        for n in 0..1500_u32 {
+            db.default_keyspace().put(n.to_be_bytes(), [3; 200]).unwrap();
+            while db.step(BackgroundStep::Flush).unwrap() {}
+        }
+        while db.step(BackgroundStep::PrepareLog).unwrap() {}
+    };
+    let db = open();
+    let first = db.snapshot().seqno().next();
+    fill(&db);
+    assert!(db.feed(first).is_ok(), "until it is told from where on, it holds all");
+    assert!(db.feed_bytes(first).unwrap() > 300 << 10);
+    db.close().unwrap();
+    let db = open();
+    while db.step(BackgroundStep::PrepareLog).unwrap() {}
+    assert!(db.feed(first).is_ok(), "an opening takes nothing");
+    db.hold_feed(Some(SeqNo::new(700)));
+    while db.step(BackgroundStep::PrepareLog).unwrap() {}
+    let oldest = truncated(db.feed(first));
+    assert!(oldest > SeqNo::new(100) && oldest <= SeqNo::new(700), "{oldest}");
+    assert!(db.feed_bytes(SeqNo::new(1200)).unwrap() < db.feed_bytes(SeqNo::new(700)).unwrap());
+    fill(&db);
+    fill(&db);
+    assert!(truncated(db.feed(SeqNo::new(700))) > SeqNo::new(1500), "it was more than may be held");
+    assert!(db.feed_bytes(SeqNo::ZERO).unwrap() > 400 << 10);
+    db.hold_feed(None);
+    while db.step(BackgroundStep::PrepareLog).unwrap() {}
+    assert!(db.feed_bytes(SeqNo::ZERO).unwrap() < 200 << 10, "nothing is held");
+}
+
 fn fs_names(env: &Env) -> Vec<String> {
     let mut names = env.fs.list_dir("db".as_ref()).unwrap();
     names.retain(|name| name.ends_with(".wal"));

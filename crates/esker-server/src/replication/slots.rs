@@ -1,0 +1,275 @@
+//! Slots: for each replica, how far it is, so that the log behind that stays while it is away.
+//!
+//! ```text
+//!   ES.REPLICATE ... name --take--> slot: position, the engine's number of that commit --> a record, then Db::hold_feed
+//!   each second: Ack: on its disk --keep--> the slot moves;   the log behind it is gone --> the slot goes, and its connection ends
+//! ```
+//!
+//! slots.1. The log is held from where the records on the disk say: no crash makes a slot ask for what was let go.
+//! slots.2. A slot moves to a commit that its replica has on its disk, or to one before. If several connections have its name, the slowest counts.
+//! slots.3. Moving a slot is a commit itself on a primary. A slot that lacks that one commit alone stays, or nothing would ever come to rest.
+//! slots.4. Commits from before a server became what it is, primary or replica, may have no numbers there any more: for those a slot promises nothing.
+//!
+//! Bytes: docs/formats/replication.md
+
+use std::collections::{BTreeMap, VecDeque};
+
+use esker::{Db, Error, Result, SeqNo};
+use parking_lot::MutexGuard;
+
+use super::Replication;
+use super::bytes::{Broken, Reader};
+use super::position::Position;
+use super::records::Records;
+
+/// So many moments are remembered at the most; of more, every second one.
+const MOMENTS_MAX: usize = 1024;
+/// Names of slots are no longer.
+const NAME_BYTES_MAX: usize = 64;
+
+/// A replica's place in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// The commit behind which all is kept for it.
+    pub at: Position,
+    /// This database has all commits of the history up to that one in its own up to this one.
+    pub local: u64,
+}
+
+impl Slot {
+    /// Its bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.at.encode(&mut out);
+        out.extend_from_slice(&self.local.to_le_bytes());
+        out
+    }
+
+    /// What [`encode`](Self::encode) has made.
+    pub fn decode(bytes: &[u8]) -> std::result::Result<Self, Broken> {
+        let mut reader = Reader::new(bytes);
+        Ok(Slot { at: Position::decode(&mut reader)?, local: reader.u64()? })
+    }
+}
+
+/// The slots, as the records on the disk have them.
+#[derive(Default)]
+pub(super) struct Slots {
+    all: BTreeMap<String, Slot>,
+    /// Commits of the history that were the newest at some moment, with the engine's numbers.
+    moments: VecDeque<(u64, u64)>,
+}
+
+impl Slots {
+    /// The first commit that one of them needs, by the engine's number.
+    fn first(&self) -> Option<SeqNo> {
+        self.all.values().map(|slot| SeqNo::new(slot.local + 1)).min()
+    }
+
+    fn note(&mut self, moment: (u64, u64)) {
+        let oldest = self.all.values().map(|slot| slot.at.seq).min().unwrap_or(u64::MAX);
+        while self.moments.front().is_some_and(|(seq, _)| *seq <= oldest) {
+            self.moments.pop_front();
+        }
+        if self.moments.back() != Some(&moment) {
+            self.moments.push_back(moment);
+        }
+        if self.moments.len() > MOMENTS_MAX {
+            let mut keep = false;
+            self.moments.retain(|_| {
+                keep = !keep;
+                keep
+            });
+        }
+    }
+
+    /// Where they can move, with replicas that have so much on their disks; none if that is not worth a commit (slots.2, slots.3).
+    fn moves(&self, durable: &BTreeMap<String, u64>) -> Vec<(String, u64, u64)> {
+        let behind = |name: &str, slot: &Slot| {
+            let durable = *durable.get(name)?;
+            let found = self.moments.iter().rev().find(|(seq, _)| *seq <= durable);
+            found.filter(|(seq, _)| *seq > slot.at.seq).copied()
+        };
+        let moves: Vec<_> = self
+            .all
+            .iter()
+            .filter_map(|(name, slot)| behind(name, slot).map(|(seq, local)| (name.clone(), seq, local)))
+            .collect();
+        let is_worth_it = |(name, seq, _): &(String, u64, u64)| *seq > self.all[name].at.seq + 1;
+        if moves.iter().any(is_worth_it) { moves } else { Vec::new() }
+    }
+}
+
+/// Whether a slot can have this name.
+pub fn is_name(name: &str) -> bool {
+    let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_known)
+}
+
+impl Replication {
+    /// The name by which this database follows primaries, if it has one.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn name(&self) -> Result<Option<String>> {
+        self.local().map_or(Ok(None), |(_, records)| records.name())
+    }
+
+    /// The same; a database that has none gets one.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub(super) fn own_name(&self) -> Result<String> {
+        if let Some(name) = self.name()? {
+            return Ok(name);
+        }
+        let name = format!("replica-{:016x}", fastrand::u64(..));
+        let _turn = self.take_turn();
+        if let Some((_, records)) = self.local().filter(|_| self.is_replica()) {
+            records.set_name(&name)?;
+        }
+        Ok(name)
+    }
+
+    /// The slots and their names.
+    pub fn slots(&self) -> BTreeMap<String, Slot> {
+        self.slots.lock().all.clone()
+    }
+
+    /// Bytes of the log that are kept from a slot on.
+    pub fn slot_bytes(&self, slot: &Slot) -> u64 {
+        let local = self.local();
+        local.map_or(0, |(db, _)| db.feed_bytes(SeqNo::new(slot.local + 1)).unwrap_or_default())
+    }
+
+    /// Holds the log by what the records say.
+    pub(super) fn read_slots(&self, db: &Db, records: &Records) -> Result<()> {
+        let slots = Slots { all: records.slots()?, moments: VecDeque::new() };
+        db.hold_feed(slots.first());
+        *self.slots.lock() = slots;
+        Ok(())
+    }
+
+    /// Writes slots, or that there are none of these names any more, then holds the log by them (slots.1).
+    fn change_slots(&self, _turn: &MutexGuard<'_, ()>, changes: Vec<(String, Option<Slot>)>) -> Result<()> {
+        let Some((db, records)) = self.local() else { return Ok(()) };
+        if changes.is_empty() {
+            return Ok(());
+        }
+        records.write_slots(&changes)?;
+        let mut slots = self.slots.lock();
+        for (name, slot) in changes {
+            match slot {
+                Some(slot) => drop(slots.all.insert(name, slot)),
+                None => drop(slots.all.remove(&name)),
+            }
+        }
+        db.hold_feed(slots.first());
+        Ok(())
+    }
+
+    /// A replica follows from a commit on, with the engine's number of it; none: it gets a copy. Its slot stays where it is if that is before (slots.2).
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn take_slot(&self, name: &str, from: Option<(Position, u64)>) -> Result<()> {
+        let turn = self.take_turn();
+        let known = self.slots.lock().all.get(name).copied();
+        let (at, local) = from.unwrap_or_else(|| self.here_in(&self.state.lock()));
+        if from.is_some() && known.is_some_and(|known| known.local <= local) {
+            return Ok(());
+        }
+        self.change_slots(&turn, vec![(name.to_owned(), Some(Slot { at, local }))])
+    }
+
+    /// Removes a slot; false if there is none of this name.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn drop_slot(&self, name: &str) -> Result<bool> {
+        let turn = self.take_turn();
+        let is_there = self.slots.lock().all.contains_key(name);
+        if is_there {
+            self.change_slots(&turn, vec![(name.to_owned(), None)])?;
+        }
+        Ok(is_there)
+    }
+
+    /// Moves slots to what their replicas have on their disks, and drops those whose log is gone. Returns the latter.
+    ///
+    /// # Errors
+    /// The engine's: nothing has moved then.
+    pub fn keep_slots(&self, durable: &BTreeMap<String, u64>) -> Result<Vec<(String, Slot)>> {
+        let Some((db, _)) = self.local() else { return Ok(Vec::new()) };
+        let turn = self.take_turn();
+        let (here, local, history) = {
+            let state = self.state.lock();
+            let (here, local) = self.here_in(&state);
+            (here, local, state.history.clone())
+        };
+        let (known, moves) = {
+            let mut slots = self.slots.lock();
+            slots.note((here.seq, local));
+            (slots.all.clone(), slots.moves(durable))
+        };
+        if known.is_empty() {
+            return Ok(Vec::new());
+        }
+        let oldest = match db.feed(SeqNo::ZERO) {
+            Err(Error::FeedTruncated { oldest }) => oldest.get(),
+            // There is no feed any more.
+            Err(Error::Invalid(_)) => u64::MAX,
+            feed => feed?.position().get(),
+        };
+        let gone: Vec<_> = known.into_iter().filter(|(_, slot)| slot.local + 1 < oldest).collect();
+        let moved = moves.into_iter().filter(|(name, ..)| gone.iter().all(|(gone, _)| gone != name));
+        let moved = moved.map(|(name, seq, local)| {
+            (name, Some(Slot { at: Position { epoch: history.epoch_of(seq), seq }, local }))
+        });
+        let changes = moved.chain(gone.iter().map(|(name, _)| (name.clone(), None))).collect();
+        self.change_slots(&turn, changes)?;
+        Ok(gone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_2_and_3_they_move_to_what_is_on_the_disk_and_come_to_rest() {
+        let slot = |seq| Slot { at: Position { seq, ..Position::default() }, local: seq + 1000 };
+        let names = ["a", "b"].map(str::to_owned);
+        let mut slots =
+            Slots { all: names.iter().cloned().zip([slot(10), slot(12)]).collect(), ..Slots::default() };
+        [5, 10, 14, 20, 20, 30].into_iter().for_each(|seq| slots.note((seq, seq + 1000)));
+        let moves = |slots: &Slots, durable: [u64; 2]| {
+            let durable = names.iter().cloned().zip(durable).collect();
+            slots.moves(&durable).into_iter().map(|(name, seq, _)| format!("{name}{seq}")).collect::<Vec<_>>()
+        };
+        // what is on the disks of a and b -> moves
+        let table: [([u64; 2], &[&str]); 5] = [
+            ([10, 12], &[]),
+            ([13, 13], &[]),
+            ([19, 13], &["a14"]),
+            ([29, 30], &["a20", "b30"]),
+            ([99, 0], &["a30"]),
+        ];
+        for (durable, expected) in table {
+            assert_eq!(moves(&slots, durable), expected, "{durable:?}");
+        }
+        assert_eq!(slots.moves(&BTreeMap::new()), [], "nobody follows");
+        slots.all.insert("a".to_owned(), slot(29));
+        assert_eq!(moves(&slots, [30, 12]), <[&str; 0]>::default(), "slots.3");
+        assert_eq!(moves(&slots, [30, 30]), ["a30", "b30"], "both by one commit");
+        assert_eq!(slots.first(), Some(SeqNo::new(1013)));
+        (31..9000).for_each(|seq| slots.note((seq, seq + 1000)));
+        assert!(slots.moments.len() <= MOMENTS_MAX && moves(&slots, [8000, 0]).len() == 1);
+    }
+
+    #[test]
+    fn names_are_words() {
+        assert!(["b", "replica-0f.1_x", &"n".repeat(64)].iter().all(|name| is_name(name)));
+        assert!(["", "a b", "a/b", "\u{e9}", &"n".repeat(65)].iter().all(|name| !is_name(name)));
+    }
+}

@@ -1,0 +1,285 @@
+//! The server on a store that is no database of this process: what is above the trait `Store` needs no files, no number of keys that is known without
+//! counting, and no removal of a range by one write.
+
+use std::ops::{Bound, ControlFlow};
+use std::path::Path;
+use std::sync::Arc;
+
+use esker::Db;
+use esker_server::Options;
+use esker_server::store::{
+    BackupInfo, Durability, Error, LocalStore, Order, Reads, Result, Segment, Snapshot, Space, Span, Store,
+    Transaction, Value, Visit,
+};
+
+use crate::differential::compare;
+use crate::harness::TestServer;
+use crate::rows_model;
+
+/// A store elsewhere: walks come in small pieces, and it has nothing but what it must have.
+struct Elsewhere(LocalStore);
+
+/// So many entries come at a time.
+const PIECE: usize = 3;
+
+fn not_here<T>() -> Result<T> {
+    Err(Error::Invalid("another machine has the files".to_owned()))
+}
+
+/// Walks in pieces, each of which is asked for anew.
+fn walk(reads: &dyn Reads, space: &Space, span: Span<'_>, order: Order, visit: &mut Visit<'_>) -> Result<()> {
+    let mut last: Option<Vec<u8>> = None;
+    loop {
+        let mut left = span;
+        match (&last, order) {
+            (None, _) => {}
+            (Some(key), Order::Up) => left.lower = Bound::Excluded(key),
+            (Some(key), Order::Down) => left.upper = Bound::Excluded(key),
+        }
+        let mut piece = Vec::new();
+        reads.range(space, left, order, &mut |key, value| {
+            piece.push((key.to_vec(), value.to_vec()));
+            if piece.len() < PIECE { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        for (key, value) in &piece {
+            if visit(key, value).is_break() {
+                return Ok(());
+            }
+        }
+        match piece.pop() {
+            Some((key, _)) if piece.len() + 1 == PIECE => last = Some(key),
+            _ => return Ok(()),
+        }
+    }
+}
+
+fn count(reads: &dyn Reads, space: &Space) -> Result<u64> {
+    let mut count = 0;
+    walk(reads, space, Span::ALL, Order::Up, &mut |_, _| {
+        count += 1;
+        ControlFlow::Continue(())
+    })?;
+    Ok(count)
+}
+
+macro_rules! reads {
+    ($of:ty, $($deref:tt)*) => {
+        impl $of {
+            fn inner(&self) -> &dyn Reads {
+                &$($deref)* self.0
+            }
+        }
+
+        impl Reads for $of {
+            fn get(&self, space: &Space, key: &[u8]) -> Result<Option<Value>> {
+                self.inner().get(space, key)
+            }
+
+            fn multi_get(&self, space: &Space, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
+                self.inner().multi_get(space, keys)
+            }
+
+            fn range(
+                &self,
+                space: &Space,
+                span: Span<'_>,
+                order: Order,
+                visit: &mut Visit<'_>,
+            ) -> Result<()> {
+                walk(self.inner(), space, span, order, visit)
+            }
+
+            fn len(&self, space: &Space) -> Result<u64> {
+                count(self.inner(), space)
+            }
+        }
+    };
+}
+
+struct Still(Arc<dyn Snapshot>);
+struct Begun(Box<dyn Transaction>);
+
+reads!(Elsewhere,);
+reads!(Still, *);
+reads!(Begun, *);
+
+impl Snapshot for Still {}
+
+impl Transaction for Begun {
+    fn put(&mut self, space: &Space, key: &[u8], value: &[u8]) -> Result<()> {
+        self.0.put(space, key, value)
+    }
+
+    fn merge(&mut self, space: &Space, key: &[u8], operand: &[u8]) -> Result<()> {
+        self.0.merge(space, key, operand)
+    }
+
+    fn remove(&mut self, space: &Space, key: &[u8]) -> Result<()> {
+        self.0.remove(space, key)
+    }
+
+    fn remove_range(&mut self, space: &Space, span: Span<'_>) -> Result<()> {
+        let mut keys = Vec::new();
+        self.range(space, span, Order::Up, &mut |key, _| {
+            keys.push(key.to_vec());
+            ControlFlow::Continue(())
+        })?;
+        keys.iter().try_for_each(|key| self.0.remove(space, key))
+    }
+
+    fn version(&self) -> u64 {
+        self.0.version()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn commit(self: Box<Self>, durability: Durability) -> Result<()> {
+        self.0.commit(durability)
+    }
+}
+
+impl Store for Elsewhere {
+    fn space(&self, name: &str, _: bool) -> Result<Space> {
+        self.0.space(name, false)
+    }
+
+    fn find_space(&self, name: &str) -> Result<Option<Space>> {
+        self.0.find_space(name)
+    }
+
+    fn spaces(&self) -> Result<Vec<String>> {
+        self.0.spaces()
+    }
+
+    fn drop_space(&self, name: &str) -> Result<()> {
+        self.0.drop_space(name)
+    }
+
+    fn rename_spaces(&self, names: &[(&str, &str)]) -> Result<()> {
+        self.0.rename_spaces(names)
+    }
+
+    fn get_if_cached(&self, _: &Space, _: &[u8]) -> Result<Option<Option<Value>>> {
+        Ok(None)
+    }
+
+    fn snapshot(&self) -> Arc<dyn Snapshot> {
+        Arc::new(Still(self.0.snapshot()))
+    }
+
+    fn begin(&self) -> Box<dyn Transaction> {
+        Box::new(Begun(self.0.begin()))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.0.sync()
+    }
+
+    fn figures(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn set_merge_operator(&self, space: &Space, operator: &str) -> Result<()> {
+        self.0.set_merge_operator(space, operator)
+    }
+
+    fn checkpoint(&self, _: &Path) -> Result<u64> {
+        not_here()
+    }
+
+    fn backup(&self, _: &Path) -> Result<BackupInfo> {
+        not_here()
+    }
+
+    fn archive(&self, _: &Path) -> Result<Option<Segment>> {
+        not_here()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
+    fn is_in_memory(&self) -> bool {
+        false
+    }
+
+    fn compact(&self) -> Result<()> {
+        not_here()
+    }
+
+    fn check(&self) -> Result<Vec<String>> {
+        not_here()
+    }
+}
+
+fn elsewhere() -> TestServer {
+    let db = Db::in_memory().unwrap();
+    let store = Arc::new(Elsewhere(LocalStore::new(db.clone(), 1 << 30)));
+    TestServer::start_on(store, db, Options::default())
+}
+
+#[test]
+fn types_and_rows_work_on_any_store() {
+    let (here, there) = (TestServer::start(), elsewhere());
+    for (seed, version) in (1000..1004).zip(["2", "3"].into_iter().cycle()) {
+        if let Err(difference) = compare(&mut there.wire(), &mut here.wire(), seed, 1500, version) {
+            panic!("{difference}");
+        }
+    }
+    rows_model::agree(&there, 3);
+}
+
+#[test]
+fn ordered_commands_work_on_any_store_and_tell_what_it_cannot() {
+    let servers = [TestServer::start(), elsewhere()];
+    let mut wires = servers.each_ref().map(TestServer::wire);
+    for line in [
+        "ES.KS CREATE plain",
+        "ES.KS USE plain",
+        "ES.KS OPERATOR plain append",
+        "ES.SET a 1",
+        "ES.SET b 2",
+        "ES.SET c 3",
+        "ES.SET d 4",
+        "ES.SET e 5",
+        "ES.RANGE '' ''",
+        "ES.RANGE b '' LIMIT 3 REV",
+        "ES.COUNT",
+        "ES.COUNT b e",
+        "ES.MERGE m x",
+        "ES.MERGE m y",
+        "ES.GET m",
+        "ES.BEGIN",
+        "ES.DELRANGE b d",
+        "ES.PREFIX ''",
+        "ES.CAS a EQ 1 SET 2",
+        "ES.COMMIT",
+        "ES.RANGE '' ''",
+        "ES.BEGIN SNAPSHOT",
+        "ES.SET g 7",
+        "ES.ROLLBACK",
+        "ES.LAST",
+        "ES.NEXT d",
+        "ES.PREV d",
+        "ES.KS LIST",
+        "ES.KS DROP plain",
+        "ES.KS USE",
+        "DBSIZE",
+        "SET k v",
+        "DBSIZE",
+        "FLUSHALL",
+        "DBSIZE",
+    ] {
+        let [here, there] = wires.each_mut().map(|wire| wire.say(line));
+        assert_eq!(here, there, "{line}");
+    }
+    let there = &mut wires[1];
+    for line in ["ES.COMPACT", "ES.VERIFY", "REPLICAOF 127.0.0.1 1", "ES.FEED 1-0 1"] {
+        assert!(there.say(line).starts_with("-ERR"), "{line}");
+    }
+    assert_eq!(there.say("INFO").get(..1), Some("\""));
+    assert_eq!(there.say("ES.SLOTS"), "*[]");
+    assert_eq!(there.say("PING"), "+PONG");
+}
