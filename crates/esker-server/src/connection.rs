@@ -141,6 +141,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             {
                 self.server.acl.prove(user, password).await;
             }
+            if self.server.pause.holds(command, &job.session, clock::now_ms()).is_some() {
+                job = self.await_pause(job, command).await?;
+                bytes = 0;
+                if job.session.is_over {
+                    break;
+                }
+            }
             if !job.requests.is_empty() && matches!(place(command, &job.session), Place::Alone) {
                 job = self.run_job(job).await?;
                 bytes = 0;
@@ -271,6 +278,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
             }
         }
+    }
+
+    /// Returns when no pause holds the command that has come (pause.1).
+    async fn await_pause(
+        &mut self,
+        mut job: Box<Job>,
+        command: Option<&'static Command>,
+    ) -> Option<Box<Job>> {
+        job = self.run_job(job).await?;
+        job.session.is_over |= self.flush(&mut job).await.is_err();
+        let (server, end) = (self.server.clone(), Notify::new());
+        while !job.session.is_over
+            && let now = clock::now_ms()
+            && let Some(until) = server.pause.holds(command, &job.session, now)
+        {
+            let held = async {
+                tokio::select! {
+                    () = server.pause.wait(until, now) => {}
+                    () = end.notified() => {}
+                }
+            };
+            let ((), is_gone) = self.meanwhile(held, &end).await;
+            job.session.is_over |= is_gone || self.client.is_killed();
+        }
+        Some(job)
     }
 
     /// Runs a command that waits for other servers, once they are so far, or its time is over.

@@ -44,6 +44,7 @@ mod listen;
 mod lua;
 mod numbers;
 mod options;
+mod pause;
 mod pubsub;
 mod rates;
 mod replication;

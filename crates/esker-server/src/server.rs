@@ -19,6 +19,7 @@ use crate::fail::Done;
 use crate::holdings::Holdings;
 use crate::latency::{Histogram, LatencyEvents};
 use crate::options::Options;
+use crate::pause::Pause;
 use crate::pubsub::PubSub;
 use crate::rates::Rates;
 use crate::replication::{self, Replication, Source};
@@ -44,6 +45,8 @@ pub struct Server {
     pub clients: Clients,
     /// Its primary, or its replicas.
     pub replication: Replication,
+    /// `CLIENT PAUSE`.
+    pub pause: Pause,
     /// Subscriptions.
     pub pubsub: PubSub,
     /// Watched keys.
@@ -120,6 +123,7 @@ impl Server {
             config: Config::new(&options),
             commands: commands::all(),
             clients: Clients::default(),
+            pause: Pause::default(),
             pubsub: PubSub::default(),
             watches: Watches::default(),
             holdings: Holdings::default(),

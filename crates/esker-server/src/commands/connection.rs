@@ -16,7 +16,7 @@ use crate::session::ReplyMode;
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
     command("auth", -2, NO_AUTH | NO_SCRIPT | FAST | NO_MULTI, NO_KEYS, Connection, "[user] password", "Says who the client is.", auth),
-    command("client", -2, NO_SCRIPT, NO_KEYS, Connection, "id | info | list | getname | setname name | setinfo lib-name|lib-ver text | kill ... | unblock id | reply on|off|skip | pause ms | unpause | no-evict on|off | no-touch on|off | tracking off | trackinginfo | caching | getredir", "Tells of connections and changes them.", client),
+    command("client", -2, NO_SCRIPT, NO_KEYS, Connection, "id | info | list | getname | setname name | setinfo lib-name|lib-ver text | kill ... | unblock id | reply on|off|skip | pause ms [all|write] | unpause | no-evict on|off | no-touch on|off | tracking off | trackinginfo | caching | getredir", "Tells of connections and changes them.", client),
     command("echo", 2, FAST, NO_KEYS, Connection, "text", "Replies the text.", echo),
     command("hello", -1, NO_AUTH | NO_SCRIPT | FAST | NO_MULTI, NO_KEYS, Connection, "[2|3 [auth user password] [setname name]]", "Chooses the version of the protocol.", hello),
     command("ping", -1, FAST | WHILE_SUBSCRIBED, NO_KEYS, Connection, "[text]", "Replies PONG, or the text.", ping),
@@ -212,11 +212,11 @@ fn client(cx: &mut Cx<'_>, request: &Request) -> Done {
         (b"reply", 3) => reply(cx, request)?,
         (b"no-evict" | b"no-touch", 3) if request.is(2, "on") || request.is(2, "off") => cx.out.ok(),
         (b"no-evict" | b"no-touch", 3) => return Err(SYNTAX.into()),
-        (b"pause", 3 | 4) => {
-            int(&request[2]).map_err(|_| "ERR timeout is not an integer or out of range")?;
+        (b"pause", 3 | 4) => pause(cx, request)?,
+        (b"unpause", 2) => {
+            cx.server.pause.end();
             cx.out.ok();
         }
-        (b"unpause", 2) => cx.out.ok(),
         (b"tracking", 3..) if request.is(2, "off") => cx.out.ok(),
         (b"tracking", 3..) if !request.is(2, "on") => return Err(SYNTAX.into()),
         (b"tracking", 3..) => return Err("ERR client side caching is not supported".into()),
@@ -295,6 +295,20 @@ fn list(cx: &mut Cx<'_>, request: &Request) -> Done {
     }
     let lines: Vec<_> = clients.iter().map(|client| client.describe(cx.now) + "\n").collect();
     cx.out.verbatim(&lines.concat());
+    Ok(())
+}
+
+fn pause(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let ms = int(&request[2]).ok().and_then(|ms| u64::try_from(ms).ok());
+    let ms = ms.ok_or("ERR timeout is not an integer or out of range")?;
+    let all = match request.get(3) {
+        None => true,
+        Some(_) if request.is(3, "all") => true,
+        Some(_) if request.is(3, "write") => false,
+        Some(_) => return Err("ERR CLIENT PAUSE mode must be WRITE or ALL".into()),
+    };
+    cx.server.pause.begin(cx.now.saturating_add(ms), all, cx.now);
+    cx.out.ok();
     Ok(())
 }
 

@@ -146,3 +146,30 @@ fn readers_of_a_group_are_told_when_it_is_gone() {
     assert_eq!(other.say("XAUTOCLAIM s g you 0 0-0 COUNT 1"), "*[\"2-0\", *[], *[\"1-0\"]]");
     assert_eq!(other.say("XAUTOCLAIM s g you 0 0-0 COUNT 9223372036854775807"), "-ERR COUNT must be > 0");
 }
+
+#[test]
+fn a_pause_holds_what_it_names_until_it_ends() {
+    let server = TestServer::start();
+    let (mut a, mut b) = (server.wire(), server.wire());
+    assert_eq!(a.say("CLIENT PAUSE 600000 WRITE"), "+OK");
+    assert_eq!(a.say("CLIENT PAUSE 1 WRITE"), "+OK");
+    b.send(&["SET", "k", "v"]);
+    (0..100).for_each(|_| assert_eq!(a.say("GET k"), "null"));
+    assert_eq!(a.say("CLIENT UNPAUSE"), "+OK");
+    assert_eq!(format!("{:?}", b.reply()), "+OK");
+    assert_eq!(a.say("GET k"), "\"v\"");
+
+    let begun = std::time::Instant::now();
+    assert_eq!(a.say("CLIENT PAUSE 60"), "+OK");
+    assert_eq!((b.say("PING"), a.say("GET k")), ("+PONG".to_owned(), "\"v\"".to_owned()));
+    assert!(begun.elapsed().as_millis() >= 50, "it holds all, and ends by itself");
+
+    assert_eq!(a.say("CLIENT PAUSE 600000 WRITE"), "+OK");
+    b.send(&["SET", "k", "w"]);
+    assert_eq!(a.say("CLIENT KILL TYPE normal SKIPME yes"), ":1");
+    assert!(b.try_reply().is_none(), "who is held can be ended");
+    assert_eq!(a.say("GET k"), "\"v\"");
+    for refused in ["CLIENT PAUSE x", "CLIENT PAUSE -1", "CLIENT PAUSE 1 some"] {
+        assert!(a.say(refused).starts_with("-ERR"), "{refused}");
+    }
+}

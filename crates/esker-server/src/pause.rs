@@ -1,0 +1,101 @@
+//! `CLIENT PAUSE`: connections wait before they run commands, so that somebody can move clients to another server.
+//!
+//! pause.1. A pause holds all commands, that which ends it among them, or those that may write. What runs already goes on.
+//! pause.2. Pauses do not shorten each other: the later end counts, and one that holds all goes before one that holds writes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::commands::{Command, flag};
+use crate::session::Session;
+
+/// What is held, and until when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Held {
+    until_ms: u64,
+    all: bool,
+}
+
+/// See the module's text.
+#[derive(Default)]
+pub struct Pause {
+    held: Mutex<Option<Held>>,
+    /// Relaxed: whoever misses that it has begun began before it.
+    may_hold: AtomicBool,
+    ended: Notify,
+}
+
+impl Pause {
+    /// Holds commands up to a moment, in milliseconds since 1970; `all`: those that write nothing, too.
+    pub fn begin(&self, until_ms: u64, all: bool, now_ms: u64) {
+        let mut held = self.held.lock();
+        let old = held.filter(|held| held.until_ms > now_ms);
+        *held = Some(Held {
+            until_ms: old.map_or(until_ms, |old| old.until_ms.max(until_ms)),
+            all: all || old.is_some_and(|old| old.all),
+        });
+        self.may_hold.store(true, Ordering::Relaxed);
+    }
+
+    /// Holds nothing any more.
+    pub fn end(&self) {
+        *self.held.lock() = None;
+        self.may_hold.store(false, Ordering::Relaxed);
+        self.ended.notify_waiters();
+    }
+
+    /// Until when a command of a connection is held; none if it is not.
+    #[inline]
+    pub fn holds(&self, command: Option<&Command>, session: &Session, now_ms: u64) -> Option<u64> {
+        if !self.may_hold.load(Ordering::Relaxed) {
+            return None;
+        }
+        let held = (*self.held.lock())?;
+        if held.until_ms <= now_ms {
+            self.end();
+            return None;
+        }
+        let is_held = held.all || command.is_some_and(|command| may_write(command, session));
+        is_held.then_some(held.until_ms)
+    }
+
+    /// Waits until then, or until pauses are ended.
+    pub async fn wait(&self, until_ms: u64, now_ms: u64) {
+        let left = std::time::Duration::from_millis(until_ms.saturating_sub(now_ms));
+        let ended = self.ended.notified();
+        tokio::pin!(ended);
+        ended.as_mut().enable();
+        if self.may_hold.load(Ordering::Relaxed) {
+            let _ = tokio::time::timeout(left, ended).await;
+        }
+    }
+}
+
+/// Whether a command may change data, or tell somebody something.
+fn may_write(command: &Command, session: &Session) -> bool {
+    let writes = |command: &Command| {
+        command.flags & flag::WRITE != 0
+            || matches!(command.name, "eval" | "evalsha" | "publish" | "spublish" | "pfcount")
+    };
+    writes(command) || command.name == "exec" && session.multi.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pause_2_pauses_do_not_shorten_each_other() {
+        let pause = Pause::default();
+        let held = || pause.held.lock().map(|held| (held.until_ms, held.all));
+        pause.begin(100, true, 10);
+        pause.begin(50, false, 20);
+        assert_eq!(held(), Some((100, true)));
+        pause.begin(300, false, 100);
+        assert_eq!(held(), Some((300, false)), "the first one is over");
+        pause.end();
+        assert_eq!(held(), None);
+    }
+}
