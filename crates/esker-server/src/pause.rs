@@ -22,7 +22,7 @@ struct Held {
 #[derive(Default)]
 pub struct Pause {
     held: Mutex<Option<Held>>,
-    /// Relaxed: whoever misses that it has begun began before it.
+    /// Relaxed: a command that does not see the pause yet counts as begun before it.
     may_hold: AtomicBool,
     ended: Notify,
 }

@@ -144,7 +144,7 @@ impl Sequencer {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether somebody who waits is to be told of any change of a key.
+    /// Whether a waiting command has to be tried again after any change of its keys.
     #[inline]
     pub fn minds_changes(&self) -> bool {
         self.minds_changes.load(Ordering::Relaxed)

@@ -78,7 +78,7 @@ impl Waiters {
         [self.by_key.len(), minded.len()]
     }
 
-    /// Whether somebody who waits is to be tried again after any change of its keys.
+    /// Whether a command waits that any change of its keys may end.
     pub fn minds_changes(&self) -> bool {
         self.minding > 0
     }

@@ -4,7 +4,7 @@ use super::table::Command;
 use crate::acl::{READ, WRITE, key_uses};
 use crate::resp::Request;
 
-/// Commands that remove keys as wholes.
+/// Commands that remove whole keys.
 const REMOVES_KEYS: &[&str] = &["del", "unlink"];
 /// Commands that take something out of what a key holds.
 const DELETES: &[&str] = &[

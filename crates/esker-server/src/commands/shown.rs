@@ -17,7 +17,7 @@ const SECRET_OPTIONS: [&str; 7] = [
     "tls-client-key-file-pass",
     "tls-key-file-pass",
 ];
-/// The slow log keeps so many words of a command, and of each so many bytes.
+/// The most words of a command, and the most bytes of each word, that the slow log keeps.
 const WORDS_MAX: usize = 32;
 const WORD_BYTES_MAX: usize = 128;
 

@@ -39,7 +39,7 @@ fn put_int(cx: &mut Cx<'_>, title: &str, n: u64) {
 
 fn put_head(cx: &mut Cx<'_>, stream: &Stream) -> Done {
     put_int(cx, "length", stream.len());
-    // What Redis would have, which keeps so many entries in a node.
+    // As many nodes as Redis would have with this option.
     let entries = cx.server.config.number("stream-node-max-entries").max(1) as u64;
     let keys = stream.len().div_ceil(entries);
     put_int(cx, "radix-tree-keys", keys);

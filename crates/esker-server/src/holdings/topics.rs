@@ -1,7 +1,7 @@
 //! Topics: who listens, and what was said and not fetched yet.
 //!
 //! topics.1. A topic is kept once for a listener that fetches, however often it was said before.
-//! topics.2. Who watches keys is told no other keys: that a range is removed is told from where what is watched begins.
+//! topics.2. A message names no key outside of what is watched: if a removed range begins before it, the message has the watched prefix or key.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

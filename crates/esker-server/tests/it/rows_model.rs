@@ -231,7 +231,7 @@ fn random_commands_reply_what_a_map_says() {
     agree(&TestServer::start(), 12);
 }
 
-/// A server replies what the map says, for so many seeds.
+/// For a number of seeds, a server replies what the map says.
 pub fn agree(server: &TestServer, seeds: u64) {
     for seed in 0..seeds {
         let mut random = Rng::with_seed(seed);
