@@ -3,8 +3,8 @@
 //! ```text
 //!   Version --partitions--> groups --score, triggers--> Plan { inputs, output, range }
 //!
-//!   data fits the cache:  all runs of a partition -------------------> base
-//!   beyond the cache:     slots of nested tiers --> next tier --> base (tiers.rs)
+//!   data fits the cache:  all runs of a partition -------------------> base      (while somebody writes: only up to 16 memtables)
+//!   else:                 slots of nested tiers --> next tier --> base (tiers.rs)
 //!   a table that overlaps nothing ------------------(edit only)------> base
 //!   when idle: tombstones that nobody needs, and what they hide ------> base
 //! ```

@@ -110,7 +110,7 @@ impl Core {
         let now = self.env.clock.monotonic();
         let needs_merge = Space::of(&version).needs_merge(self.options.amplification_percent_max());
         let input = PickInput {
-            limits: self.limits(),
+            limits: if idle { self.limits_at_rest() } else { self.limits() },
             idle: idle || needs_merge,
             wasted_seek_ns: lost_ns,
             bytes_per_second: COMPACTION_BYTES_PER_SECOND,
@@ -298,7 +298,7 @@ impl Core {
         loop {
             self.check_able()?;
             let version = self.version();
-            let plan = picker::pick_manual(&version, &self.limits(), &must_pass, &mut progress);
+            let plan = picker::pick_manual(&version, &self.limits_at_rest(), &must_pass, &mut progress);
             let Some(plan) = plan else { return Ok(()) };
             if !self.merge(plan, filters)? {
                 return Err(Error::Closed);

@@ -121,7 +121,7 @@ impl Core {
             return false;
         }
         drop(view);
-        let merged = if self.limits().fits_cache { self.table_bytes() } else { 0 };
+        let merged = if self.limits_at_rest().fits_cache { self.table_bytes() } else { 0 };
         idle_for >= replay_rest(merged)
     }
 

@@ -26,6 +26,8 @@ use super::options::{MERGE_TABLES, Options};
 use crate::compaction::picker::Limits;
 
 const MIB: u64 = 1 << 20;
+/// Tables of so many memtables are merged with every few new ones. Of more, that would cost more than readers gain by it.
+const CHEAP_BASE_MEMTABLES: u64 = 16;
 /// At the most one part in so many of what the disk has for the database is held back.
 const HELD_BACK_PART: u64 = 8;
 /// However small the disk is, memtables and tables may have this size.
@@ -90,8 +92,16 @@ impl Core {
         self.pipeline.limit_memtables(shares.memtable_bytes as usize);
     }
 
-    /// The limits of the picker, as of now.
+    /// The limits of the picker, as of now, while somebody writes: a large base is not written again for each few memtables, even if the
+    /// cache can hold it.
     pub(crate) fn limits(&self) -> Limits {
+        let limits = self.limits_at_rest();
+        let is_cheap = self.table_bytes() <= CHEAP_BASE_MEMTABLES * limits.run_bytes;
+        Limits { fits_cache: limits.fits_cache && is_cheap, ..limits }
+    }
+
+    /// The limits of the picker, as of now, while nobody writes.
+    pub(crate) fn limits_at_rest(&self) -> Limits {
         let limits = self.options.limits(self.table_bytes());
         let bytes_max = self.room.table_bytes.load(Ordering::Relaxed);
         // room.5
