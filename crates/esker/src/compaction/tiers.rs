@@ -348,7 +348,14 @@ impl<'v, T> Picker<'v, T> {
             return Some(narrower.unwrap_or_else(|| self.base_plan(part))).filter(may);
         }
         let (level, inputs) = match goal {
-            Goal::Same => (slot.level, self.part(members(), false)),
+            Goal::Same => {
+                let part = self.part(members(), false);
+                if runs_of(&part) == 1 {
+                    // One merge may take no second run: to put this one where it is would change nothing, for ever (picker.3).
+                    return self.step(slot, Goal::Base);
+                }
+                (slot.level, part)
+            }
             _ => self.with_next_tiers(slot),
         };
         let plan = self.tier_plan(inputs, level);

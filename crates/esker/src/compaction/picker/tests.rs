@@ -275,6 +275,8 @@ fn tiers_1_a_merge_takes_no_more_than_it_may() {
         busy beyond -> merge L0{9} + L0{6,5} into new tier (not bottommost)
         tier: 9[a-e]40 8[f-j]40 / 7[a-d]40 6[e-k]40  base: 1[a-b]300 2[c-d]300 3[e-f]300 4[g-k]300
         busy beyond wasted=100000 -> merge tier{7} + base{1,2} into base
+        tier3: 8[a-f]9 / 7[a-f]9 / 6[a-f]9 / 5[a-f]1100  base: 1[a-c]10000 2[d-f]10000
+        busy beyond -> merge tier3{5} + base{1,2} into base
         ",
     );
 }
@@ -406,7 +408,7 @@ fn picker_1_a_plan_that_skips_an_older_table_is_refused() {
     plan_into_base(&version, &parts[0]);
 }
 
-/// Executes plans on versions without bytes: sizes add up, ranges stay within the plan's. At the bottom tombstones and numbers go
+/// Executes plans on versions without bytes: sizes add up, ranges stay within the plan's, and are cut at its fences. At the bottom tombstones and numbers go
 /// that nobody stands below.
 fn execute(version: &Version<()>, plan: &Plan, oldest_horizon: SeqNo, next: &mut u64) -> Version<()> {
     let metas: HashMap<_, _> = version.tables().map(|(_, t)| (t.file, t.meta.clone())).collect();
@@ -416,8 +418,11 @@ fn execute(version: &Version<()>, plan: &Plan, oldest_horizon: SeqNo, next: &mut
         OutputRun::New => RunId(1_000_000 + *next),
     };
     *next += 1;
-    let table = |file, meta| AddedTable { file, level: plan.output_level, run, meta };
-    let added = match plan.kind {
+    let table = |file, meta: TableMeta| {
+        let run = settled(version, plan, &meta.range).unwrap_or(run);
+        AddedTable { file, level: plan.output_level, run, meta }
+    };
+    let added: Vec<AddedTable> = match plan.kind {
         PlanKind::TrivialMove => files.iter().map(|f| table(*f, metas[f].clone())).collect(),
         PlanKind::Rewrite => {
             let sum = |of: fn(&TableMeta) -> u64| files.iter().map(|f| of(&metas[f])).sum();
@@ -435,7 +440,22 @@ fn execute(version: &Version<()>, plan: &Plan, oldest_horizon: SeqNo, next: &mut
                 },
                 ..metas[&files[0]].clone()
             };
-            vec![table(FileId::new(1_000_000 + *next), meta)]
+            // Cut at the fences, all pieces alike.
+            let inside = |fence: &&Vec<u8>| **fence > plan.range.start && plan.range.end.admits(fence);
+            let fences: Vec<_> = plan.fences.iter().filter(inside).cloned().collect();
+            let ends = fences.iter().cloned().map(End::Excluded).chain([plan.range.end.clone()]);
+            let starts = [plan.range.start.clone()].into_iter().chain(fences.iter().cloned());
+            let pieces = fences.len() as u64 + 1;
+            let piece = |(start, end)| {
+                *next += 1;
+                let meta = TableMeta {
+                    file_bytes: meta.file_bytes / pieces,
+                    range: KeyRange { start, end },
+                    ..meta.clone()
+                };
+                table(FileId::new(1_000_000 + *next), meta)
+            };
+            starts.zip(ends).map(piece).collect()
         }
     };
     let opened = added.iter().map(|a: &AddedTable| (a.file, ())).collect();
@@ -454,6 +474,10 @@ fn picker_3_random_versions_come_to_rest() {
             let settled = ["", " settled"][rng.usize(0..2)];
             let mut input = parse_input(&format!("{words}{settled}"));
             if rng.bool() {
+                input.limits.merge_bytes_max = 16 * MIB;
+                input.limits.run_bytes = 1;
+            }
+            if rng.bool() {
                 let files = version.tables().map(|(_, t)| t.file);
                 input.skip = files.filter(|_| rng.u8(0..10) == 0).collect();
             }
@@ -462,8 +486,8 @@ fn picker_3_random_versions_come_to_rest() {
                 input.put_off = files.filter(|_| rng.u8(0..10) == 0).collect();
             }
             for step in 0.. {
-                assert!(step < 200, "picker.3: seed {seed}");
                 let Some(plan) = pick(&version, &input) else { break };
+                assert!(step < 200, "picker.3: seed {seed}");
                 let mut files = plan.inputs.iter().flat_map(|i| &i.files);
                 assert!(!files.any(|f| input.skip.contains(f)), "picker.4: seed {seed}: {plan:?}");
                 version = execute(&version, &plan, input.oldest_horizon, &mut next);
