@@ -23,6 +23,7 @@ use parking_lot::Mutex;
 use super::moves::{Moves, TAIL_BYTES};
 use crate::encoding::bytes::ByteReader;
 use crate::encoding::checksum::crc32c;
+use crate::types::descriptors::{Descriptors, ReadFile};
 use crate::types::{Error, FileId, Result, SeqNo};
 
 const MAGIC: [u8; 8] = *b"eskerBLB";
@@ -34,11 +35,19 @@ pub(crate) const HEADER_BYTES: u64 = 32;
 /// Removes a file, if it still may.
 pub(crate) type Remover = Arc<dyn Fn(&Path) + Send + Sync>;
 
-/// An open blob file.
+/// How a file is reached.
+enum Handle {
+    /// It was made by this process, which may write to it.
+    Written(Arc<dyn File>),
+    /// It is complete, and opened by who reads it first (descriptors.rs).
+    Read(Arc<ReadFile>),
+}
+
+/// A blob file.
 pub(crate) struct BlobFile {
     id: FileId,
     path: PathBuf,
-    file: Arc<dyn File>,
+    handle: Handle,
     /// The same one for writes past the page cache, opened when they begin; none: there is no such.
     direct: OnceLock<Option<Arc<dyn File>>>,
     /// Where the next lease begins. Under the lock of who gives leases; relaxed loads elsewhere: a size.
@@ -95,12 +104,31 @@ fn header(id: FileId) -> Vec<u8> {
     out
 }
 
+/// Whether it is the header of this file (descriptors.1).
+fn check_header(file: &dyn File, path: &Path, id: FileId) -> Result<()> {
+    let bytes = read_range(file, 0, HEADER_BYTES as usize).map_err(|e| match e.kind() {
+        std::io::ErrorKind::UnexpectedEof => {
+            Error::corrupt("blob file header", path, 0, "the file ends in it")
+        }
+        _ => Error::read(path, 0, HEADER_BYTES as usize, &e),
+    })?;
+    let found = ByteReader::new(&bytes[8..]).u32().unwrap_or_default();
+    if bytes[..8] == MAGIC && found != FORMAT_VERSION && crc32c(&bytes[..28]).to_le_bytes() == bytes[28..] {
+        let (path, supported) = (path.to_owned(), FORMAT_VERSION);
+        return Err(Error::UnsupportedVersion { what: "blob file", path, found, supported });
+    }
+    if bytes != header(id) {
+        return Err(Error::corrupt("blob file header", path, 0, "it is not the header of this file"));
+    }
+    Ok(())
+}
+
 impl BlobFile {
     /// Makes a new one. Its name is not durable yet.
     pub(crate) fn create(env: &Env, path: &Path, id: FileId) -> Result<Arc<BlobFile>> {
         let options = OpenOptions::create_new();
         let file = env.fs.open(path, options).map_err(|e| Error::io("create", path, e))?;
-        let blob = Self::of(file, path, id, 0, false);
+        let blob = Self::of(Handle::Written(file), path, id, 0, false);
         let begun = blob.append(&header(id)).and_then(|_| blob.sync());
         begun.map_err(|error| {
             let _ = env.fs.remove_file(path);
@@ -109,32 +137,34 @@ impl BlobFile {
         Ok(blob)
     }
 
+    /// One that is complete and has so many bytes. Its header is looked at by who reads it first.
+    pub(crate) fn described(env: &Env, path: &Path, id: FileId, len: u64) -> Arc<BlobFile> {
+        let owned = path.to_owned();
+        let check = Box::new(move |file: &dyn File| check_header(file, &owned, id));
+        let file = ReadFile::closed(&env.fs, path, check, Descriptors::of_process());
+        Self::of(Handle::Read(file), path, id, len, true)
+    }
+
     /// Opens one that is complete.
     pub(crate) fn open(env: &Env, path: &Path, id: FileId) -> Result<Arc<BlobFile>> {
-        let file = env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
-        let len = file.len().map_err(|e| Error::io("measure", path, e))?;
-        let blob = Self::of(file, path, id, len, true);
-        let bytes = blob.bytes_at(0, HEADER_BYTES)?;
-        let version = ByteReader::new(&bytes[8..]).u32().unwrap_or_default();
-        if bytes[..8] == MAGIC
-            && version != FORMAT_VERSION
-            && crc32c(&bytes[..28]).to_le_bytes() == bytes[28..]
-        {
-            let path = path.to_owned();
-            let supported = FORMAT_VERSION;
-            return Err(Error::UnsupportedVersion { what: "blob file", path, found: version, supported });
-        }
-        if bytes != header(id) {
-            return Err(Error::corrupt("blob file header", path, 0, "it is not the header of this file"));
-        }
+        let len = env.fs.file_size(path).map_err(|e| Error::io("measure", path, e))?;
+        let blob = Self::described(env, path, id, len);
+        blob.file()?;
         Ok(blob)
     }
 
-    fn of(file: Arc<dyn File>, path: &Path, id: FileId, len: u64, is_closed: bool) -> Arc<BlobFile> {
+    fn file(&self) -> Result<Arc<dyn File>> {
+        match &self.handle {
+            Handle::Written(file) => Ok(file.clone()),
+            Handle::Read(file) => file.get(),
+        }
+    }
+
+    fn of(handle: Handle, path: &Path, id: FileId, len: u64, is_closed: bool) -> Arc<BlobFile> {
         Arc::new(BlobFile {
             id,
             path: path.to_owned(),
-            file,
+            handle,
             direct: OnceLock::new(),
             end: AtomicU64::new(len),
             unused: AtomicU64::new(0),
@@ -227,7 +257,7 @@ impl BlobFile {
     /// Hands bytes of a lease to the operating system.
     pub(super) fn write(&self, at: u64, bytes: &[u8]) -> Result<()> {
         if !bytes.is_empty() {
-            self.file.write_all_at(bytes, at).map_err(|e| Error::io("write", &self.path, e))?;
+            self.file()?.write_all_at(bytes, at).map_err(|e| Error::io("write", &self.path, e))?;
             self.writes.fetch_add(1, Ordering::Release);
         }
         Ok(())
@@ -250,7 +280,7 @@ impl BlobFile {
     pub(super) fn write_behind(&self, at: u64, bytes: &[u8]) -> Result<()> {
         self.write(at, bytes)?;
         // A hint: the sync that follows says whether it worked.
-        let _ = self.file.start_writeback(at, bytes.len() as u64);
+        let _ = self.file()?.start_writeback(at, bytes.len() as u64);
         Ok(())
     }
 
@@ -273,8 +303,9 @@ impl BlobFile {
         if writes == self.durable.load(Ordering::Acquire) {
             return Ok(());
         }
+        let file = self.file()?;
         *failed = Some(None);
-        match self.file.sync_data().map_err(|e| Arc::new(Error::io("sync", &self.path, e))) {
+        match file.sync_data().map_err(|e| Arc::new(Error::io("sync", &self.path, e))) {
             Ok(()) => {
                 *failed = None;
                 self.durable.store(writes, Ordering::Release);
@@ -290,7 +321,7 @@ impl BlobFile {
     /// Somebody is about to read these bytes.
     pub(super) fn will_need(&self, offset: u64, len: u64) {
         // A hint: the read that follows says what is wrong.
-        let _ = self.file.will_need(offset, len);
+        let _ = self.file().map(|file| file.will_need(offset, len));
     }
 
     /// Bytes of it, not checked.
@@ -299,7 +330,7 @@ impl BlobFile {
         let Some(len) = usize::try_from(len).ok().filter(|_| is_inside) else {
             return Err(Error::corrupt("blob", &self.path, offset, "the file ends before the value does"));
         };
-        read_range(&*self.file, offset, len).map_err(|e| match e.kind() {
+        read_range(&*self.file()?, offset, len).map_err(|e| match e.kind() {
             std::io::ErrorKind::UnexpectedEof => {
                 Error::corrupt("blob", &self.path, offset, "the file ends before the value does")
             }

@@ -1,4 +1,4 @@
-//! Blob files of the running database: named before use, opened with the tables, their values looked at before the log is believed.
+//! Blob files of the running database: named before use, opened by who reads them, their values looked at before the log is believed.
 //!
 //! ```text
 //!   commit needs a file --> made, its name durable --> manifest names it --> view knows it --> values
@@ -8,6 +8,7 @@
 //! engine_blobs.1. A file that the manifest names is there, or opening fails. One that it does not name is a leftover: nothing durable points
 //!      to it.
 //! engine_blobs.2. The values of the commits that are replayed are durable before anything says that these are (recovery.4 of wal/recovery.rs).
+//! engine_blobs.3. Opening looks at its length alone. Its header is looked at by who reads it first.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -41,11 +42,15 @@ pub(super) fn open_blobs(env: &Env, dir: &Path, state: &VersionEdit) -> Result<B
     let mut named = BTreeMap::new();
     for &(name, file) in &state.blobs {
         let path = blob_path(dir, file);
-        if !env.fs.exists(&path).map_err(|e| Error::io("look for", &path, e))? {
-            let detail = "the manifest names it, but it is missing: restore a backup or run `esker repair`";
-            return Err(Error::corrupt("blob file", &path, 0, detail));
-        }
-        named.insert(name, BlobSource::new(name, BlobFile::open(env, &path, file)?)?);
+        let len = env.fs.file_size(&path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => {
+                let detail =
+                    "the manifest names it, but it is missing: restore a backup or run `esker repair`";
+                Error::corrupt("blob file", &path, 0, detail)
+            }
+            _ => Error::io("measure", &path, e),
+        })?;
+        named.insert(name, BlobSource::new(name, BlobFile::described(env, &path, file, len))?);
     }
     Ok(BlobSet::new(named))
 }
@@ -167,6 +172,30 @@ mod tests {
         let map = db.default_keyspace();
         let is_well = |key| matches!(map.get(key), Ok(Some(value)) if value.len() == 100);
         (is_well("a"), is_well("b") || matches!(map.get("b"), Ok(None)))
+    }
+
+    #[test]
+    fn engine_blobs_3_a_file_is_opened_by_who_reads_it_and_told_from_others() {
+        let fs = MemFs::new();
+        let db = open(&fs);
+        db.default_keyspace().put("a", [1; 100]).unwrap();
+        db.close().unwrap();
+        let env = Env::simulated(Arc::new(fs.clone()), 1);
+        let names = env.fs.list_dir("db".as_ref()).unwrap();
+        let blob = Path::new("db").join(names.iter().find(|name| name.ends_with(".blob")).unwrap());
+        let file = env.fs.open(&blob, OpenOptions::write()).unwrap();
+        file.write_all_at(&[7], 16).unwrap();
+        let db = open(&fs);
+        let map = db.default_keyspace();
+        assert!(map.contains("a").unwrap());
+        match map.get("a") {
+            Err(Error::Corrupt { path, offset: 0, .. }) => assert_eq!(path, blob),
+            other => panic!("engine_blobs.3: {other:?}"),
+        }
+        drop((map, db));
+        env.fs.remove_file(&blob).unwrap();
+        let error = Db::builder().stepped().env(env.clone()).open("db").unwrap_err();
+        assert!(error.is_corrupt(), "engine_blobs.1: {error}");
     }
 
     #[test]

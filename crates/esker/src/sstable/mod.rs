@@ -36,7 +36,6 @@ mod block_search;
 mod check;
 mod counts;
 mod cursor;
-mod descriptors;
 mod footer;
 #[doc(hidden)]
 pub mod fuzzing;

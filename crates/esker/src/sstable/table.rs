@@ -27,13 +27,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use esker_env::{Env, File, FsRef, OpenOptions, PageBuf, read_range_into};
+use esker_env::{Env, File, FsRef, OpenOptions, PageBuf, read_range, read_range_into};
 use parking_lot::Mutex;
 
 use super::block::Block;
 use super::counts::Counts;
 use super::cursor::TableCursor;
-use super::descriptors::{Descriptors, TableFile};
 use super::footer::{FOOTER_BYTES, FORMAT_VERSION, Footer};
 use super::index::Index;
 use super::properties::{Properties, decode_tombstones};
@@ -43,6 +42,7 @@ use super::{BlockCache, TableMeta};
 use crate::cache::{self, BudgetKind, CacheItem, CachedBlocks, Guard, Pinned, Reservation};
 use crate::encoding::bloom::BlockedBloom;
 use crate::encoding::bytes::{DecodeError, Decoded};
+use crate::types::descriptors::{Descriptors, ReadFile};
 use crate::types::due::Due;
 use crate::types::expiry::{Expiry, value_start};
 use crate::types::op::Kind;
@@ -95,7 +95,7 @@ struct Source {
 
 /// What a table has in memory besides its blocks.
 struct Loaded {
-    file: Arc<TableFile>,
+    file: Arc<ReadFile>,
     index: Index,
     /// Once it has been loaded (table.7).
     filter: OnceLock<Filter>,
@@ -734,8 +734,8 @@ impl Loaded {
         let resident = index.size_bytes() + tombstones.size_bytes() + index.len() * 2 * size_of::<usize>();
         let memory = cache.budget().reserve(BudgetKind::Table, resident as u64);
         let end = read_stored(&*file, path, footer.properties.start..file_bytes)?;
-        let end = (footer.properties.start, end.to_vec());
-        let file = TableFile::new(fs, path, file, end, Descriptors::of_process());
+        let check = has_end(path, footer.properties.start, end.to_vec());
+        let file = ReadFile::open(fs, path, file, Box::new(check), Descriptors::of_process());
         Ok(Loaded {
             newest_commit: footer.newest_commit.max(properties.counts.max_seq),
             file,
@@ -838,6 +838,21 @@ impl Parts<'_> {
         let stored = read_stored(self.file, self.path, extent.clone())?;
         let decoded = stored::open(&stored, self.salt, extent.start).and_then(|payload| decode(&payload));
         decoded.map_err(|e| e.in_file(what, self.path, extent.start))
+    }
+}
+
+/// Whether a file ends in these bytes (descriptors.1).
+fn has_end(path: &Path, start: u64, end: Vec<u8>) -> impl Fn(&dyn File) -> Result<()> + use<> {
+    let path = path.to_owned();
+    move |file| {
+        let len = file.len().map_err(|e| Error::io("measure", &path, e))?;
+        let is_as_long = len == start + end.len() as u64;
+        let found = read_range(file, start, if is_as_long { end.len() } else { 0 });
+        if found.map_err(|e| Error::read(&path, start, end.len(), &e))? != end {
+            let detail = "another file has taken the place of the one that was open: restore a backup or run `esker repair`";
+            return Err(Error::corrupt("table", &path, start, detail));
+        }
+        Ok(())
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod bounds;
 pub mod canary;
 mod conflict;
 pub(crate) mod cursor;
+pub(crate) mod descriptors;
 pub(crate) mod due;
 pub(crate) mod entry;
 mod error;

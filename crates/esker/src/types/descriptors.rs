@@ -1,12 +1,12 @@
-//! Descriptors of tables: no more than a part of what the process may have are open; others are opened again by who reads.
+//! Descriptors of files that are read: no more than a part of what the process may have are open; others are opened by who reads.
 //!
 //! ```text
-//!   TableFile::get --open?--> File
-//!                  `--no----> opened by its name, looked at --> more than [`max`](Descriptors::max): the one that was used longest ago is closed
+//!   ReadFile::get --open?--> File
+//!                 `--no----> opened by its name, looked at --> more than [`max`](Descriptors::max): the one that was used longest ago is closed
 //! ```
 //!
-//! descriptors.1. A file that is opened again is the one that was opened before: its end is compared. A table keeps its name until its last user is
-//!      gone (table.4).
+//! descriptors.1. A file that is opened is the one that is meant: of a table that was open before its end is compared, of a blob file its header is
+//!      looked at. Both keep their names until their last users are gone.
 //! descriptors.2. Who reads has a handle of its own: a file that is closed here is open for as long as somebody reads it.
 //! descriptors.3. Files that are none of the operating system's cost no descriptor, and stay open.
 
@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
 
-use esker_env::{File, FsRef, OpenOptions, read_range};
+use esker_env::{File, FsRef, OpenOptions};
 use parking_lot::{Mutex, RwLock};
 
 use crate::types::{Error, Result};
 
-/// Tables have this part of the process's descriptors.
+/// They have this part of the process's descriptors.
 const PART: u64 = 2;
 /// So many they have in any case.
 const MIN: u64 = 8;
@@ -33,11 +33,11 @@ static OF_PROCESS: LazyLock<Arc<Descriptors>> = LazyLock::new(|| {
     Descriptors::new(max.min(UNLIMITED) as usize)
 });
 
-/// The open files of tables.
-pub(super) struct Descriptors {
+/// The open files.
+pub(crate) struct Descriptors {
     max: usize,
     /// In the order in which they were opened, or were found used.
-    open: Mutex<VecDeque<Weak<TableFile>>>,
+    open: Mutex<VecDeque<Weak<ReadFile>>>,
 }
 
 impl Descriptors {
@@ -46,12 +46,12 @@ impl Descriptors {
     }
 
     /// Those of this process.
-    pub(super) fn of_process() -> Arc<Self> {
+    pub(crate) fn of_process() -> Arc<Self> {
         OF_PROCESS.clone()
     }
 
     /// Counts a file that was opened, and closes others.
-    fn note(&self, opened: &Arc<TableFile>) {
+    fn note(&self, opened: &Arc<ReadFile>) {
         let mut open = self.open.lock();
         open.push_back(Arc::downgrade(opened));
         // Each has a second chance.
@@ -69,50 +69,64 @@ impl Descriptors {
     }
 }
 
-/// The file of a table.
-pub(super) struct TableFile {
+/// Looks whether a file is the one that is meant (descriptors.1).
+type Check = Box<dyn Fn(&dyn File) -> Result<()> + Send + Sync>;
+
+/// A file to read.
+pub(crate) struct ReadFile {
     fs: FsRef,
     path: PathBuf,
     open: RwLock<Option<Arc<dyn File>>>,
     /// Since it was looked at last. Relaxed: a hint.
     is_used: AtomicBool,
-    /// Its end, by which it is told from others (descriptors.1), and where that begins.
-    end: (u64, Vec<u8>),
+    check: Check,
     descriptors: Arc<Descriptors>,
 }
 
-impl TableFile {
-    /// An open file that ends in these bytes.
-    pub(super) fn new(
+impl ReadFile {
+    /// A file that is open, and was looked at.
+    pub(crate) fn open(
         fs: &FsRef,
         path: &Path,
         file: Arc<dyn File>,
-        end: (u64, Vec<u8>),
+        check: Check,
         descriptors: Arc<Descriptors>,
     ) -> Arc<Self> {
-        // descriptors.3
-        let is_counted = file.as_std().is_some();
-        let table = Arc::new(TableFile {
+        let read = Self::closed(fs, path, check, descriptors);
+        *read.open.write() = Some(file.clone());
+        read.note(&file);
+        read
+    }
+
+    /// A file that is opened by who reads it first.
+    pub(crate) fn closed(fs: &FsRef, path: &Path, check: Check, descriptors: Arc<Descriptors>) -> Arc<Self> {
+        Arc::new(ReadFile {
             fs: fs.clone(),
             path: path.to_owned(),
-            open: RwLock::new(Some(file)),
+            open: RwLock::default(),
             is_used: AtomicBool::new(true),
-            end,
+            check,
             descriptors,
-        });
-        if is_counted {
-            table.descriptors.note(&table);
+        })
+    }
+
+    fn note(self: &Arc<Self>, file: &Arc<dyn File>) {
+        // descriptors.3
+        if file.as_std().is_some() {
+            self.descriptors.note(self);
         }
-        table
     }
 
     /// The file, open.
-    pub(super) fn get(self: &Arc<Self>) -> Result<Arc<dyn File>> {
+    pub(crate) fn get(self: &Arc<Self>) -> Result<Arc<dyn File>> {
         if let Some(file) = &*self.open.read() {
             self.is_used.store(true, Ordering::Relaxed);
             return Ok(file.clone());
         }
-        let file = self.open_again()?;
+        let options = OpenOptions::read();
+        let file = self.fs.open(&self.path, options).map_err(|e| Error::io("open", &self.path, e))?;
+        // descriptors.1
+        (self.check)(&*file)?;
         {
             let mut open = self.open.write();
             if let Some(first) = &*open {
@@ -121,29 +135,14 @@ impl TableFile {
             *open = Some(file.clone());
         }
         self.is_used.store(true, Ordering::Relaxed);
-        self.descriptors.note(self);
-        Ok(file)
-    }
-
-    fn open_again(&self) -> Result<Arc<dyn File>> {
-        let path = &self.path;
-        let file = self.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
-        let (start, end) = &self.end;
-        let len = file.len().map_err(|e| Error::io("measure", path, e))?;
-        let is_as_long = len == start + end.len() as u64;
-        let found = read_range(&*file, *start, if is_as_long { end.len() } else { 0 });
-        // descriptors.1
-        if found.map_err(|e| Error::read(path, *start, end.len(), &e))? != *end {
-            let detail = "another file has taken the place of the one that was open: restore a backup or run `esker repair`";
-            return Err(Error::corrupt("table", path, *start, detail));
-        }
+        self.note(&file);
         Ok(file)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use esker_env::Env;
+    use esker_env::{Env, read_range};
 
     use super::*;
 
@@ -157,7 +156,11 @@ mod tests {
             .map(|n| {
                 let file = fs.open(&path(n), OpenOptions::create()).unwrap();
                 file.write_all_at(&[n; 50], 0).unwrap();
-                TableFile::new(&fs, &path(n), file, (10, vec![n; 40]), pool.clone())
+                let check = move |file: &dyn File| match read_range(file, 10, 40) {
+                    Ok(bytes) if bytes == [n; 40] => Ok(()),
+                    _ => Err(Error::corrupt("file", "", 0, "another one")),
+                };
+                ReadFile::open(&fs, &path(n), file, Box::new(check), pool.clone())
             })
             .collect();
         let open = || files.iter().filter(|file| file.open.read().is_some()).count();
