@@ -41,6 +41,7 @@ mod sort;
 mod sorted_sets;
 mod stream_groups;
 mod stream_info;
+mod stream_trim;
 mod streams;
 mod strings;
 mod table;
