@@ -168,7 +168,10 @@ fn save(cx: &mut Cx<'_>, _: &Request) -> Done {
     Ok(())
 }
 
-fn bgsave(cx: &mut Cx<'_>, _: &Request) -> Done {
+fn bgsave(cx: &mut Cx<'_>, request: &Request) -> Done {
+    if request.len() > 2 || request.len() == 2 && !request.is(1, "schedule") {
+        return Err(SYNTAX.into());
+    }
     sync(cx)?;
     cx.out.simple("Background saving started");
     Ok(())
