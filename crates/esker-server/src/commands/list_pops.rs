@@ -16,11 +16,11 @@ const WAITED: Keys = Keys::At(1, -2, 1);
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("blmove", 6, WAITS | DENY_OOM | NO_SCRIPT, FIRST_TWO, Lists, "from to left|right left|right seconds", "As LMOVE, and waits.", blmove),
+    command("blmove", 6, WAITS | DENY_OOM, FIRST_TWO, Lists, "from to left|right left|right seconds", "As LMOVE, and waits.", blmove),
     command("blmpop", -5, WAITS, Keys::Numbered(2, 0), Lists, "seconds n key ... left|right [count n]", "As LMPOP, and waits.", blmpop),
-    command("blpop", -3, WAITS | NO_SCRIPT, WAITED, Lists, "key ... seconds", "Takes out the first element, and waits for one.", |cx, r| wait_pop(cx, r, End::Left)),
-    command("brpop", -3, WAITS | NO_SCRIPT, WAITED, Lists, "key ... seconds", "Takes out the last element, and waits for one.", |cx, r| wait_pop(cx, r, End::Right)),
-    command("brpoplpush", 4, WAITS | DENY_OOM | NO_SCRIPT, FIRST_TWO, Lists, "from to seconds", "As RPOPLPUSH, and waits.", brpoplpush),
+    command("blpop", -3, WAITS, WAITED, Lists, "key ... seconds", "Takes out the first element, and waits for one.", |cx, r| wait_pop(cx, r, End::Left)),
+    command("brpop", -3, WAITS, WAITED, Lists, "key ... seconds", "Takes out the last element, and waits for one.", |cx, r| wait_pop(cx, r, End::Right)),
+    command("brpoplpush", 4, WAITS | DENY_OOM, FIRST_TWO, Lists, "from to seconds", "As RPOPLPUSH, and waits.", brpoplpush),
     command("lmove", 5, WRITE | DENY_OOM, FIRST_TWO, Lists, "from to left|right left|right", "Moves an element from an end of a list to an end of another.", lmove),
     command("lmpop", -4, WRITE, Keys::Numbered(1, 0), Lists, "n key ... left|right [count n]", "Takes elements out of the first list that has some.", lmpop),
     command("rpoplpush", 3, WRITE | DENY_OOM, FIRST_TWO, Lists, "from to", "Moves the last element of a list in front of another.", rpoplpush),

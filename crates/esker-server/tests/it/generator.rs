@@ -294,7 +294,6 @@ const SCRIPTS: &[&str] = &[
     "EVAL x=1 0",
     "EVAL return({pcall(redis.call,'none')}) 0",
     "EVAL return(redis.call()) 0",
-    "EVAL return(redis.call('BLPOP','kl0',0)) 0",
     "EVAL return(redis.pcall('GET')) 0",
     "EVAL return(redis.setresp(4)) 0",
     "EVAL return(redis.log('x',1)) 0",

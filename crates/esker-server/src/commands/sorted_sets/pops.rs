@@ -15,8 +15,8 @@ const WAITED: Keys = Keys::At(1, -2, 1);
 #[rustfmt::skip]
 pub(in super::super) const TABLE: &[Command] = &[
     command("bzmpop", -5, WRITE | BLOCKING, Keys::Numbered(2, 0), Sorted, "seconds n key ... min|max [count n]", "As ZMPOP, and waits.", bzmpop),
-    command("bzpopmax", -3, WRITE | BLOCKING | FAST | NO_SCRIPT, WAITED, Sorted, "key ... seconds", "Takes out the member with the largest score, and waits for one.", |cx, r| bzpop(cx, r, Order::Down)),
-    command("bzpopmin", -3, WRITE | BLOCKING | FAST | NO_SCRIPT, WAITED, Sorted, "key ... seconds", "Takes out the member with the smallest score, and waits for one.", |cx, r| bzpop(cx, r, Order::Up)),
+    command("bzpopmax", -3, WRITE | BLOCKING | FAST, WAITED, Sorted, "key ... seconds", "Takes out the member with the largest score, and waits for one.", |cx, r| bzpop(cx, r, Order::Down)),
+    command("bzpopmin", -3, WRITE | BLOCKING | FAST, WAITED, Sorted, "key ... seconds", "Takes out the member with the smallest score, and waits for one.", |cx, r| bzpop(cx, r, Order::Up)),
     command("zmpop", -4, WRITE, Keys::Numbered(1, 0), Sorted, "n key ... min|max [count n]", "Takes members out of the first set that has some.", zmpop),
     command("zpopmax", -2, WRITE | FAST, FIRST, Sorted, "key [count]", "Takes out members with the largest scores.", |cx, r| zpop(cx, r, Order::Down)),
     command("zpopmin", -2, WRITE | FAST, FIRST, Sorted, "key [count]", "Takes out members with the smallest scores.", |cx, r| zpop(cx, r, Order::Up)),
