@@ -77,9 +77,10 @@ fn plain(name: &str, reply: Reply) -> Reply {
     }
 }
 
-/// A consumer that has asked for entries and got none is there, as from Redis 7.2 on.
+/// A consumer that has asked for entries and got none is there, as from Redis 7.2 on: groups are told without their number.
 fn forget_consumers(group: &mut Reply) {
     if let Reply::List(_, figures) = group
+        && figures.get(2).is_some_and(|title| *title == Reply::Bulk(b"consumers".to_vec()))
         && let Some(count) = figures.get_mut(3)
     {
         *count = Reply::Int(0);
@@ -87,7 +88,8 @@ fn forget_consumers(group: &mut Reply) {
 }
 
 /// Of a reply in a transaction, whose command is not known here.
-fn unordered(reply: Reply) -> Reply {
+fn unordered(mut reply: Reply) -> Reply {
+    forget_consumers(&mut reply);
     match reply {
         Reply::List(kind, items) => {
             let mut items: Vec<_> = items.into_iter().map(unordered).collect();
