@@ -34,29 +34,25 @@ const BYTES_MAX: usize = 512 << 20;
 
 /// What scripts find, beside what Lua has.
 const PRELUDE: &str = r#"
-local raw, sha1hex = ...
+local sha1hex, log, caught = ...
 redis = {
-    pcall = raw,
-    sha1hex = function(...)
-        if select('#', ...) ~= 1 then error({err = 'ERR wrong number of arguments'}, 0) end
-        return sha1hex(...)
-    end,
+    sha1hex = sha1hex, log = log,
     LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
     REPL_NONE = 0, REPL_SLAVE = 1, REPL_REPLICA = 1, REPL_AOF = 2, REPL_ALL = 3,
     REDIS_VERSION = '7.0.15', REDIS_VERSION_NUM = 0x07000f,
 }
-redis.call = function(...)
-    local reply = raw(...)
-    if type(reply) == 'table' and reply.err then error(reply, 0) end
-    return reply
-end
-redis.error_reply = function(text)
-    if type(text) ~= 'string' then error({err = 'ERR wrong number or type of arguments'}, 0) end
+local wrong_words = 'ERR wrong number or type of arguments'
+redis.error_reply = function(...)
+    local text = ...
+    if select('#', ...) ~= 1 or type(text) ~= 'string' then return {err = wrong_words} end
     if text:sub(1, 1) == '-' then text = text:sub(2) elseif not text:find(' ') then text = 'ERR ' .. text end
     return {err = text}
 end
-redis.status_reply = function(text) return {ok = text} end
-redis.log = function() end
+redis.status_reply = function(...)
+    local text = ...
+    if select('#', ...) ~= 1 or type(text) ~= 'string' then return {err = wrong_words} end
+    return {ok = text}
+end
 redis.breakpoint = function() return false end
 redis.debug = function() end
 redis.replicate_commands = function() return true end
@@ -66,6 +62,7 @@ loadfile, dofile, print, newproxy, collectgarbage, require, module, package, raw
 
 -- Scripts see tables in place of these that read through to them, and cannot be changed (lua.1).
 local set_meta, type_of, set_env, concat = setmetatable, type, setfenv, table.concat
+local protect, protect_with = pcall, xpcall
 local sealed = set_meta({}, {__mode = 'k'})
 local function refuse() error('Attempt to modify a readonly table', 2) end
 local function seal(inner)
@@ -115,12 +112,27 @@ setfenv = function(where, table)
     if type_of(where) == 'function' then return set_env(where, table) end
     error('setfenv: only for functions', 2)
 end
+-- What scripts catch is text, and tables for handlers of their own.
+local function texts(is_done, value, ...)
+    if not is_done then value = caught(value, false) end
+    return is_done, value, ...
+end
+pcall = function(...) return texts(protect(...)) end
+xpcall = function(run, handler, ...)
+    return protect_with(run, function(value) return handler(caught(value, true)) end, ...)
+end
 return calls, globals
 "#;
 
-/// Where the machine keeps the table of commands, and what scripts have for globals.
+/// What the errors of the prelude are said to come from: nothing that users have written.
+const PRELUDE_NAME: &str = "=prelude";
+/// The same of scripts.
+const SCRIPT_NAME: &str = "=user_script";
+
+/// Where the machine keeps the table of commands, what scripts have for globals, and what runs them.
 const CALLS: &str = "calls";
 const GLOBALS: &str = "globals";
+const PROTECT: &str = "protect";
 
 /// The machine that runs scripts.
 pub struct Machine {
@@ -153,7 +165,7 @@ impl Machine {
 /// It cannot.
 pub fn check(source: &[u8]) -> Done {
     let lua = Lua::new();
-    let read = lua.load(source).set_name("=user_script").into_function();
+    let read = lua.load(source).set_name(SCRIPT_NAME).into_function();
     read.map(drop)
         .map_err(|error| Fail::text(format!("ERR Error compiling script (new function): {}", plain(&error))))
 }
@@ -222,7 +234,7 @@ fn run_in(
     if let Err(error) = hooked {
         return (Err(failed(&error)), false);
     }
-    let ran = evaluate(lua, cx, source, keys, arguments, only_reads);
+    let ran = evaluate(lua, cx, digest, source, keys, arguments, only_reads);
     lua.remove_hook();
     let was_broken_off = cx.server.scripts.kill.load(Ordering::Relaxed) || start.elapsed() > TIME_MAX;
     if was_broken_off {
@@ -248,68 +260,136 @@ fn list(lua: &Lua, words: &[&[u8]]) -> mlua::Result<Table> {
     Ok(table)
 }
 
+/// Where an error was raised: what Lua runs below its handler, without functions of ours. As Redis writes it.
+fn place(lua: &Lua) -> Option<String> {
+    let frame = |level| {
+        lua.inspect_stack(level, |frame| {
+            let source = frame.source();
+            let name = source.source.map(|name| name.into_owned()).unwrap_or_default();
+            let is_script = source.what != "C" && name != PRELUDE_NAME;
+            is_script.then(|| {
+                let name = if name == SCRIPT_NAME { "@user_script" } else { &name };
+                format!("{name}:{}", frame.current_line().unwrap_or(0))
+            })
+        })
+    };
+    (1..).map_while(frame).flatten().next()
+}
+
 fn evaluate(
     lua: &Lua,
     cx: &mut Cx<'_>,
+    digest: &str,
     source: &[u8],
     keys: &[&[u8]],
     arguments: &[&[u8]],
     only_reads: bool,
 ) -> mlua::Result<Done> {
-    let chunk = lua.load(source).set_name("=user_script").into_function()?;
+    let chunk = lua.load(source).set_name(SCRIPT_NAME).into_function()?;
+    cx.server.scripts.add(digest, source);
     let globals = lua.globals();
     globals.raw_set("KEYS", list(lua, keys)?)?;
     globals.raw_set("ARGV", list(lua, arguments)?)?;
     let mut script_resp3 = false;
-    let is_client_resp3 = cx.out.is_resp3;
+    let raised_at = RefCell::new(None);
     let cell = RefCell::new((&mut *cx, &mut script_resp3));
     let returned = lua.scope(|scope| {
-        let call = scope.create_function(|lua, words: MultiValue| {
-            let mut pair = cell.try_borrow_mut().map_err(|_| mlua::Error::runtime("a command within a command"))?;
+        let held = &cell;
+        let run_command = move |lua: &Lua, words: &MultiValue| {
+            let mut pair =
+                held.try_borrow_mut().map_err(|_| mlua::Error::runtime("a command within a command"))?;
             let (cx, is_resp3) = &mut *pair;
-            call(lua, cx, &words, **is_resp3, only_reads)
-        })?;
-        let set_version = scope.create_function(|_, version: i64| {
-            let mut pair = cell.try_borrow_mut().map_err(|_| mlua::Error::runtime("a command within a command"))?;
-            *pair.1 = version == 3;
+            call(lua, cx, words, **is_resp3, only_reads)
+        };
+        let call_or_fail =
+            scope.create_function(move |lua, words: MultiValue| fail_as_told(run_command(lua, &words)?))?;
+        let call_or_table = scope.create_function(move |lua, words: MultiValue| run_command(lua, &words))?;
+        let set_version = scope.create_function(|_, words: MultiValue| {
+            let mut pair =
+                cell.try_borrow_mut().map_err(|_| mlua::Error::runtime("a command within a command"))?;
+            *pair.1 = chosen_version(&words)? == 3;
             Ok(())
         })?;
         let may_call = scope.create_function(|_, words: MultiValue| {
             let pair = cell.try_borrow().map_err(|_| mlua::Error::runtime("a command within a command"))?;
             may_call(pair.0, &words)
         })?;
-        let digest = lua.create_function(|_, text: mlua::LuaString| Ok(crate::sha1::hex(&text.as_bytes())))?;
         if lua.named_registry_value::<Value>(CALLS)?.is_nil() {
-            let made = lua.load(PRELUDE).set_name("=prelude").call::<(Table, Table)>((call.clone(), digest))?;
-            lua.set_named_registry_value(CALLS, made.0)?;
-            lua.set_named_registry_value(GLOBALS, made.1)?;
+            lua.set_named_registry_value(PROTECT, globals.raw_get::<Value>("xpcall")?)?;
+            let (calls, for_scripts) = prelude(lua)?;
+            lua.set_named_registry_value(CALLS, calls)?;
+            lua.set_named_registry_value(GLOBALS, for_scripts)?;
         }
         chunk.set_environment(lua.named_registry_value(GLOBALS)?)?;
         let redis: Table = lua.named_registry_value(CALLS)?;
-        redis.raw_set("pcall", call.clone())?;
+        redis.raw_set("call", call_or_fail)?;
+        redis.raw_set("pcall", call_or_table)?;
         redis.raw_set("setresp", set_version)?;
         redis.raw_set("acl_check_cmd", may_call)?;
-        // `redis.call` has the function of its first script: it gets this one's.
-        let make: mlua::Function = lua
-            .load("local raw = ... return function(...) local reply = raw(...) if type(reply) == 'table' and reply.err then error(reply, 0) end return reply end")
-            .set_name("=call")
-            .into_function()?;
-        redis.raw_set("call", make.call::<mlua::Function>(call)?)?;
-        let protect: mlua::Function = globals.raw_get("pcall")?;
-        protect.call::<MultiValue>(chunk)
+        let note = scope.create_function(|lua, error: Value| {
+            *raised_at.borrow_mut() = place(lua);
+            Ok(error)
+        })?;
+        let protect: mlua::Function = lua.named_registry_value(PROTECT)?;
+        protect.call::<MultiValue>((chunk, note))
     });
     let mut returned = returned?.into_iter();
     let is_done = matches!(returned.next(), Some(Value::Boolean(true)));
     let value = returned.next().unwrap_or(Value::Nil);
     if !is_done {
-        return Ok(Err(convert::error_of(&value)));
+        let text = convert::error_text(&value);
+        let place = raised_at.take().map(|place| format!(" script: {digest}, on {place}."));
+        return Ok(Err(Fail::text(text + &place.unwrap_or_default())));
     }
     let mark = cx.out.mark();
-    if let Err(error) = convert::put(cx.out, &value, is_client_resp3, 0) {
+    if let Err(error) = convert::put(cx.out, &value, script_resp3, 0) {
         cx.out.truncate(mark);
         return Err(error);
     }
     Ok(Ok(()))
+}
+
+/// What scripts have besides commands: the table of these, and the globals.
+fn prelude(lua: &Lua) -> mlua::Result<(Table, Table)> {
+    let digest = lua.create_function(|_, words: MultiValue| match words.len() {
+        1 => Ok(crate::sha1::hex(&words[0].to_string()?.into_bytes())),
+        _ => Err(convert::told("ERR wrong number of arguments")),
+    })?;
+    let log = lua.create_function(|_, words: MultiValue| check_log(&words))?;
+    let caught =
+        lua.create_function(|lua, (value, as_table): (Value, bool)| convert::caught(lua, value, as_table))?;
+    lua.load(PRELUDE).set_name(PRELUDE_NAME).call((digest, log, caught))
+}
+
+/// The version that `redis.setresp` is given.
+fn chosen_version(words: &MultiValue) -> mlua::Result<i64> {
+    let [word] = words.iter().collect::<Vec<_>>()[..] else {
+        return Err(convert::told("ERR redis.setresp() requires one argument."));
+    };
+    match convert::number(word) {
+        Some(n) if n as i64 == 2 || n as i64 == 3 => Ok(n as i64),
+        _ => Err(convert::told("ERR RESP version must be 2 or 3.")),
+    }
+}
+
+/// Whether `redis.log` is given a level and a text. Nothing is written.
+fn check_log(words: &MultiValue) -> mlua::Result<()> {
+    let wrong = match words.front().map(convert::number) {
+        _ if words.len() < 2 => "ERR redis.log() requires two arguments or more.",
+        Some(Some(level)) if (0.0..4.0).contains(&level) => return Ok(()),
+        Some(Some(_)) => "ERR Invalid debug level.",
+        _ => "ERR First argument must be a number (log level).",
+    };
+    Err(convert::told(wrong))
+}
+
+/// The reply to a command, or its error, which the script has to catch.
+fn fail_as_told(reply: Value) -> mlua::Result<Value> {
+    match reply.as_table().map(|table| table.raw_get::<Option<mlua::LuaString>>("err")).transpose()?.flatten()
+    {
+        Some(text) => Err(convert::told(text.to_string_lossy())),
+        None => Ok(reply),
+    }
 }
 
 /// The words of a command; none if one is no word.
@@ -348,7 +428,7 @@ fn call(
         return convert::error(lua, "ERR Lua redis lib command arguments must be strings or integers");
     };
     if request.is_empty() {
-        return convert::error(lua, "ERR Please specify at least one argument for this redis.call() call");
+        return convert::error(lua, "ERR Please specify at least one argument for this redis lib call");
     }
     let Some(command) = cx.server.commands.find(&request[0]) else {
         return convert::error(lua, "ERR Unknown Redis command called from script");

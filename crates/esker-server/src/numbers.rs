@@ -103,6 +103,15 @@ pub fn timeout(text: &[u8]) -> Done<u64> {
     Ok((seconds * 1000.0).ceil() as u64)
 }
 
+/// Milliseconds of an argument.
+///
+/// # Errors
+/// They are none.
+pub fn timeout_ms(text: &[u8]) -> Done<u64> {
+    let ms = parse_int(text).ok_or("ERR timeout is not an integer or out of range")?;
+    Ok(u64::try_from(ms).map_err(|_| "ERR timeout is negative")?)
+}
+
 /// Places from start to stop, both included and both counted from the end if negative, of `len` places; none if there are none.
 pub fn places(start: i64, stop: i64, len: u64) -> Option<(u64, u64)> {
     let len = i64::try_from(len).unwrap_or(i64::MAX);

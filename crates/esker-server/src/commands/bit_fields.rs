@@ -34,8 +34,8 @@ fn width(word: &[u8]) -> Done<Width> {
     let (kind, bits) = word.split_first().ok_or(wrong)?;
     let bits = parse_int(bits).and_then(|bits| u32::try_from(bits).ok()).ok_or(wrong)?;
     match kind {
-        b'i' | b'I' if (1..=64).contains(&bits) => Ok(Width { bits, is_signed: true }),
-        b'u' | b'U' if (1..=63).contains(&bits) => Ok(Width { bits, is_signed: false }),
+        b'i' if (1..=64).contains(&bits) => Ok(Width { bits, is_signed: true }),
+        b'u' if (1..=63).contains(&bits) => Ok(Width { bits, is_signed: false }),
         _ => Err(wrong.into()),
     }
 }
@@ -105,9 +105,12 @@ pub(super) fn bitfield(cx: &mut Cx<'_>, request: &Request, only_reads: bool) -> 
             at += 2;
             continue;
         }
-        if !matches!(&*name, b"get" | b"set" | b"incrby") {
-            return Err(SYNTAX.into());
-        }
+        let words = match &*name {
+            b"get" => 3,
+            b"set" | b"incrby" => 4,
+            _ => return Err(SYNTAX.into()),
+        };
+        word(words - 1)?;
         let width = width(word(1)?)?;
         let place = offset(word(2)?, width)?;
         let step = match &*name {
@@ -115,7 +118,7 @@ pub(super) fn bitfield(cx: &mut Cx<'_>, request: &Request, only_reads: bool) -> 
             b"set" => Step::Set(int(word(3)?)?),
             _ => Step::Add(int(word(3)?)?),
         };
-        at += if matches!(step, Step::Get) { 3 } else { 4 };
+        at += words;
         if only_reads && !matches!(step, Step::Get) {
             return Err("ERR BITFIELD_RO only supports the GET subcommand".into());
         }

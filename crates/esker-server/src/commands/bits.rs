@@ -93,18 +93,21 @@ fn bit_range(request: &Request, at: usize, bytes: usize) -> Done<Option<(usize, 
 }
 
 fn bitcount(cx: &mut Cx<'_>, request: &Request) -> Done {
-    if request.len() > 5 {
+    let (main, bytes) = cx.bytes(&request[1])?;
+    if main.is_none() {
+        cx.out.int(0);
+        return Ok(());
+    }
+    if request.len() == 3 || request.len() > 5 {
         return Err(SYNTAX.into());
     }
     if request.len() > 3 {
         let (start, end) = (int(&request[2])?, int(&request[3])?);
         if start < 0 && end < 0 && start > end {
-            cx.string(&request[1])?;
             cx.out.int(0);
             return Ok(());
         }
     }
-    let (_, bytes) = cx.bytes(&request[1])?;
     let count = match bit_range(request, 2, bytes.len())? {
         None => 0,
         Some((from, to)) if from % 8 == 0 && to % 8 == 0 => {
@@ -125,15 +128,15 @@ fn bitpos(cx: &mut Cx<'_>, request: &Request) -> Done {
             return Err("ERR The bit argument must be 1 or 0.".into());
         }
     };
-    if request.len() > 6 {
-        return Err(SYNTAX.into());
-    }
     let (main, bytes) = cx.bytes(&request[1])?;
-    let range = bit_range(request, 3, bytes.len())?;
     if main.is_none() {
         cx.out.int(if wanted { -1 } else { 0 });
         return Ok(());
     }
+    if request.len() > 6 {
+        return Err(SYNTAX.into());
+    }
+    let range = bit_range(request, 3, bytes.len())?;
     let has_end = request.len() > 4;
     let found = range.and_then(|(from, to)| {
         // Whole bytes without the bit are passed over.

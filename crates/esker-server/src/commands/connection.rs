@@ -9,14 +9,14 @@ use crate::acl::{DEFAULT, Reason};
 use crate::clients::Client;
 use crate::cx::Cx;
 use crate::fail::{Done, Fail, SYNTAX};
-use crate::numbers::int;
+use crate::numbers::{int, timeout_ms};
 use crate::resp::Request;
 use crate::session::ReplyMode;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
     command("auth", -2, NO_AUTH | NO_SCRIPT | FAST | NO_MULTI, NO_KEYS, Connection, "[user] password", "Says who the client is.", auth),
-    command("client", -2, NO_SCRIPT, NO_KEYS, Connection, "id | info | list | getname | setname name | setinfo lib-name|lib-ver text | kill ... | unblock id | reply on|off|skip | pause ms [all|write] | unpause | no-evict on|off | no-touch on|off | tracking off | trackinginfo | caching | getredir", "Tells of connections and changes them.", client),
+    command("client", -2, NO_SCRIPT, NO_KEYS, Connection, "id | info | list [type kind|id id ...] | getname | setname name | setinfo lib-name|lib-ver text | kill address|filter ... | unblock id [timeout|error] | reply on|off|skip | pause ms [all|write] | unpause | no-evict on|off | no-touch on|off | tracking on|off ... | trackinginfo | caching yes|no | getredir", "Tells of connections and changes them.", client),
     command("echo", 2, FAST, NO_KEYS, Connection, "text", "Replies the text.", echo),
     command("hello", -1, NO_AUTH | NO_SCRIPT | FAST | NO_MULTI, NO_KEYS, Connection, "[2|3 [auth user password] [setname name]]", "Chooses the version of the protocol.", hello),
     command("ping", -1, FAST | WHILE_SUBSCRIBED, NO_KEYS, Connection, "[text]", "Replies PONG, or the text.", ping),
@@ -27,11 +27,10 @@ pub(super) const TABLE: &[Command] = &[
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
-fn log_in(cx: &mut Cx<'_>, user: &[u8], password: &[u8]) -> Done {
+fn log_in(cx: &mut Cx<'_>, command: &[u8], user: &[u8], password: &[u8]) -> Done {
     let Some(user) = cx.server.acl.log_in(user, password) else {
         let name = String::from_utf8_lossy(user).into_owned();
-        let command = cx.session.client.command.lock().0;
-        super::acl::note_refusal(cx, Reason::Auth, command.as_bytes().to_vec(), name);
+        super::acl::note_refusal(cx, Reason::Auth, command.to_vec(), name);
         return Err(WRONG_PASSWORD.into());
     };
     cx.session.users_generation = cx.server.acl.generation();
@@ -62,8 +61,8 @@ fn auth(cx: &mut Cx<'_>, request: &Request) -> Done {
                         Are you sure your configuration is correct?"
                 .into());
         }
-        2 => log_in(cx, b"default", &request[1])?,
-        3 => log_in(cx, &request[1], &request[2])?,
+        2 => log_in(cx, &request[0], b"default", &request[1])?,
+        3 => log_in(cx, &request[0], &request[1], &request[2])?,
         _ => return Err(SYNTAX.into()),
     }
     cx.out.ok();
@@ -81,7 +80,7 @@ fn hello(cx: &mut Cx<'_>, request: &Request) -> Done {
     let mut at = 2;
     while at < request.len() {
         if request.is(at, "auth") && at + 2 < request.len() {
-            log_in(cx, &request[at + 1], &request[at + 2])?;
+            log_in(cx, &request[0], &request[at + 1], &request[at + 2])?;
             at += 3;
         } else if request.is(at, "setname") && at + 1 < request.len() {
             set_name(cx, &request[at + 1])?;
@@ -299,8 +298,7 @@ fn list(cx: &mut Cx<'_>, request: &Request) -> Done {
 }
 
 fn pause(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let ms = int(&request[2]).ok().and_then(|ms| u64::try_from(ms).ok());
-    let ms = ms.ok_or("ERR timeout is not an integer or out of range")?;
+    let ms = timeout_ms(&request[2])?;
     let all = match request.get(3) {
         None => true,
         Some(_) if request.is(3, "all") => true,

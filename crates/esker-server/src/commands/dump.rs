@@ -78,15 +78,23 @@ fn decode(bytes: &[u8]) -> Option<Dumped> {
 
 fn restore(cx: &mut Cx<'_>, request: &Request) -> Done {
     let key = &request[1];
-    let (mut replaces, mut is_absolute) = (false, false);
+    let (mut replaces, mut is_absolute, mut has_use) = (false, false, false);
     let mut at = 4;
     while at < request.len() {
         match request[at].to_ascii_lowercase().as_slice() {
             b"replace" => replaces = true,
             b"absttl" => is_absolute = true,
-            b"idletime" | b"freq" if at + 1 < request.len() => {
-                int(&request[at + 1])?;
-                at += 1;
+            b"idletime" if at + 1 < request.len() && !has_use => {
+                if int(&request[at + 1])? < 0 {
+                    return Err("ERR Invalid IDLETIME value, must be >= 0".into());
+                }
+                (has_use, at) = (true, at + 1);
+            }
+            b"freq" if at + 1 < request.len() && !has_use => {
+                if !(0..=255).contains(&int(&request[at + 1])?) {
+                    return Err("ERR Invalid FREQ value, must be >= 0 and <= 255".into());
+                }
+                (has_use, at) = (true, at + 1);
             }
             _ => return Err(SYNTAX.into()),
         }

@@ -30,7 +30,6 @@ pub(super) fn deadline(cx: &Cx<'_>, n: i64, unit: i64, is_relative: bool, name: 
 fn expire(cx: &mut Cx<'_>, request: &Request, unit: i64, is_relative: bool) -> Done {
     let key = &request[1];
     let name = String::from_utf8_lossy(&request[0]).to_lowercase();
-    let at = deadline(cx, int(&request[2])?, unit, is_relative, &name)?;
     let (mut nx, mut xx, mut gt, mut lt) = (false, false, false, false);
     for word in request.from(3) {
         match word.to_ascii_lowercase().as_slice() {
@@ -50,6 +49,7 @@ fn expire(cx: &mut Cx<'_>, request: &Request, unit: i64, is_relative: bool) -> D
     if gt && lt {
         return Err("ERR GT and LT options at the same time are not compatible".into());
     }
+    let at = deadline(cx, int(&request[2])?, unit, is_relative, &name)?;
     let Some(main) = cx.main(key)? else {
         cx.out.int(0);
         return Ok(());

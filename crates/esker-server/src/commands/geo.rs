@@ -274,8 +274,9 @@ fn near(cx: &mut Cx<'_>, request: &Request, form: &Form) -> Done {
             true => place_of(cx, &request[1], &request[2])?.ok_or(NO_MEMBER)?,
             false => place(&request[2], &request[3])?,
         });
+        let radius = length(&request[form.from - 2], NO_RADIUS)?;
         search.unit = unit(&request[form.from - 1])?;
-        search.shape = Some(Shape::Circle(length(&request[form.from - 2], NO_RADIUS)? * search.unit));
+        search.shape = Some(Shape::Circle(radius * search.unit));
     }
     let mut at = form.from;
     while at < request.len() {
@@ -295,32 +296,36 @@ fn near(cx: &mut Cx<'_>, request: &Request, form: &Form) -> Done {
     search.run(cx, &request[1], "georadiusstore")
 }
 
-/// The words of `GEOSEARCH` from one on.
+/// The words of `GEOSEARCH` from one on. A word may be repeated: the last one counts.
 fn words(cx: &mut Cx<'_>, request: &Request, key: &[u8], first: usize, stores: bool) -> Done<Search> {
-    let name = if stores { "geosearchstore" } else { "geosearch" };
+    let set = SortedSet::open(cx, key)?;
     let mut search = Search::default();
-    let (mut centres, mut shapes, mut member) = (0, 0, None);
+    let (mut has_member, mut has_place, mut is_circle, mut is_box) = (false, false, false, false);
     let mut at = first;
     while at < request.len() {
         let left = request.len() - at - 1;
         if let Some(words) = search.option(request, at)? {
             at += words;
-        } else if request.is(at, "frommember") && left >= 1 {
-            member = Some(at + 1);
-            (centres, at) = (centres + 1, at + 2);
-        } else if request.is(at, "fromlonlat") && left >= 2 {
+        } else if request.is(at, "frommember") && left >= 1 && !has_place {
+            if let Some(set) = &set {
+                let score = set.score(cx, &request[at + 1])?.ok_or(NO_MEMBER)?;
+                search.centre = Some(Place::of_score(score));
+            }
+            (has_member, at) = (true, at + 2);
+        } else if request.is(at, "fromlonlat") && left >= 2 && !has_member {
             search.centre = Some(place(&request[at + 1], &request[at + 2])?);
-            (centres, at) = (centres + 1, at + 3);
-        } else if request.is(at, "byradius") && left >= 2 {
+            (has_place, at) = (true, at + 3);
+        } else if request.is(at, "byradius") && left >= 2 && !is_box {
+            let radius = length(&request[at + 1], NO_RADIUS)?;
             search.unit = unit(&request[at + 2])?;
-            search.shape = Some(Shape::Circle(length(&request[at + 1], NO_RADIUS)? * search.unit));
-            (shapes, at) = (shapes + 1, at + 3);
-        } else if request.is(at, "bybox") && left >= 3 {
-            search.unit = unit(&request[at + 3])?;
+            search.shape = Some(Shape::Circle(radius * search.unit));
+            (is_circle, at) = (true, at + 3);
+        } else if request.is(at, "bybox") && left >= 3 && !is_circle {
             let width = length(&request[at + 1], "ERR need numeric width")?;
             let height = length(&request[at + 2], "ERR need numeric height")?;
+            search.unit = unit(&request[at + 3])?;
             search.shape = Some(Shape::Box(width * search.unit, height * search.unit));
-            (shapes, at) = (shapes + 1, at + 4);
+            (is_box, at) = (true, at + 4);
         } else if stores && request.is(at, "storedist") {
             search.store = Some((Vec::new(), true));
             at += 1;
@@ -328,20 +333,13 @@ fn words(cx: &mut Cx<'_>, request: &Request, key: &[u8], first: usize, stores: b
             return Err(SYNTAX.into());
         }
     }
-    if centres != 1 {
-        return Err(Fail::text(format!(
-            "ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for {name}"
-        )));
-    }
-    if shapes != 1 {
-        return Err(Fail::text(format!("ERR exactly one of BYRADIUS and BYBOX can be specified for {name}")));
-    }
-    if let Some(member) = member
-        && SortedSet::open(cx, key)?.is_some()
-    {
-        search.centre = Some(place_of(cx, key, &request[member])?.ok_or(NO_MEMBER)?);
-    }
-    Ok(search)
+    let missing = match (has_member || has_place, is_circle || is_box) {
+        (false, _) => "FROMMEMBER or FROMLONLAT",
+        (_, false) => "BYRADIUS and BYBOX",
+        _ => return Ok(search),
+    };
+    let name = String::from_utf8_lossy(&request[0]);
+    Err(Fail::text(format!("ERR exactly one of {missing} can be specified for {name}")))
 }
 
 fn geosearch(cx: &mut Cx<'_>, request: &Request) -> Done {

@@ -5,15 +5,15 @@ use super::table::{Command, Group::Server, Keys, NO_KEYS, command, commands, fla
 use super::unknown_subcommand;
 use crate::cx::Cx;
 use crate::fail::{Done, SYNTAX};
-use crate::numbers::int;
+use crate::numbers::{int, parse_int};
 use crate::resp::{Out, Request};
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("command", -1, 0, NO_KEYS, Server, "[count | info [name ...] | docs [name ...] | list [filterby pattern|aclcat|module name] | getkeys command ... | getkeysandflags command ...]", "Tells of commands.", command_command),
-    command("function", -2, NO_SCRIPT, NO_KEYS, Server, "flush | list", "There are no functions: flush has nothing to do.", function),
+    command("command", -1, 0, NO_KEYS, Server, "[count | info [name ...] | docs [name ...] | list [filterby pattern|aclcat|module name] | getkeys command argument ... | getkeysandflags command argument ...]", "Tells of commands.", command_command),
+    command("function", -2, NO_SCRIPT, NO_KEYS, Server, "flush [async|sync] | list", "There are no functions: flush has nothing to do.", function),
     command("info", -1, DANGEROUS, NO_KEYS, Server, "[section ...]", "Figures of the server.", info::info),
-    command("memory", -2, READ, Keys::At(2, 2, 1), Server, "usage key | doctor | stats | malloc-stats | purge", "Figures of memory.", memory),
+    command("memory", -2, READ, Keys::At(2, 2, 1), Server, "usage key [samples n] | doctor | stats | malloc-stats | purge", "Figures of memory.", memory),
     command("module", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "list", "There are no modules.", module),
     command("monitor", 1, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Server, "", "Shows all commands as they come.", monitor),
     command("slowlog", -2, ADMIN, NO_KEYS, Server, "get [n] | len | reset", "Commands that took long.", slowlog),
@@ -38,7 +38,7 @@ fn command_command(cx: &mut Cx<'_>, request: &Request) -> Done {
                 match find(cx, name) {
                     Some((command, None)) => put_info(cx.out, command),
                     Some((command, Some(sub))) => put_subcommand_info(cx.out, command, sub),
-                    None => cx.out.null_array(),
+                    None => cx.out.null(),
                 }
             }
         }
@@ -145,7 +145,13 @@ fn put_info(out: &mut Out, command: &'static Command) {
 }
 
 fn put_subcommand_info(out: &mut Out, command: &'static Command, sub: &str) {
-    put_head(out, command, &format!("{}|{sub}", command.name), -2, command.subcommand_flags(sub));
+    put_head(
+        out,
+        command,
+        &format!("{}|{sub}", command.name),
+        command.subcommand_arity(sub),
+        command.subcommand_flags(sub),
+    );
     out.array(0);
 }
 
@@ -191,12 +197,26 @@ fn function(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
+fn memory_usage(cx: &mut Cx<'_>, request: &Request) -> Done {
+    match request.len() {
+        3 => {}
+        5 if request.is(3, "samples") => {
+            if int(&request[4])? < 0 {
+                return Err(SYNTAX.into());
+            }
+        }
+        _ => return Err(SYNTAX.into()),
+    }
+    match cx.main(&request[2])? {
+        None => cx.out.null(),
+        Some(main) => cx.out.count(main.stored_bytes() + request[2].len() + 32),
+    }
+    Ok(())
+}
+
 fn memory(cx: &mut Cx<'_>, request: &Request) -> Done {
     match request[1].to_ascii_lowercase().as_slice() {
-        b"usage" if request.len() >= 3 => match cx.main(&request[2])? {
-            None => cx.out.null(),
-            Some(main) => cx.out.count(main.stored_bytes() + request[2].len() + 32),
-        },
+        b"usage" => memory_usage(cx, request)?,
         b"doctor" => cx.out.verbatim("The engine keeps to the memory that it was given.\n"),
         b"malloc-stats" => cx.out.bulk(b"Stats not supported for the current allocator"),
         b"purge" => cx.out.ok(),
@@ -234,10 +254,8 @@ fn slowlog(cx: &mut Cx<'_>, request: &Request) -> Done {
         cx.server.slow_log.clear();
         cx.out.ok();
     } else if request.is(1, "get") && request.len() <= 3 {
-        let count = request.get(2).map_or(Ok(10), int)?;
-        if count < -1 {
-            return Err("ERR count should be greater than or equal to -1".into());
-        }
+        let count = request.get(2).map_or(Some(10), parse_int).filter(|count| *count >= -1);
+        let count = count.ok_or("ERR count should be greater than or equal to -1")?;
         let newest = cx.server.slow_log.newest(usize::try_from(count).unwrap_or(usize::MAX));
         cx.out.array(newest.len());
         for slow in newest {

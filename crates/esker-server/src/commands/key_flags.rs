@@ -101,14 +101,14 @@ pub(super) fn key_flags<'r>(command: &Command, request: &'r Request) -> Vec<(&'r
 
 #[cfg(test)]
 mod tests {
+    use super::super::table::command_of;
     use super::*;
 
     #[test]
     fn uses_are_told_as_redis_does() {
         let show = |text: &str| {
             let request = Request::of(text.split(' '));
-            let command =
-                super::super::table::commands().find(|command| request.is(0, command.name)).unwrap();
+            let command = command_of(&request);
             let flags = key_flags(command, &request).into_iter();
             flags
                 .map(|(key, flags)| format!("{} {}", key.escape_ascii(), flags.join(" ")))

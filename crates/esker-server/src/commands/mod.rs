@@ -41,8 +41,10 @@ mod sort;
 mod sorted_sets;
 mod stream_groups;
 mod stream_info;
+mod stream_trim;
 mod streams;
 mod strings;
+mod subcommands;
 mod table;
 mod transactions;
 mod words;
@@ -170,14 +172,22 @@ pub fn run_caught(cx: &mut Cx<'_>, request: &Request) -> Option<Done> {
 
 /// Runs a request if its connection may, and it is a request.
 fn admit(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let (command, at) = match cx.server.commands.entry(&request[0]) {
-        Some((command, at)) if command.fits(request) => (*command, *at),
-        refused => {
-            let (text, reject) = match refused {
-                None => (unknown(request), None),
-                Some((command, at)) => (command.wrong_arity(), Some(*at)),
-            };
+    let found = cx.server.commands.entry(&request[0]).copied();
+    let wrong = found.and_then(|(command, _)| match command.fits(request) {
+        true => command.wrong_subcommand(request),
+        false => Some(command.wrong_arity()),
+    });
+    let (command, at) = match (found, wrong) {
+        (Some(found), None) => found,
+        (found, wrong) => {
+            let text = wrong.unwrap_or_else(|| unknown(request));
+            let reject = found.map(|(_, at)| at);
             reject.iter().for_each(|at| cx.server.commands.stats[*at].rejected.add(1));
+            if request.is(0, "exec") {
+                transactions::give_up(cx);
+                let why = text.trim_start_matches("ERR ");
+                return Err(Fail::text(format!("EXECABORT Transaction discarded because of: {why}")));
+            }
             if let Some(multi) = &mut cx.session.multi {
                 multi.has_failed = true;
             }
@@ -208,7 +218,8 @@ fn admit(cx: &mut Cx<'_>, request: &Request) -> Done {
         cx.out.simple("QUEUED");
         return Ok(());
     }
-    if !cx.out.is_resp3 && cx.session.is_subscribed() && command.flags & flag::WHILE_SUBSCRIBED == 0 {
+    let is_held = !cx.out.is_resp3 && cx.session.is_subscribed() && !cx.session.is_inside;
+    if is_held && command.flags & flag::WHILE_SUBSCRIBED == 0 {
         return Err(Fail::text(format!(
             "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
             command.name
@@ -349,18 +360,12 @@ fn unknown(request: &Request) -> String {
     format!("ERR unknown command '{}', with args beginning with: {words}", shown(&request[0]))
 }
 
-/// The error for a word behind a command that is none of its subcommands, or has too few or too many words behind it.
+/// The error for a word behind a command that is none of its subcommands, or has words behind it that make no sense.
 pub(crate) fn unknown_subcommand(request: &Request) -> Fail {
     let (name, sub) = (&request[0], request.get(1).unwrap_or_default());
     let text = |word: &[u8]| String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned();
-    let (lower, sub) = (text(name).to_lowercase(), text(sub));
-    let is_known = table::commands()
-        .filter(|command| command.name == lower)
-        .any(|command| command.has_subcommand(&sub.to_lowercase()));
-    Fail::text(match is_known {
-        true => format!("ERR wrong number of arguments for '{lower}|{}' command", sub.to_lowercase()),
-        false => format!("ERR unknown subcommand '{sub}'. Try {} HELP.", lower.to_uppercase()),
-    })
+    let (sub, name) = (text(sub), text(name).to_uppercase());
+    Fail::text(format!("ERR unknown subcommand or wrong number of arguments for '{sub}'. Try {name} HELP."))
 }
 
 /// The reply to a client that has waited for a lock.

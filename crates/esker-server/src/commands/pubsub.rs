@@ -53,9 +53,9 @@ fn tell(cx: &mut Cx<'_>, kind: Hearing, what: &str, name: Option<&[u8]>) {
 }
 
 fn subscribe(cx: &mut Cx<'_>, request: &Request, to: Hearing) -> Done {
-    // Replies here, one for each word, are not those of a script or a transaction.
-    if cx.session.is_inside && !cx.out.is_resp3 {
-        return Err("ERR (un)subscribing is not allowed here".into());
+    // There is a reply for each word, and a transaction has one for each command.
+    if cx.session.is_inside && !cx.out.is_resp3 && request.len() > 2 {
+        return Err("ERR subscribe to one name in each command of a transaction".into());
     }
     for name in request.from(1) {
         cx.server.pubsub.subscribe(to, name, &cx.session.client);

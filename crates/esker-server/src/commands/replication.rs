@@ -8,7 +8,7 @@ use super::slots::{ShownSlot, shown_slots};
 use super::table::{Command, Group::Esker, Group::Server as OfServer, NO_KEYS, command, flag::*};
 use crate::cx::Cx;
 use crate::fail::{Done, Fail, SYNTAX};
-use crate::numbers::{int, parse_int};
+use crate::numbers::{int, parse_int, timeout_ms};
 use crate::replication::{self, Batch, Link, Position, Source};
 use crate::resp::Request;
 use crate::server::Server;
@@ -218,7 +218,7 @@ fn natural(word: &[u8], wrong: &'static str) -> Done {
 fn wait(cx: &mut Cx<'_>, request: &Request) -> Done {
     check_primary(cx, "WAIT")?;
     int(&request[1])?;
-    natural(&request[2], "ERR timeout is negative")?;
+    timeout_ms(&request[2])?;
     let replication = &cx.server.replication;
     let seq = cx.session.awaited.unwrap_or_else(|| replication.position().seq);
     cx.out.count(replication.replicas.count(seq, false));
@@ -230,7 +230,7 @@ fn waitaof(cx: &mut Cx<'_>, request: &Request) -> Done {
     for at in 1..3 {
         natural(&request[at], "ERR value is out of range, must be positive")?;
     }
-    natural(&request[3], "ERR timeout is negative")?;
+    timeout_ms(&request[3])?;
     let replication = &cx.server.replication;
     tokio::task::block_in_place(|| replication.sync())?;
     let seq = cx.session.awaited.unwrap_or_else(|| replication.position().seq);

@@ -26,6 +26,8 @@ pub(super) const TABLE: &[Command] = &[
     command("script", -2, NO_SCRIPT, NO_KEYS, Scripting, "load script | exists digest ... | flush [async|sync] | kill | debug yes|sync|no", "Scripts that are known.", script),
 ];
 
+/// Letters of a digest.
+const DIGEST_LEN: usize = 40;
 /// So many bytes of scripts are known; then all are forgotten. Clients send them again.
 const KNOWN_BYTES_MAX: usize = 64 << 20;
 
@@ -44,16 +46,15 @@ pub struct Scripts {
 }
 
 impl Scripts {
-    fn add(&self, source: &[u8]) -> String {
-        let digest = sha1::hex(source);
+    /// Keeps one that can be read.
+    pub(crate) fn add(&self, digest: &str, source: &[u8]) {
         let mut known = self.known.lock();
-        if !known.contains_key(&digest) {
+        if !known.contains_key(digest) {
             if known.values().map(Vec::len).sum::<usize>() + source.len() > KNOWN_BYTES_MAX {
                 known.clear();
             }
-            known.insert(digest.clone(), source.to_vec());
+            known.insert(digest.to_owned(), source.to_vec());
         }
-        digest
     }
 
     /// Whether one runs for longer than this, in milliseconds; 0: none runs for too long.
@@ -68,24 +69,32 @@ impl Scripts {
 }
 
 fn eval(cx: &mut Cx<'_>, request: &Request, only_reads: bool) -> Done {
-    let digest = cx.server.scripts.add(&request[1]);
-    run(cx, request, &digest, &request[1], only_reads)
+    run(cx, request, &sha1::hex(&request[1]), &request[1], only_reads)
 }
 
 fn evalsha(cx: &mut Cx<'_>, request: &Request, only_reads: bool) -> Done {
     let digest = String::from_utf8_lossy(&request[1]).to_lowercase();
+    if digest.len() == DIGEST_LEN {
+        // The arguments are looked at before the script is.
+        key_count(request)?;
+    }
     let source = cx.server.scripts.get(&digest).ok_or("NOSCRIPT No matching script. Please use EVAL.")?;
     run(cx, request, &digest, &source, only_reads)
 }
 
-fn run(cx: &mut Cx<'_>, request: &Request, digest: &str, source: &[u8], only_reads: bool) -> Done {
+/// How many of the arguments are keys.
+fn key_count(request: &Request) -> Done<usize> {
     let count = int(&request[2])?;
     let count = usize::try_from(count).map_err(|_| "ERR Number of keys can't be negative")?;
     if count > request.len() - 3 {
         return Err("ERR Number of keys can't be greater than number of args".into());
     }
+    Ok(count)
+}
+
+fn run(cx: &mut Cx<'_>, request: &Request, digest: &str, source: &[u8], only_reads: bool) -> Done {
     let words = request.tail(3);
-    let (keys, arguments) = words.split_at(count);
+    let (keys, arguments) = words.split_at(key_count(request)?);
     let scripts = &cx.server.scripts;
     scripts.kill.store(false, Ordering::Relaxed);
     scripts.is_running.store(true, Ordering::Relaxed);
@@ -124,7 +133,8 @@ fn script(cx: &mut Cx<'_>, request: &Request) -> Done {
         (b"load", 3) => {
             #[cfg(feature = "lua")]
             crate::lua::check(&request[2])?;
-            let digest = scripts.add(&request[2]);
+            let digest = sha1::hex(&request[2]);
+            scripts.add(&digest, &request[2]);
             cx.out.bulk(digest.as_bytes());
         }
         (b"exists", 3..) => {
@@ -150,6 +160,7 @@ fn script(cx: &mut Cx<'_>, request: &Request) -> Done {
             scripts.kill.store(true, Ordering::Relaxed);
             cx.out.ok();
         }
+        (b"debug", 3) if request.is(2, "no") => cx.out.ok(),
         (b"debug", 3) => return Err("ERR scripts cannot be debugged".into()),
         _ => return Err(unknown_subcommand(request)),
     }

@@ -31,7 +31,7 @@ pub(super) const TABLE: &[Command] = &[
     command("flushdb", -1, WHOLE, NO_KEYS, Server, "[async|sync]", "Removes all keys of the database.", flushdb),
     command("lastsave", 1, FAST, NO_KEYS, Server, "", "When SAVE was called last.", lastsave),
     command("lolwut", -1, READ | FAST, NO_KEYS, Server, "[version n]", "Tells the version.", lolwut),
-    command("save", 1, ADMIN | NO_SCRIPT, NO_KEYS, Server, "", "Makes all that was written durable.", save),
+    command("save", 1, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Server, "", "Makes all that was written durable.", save),
     command("shutdown", -1, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Server, "[nosave|save] [now] [force]", "Stops the server, with all that was written durable.", shutdown),
     command("swapdb", 3, WHOLE | FAST, NO_KEYS, Server, "number number", "Exchanges two databases.", swapdb),
     command("time", 1, FAST, NO_KEYS, Server, "", "The time: seconds and microseconds.", time),
@@ -168,7 +168,10 @@ fn save(cx: &mut Cx<'_>, _: &Request) -> Done {
     Ok(())
 }
 
-fn bgsave(cx: &mut Cx<'_>, _: &Request) -> Done {
+fn bgsave(cx: &mut Cx<'_>, request: &Request) -> Done {
+    if request.len() > 2 || request.len() == 2 && !request.is(1, "schedule") {
+        return Err(SYNTAX.into());
+    }
     sync(cx)?;
     cx.out.simple("Background saving started");
     Ok(())

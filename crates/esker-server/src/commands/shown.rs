@@ -67,14 +67,14 @@ fn short_word(word: &[u8]) -> Cow<'_, [u8]> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::table::command_of;
     use super::*;
 
     #[test]
     fn passwords_are_not_shown_and_long_words_are_cut() {
         let show = |text: &str| {
             let request = Request::of(text.split(' '));
-            let command =
-                super::super::table::commands().find(|command| request.is(0, command.name)).unwrap();
+            let command = command_of(&request);
             let words = short_words(command, &request);
             words.iter().map(|word| String::from_utf8_lossy(word)).collect::<Vec<_>>().join(" ")
         };

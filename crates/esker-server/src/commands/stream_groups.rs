@@ -1,5 +1,6 @@
 //! Groups of readers of streams: each entry goes to one of them, and stays pending until that one acknowledges it.
 
+use super::stream_info::Place;
 use super::streams::{bound, count, id, put_entries, reading};
 use super::table::{Command, FIRST, Group::Stream as Streams, Keys, command, flag::*};
 use super::unknown_subcommand;
@@ -170,7 +171,9 @@ fn xreadgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
             let entries = stream.entries(cx, from, StreamId::MAX, Order::Up, reading.count)?;
             note_consumer(cx, &mut stream, key, name, consumer, !entries.is_empty())?;
             if let Some((last, _)) = entries.last() {
-                group.read = read_after(cx, &stream, &group, entries.len() as u64, *last)?;
+                let place = Place::of(cx, &stream)?;
+                let ids = entries.iter().map(|(id, _)| *id);
+                group.read = ids.fold(group.read, |read, id| place.read_after(read, id));
                 group.last = *last;
                 stream.put_group(cx, name, group)?;
                 if !reading.no_ack {
@@ -232,28 +235,13 @@ fn xreadgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// How many entries a group has read once it has read these.
-fn read_after(cx: &Cx<'_>, stream: &Stream, group: &Group, new: u64, last: StreamId) -> Done<Option<u64>> {
-    if last == stream.last_id() {
-        return Ok(Some(stream.added()));
-    }
-    let first = stream.first_id(cx)?.unwrap_or_default();
-    let has_gaps = stream.max_removed() >= group.last.max(first);
-    Ok(match group.read {
-        Some(read) if !has_gaps => Some(read + new),
-        _ if group.last < first && stream.max_removed() < first => Some(stream.added() - stream.len() + new),
-        _ => None,
-    })
-}
-
 fn xack(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let ids: Done<Vec<_>> = request.from(3).map(|word| id(word, 0)).collect();
-    let ids = ids?;
     let mut acknowledged = 0;
     if let Some(mut stream) = Stream::open(cx, &request[1])?
         && stream.group(cx, &request[2])?.is_some()
     {
-        for id in ids {
+        let ids: Done<Vec<_>> = request.from(3).map(|word| id(word, 0)).collect();
+        for id in ids? {
             acknowledged += i64::from(stream.acknowledge(cx, &request[2], id)?);
         }
         if acknowledged > 0 {
@@ -356,7 +344,7 @@ fn xclaim(cx: &mut Cx<'_>, request: &Request) -> Done {
                 at += 1;
             }
             b"retrycount" => {
-                retries = Some(value()?.max(0) as u64);
+                retries = u64::try_from(value()?).ok();
                 at += 1;
             }
             b"lastid" => at += 1,
@@ -374,7 +362,7 @@ fn xclaim(cx: &mut Cx<'_>, request: &Request) -> Done {
         let fields = stream.entry(cx, id)?;
         let pending = match (stream.pending(cx, name, id)?, &fields) {
             (Some(pending), _) => pending,
-            (None, Some(_)) if force => Pending { id, consumer: consumer.to_vec(), delivered: 0, count: 0 },
+            (None, Some(_)) if force => Pending { id, consumer: consumer.to_vec(), delivered: 0, count: 1 },
             (None, _) => continue,
         };
         let Some(fields) = fields else {
@@ -389,7 +377,7 @@ fn xclaim(cx: &mut Cx<'_>, request: &Request) -> Done {
         stream.put_pending(cx, name, &taken)?;
         claimed.push((id, fields));
     }
-    note_consumer(cx, &mut stream, &request[1], name, consumer, !claimed.is_empty())?;
+    note_consumer(cx, &mut stream, key, name, consumer, !claimed.is_empty())?;
     stream.save_groups(cx)?;
     put_claimed(cx, &claimed, only_ids);
     Ok(())
@@ -440,7 +428,7 @@ fn xautoclaim(cx: &mut Cx<'_>, request: &Request) -> Done {
         stream.put_pending(cx, name, &taken)?;
         claimed.push((pending.id, fields));
     }
-    note_consumer(cx, &mut stream, &request[1], name, consumer, !claimed.is_empty())?;
+    note_consumer(cx, &mut stream, key, name, consumer, !claimed.is_empty())?;
     stream.save_groups(cx)?;
     cx.out.array(3);
     cx.out.bulk(next.to_string().as_bytes());

@@ -78,21 +78,51 @@ fn short(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// How many entries a group has not read; none: it is not known. Negative if more were said to be read (`ENTRIESREAD`) than there were.
-fn lag(cx: &Cx<'_>, stream: &Stream, group: &Group) -> Done<Option<i64>> {
-    if stream.added() == 0 {
-        return Ok(Some(0));
+/// What is known of the places of ids in a stream, of which entries were removed.
+pub(super) struct Place<'s> {
+    stream: &'s Stream,
+    first: Option<StreamId>,
+}
+
+impl<'s> Place<'s> {
+    pub(super) fn of(cx: &Cx<'_>, stream: &'s Stream) -> Done<Self> {
+        Ok(Place { stream, first: stream.first_id(cx)? })
     }
-    let first = stream.first_id(cx)?;
-    let has_gaps = stream.max_removed() != StreamId::default()
-        && stream.max_removed() >= group.last.max(first.unwrap_or_default());
-    Ok(match (group.read, first) {
-        (Some(read), _) if !has_gaps => Some(stream.added().wrapping_sub(read) as i64),
-        (_, None) => Some(0),
-        (_, Some(_)) if group.last >= stream.last_id() => Some(0),
-        (_, Some(first)) if group.last < first && !has_gaps => Some(stream.len() as i64),
-        _ => None,
-    })
+
+    /// Whether an entry from this id on may have been removed from among others.
+    fn has_gaps_from(&self, id: StreamId) -> bool {
+        let removed = self.stream.max_removed();
+        removed != StreamId::default() && self.first.is_some_and(|first| removed >= id.max(first))
+    }
+
+    /// How many entries there were up to this one, those that are gone included; none: it is not known.
+    fn count_up_to(&self, id: StreamId) -> Option<u64> {
+        let added = self.stream.added();
+        match self.first {
+            _ if added == 0 => Some(0),
+            None if id <= self.stream.last_id() => Some(added),
+            _ if id == self.stream.last_id() => Some(added),
+            Some(first) if id <= first && !self.has_gaps_from(first) => {
+                Some(added - self.stream.len() + u64::from(id == first))
+            }
+            _ => None,
+        }
+    }
+
+    /// How many entries a group has read once it has read this one.
+    pub(super) fn read_after(&self, read: Option<u64>, id: StreamId) -> Option<u64> {
+        read.filter(|_| !self.has_gaps_from(id)).map(|read| read + 1).or_else(|| self.count_up_to(id))
+    }
+
+    /// How many entries a group has not read; none: it is not known. Negative if more were said to be read (`ENTRIESREAD`) than there were.
+    fn lag(&self, group: &Group) -> Option<i64> {
+        let read = match group.read {
+            _ if self.stream.added() == 0 => return Some(0),
+            Some(read) if !self.has_gaps_from(group.last) => Some(read),
+            _ => self.count_up_to(group.last),
+        };
+        read.map(|read| self.stream.added().wrapping_sub(read) as i64)
+    }
 }
 
 fn put_optional(cx: &mut Cx<'_>, title: &str, n: Option<i64>) {
@@ -117,7 +147,7 @@ fn groups(cx: &mut Cx<'_>, request: &Request) -> Done {
         put_int(cx, "pending", pending as u64);
         put_id(cx, "last-delivered-id", group.last);
         put_optional(cx, "entries-read", group.read.map(|read| read as i64));
-        let lag = lag(cx, &stream, &group)?;
+        let lag = Place::of(cx, &stream)?.lag(&group);
         put_optional(cx, "lag", lag);
     }
     Ok(())
@@ -170,7 +200,7 @@ fn full(cx: &mut Cx<'_>, request: &Request) -> Done {
         cx.out.bulk(&group_name);
         put_id(cx, "last-delivered-id", group.last);
         put_optional(cx, "entries-read", group.read.map(|read| read as i64));
-        let lag = lag(cx, &stream, &group)?;
+        let lag = Place::of(cx, &stream)?.lag(&group);
         put_optional(cx, "lag", lag);
         put_int(cx, "pel-count", pending.len() as u64);
         name(cx, "pending");

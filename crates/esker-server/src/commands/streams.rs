@@ -1,11 +1,12 @@
 //! Streams: adding, reading, trimming. Groups of readers are in stream_groups.rs.
 
+use super::stream_trim::Trim;
 use super::table::{Command, FIRST, Group::Stream as Streams, Keys, command, flag::*};
 use crate::cx::Cx;
 use crate::data::{Entry, Stream, StreamId, parse_count};
 use crate::effects::Event;
 use crate::fail::{Done, Fail, SYNTAX, Wait};
-use crate::numbers::{int, parse_int};
+use crate::numbers::{int, timeout_ms};
 use crate::resp::Request;
 use crate::store::Order;
 
@@ -29,94 +30,20 @@ pub(super) fn id(word: &[u8], seq: u64) -> Done<StreamId> {
     StreamId::parse(word, seq).ok_or(BAD_ID.into())
 }
 
-/// Which entries a stream keeps.
-#[derive(Clone, Copy)]
-pub(super) enum Keep {
-    Newest(u64),
-    From(StreamId),
-}
-
-/// Reads `MAXLEN` or `MINID` and what follows.
-fn keep(request: &Request, at: &mut usize) -> Done<Option<(Keep, Option<u64>)>> {
-    let is_len = match request.get(*at) {
-        Some(_) if request.is(*at, "maxlen") => true,
-        Some(_) if request.is(*at, "minid") => false,
-        _ => return Ok(None),
-    };
-    *at += 1;
-    let is_about = request.is(*at, "~");
-    if is_about || request.is(*at, "=") {
-        *at += 1;
-    }
-    let word = request.get(*at).ok_or(SYNTAX)?;
-    let kept = match is_len {
-        true => {
-            let n = int(word)?;
-            Keep::Newest(u64::try_from(n).map_err(|_| "ERR The MAXLEN argument must be >= 0.")?)
-        }
-        false => Keep::From(id(word, 0)?),
-    };
-    *at += 1;
-    let mut most = LIMIT;
-    if request.is(*at, "limit") && request.len() > *at + 1 {
-        if !is_about {
-            return Err("ERR syntax error, LIMIT cannot be used without the special ~ option".into());
-        }
-        let limit = int(&request[*at + 1])?;
-        if limit < 0 {
-            return Err("ERR The LIMIT argument must be >= 0.".into());
-        }
-        most = if limit == 0 { u64::MAX } else { limit as u64 };
-        *at += 2;
-    }
-    Ok(Some((kept, is_about.then_some(most))))
-}
-
-/// Entries that an approximate trim (`~`) removes at a time, and at most in one command.
-const PIECE: usize = 100;
-const LIMIT: u64 = 100 * PIECE as u64;
-
-/// Removes the entries that are not kept: how many. Where a limit is given, about those.
-fn trim(cx: &mut Cx<'_>, stream: &mut Stream, (keep, limit): (Keep, Option<u64>)) -> Done<u64> {
-    let (to, count) = match keep {
-        Keep::Newest(n) => (Some(StreamId::MAX), stream.len().saturating_sub(n)),
-        Keep::From(id) => (id.previous(), u64::MAX),
-    };
-    let Some(to) = to else { return Ok(0) };
-    let count = usize::try_from(count).unwrap_or(usize::MAX);
-    let mut old = stream.entries(cx, StreamId::default(), to, Order::Up, count)?;
-    if let Some(limit) = limit {
-        let most = old.len().min(usize::try_from(limit).unwrap_or(usize::MAX));
-        // The last piece goes, too, if nothing of it is kept.
-        if most < old.len() || (old.len() as u64) < stream.len() {
-            old.truncate(most / PIECE * PIECE);
-        }
-    }
-    for (id, _) in &old {
-        stream.remove(cx, *id)?;
-    }
-    // Redis tells the largest removed id of XDEL alone.
-    Ok(old.len() as u64)
-}
-
 fn xadd(cx: &mut Cx<'_>, request: &Request) -> Done {
     let key = &request[1];
-    let (mut at, mut makes, mut kept) = (2, true, None);
+    let (mut at, mut makes, mut trim) = (2, true, Trim::default());
     loop {
         if request.is(at, "nomkstream") {
             makes = false;
             at += 1;
-        } else if let Some(found) = keep(request, &mut at)? {
-            kept = Some(found);
+        } else if let Some(words) = trim.option(request, at)? {
+            at += words;
         } else {
             break;
         }
     }
-    let fields = request.len().saturating_sub(at + 1);
-    if fields == 0 || !fields.is_multiple_of(2) {
-        return Err("ERR wrong number of arguments for 'xadd' command".into());
-    }
-    let word = &request[at];
+    let word = request.get(at).unwrap_or(b"*");
     let given = match word {
         b"*" => Given::Now,
         _ => match word.strip_suffix(b"-*") {
@@ -124,6 +51,11 @@ fn xadd(cx: &mut Cx<'_>, request: &Request) -> Done {
             None => Given::Id(id(word, 0)?),
         },
     };
+    trim.check()?;
+    let fields = request.len().saturating_sub(at + 1);
+    if fields == 0 || !fields.is_multiple_of(2) {
+        return Err("ERR wrong number of arguments for 'xadd' command".into());
+    }
     if matches!(given, Given::Id(id) if id == StreamId::default()) {
         return Err("ERR The ID specified in XADD must be greater than 0-0".into());
     }
@@ -136,6 +68,9 @@ fn xadd(cx: &mut Cx<'_>, request: &Request) -> Done {
         None => Stream::open_or_new(cx, key)?,
     };
     let last = stream.last_id();
+    if last == StreamId::MAX {
+        return Err("ERR The stream has exhausted the last possible ID, unable to add more items".into());
+    }
     let new = match given {
         Given::Now if cx.now > last.ms => Some(StreamId { ms: cx.now, seq: 0 }),
         Given::Now => last.next(),
@@ -146,10 +81,7 @@ fn xadd(cx: &mut Cx<'_>, request: &Request) -> Done {
     };
     let new = new.filter(|new| *new > last).ok_or(SMALL_ID)?;
     stream.add(cx, new, request.from(at + 1))?;
-    let trimmed = match kept {
-        Some(kept) => trim(cx, &mut stream, kept)?,
-        None => 0,
-    };
+    let trimmed = trim.run(cx, &mut stream)?;
     stream.save(cx)?;
     cx.event(Event::Stream, "xadd", key);
     if trimmed > 0 {
@@ -169,11 +101,10 @@ enum Given {
 }
 
 fn xtrim(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let mut at = 2;
-    let kept = keep(request, &mut at)?.filter(|_| at == request.len()).ok_or(SYNTAX)?;
+    let trim = Trim::of(request, 2)?;
     let mut trimmed = 0;
     if let Some(mut stream) = Stream::open(cx, &request[1])? {
-        trimmed = trim(cx, &mut stream, kept)?;
+        trimmed = trim.run(cx, &mut stream)?;
         if trimmed > 0 {
             stream.save(cx)?;
             cx.event(Event::Stream, "xtrim", &request[1]);
@@ -190,11 +121,10 @@ fn xlen(cx: &mut Cx<'_>, request: &Request) -> Done {
 }
 
 fn xdel(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let ids: Done<Vec<_>> = request.from(2).map(|word| id(word, 0)).collect();
-    let ids = ids?;
     let mut removed = 0;
     if let Some(mut stream) = Stream::open(cx, &request[1])? {
-        for id in ids {
+        let ids: Done<Vec<_>> = request.from(2).map(|word| id(word, 0)).collect();
+        for id in ids? {
             if stream.remove(cx, id)? {
                 removed += 1;
                 stream.set_max_removed(stream.max_removed().max(id));
@@ -275,9 +205,7 @@ pub(super) fn reading(request: &Request, mut at: usize) -> Done<Reading> {
             count = usize::try_from(int(value.ok_or(SYNTAX)?)?).ok().filter(|n| *n > 0).unwrap_or(usize::MAX);
             at += 2;
         } else if request.is(at, "block") {
-            let ms =
-                parse_int(value.ok_or(SYNTAX)?).ok_or("ERR timeout is not an integer or out of range")?;
-            block = Some(u64::try_from(ms).map_err(|_| "ERR timeout is negative")?);
+            block = Some(timeout_ms(value.ok_or(SYNTAX)?)?);
             at += 2;
         } else if request.is(at, "noack") {
             no_ack = true;

@@ -69,24 +69,54 @@ enum Lifetime {
     Unsaid,
     Keep,
     Persist,
-    At(i64),
+    /// The word at this place says when.
+    Told {
+        at: usize,
+        unit: i64,
+        is_relative: bool,
+    },
 }
 
-/// Reads a word about the time, and its value.
-fn lifetime(cx: &Cx<'_>, request: &Request, at: &mut usize, name: &str) -> Done<Option<Lifetime>> {
-    let (unit, is_relative) = match request[*at].to_ascii_lowercase().as_slice() {
-        b"ex" => (1000, true),
-        b"px" => (1, true),
-        b"exat" => (1000, false),
-        b"pxat" => (1, false),
-        _ => return Ok(None),
-    };
-    let n = int(request.get(*at + 1).ok_or(SYNTAX)?)?;
-    *at += 2;
-    if n <= 0 {
-        return Err(Fail::text(format!("ERR invalid expire time in '{name}' command")));
+impl Lifetime {
+    /// What a word about the time says, with its value behind it. The value is read later, once all words make sense.
+    fn of(request: &Request, at: usize) -> Option<Self> {
+        let (unit, is_relative) = match request[at].to_ascii_lowercase().as_slice() {
+            b"ex" => (1000, true),
+            b"px" => (1, true),
+            b"exat" => (1000, false),
+            b"pxat" => (1, false),
+            b"keepttl" => return Some(Lifetime::Keep),
+            b"persist" => return Some(Lifetime::Persist),
+            _ => return None,
+        };
+        (at + 1 < request.len()).then_some(Lifetime::Told { at: at + 1, unit, is_relative })
     }
-    deadline(cx, n, unit, is_relative, name).map(|at| Some(Lifetime::At(at)))
+
+    /// How many words say it.
+    fn words(self) -> usize {
+        if matches!(self, Lifetime::Told { .. }) { 2 } else { 1 }
+    }
+
+    /// Whether this may be said behind what was said before: the same again, or the first.
+    fn may_follow(self, before: Lifetime) -> bool {
+        match (before, self) {
+            (
+                Lifetime::Told { unit: old, is_relative: was_relative, .. },
+                Lifetime::Told { unit, is_relative, .. },
+            ) => (old, was_relative) == (unit, is_relative),
+            _ => before == Lifetime::Unsaid || before == self,
+        }
+    }
+
+    /// The moment, if one is told, in milliseconds since 1970.
+    fn moment(self, cx: &Cx<'_>, request: &Request, name: &str) -> Done<Option<i64>> {
+        let Lifetime::Told { at, unit, is_relative } = self else { return Ok(None) };
+        let n = int(&request[at])?;
+        if n <= 0 {
+            return Err(Fail::text(format!("ERR invalid expire time in '{name}' command")));
+        }
+        deadline(cx, n, unit, is_relative, name).map(Some)
+    }
 }
 
 fn set(cx: &mut Cx<'_>, request: &Request) -> Done {
@@ -94,27 +124,19 @@ fn set(cx: &mut Cx<'_>, request: &Request) -> Done {
     let (mut nx, mut xx, mut gets, mut life) = (false, false, false, Lifetime::Unsaid);
     let mut at = 3;
     while at < request.len() {
-        let said = if let Some(said) = lifetime(cx, request, &mut at, "set")? {
-            said
-        } else {
-            match request[at].to_ascii_lowercase().as_slice() {
-                b"nx" => nx = true,
-                b"xx" => xx = true,
-                b"get" => gets = true,
-                b"keepttl" if life == Lifetime::Unsaid => life = Lifetime::Keep,
-                _ => return Err(SYNTAX.into()),
+        match (Lifetime::of(request, at), request[at].to_ascii_lowercase().as_slice()) {
+            (Some(said), _) if said != Lifetime::Persist && said.may_follow(life) => {
+                life = said;
+                at += said.words() - 1;
             }
-            at += 1;
-            continue;
-        };
-        if life != Lifetime::Unsaid {
-            return Err(SYNTAX.into());
+            (None, b"nx") if !xx => nx = true,
+            (None, b"xx") if !nx => xx = true,
+            (None, b"get") => gets = true,
+            _ => return Err(SYNTAX.into()),
         }
-        life = said;
+        at += 1;
     }
-    if nx && xx {
-        return Err(SYNTAX.into());
-    }
+    let moment = life.moment(cx, request, "set")?;
     let old = cx.main(key)?;
     if gets {
         match &old {
@@ -129,14 +151,14 @@ fn set(cx: &mut Cx<'_>, request: &Request) -> Done {
         }
         return Ok(());
     }
-    let expires = match life {
-        Lifetime::At(at) => at.max(1) as u64,
-        Lifetime::Keep => old.as_ref().map_or(0, |old| old.expires),
-        _ => 0,
+    let expires = match moment {
+        Some(at) => at as u64,
+        None if life == Lifetime::Keep => old.as_ref().map_or(0, |old| old.expires),
+        None => 0,
     };
     cx.put_string(key, old.as_ref(), &request[2], expires)?;
     cx.event(Event::String, "set", key);
-    if let Lifetime::At(_) = life {
+    if moment.is_some() {
         cx.event(Event::Generic, "expire", key);
     }
     if !gets {
@@ -194,32 +216,27 @@ fn getex(cx: &mut Cx<'_>, request: &Request) -> Done {
     let mut life = Lifetime::Unsaid;
     let mut at = 2;
     while at < request.len() {
-        let said = match lifetime(cx, request, &mut at, "getex")? {
-            Some(said) => said,
-            None if request.is(at, "persist") => {
-                at += 1;
-                Lifetime::Persist
-            }
-            None => return Err(SYNTAX.into()),
-        };
-        if life != Lifetime::Unsaid {
-            return Err(SYNTAX.into());
-        }
-        life = said;
+        let said = Lifetime::of(request, at).filter(|said| *said != Lifetime::Keep && said.may_follow(life));
+        life = said.ok_or(SYNTAX)?;
+        at += life.words();
     }
     let old = cx.string(key)?;
-    cx.out.bulk_or_null(old.as_ref().map(Main::text));
-    let Some(old) = old else { return Ok(()) };
-    match life {
-        Lifetime::At(at) if at <= cx.now as i64 => {
+    let Some(old) = old else {
+        cx.out.null();
+        return Ok(());
+    };
+    let moment = life.moment(cx, request, "getex")?;
+    cx.out.bulk(old.text());
+    match moment {
+        Some(at) if at <= cx.now as i64 => {
             cx.remove_key(key, &old)?;
             cx.event(Event::Generic, "del", key);
         }
-        Lifetime::At(at) => {
+        Some(at) => {
             cx.set_expiry(key, &old, at as u64)?;
             cx.event(Event::Generic, "expire", key);
         }
-        Lifetime::Persist if old.expires != 0 => {
+        None if life == Lifetime::Persist && old.expires != 0 => {
             cx.set_expiry(key, &old, 0)?;
             cx.event(Event::Generic, "persist", key);
         }

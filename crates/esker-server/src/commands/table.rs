@@ -139,6 +139,8 @@ pub struct Command {
     pub group: Group,
     /// The words behind its name, for people. Subcommands stand apart by ` | `: users' rights go by them.
     pub usage: &'static str,
+    /// Whether its usage has subcommands.
+    pub has_subcommands: bool,
     /// What it does, for people.
     pub summary: &'static str,
     /// What it does.
@@ -162,27 +164,9 @@ impl Command {
         }
     }
 
-    /// Whether its usage has this subcommand.
-    pub fn has_subcommand(&self, sub: &str) -> bool {
-        let first_words = self.usage.split(" | ").filter_map(|way| way.split(' ').next());
-        first_words.flat_map(|words| words.split('|')).any(|word| word == sub)
-    }
-
     /// Whether it begins or ends subscriptions.
     pub fn changes_subscriptions(&self) -> bool {
         self.group == Group::PubSub && self.flags & flag::WHILE_SUBSCRIBED != 0
-    }
-
-    /// The subcommands that its usage names: alternatives stand apart by ` | `.
-    pub fn subcommands(&self) -> impl Iterator<Item = &'static str> {
-        let usage = self.usage.trim_matches(['[', ']']);
-        let ways = usage.contains(" | ").then(|| usage.split(" | ").chain([super::help::HELP]));
-        ways.into_iter().flatten().filter_map(|way| way.split(' ').next())
-    }
-
-    /// The subcommand of a request, if there are any.
-    pub fn asked_subcommand(&self, request: &Request) -> Option<&'static str> {
-        self.subcommands().find(|word| request.is(1, word))
     }
 
     /// What a client is told that has sent too many words, or too few.
@@ -307,7 +291,8 @@ pub(super) const fn command(
     summary: &'static str,
     run: Run,
 ) -> Command {
-    Command { name, arity, flags, keys, group, usage, summary, run }
+    let has_subcommands = super::subcommands::are_in(usage);
+    Command { name, arity, flags, keys, group, usage, has_subcommands, summary, run }
 }
 
 /// No keys.
@@ -393,6 +378,12 @@ pub fn commands() -> impl Iterator<Item = &'static Command> {
     TABLES.iter().copied().flatten()
 }
 
+/// The command of a request.
+#[cfg(test)]
+pub(super) fn command_of(request: &Request) -> &'static Command {
+    commands().find(|command| request.is(0, command.name)).unwrap()
+}
+
 /// docs/commands.md, which a test compares with this.
 pub fn commands_document() -> String {
     let mut all: Vec<_> = commands().collect();
@@ -451,8 +442,7 @@ mod tests {
     fn keys_are_found_where_the_table_says() {
         let find = |text: &str| {
             let request = Request::of(text.split(' '));
-            let command = commands().find(|command| request.is(0, command.name)).unwrap();
-            let keys = command.keys_of(&request).into_iter();
+            let keys = command_of(&request).keys_of(&request).into_iter();
             keys.map(|key| String::from_utf8_lossy(key).into_owned()).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(find("mset a 1 b 2"), "a b");

@@ -156,6 +156,8 @@ impl SortedSet {
     /// # Errors
     /// The store's.
     pub fn put(&mut self, cx: &mut Cx<'_>, member: &[u8], old: Option<f64>, score: f64) -> Done {
+        // In the order by score there is one zero.
+        let score = score + 0.0;
         match old {
             Some(old) => self.0.remove(cx, &by_score(old, member))?,
             None => self.0.shape.len += 1,

@@ -1,8 +1,10 @@
 //! Replies as values of Lua, and values of Lua as replies.
 
+use std::borrow::Cow;
+use std::fmt;
+
 use mlua::{Lua, Table, Value};
 
-use crate::fail::Fail;
 use crate::resp::Out;
 
 /// Tables in tables, no deeper.
@@ -15,18 +17,68 @@ pub(super) fn error(lua: &Lua, text: &str) -> mlua::Result<Value> {
     Ok(Value::Table(table))
 }
 
+/// An error whose text is the reply of the script, if it does not catch it.
+#[derive(Debug)]
+struct Told(String);
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Told {}
+
+pub(super) fn told(text: impl Into<String>) -> mlua::Error {
+    mlua::Error::external(Told(text.into()))
+}
+
+/// The text of an error of ours, or of Lua's.
+fn text_of(error: &mlua::Error) -> Cow<'_, str> {
+    match error.downcast_ref::<Told>() {
+        Some(Told(text)) => Cow::Borrowed(text),
+        None => Cow::Owned(super::plain(error)),
+    }
+}
+
+/// An error as scripts see it: a table, or the text of one.
+pub(super) fn caught(lua: &Lua, value: Value, as_table: bool) -> mlua::Result<Value> {
+    match &value {
+        Value::Error(failed) if as_table => error(lua, &text_of(failed)),
+        Value::Error(failed) => Ok(Value::String(lua.create_string(text_of(failed).as_bytes())?)),
+        Value::Table(table) if !as_table => match table.get::<Value>("err")? {
+            text @ Value::String(_) => Ok(text),
+            _ => Ok(value),
+        },
+        _ => Ok(value),
+    }
+}
+
 /// What a client is told of an error that a script has not caught.
-pub(super) fn error_of(value: &Value) -> Fail {
+pub(super) fn error_text(value: &Value) -> String {
     let text = match value {
         Value::Table(table) => match table.raw_get::<Value>("err") {
-            Ok(Value::String(text)) => return Fail::text(text.to_string_lossy()),
+            Ok(Value::String(text)) => return text.to_string_lossy(),
             _ => "unknown error".to_owned(),
         },
         Value::String(text) => text.to_string_lossy(),
-        Value::Error(error) => super::plain(error),
+        Value::Error(error) => match error.downcast_ref::<Told>() {
+            Some(Told(text)) => return text.clone(),
+            None => super::plain(error),
+        },
         other => format!("{other:?}"),
     };
-    Fail::text(format!("ERR {text}"))
+    format!("ERR {text}")
+}
+
+/// A value as a number, as Lua takes it for one.
+pub(super) fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Integer(n) => Some(*n as f64),
+        Value::Number(n) => Some(*n),
+        Value::String(text) => crate::numbers::parse_float(&text.as_bytes()),
+        _ => None,
+    }
 }
 
 /// A number as a word of a command: whole ones without a fraction.
@@ -103,7 +155,7 @@ fn count_int(text: &[u8]) -> i64 {
     crate::numbers::parse_int(text).unwrap_or(0)
 }
 
-/// Replies a value.
+/// Replies a value. `is_resp3`: the script has chosen version 3, so that it tells false from nothing.
 pub(super) fn put(out: &mut Out, value: &Value, is_resp3: bool, depth: usize) -> mlua::Result<()> {
     if depth > DEPTH_MAX {
         out.error("ERR reached lua stack limit");

@@ -207,7 +207,8 @@ const TEMPLATES: &[&str] = &[
     "XCLAIM kx g c 0 d d JUSTID",
     "XCLAIM kx g c 0 d FORCE JUSTID",
     "XAUTOCLAIM kx g c 0 - COUNT 3",
-    "XSETID kx d",
+    "XADD setid d f v",
+    "XSETID setid d",
     // Transactions.
     "WATCH k",
     "UNWATCH",
@@ -230,14 +231,88 @@ const TEMPLATES: &[&str] = &[
     "GEOSEARCH geo FROMMEMBER f BYRADIUS 1 m FROMLONLAT 1 1",
     "GEORADIUS geo 0 0 -1 km",
     "GEODIST geo f f x",
+    "GEOSEARCH geo FROMMEMBER f FROMLONLAT 1 1 BYBOX 1 1 km",
+    "GEOSEARCH geo FROMMEMBER f FROMMEMBER f BYBOX 1 1 km BYBOX 900 900 km ASC",
+    "GEOSEARCH geo FROMLONLAT 1 1 BYBOX 1 x km BYRADIUS 1 km",
+    "GEOSEARCH geo FROMLONLAT 1 1 ASC COUNT 1",
+    "SET ks v EX x|0|10 NX|XX|GET|foo",
+    "SET ks v EX x|0|10 EX|PX|KEEPTTL 100000",
+    "SET ks v KEEPTTL KEEPTTL",
+    "GETEX ks EX x|0|1000 EX|PX 1000000",
+    "GETEX ks PERSIST|KEEPTTL|NX",
+    "GETEX kl EX x",
+    "EXPIRE k x|9223372036854775807 NX|GT XX|LT",
+    "BITCOUNT ks 0|x",
+    "BITCOUNT ks x 1 BIT|foo",
+    "BITPOS ks 0|2|x x",
+    "BITFIELD ks GET|SET U8|u8|u64|i65 0|x",
+    "ZRANGE kz b b BYSCORE|BYLEX|REV BYSCORE|BYLEX|REV",
+    "ZRANGEBYLEX kz l f WITHSCORES|LIMIT",
+    "ZRANGEBYSCORE kz b x WITHSCORES|foo",
+    "ZINTERSTORE kz 3 kz kz kz WEIGHTS 1 0|1|-1 inf|1|0",
+    "ZUNIONSTORE kz 3 kz kz kz AGGREGATE SUM|MIN|MAX",
+    "XDEL kx aa",
+    "XACK kx g aa",
+    "XADD kx LIMIT 0|5 d f v",
+    "XADD kx MAXLEN|MINID ~|= 3 LIMIT 1000 d f v",
+    "XADD kx MAXLEN 3 MINID 1 d f v",
+    "XADD kx MAXLEN x|3 foo d f v",
+    "XTRIM kx LIMIT|MAXLEN|MINID 0|-1|aa",
+    "XTRIM kx MAXLEN|MINID ~ 3|-3 LIMIT -1|1000",
+    "XTRIM kx MAXLEN = 30 foo|LIMIT 1",
+    "XCLAIM kx g c 0 d FORCE RETRYCOUNT -1|0|7",
+    "XINFO GROUPS kx",
+    "XGROUP CREATE kx g d ENTRIESREAD -1|0|5|30",
+    "XGROUP SETID kx g d ENTRIESREAD -1|0|5|30",
+    "XGROUP CREATE|SETID|DESTROY|FOO",
+    "XINFO STREAM|GROUPS|CONSUMERS|FOO",
+    "OBJECT REFCOUNT|FREQ|FOO",
+    "MEMORY USAGE none SAMPLES x|-1|5",
+    "MEMORY USAGE none none",
+    "PUBSUB CHANNELS|NUMPAT x y",
+    "CONFIG GET|SET|RESETSTAT|FOO x",
+    "CLIENT PAUSE x|-1",
+    "CLIENT REPLY|KILL|SETNAME|FOO",
+    "COMMAND COUNT|GETKEYS|FOO x",
+    "BGSAVE foo",
+    "SCRIPT DEBUG|EXISTS|LOAD|FOO",
+    "EXEC foo",
+    "SUBSCRIBE",
 ];
+
+/// The same of scripts. They have no spaces.
+#[cfg(feature = "lua")]
+const SCRIPTS: &[&str] = &[
+    "EVAL return{true,false,1.5,'x'} 0",
+    "EVAL return(redis.call('GET',KEYS[1])) 1 k",
+    "EVAL return(redis.pcall('GET',KEYS[1])) 1 k",
+    "EVAL local|return|foo 0|1|-1|x",
+    "EVAL error('bad') 0",
+    "EVAL error({err='MYown'}) 0",
+    "EVAL local\nfunction\tf()error('bad',0)end\nf() 0",
+    "EVAL return(none.x) 0",
+    "EVAL x=1 0",
+    "EVAL return({pcall(redis.call,'none')}) 0",
+    "EVAL return(redis.call()) 0",
+    "EVAL return(redis.pcall('GET')) 0",
+    "EVAL return(redis.setresp(4)) 0",
+    "EVAL return(redis.log('x',1)) 0",
+    "EVAL return(redis.log(9,'x')) 0",
+    "EVAL return(redis.status_reply(1)) 0",
+    "EVAL redis.setresp(3)return{false,redis.call('GET','none')} 0",
+    "EVALSHA x x",
+    "EVALSHA 0123456789012345678901234567890123456789 x",
+    "SCRIPT EXISTS 57ade87c8731f041ecac85aba56623f8af391fab",
+];
+#[cfg(not(feature = "lua"))]
+const SCRIPTS: &[&str] = &[];
 
 /// Types of keys.
 const KINDS: [char; 6] = ['s', 'h', 't', 'z', 'l', 'x'];
 
 /// The commands that a test is about.
 pub fn templates() -> Vec<&'static str> {
-    TEMPLATES.to_vec()
+    [TEMPLATES, SCRIPTS].concat()
 }
 
 fn key(random: &mut Rng, kind: char) -> String {

@@ -28,3 +28,4 @@ mod tls;
 mod users;
 mod waiting;
 mod wire;
+mod words;

@@ -27,7 +27,7 @@ fn values_become_replies_and_replies_values() {
         ("return type(redis.call('INCR', 'n'))", "\"number\""),
         ("return redis.pcall('INCR', KEYS[1]).err", "\"ERR value is not an integer or out of range\""),
         (
-            "local ok, e = pcall(redis.call, 'INCR', KEYS[1]) return {ok and 1 or 0, e.err}",
+            "local ok, e = pcall(redis.call, 'INCR', KEYS[1]) return {ok and 1 or 0, e}",
             "*[:0, \"ERR value is not an integer or out of range\"]",
         ),
         ("return redis.sha1hex('abc')", "\"a9993e364706816aba3e25717850c26c9cd0d89d\""),
@@ -60,6 +60,58 @@ fn values_become_replies_and_replies_values() {
         eval(&mut wire, "return redis.call('EVAL', 'return 1', 0)", &["0"])
             .contains("not allowed from script")
     );
+}
+
+#[test]
+fn errors_name_the_script_and_the_line() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    wire.say("LPUSH list x");
+    for (script, text) in [
+        (
+            "return redis.call('GET', 'list')",
+            "WRONGTYPE Operation against a key holding the wrong kind of value",
+        ),
+        ("return redis.call()", "ERR Please specify at least one argument for this redis lib call"),
+        ("error({err = 'MY own'})", "MY own"),
+        ("error('bad', 0)", "ERR bad"),
+        ("return none.x", "ERR user_script:2: Script attempted to access nonexistent global variable 'none'"),
+        ("return redis.setresp(4)", "ERR RESP version must be 2 or 3."),
+    ] {
+        let script = format!("\n{script}");
+        let digest = digest_of(&mut wire, &script);
+        let reply = eval(&mut wire, &script, &["0"]);
+        assert_eq!(reply, format!("-{text} script: {digest}, on @user_script:2."));
+    }
+    // What a script catches is text; a handler of its own gets a table.
+    let caught = "return {pcall(redis.call, 'none')}";
+    assert_eq!(eval(&mut wire, caught, &["0"]), "*[null, \"ERR Unknown Redis command called from script\"]");
+    let handled = "return select(2, xpcall(function() redis.call('none') end, function(e) return e.err end))";
+    assert_eq!(eval(&mut wire, handled, &["0"]), "\"ERR Unknown Redis command called from script\"");
+    assert_eq!(
+        eval(&mut wire, "return redis.pcall('GET', 'list').err", &["0"]),
+        "\"WRONGTYPE Operation against a key holding the wrong kind of value\""
+    );
+    let deep = eval(&mut wire, "local function f() return 1 + f() end return f()", &["0"]);
+    assert!(deep.starts_with("-ERR user_script:1: stack overflow"), "{deep}");
+}
+
+#[test]
+fn scripts_that_cannot_run_are_not_known_and_false_is_nothing_without_setresp() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    for (script, words) in [("return (", ["0"]), ("return 42", ["x"])] {
+        let digest = digest_of(&mut wire, script);
+        eval(&mut wire, script, &words);
+        assert_eq!(wire.say(&format!("SCRIPT EXISTS {digest}")), "*[:0]", "{script}");
+    }
+    wire.say("HELLO 3");
+    assert_eq!(eval(&mut wire, "return {true, false}", &["0"]), "*[:1, null]");
+    assert_eq!(eval(&mut wire, "redis.setresp(3) return {true, false}", &["0"]), "*[#t, #f]");
+}
+
+fn digest_of(wire: &mut Wire, script: &str) -> String {
+    eval(wire, "return redis.sha1hex(ARGV[1])", &["0", script]).trim_matches('"').to_owned()
 }
 
 #[test]

@@ -45,6 +45,7 @@ impl Aggregate {
         match self {
             // Of inf and -inf.
             Aggregate::Sum => Some(a + b).filter(|sum| !sum.is_nan()).unwrap_or(0.0),
+            // The first one, where the other is no number.
             Aggregate::Min => a.min(b),
             Aggregate::Max => a.max(b),
         }
@@ -77,19 +78,25 @@ fn combined(cx: &mut Cx<'_>, request: &Request, at: usize, how: How) -> Done<(Ve
             return Err(SYNTAX.into());
         }
     }
-    // Of inf times 0.
-    let weighed = |score: f64, weight: f64| Some(score * weight).filter(|n| !n.is_nan()).unwrap_or(0.0);
+    let sets: Done<Vec<_>> = keys.iter().map(|key| SortedSet::all_of(cx, key)).collect();
+    let mut sets: Vec<_> = sets?.into_iter().zip(weights).collect();
+    if how != How::Without {
+        // As in Redis the smallest comes first: the order shows where scores are added that are infinite, or of different size.
+        sets.sort_by_key(|(members, _)| members.len());
+    }
     let mut all: BTreeMap<Vec<u8>, (f64, usize)> = BTreeMap::new();
-    for (n, key) in keys.iter().enumerate() {
-        for (member, score) in SortedSet::all_of(cx, key)? {
-            let score = weighed(score, weights[n]);
+    for (n, (members, weight)) in sets.into_iter().enumerate() {
+        for (member, score) in members {
+            let product = score * weight;
+            // Of inf times 0.
+            let score = if product.is_nan() { 0.0 } else { product };
             match how {
                 How::Without if n > 0 => {
                     all.remove(&member);
                 }
                 How::Common if n > 0 => {
                     if let Some(known) = all.get_mut(&member) {
-                        *known = (aggregate.of(known.0, score), n);
+                        *known = (aggregate.of(known.0, product), n);
                     }
                 }
                 _ => {

@@ -85,6 +85,8 @@ fn wanted(by: By, first: &[u8], second: &[u8], order: Order) -> Done<Wanted> {
     }))
 }
 
+const NO_SCORES: &str = "ERR syntax error, WITHSCORES not supported in combination with BYLEX";
+
 /// What follows `LIMIT`.
 fn limit(request: &Request, at: usize) -> Done<(usize, usize)> {
     let (Some(skip), Some(count)) = (request.get(at + 1), request.get(at + 2)) else {
@@ -102,9 +104,9 @@ fn query(request: &Request, first: usize, may_have_scores: bool) -> Done<Query> 
     let mut at = first + 2;
     while at < request.len() {
         match request[at].to_ascii_lowercase().as_slice() {
-            b"byscore" => by = By::Score,
-            b"bylex" => by = By::Member,
-            b"rev" => order = Order::Down,
+            b"byscore" if by == By::Rank => by = By::Score,
+            b"bylex" if by == By::Rank => by = By::Member,
+            b"rev" if order == Order::Up => order = Order::Down,
             b"withscores" if may_have_scores => with_scores = true,
             b"limit" => {
                 part = Some(limit(request, at)?);
@@ -120,7 +122,7 @@ fn query(request: &Request, first: usize, may_have_scores: bool) -> Done<Query> 
         );
     }
     if by == By::Member && with_scores {
-        return Err("ERR syntax error, WITHSCORES not supported in combination with BYLEX".into());
+        return Err(NO_SCORES.into());
     }
     let (skip, count) = part.unwrap_or((0, usize::MAX));
     let wanted = wanted(by, &request[first], &request[first + 1], order)?;
@@ -157,11 +159,10 @@ fn zrange(cx: &mut Cx<'_>, request: &Request) -> Done {
 
 /// The commands from before `ZRANGE` could do all.
 fn old(cx: &mut Cx<'_>, request: &Request, by: By, order: Order) -> Done {
-    let wanted = wanted(by, &request[2], &request[3], order)?;
     let (mut with_scores, mut part) = (false, (0, usize::MAX));
     let mut at = 4;
     while at < request.len() {
-        if request.is(at, "withscores") && by != By::Member {
+        if request.is(at, "withscores") {
             with_scores = true;
             at += 1;
         } else if request.is(at, "limit") && by != By::Rank {
@@ -171,6 +172,10 @@ fn old(cx: &mut Cx<'_>, request: &Request, by: By, order: Order) -> Done {
             return Err(SYNTAX.into());
         }
     }
+    if by == By::Member && with_scores {
+        return Err(NO_SCORES.into());
+    }
+    let wanted = wanted(by, &request[2], &request[3], order)?;
     let query = Query { wanted, order, skip: part.0, count: part.1, with_scores };
     let set = SortedSet::open(cx, &request[1])?;
     let found = find(cx, set.as_ref(), &query)?;
