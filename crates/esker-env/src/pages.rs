@@ -39,6 +39,8 @@ const WARM_BYTES_MAX: usize = 256 << 20;
 const WARM_PART: usize = 8;
 /// Address space is taken for so many bytes of slots at once.
 const REGION_BYTES: usize = 4 << 20;
+/// Whoever makes a buffer of no more bytes writes all of it at once.
+const FILLED_BYTES_MAX: usize = 256 << 10;
 /// Smaller slots would share huge pages.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
@@ -126,7 +128,16 @@ impl PageBuf {
                 // SAFETY: the layout's size is not zero.
                 unsafe { alloc_zeroed(layout) }
             }
-            Origin::Pool(class) => take_slot(class).map_or(ptr::null_mut(), |slot| slot.0.as_ptr()),
+            Origin::Pool(class) => match take_slot(class) {
+                Some((slot, is_cold)) => {
+                    if is_cold && len <= FILLED_BYTES_MAX {
+                        // SAFETY: the slot is this buffer's, and has as many bytes.
+                        unsafe { sys::fill(slot.0, len.next_multiple_of(PAGE_BYTES)) };
+                    }
+                    slot.0.as_ptr()
+                }
+                None => ptr::null_mut(),
+            },
             Origin::Mapping(bytes) => sys::map(bytes, true),
         };
         let Some(start) = NonNull::new(start) else { handle_alloc_error(heap_layout(len)) };
@@ -264,19 +275,22 @@ impl Pool {
     }
 }
 
-/// None if the system has no more.
-fn take_slot(class: usize) -> Option<Slot> {
+/// A slot, and whether its pages are not there; none if the system has no more.
+fn take_slot(class: usize) -> Option<(Slot, bool)> {
     let bytes = slot_bytes(class);
     let mut pool = POOL.lock();
     pool.used_bytes += bytes;
-    if let Some(slot) = pool.take_warm(class).or_else(|| pool.cold[class].pop()) {
-        return Some(slot);
+    if let Some(slot) = pool.take_warm(class) {
+        return Some((slot, false));
+    }
+    if let Some(slot) = pool.cold[class].pop() {
+        return Some((slot, true));
     }
     let slots = REGION_BYTES / bytes;
     let region = NonNull::new(sys::map(slots * bytes, bytes >= HUGE_PAGE_BYTES))?;
     // SAFETY: the region has as many slots.
     pool.cold[class].extend((1..slots).map(|n| Slot(unsafe { region.add(n * bytes) })));
-    Some(Slot(region))
+    Some((Slot(region), true))
 }
 
 fn give_back(class: usize, slot: Slot) {
@@ -351,6 +365,15 @@ mod sys {
         let _ = unsafe { munmap(start.as_ptr().cast(), bytes) };
     }
 
+    /// Has the pages be there. One call for all takes a third less time than a fault for each.
+    ///
+    /// # Safety
+    /// The range is part of what `map` gave, and is the caller's.
+    pub(super) unsafe fn fill(start: NonNull<u8>, bytes: usize) {
+        // SAFETY: the caller's promise; content that is there stays. A system that does not know of it refuses: pages come when they are touched.
+        let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) };
+    }
+
     /// Gives the pages back, but keeps their addresses; they read as zeros afterwards.
     ///
     /// # Safety
@@ -378,6 +401,10 @@ mod sys {
     /// # Safety
     /// Never called.
     pub(super) unsafe fn unmap(_start: NonNull<u8>, _bytes: usize) {}
+
+    /// # Safety
+    /// Never called.
+    pub(super) unsafe fn fill(_start: NonNull<u8>, _bytes: usize) {}
 
     /// # Safety
     /// Never called.
