@@ -154,6 +154,6 @@ mod tests {
         };
         assert_eq!([80, 80, 4, 4, 4, 4, 4].map(&mut after), [64, 64, 61, 47, 37, 29, 23]);
         assert_eq!((0..40).map(|_| after(1)).last(), Some(4));
-        assert_eq!((0..40).map(|_| after(64)).last(), Some(61));
+        assert_eq!((0..40).map(|_| after(64)).last(), Some(64));
     }
 }
