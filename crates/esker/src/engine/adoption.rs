@@ -84,6 +84,8 @@ impl Core {
     /// Makes one private run of all layers from this one on.
     fn merge_layers(&self, layers: &mut Layers, first: usize, tier: u32) -> Result<()> {
         self.check_able()?;
+        self.wal_pool.expect(self.table_bytes() + layers.memory_bytes());
+        self.signal.wake_log();
         let (mut tables, mut puts) = (Vec::new(), Vec::new());
         for part in self.write_parts(layers, first) {
             let (more, more_puts) = part?;

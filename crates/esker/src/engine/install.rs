@@ -286,6 +286,24 @@ mod tests {
     }
 
     #[test]
+    fn a_large_transaction_has_the_next_file_of_the_log_made_while_it_writes_its_tables() {
+        let env = Env::simulated(Arc::new(MemFs::new()), 1);
+        let dir = Path::new("db");
+        let db = Db::builder().stepped().adoption_bytes(4 << 10).env(env.clone()).open(dir).unwrap();
+        let map = db.default_keyspace();
+        map.put("small", "1").unwrap();
+        assert!(!db.step(crate::BackgroundStep::PrepareLog).unwrap());
+        let mut transaction = db.begin();
+        for n in 0..100_u8 {
+            transaction.put(&map, [n], vec![n; 1000]).unwrap();
+        }
+        transaction.commit().unwrap();
+        assert!(db.step(crate::BackgroundStep::PrepareLog).unwrap());
+        let names = env.fs.list_dir(dir).unwrap();
+        assert!(names.iter().any(|name| name == "000002.wal-next"), "{names:?}");
+    }
+
+    #[test]
     fn wal_writer_6_spare_files_that_cannot_be_removed_do_not_keep_closing_from_noting_where_the_log_ends() {
         let faults = FaultFs::new(Arc::new(MemFs::new()));
         let env = Env::simulated(Arc::new(faults.clone()), 1);

@@ -21,6 +21,7 @@
 //!     others need what is left.
 //! pool.8. A file is put to use, or made ahead, only if the disk has more room than is held back, but for those who may use that
 //!     (room.1 of engine/room.rs); and no file made is larger than a part of it.
+//! pool.9. A file for small syncs has at most [`GROWTH_MAX`] times the size of the one before: they wait while the disk writes its zeros.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -49,8 +50,11 @@ const OFTEN: usize = 4;
 const REST_AFTER: Duration = Duration::from_secs(2);
 /// A segment may have this part of the database at once.
 const DATABASE_PART: u64 = 8;
-/// Zeros are written in pieces of this size.
+/// How fast sizes grow where syncs are small (pool.9).
+const GROWTH_MAX: u64 = 4;
+/// Zeros are written in pieces of this size, and synced by more of them: a commit's sync waits for what the disk is writing.
 const ZEROS_CHUNK: usize = 256 << 10;
+const ZEROS_SYNCED: u64 = 1 << 20;
 /// The smallest and the unit of all segment sizes.
 const SEGMENT_BYTES_UNIT: u64 = 512;
 /// A file that is made takes at most one part in so many of what is held back (pool.8).
@@ -136,8 +140,10 @@ struct Numbers {
 #[derive(Debug)]
 struct State {
     spares: Vec<Spare>,
-    /// The size of the next file to make.
+    /// The size of the next file to make, but for pool.9.
     next_bytes: u64,
+    /// The size of the newest file that was prepared; 0: none was.
+    newest_bytes: u64,
     /// The writer will need a file soon, for records of this kind.
     wanted: Option<Use>,
     /// Segments taken lately, up to [`SPARES_MAX`], and when the last one was.
@@ -171,6 +177,8 @@ pub(super) struct Prepared {
 pub(super) enum Use {
     /// For records as they come.
     Ordinary,
+    /// For small ones, with a sync for each or for a few.
+    Small,
     /// The same, with few syncs; this record needs so many bytes.
     Large(u64),
     /// For one that will fill it whole, of so many bytes at the least.
@@ -215,6 +223,7 @@ impl WalPool {
         let state = State {
             spares: Vec::new(),
             next_bytes,
+            newest_bytes: 0,
             wanted: None,
             taken: 0,
             last_taken: Duration::ZERO,
@@ -244,6 +253,12 @@ impl WalPool {
         }
     }
 
+    /// The database will soon be this large, by what does not go through the log: the file for what follows is made meanwhile.
+    pub(crate) fn expect(&self, database_bytes: u64) {
+        self.suit(database_bytes);
+        self.want_spare(Use::Ordinary);
+    }
+
     /// From now on so many bytes are held back (pool.8).
     pub(crate) fn hold_back(&self, bytes: u64) {
         self.held_back.store(bytes, Ordering::Relaxed);
@@ -260,6 +275,21 @@ impl WalPool {
         match self.held_back.load(Ordering::Relaxed) / HELD_BACK_PART {
             0 => due,
             part => due.min(part.next_multiple_of(SEGMENT_BYTES_UNIT).max(self.options.first_segment_bytes)),
+        }
+    }
+
+    /// The size of a file to make.
+    fn due_bytes(&self, state: &State, purpose: Use) -> u64 {
+        match purpose {
+            // pool.9
+            Use::Small if state.newest_bytes > 0 => {
+                self.allowed_bytes(state.next_bytes.min(GROWTH_MAX * state.newest_bytes))
+            }
+            Use::Small | Use::Ordinary | Use::Bulk(_) => self.allowed_bytes(state.next_bytes),
+            Use::Large(bytes) => {
+                let due = bytes.next_multiple_of(SEGMENT_BYTES_UNIT).min(self.segment_bytes_max());
+                self.allowed_bytes(due.max(state.next_bytes))
+            }
         }
     }
 
@@ -324,12 +354,16 @@ impl WalPool {
         loop {
             let (have, bytes) = {
                 let state = self.state.lock();
-                (state.spares.len(), self.allowed_bytes(state.next_bytes))
+                (state.spares.len(), self.due_bytes(&state, purpose))
             };
             if have >= spares || !self.has_common_room(bytes) {
                 return Ok(is_made);
             }
-            let spare = if purpose == Use::Ordinary { self.make(bytes)? } else { self.reserve(bytes)? };
+            let spare = if matches!(purpose, Use::Small | Use::Ordinary) {
+                self.make(bytes)?
+            } else {
+                self.reserve(bytes)?
+            };
             self.state.lock().spares.push(spare);
             is_made = true;
         }
@@ -437,22 +471,15 @@ impl WalPool {
             _ if numbers.prepared.is_some() => 0,
             Use::Bulk(bytes) => bytes,
             _ if !state.spares.is_empty() => 0,
-            Use::Ordinary => self.allowed_bytes(state.next_bytes),
-            Use::Large(bytes) => self.large_bytes(&state, bytes),
+            purpose => self.due_bytes(&state, purpose),
         }
-    }
-
-    /// The size of a file that is made for a large record which needs so many bytes more.
-    fn large_bytes(&self, state: &State, bytes: u64) -> u64 {
-        let due = bytes.next_multiple_of(SEGMENT_BYTES_UNIT).min(self.segment_bytes_max());
-        self.allowed_bytes(due.max(state.next_bytes))
     }
 
     /// Sees to it that a file is prepared and named (pool.4). A failed one is tried again by the next call.
     fn get_ready(&self, numbers: &mut Numbers, purpose: Use) -> Result<()> {
         if numbers.prepared.is_none() {
             let spare = match purpose {
-                Use::Ordinary | Use::Large(_) => self.take_spare(purpose)?,
+                Use::Small | Use::Ordinary | Use::Large(_) => self.take_spare(purpose)?,
                 Use::Bulk(bytes) => self.reserve(bytes)?,
             };
             let number = numbers.next;
@@ -508,18 +535,16 @@ impl WalPool {
     fn take_spare(&self, purpose: Use) -> Result<Spare> {
         let (ready, bytes) = {
             let mut state = self.state.lock();
-            let bytes = match purpose {
-                Use::Large(bytes) => self.large_bytes(&state, bytes),
-                _ => self.allowed_bytes(state.next_bytes),
-            };
-            (state.spares.pop(), bytes)
+            (state.spares.pop(), self.due_bytes(&state, purpose))
         };
         let spare = match (ready, purpose) {
             (Some(spare), _) => spare,
-            (None, Use::Ordinary) => self.make(bytes)?,
+            (None, Use::Small | Use::Ordinary) => self.make(bytes)?,
             (None, _) => self.reserve(bytes)?,
         };
-        self.state.lock().next_bytes = (bytes * 2).min(self.segment_bytes_max());
+        let mut state = self.state.lock();
+        state.next_bytes = state.next_bytes.max(bytes * 2).min(self.segment_bytes_max());
+        state.newest_bytes = spare.bytes;
         Ok(spare)
     }
 
@@ -609,6 +634,9 @@ impl WalPool {
                 let n = zeros.len().min((bytes - at) as usize);
                 file.write_all_at(&zeros[..n], at)?;
                 at += n as u64;
+                if at.is_multiple_of(ZEROS_SYNCED) {
+                    file.sync_data()?;
+                }
             }
             file.sync_data()?;
             Ok(file)

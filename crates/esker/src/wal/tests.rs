@@ -595,6 +595,25 @@ fn pool_3_the_pool_prepares_ahead_recycles_and_stays_small() {
 }
 
 #[test]
+fn pool_9_files_for_small_syncs_grow_step_by_step_whatever_the_database_has() {
+    let (_, env) = mem();
+    let options =
+        WalOptions { first_segment_bytes: 1024, segment_bytes_max: 64 << 10, ..WalOptions::default() };
+    let pool = pool_with(&env, options, &Named::default());
+    pool.begin(1);
+    pool.suit(1 << 30);
+    let bytes = |purpose| pool.take(purpose, LogRoom::Common).unwrap().spare.bytes >> 10;
+    let (small, ordinary) = (Use::Small, Use::Ordinary);
+    assert_eq!([small, small].map(bytes), [64, 64], "nothing was before");
+    let pool = pool_with(&env, options, &Named::default());
+    let mut log = WalWriter::create(pool.clone(), 1, &[]).unwrap();
+    append(&mut log, 1, 600).unwrap();
+    pool.suit(1 << 30);
+    let bytes = |purpose| pool.take(purpose, LogRoom::Common).unwrap().spare.bytes >> 10;
+    assert_eq!([small, small, ordinary].map(bytes), [4, 16, 64], "pool.9");
+}
+
+#[test]
 fn pool_3_a_busy_log_keeps_more_spares_than_one_at_rest() {
     let clock = Arc::new(ManualClock::new());
     let env = Env { clock: clock.clone(), ..mem().1 };

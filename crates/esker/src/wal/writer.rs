@@ -43,6 +43,8 @@ const ROOM_MIN: u64 = (2 * RECORD_HEADER_BYTES + ALIGN) as u64;
 const BULK_BYTES_MIN: u64 = 1 << 20;
 /// Where a record, or what each sync makes durable, has this size and more, new files for segments are not filled with zeros (pool.1).
 const LARGE_BYTES: u64 = 1 << 20;
+/// Where each sync makes less durable, files grow step by step (pool.9).
+const SMALL_BYTES: u64 = 16 << 10;
 /// Segments of which less than this is unused were written whole, for the file system.
 const BLOCK_BYTES: u64 = 4096;
 /// What such a segment holds besides: its header, the record's, `End`, padding.
@@ -134,9 +136,14 @@ impl Active {
         payload_room(self.bytes - self.appended)
     }
 
-    /// Whether its syncs make much durable at once.
-    fn has_large_syncs(&self) -> bool {
-        self.appended / (self.syncs + 1) >= LARGE_BYTES
+    /// What a file is for that follows it, after a record of so many bytes, which misses so many.
+    fn next_use(&self, bytes: u64, missing: u64) -> Use {
+        let synced = self.appended / (self.syncs + 1);
+        match bytes.max(synced) {
+            LARGE_BYTES.. => Use::Large(missing),
+            _ if synced < SMALL_BYTES => Use::Small,
+            _ => Use::Ordinary,
+        }
     }
 }
 
@@ -251,15 +258,17 @@ impl WalWriter {
             room = Some(room.unwrap_or(0) + spare_room(&prepared.spare));
         }
         let bulk_max = self.pool.bulk_segment_bytes();
-        let is_large = bytes >= LARGE_BYTES || self.active.as_ref().is_some_and(Active::has_large_syncs);
         while room.is_none_or(|room| room < bytes) {
             let missing = bytes - room.unwrap_or(0);
             let purpose = if missing > self.pool.segment_bytes_max().max(BULK_BYTES_MIN.min(bulk_max)) {
                 Use::Bulk(missing.min(bulk_max) + BULK_OVERHEAD_BYTES)
-            } else if is_large {
-                Use::Large(missing + BULK_OVERHEAD_BYTES)
             } else {
-                Use::Ordinary
+                let needed = missing + BULK_OVERHEAD_BYTES;
+                match &self.active {
+                    Some(active) => active.next_use(bytes, needed),
+                    None if bytes >= LARGE_BYTES => Use::Large(needed),
+                    None => Use::Ordinary,
+                }
             };
             let prepared = match self.pool.take(purpose, on_disk) {
                 Ok(prepared) => prepared,
@@ -522,9 +531,7 @@ impl WalWriter {
         let active = self.active.as_mut().expect("the record is in it");
         if !active.spare_wanted && active.appended > active.bytes / 2 {
             active.spare_wanted = true;
-            let is_large = bytes >= LARGE_BYTES || active.has_large_syncs();
-            let purpose = if is_large { Use::Large(0) } else { Use::Ordinary };
-            self.pool.want_spare(purpose);
+            self.pool.want_spare(active.next_use(bytes, 0));
         }
         Ok(())
     }
