@@ -15,6 +15,12 @@ use esker_env::{Env, OpenOptions};
 
 const ROUNDS: usize = 7;
 const BATCH: u64 = 1_000;
+const ITEM_BYTES: u64 = 24 + 150;
+/// Bytes a second of a slow writer, who sleeps no shorter than this.
+const SLOW: f64 = 2e6;
+const TIMER: Duration = Duration::from_millis(5);
+/// Items that a slow writer has written when it is killed, after ten seconds.
+const SLOWLY: u64 = 115_000;
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -23,6 +29,7 @@ fn main() -> Result<()> {
     match words[..] {
         ["load", dir, count] => load(Path::new(dir), number(count)),
         ["load-and-die", dir, count] => load_and_die(Path::new(dir), number(count)),
+        ["trickle-and-die", dir, count] => trickle_and_die(Path::new(dir), number(count)),
         ["open", dir, count] => open(Path::new(dir), number(count)),
         ["keyspaces", dir, count] => keyspaces(Path::new(dir), number(count)),
         ["open-keyspaces", dir, count] => open_keyspaces(Path::new(dir), number(count)),
@@ -46,17 +53,21 @@ fn all(root: Option<&str>, count: u64) -> Result<()> {
         run("open", &dir, count)
     };
     print("cold", (0..ROUNDS).map(|_| cold()));
-    let killed = || {
-        let dir = root.path().join("killed");
-        run("load-and-die", &dir, count);
-        let time = run("open", &dir, count);
-        let again = run("open", &dir, count);
-        std::fs::remove_dir_all(&dir).expect("a directory to remove");
-        (time, again)
-    };
-    let killed: Vec<_> = (0..3).map(|_| killed()).collect();
-    print("after a kill", killed.iter().map(|pair| pair.0.clone()));
-    print("the next one", killed.iter().map(|pair| pair.1.clone()));
+    for (what, part, count) in
+        [("a kill", "load-and-die", count), ("a kill of a slow writer", "trickle-and-die", SLOWLY)]
+    {
+        let killed = || {
+            let dir = root.path().join("killed");
+            run(part, &dir, count);
+            let time = run("open", &dir, count);
+            let again = run("open", &dir, count);
+            std::fs::remove_dir_all(&dir).expect("a directory to remove");
+            (time, again)
+        };
+        let killed: Vec<_> = (0..3).map(|_| killed()).collect();
+        print(&format!("after {what}"), killed.iter().map(|pair| pair.0.clone()));
+        print("the next one", killed.iter().map(|pair| pair.1.clone()));
+    }
     for count in [1_000, 100_000] {
         let dir = root.path().join(format!("{count}-keyspaces"));
         println!("{}", run("keyspaces", &dir, count));
@@ -70,7 +81,7 @@ fn all(root: Option<&str>, count: u64) -> Result<()> {
 fn run(part: &str, dir: &Path, count: u64) -> String {
     let program = std::env::current_exe().expect("this program");
     let out = Command::new(program).arg(part).arg(dir).arg(count.to_string()).output().expect("a process");
-    assert!(out.status.success() || part == "load-and-die", "{}", String::from_utf8_lossy(&out.stderr));
+    assert!(out.status.success() || part.ends_with("-and-die"), "{}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8_lossy(&out.stdout).trim().to_owned()
 }
 
@@ -129,6 +140,21 @@ fn load_and_die(dir: &Path, count: u64) -> Result<()> {
     let db = builder().open(dir)?;
     put(&db, 0, count, Durability::Sync)?;
     put(&db, count, count + count / 10, Durability::Buffered)?;
+    std::process::abort();
+}
+
+/// Commits items one by one, at [`SLOW`].
+fn trickle_and_die(dir: &Path, count: u64) -> Result<()> {
+    let db = builder().open(dir)?;
+    let map = db.default_keyspace();
+    let start = Instant::now();
+    for i in 0..count {
+        map.put_with(key(i), value(i), Durability::Buffered)?;
+        let due = Duration::from_secs_f64((i * ITEM_BYTES) as f64 / SLOW);
+        if let Some(ahead) = due.checked_sub(start.elapsed()).filter(|ahead| *ahead > TIMER) {
+            std::thread::sleep(ahead);
+        }
+    }
     std::process::abort();
 }
 

@@ -151,9 +151,10 @@ impl Builder {
         self.settings.allowances.merge_percent = Some(percent);
         self
     }
-    /// How much in memtables a database that rests leaves in the log for an opening to replay, in bytes, should its process be killed; what is more is
-    /// flushed after a second without commits, or later where that has much merged. Default 4 MiB. A close leaves no more than
-    /// that, than 256 KiB, and than 32 files of the log.
+    /// How much a process that is killed leaves for the next opening to replay, in bytes of memtables: a larger memtable is flushed a second after its
+    /// first commit, whether somebody still writes or not. So a slow writer leaves about this much, a fast one what it wrote in a second or in
+    /// filling a memtable. Default 4 MiB. A close leaves no more than that, than 256 KiB, and than 32 files of the log. Without threads
+    /// ([`background`](Self::background)) only closes look at this.
     pub fn replay_bytes(mut self, bytes: u64) -> Self {
         self.settings.replay_bytes = bytes;
         self

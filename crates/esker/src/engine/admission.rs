@@ -66,7 +66,8 @@ impl Throttle {
         *self.debt.lock()
     }
 
-    fn is_on(&self) -> bool {
+    /// Whether writers wait for compaction.
+    pub(super) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 

@@ -99,19 +99,16 @@ impl Core {
             self.pipeline.seal()?;
             return self.flush_step().map(CompactionStep::done);
         }
-        if idle
-            && (self.rest_frees_space()
-                || self.rests_in_memtable(self.rest.idle_for())
-                || self.rest_shortens_replay(self.rest.idle_for()))
-        {
+        if idle && (self.rest_frees_space() || self.rests_in_memtable(self.rest.idle_for())) {
             self.pipeline.seal()?;
             return self.flush_step().map(CompactionStep::done);
         }
+        let merges_at_rest = idle && self.rest_pays_merges(&version);
         let now = self.env.clock.monotonic();
         let needs_merge = Space::of(&version).needs_merge(self.options.amplification_percent_max());
         let input = PickInput {
-            limits: if idle { self.limits_at_rest() } else { self.limits() },
-            idle: idle || needs_merge,
+            limits: if merges_at_rest { self.limits_at_rest() } else { self.limits() },
+            idle: merges_at_rest || needs_merge,
             wasted_seek_ns: lost_ns,
             bytes_per_second: COMPACTION_BYTES_PER_SECOND,
             skip: BTreeSet::new(),
@@ -128,7 +125,7 @@ impl Core {
                 if collected.inspect_err(|error| self.count_failed_compaction(error))? {
                     return Ok(CompactionStep::Done);
                 }
-                if idle {
+                if merges_at_rest {
                     self.note_nothing_due(now);
                 }
                 return Ok(CompactionStep::Nothing);

@@ -25,6 +25,7 @@ use esker_env::Env;
 use parking_lot::Mutex;
 
 use super::admission::Throttle;
+use super::age::Age;
 use super::catalog::Catalog;
 use super::committer::Committer;
 use super::decisions::Decisions;
@@ -89,6 +90,7 @@ pub(crate) struct Core {
     pub(crate) trouble: Mutex<Trouble>,
     pub(crate) read_cost: ReadCost,
     pub(crate) rest: Rest,
+    pub(crate) age: Age,
     pub(crate) room: Room,
     pub(crate) page_cache: PageCache,
     pub(crate) pace: Pace,

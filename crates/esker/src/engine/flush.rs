@@ -29,14 +29,15 @@ const SEGMENTS_MAX: u64 = 32;
 const CLOSED_BYTES: u64 = 256 << 10;
 
 impl Core {
-    /// Flushes all sealed memtables, and the one in use if it is full, into one run; false if there are none.
+    /// Flushes all sealed memtables, and the one in use if it is full or old (age.1), into one run; false if there are none.
     pub(crate) fn flush_step(&self) -> Result<bool> {
         // Before the turn: in a forked child nobody may ever give it back (handle.3).
         self.check_process()?;
         let turn = self.turns.flush.lock();
         self.check_able()?;
         self.in_this_thread(|| {
-            let flushed = self.pipeline.seal_if_full().and_then(|()| self.flush_in_turn(&turn));
+            let flushed =
+                self.pipeline.seal_if_due(self.is_memtable_old()).and_then(|()| self.flush_in_turn(&turn));
             self.note_flush(&turn, &flushed);
             flushed
         })
@@ -79,6 +80,9 @@ impl Core {
         let begun = self.env.clock.monotonic();
         let built = execute::flush(&context, &memtables, horizons, &fences, bottommost, Level::L0, run);
         let Some(built) = built? else { return Ok(false) };
+        if bytes > self.options.replay_bytes() {
+            self.age.note_flush(bytes);
+        }
         self.pace.flushes.note(bytes, self.env.clock.monotonic().saturating_sub(begun));
         let beside = sealed.iter().map(|sealed| sealed.beside_bytes).sum();
         // Of each keyspace what the newest of them says.

@@ -12,6 +12,7 @@
 
 pub(crate) mod admission;
 mod adoption;
+mod age;
 mod amplification;
 pub(crate) mod background;
 mod blobs;

@@ -243,6 +243,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         trouble: Default::default(),
         read_cost: Default::default(),
         rest: Default::default(),
+        age: Default::default(),
         room: Room::new(&options),
         page_cache: PageCache::default(),
         pace: Pace::default(),

@@ -9,9 +9,8 @@
 //!      without (compaction/covered.rs).
 //! rest.2. It is looked at once after each commit, and a flush leaves an empty memtable: an idle database comes to rest.
 //! rest.3. Databases smaller than [`FREED_MIN`] never flush for it, nor do such whose commits remove what is in the memtable still.
-//! rest.4. An idle database flushes, too, what a killed process would have replayed at the next opening, if that is more than the options allow: after
-//!      [`REPLAY_REST`], or as long as it takes to write all tables at [`REST_BYTES_PER_SECOND`] where the flush has them merged. So short rests cost no
-//!      merges of the whole.
+//! rest.4. Little above a large base is merged with it for nobody's writing only after as long a rest as it takes to write the base at
+//!      [`REST_BYTES_PER_SECOND`]. So short rests between small flushes (age.1) cost no merges of the whole.
 //! rest.5. A memtable that is much of the database, and more than [`SMALL_MIN`], is flushed once nothing has been committed for [`QUIET`]: tables are
 //!      read faster.
 
@@ -20,17 +19,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::core::Core;
+use super::pace::time_of;
 use crate::compaction::covered::is_hidden;
-use crate::manifest::version::Version;
+use crate::manifest::version::{Level, Version};
 use crate::memtable::Memtable;
 use crate::types::{FileId, SeqNo};
 
 /// What a flush has to free, in bytes; smaller memtables ask for less.
 const FREED_MIN: u64 = 1 << 20;
-/// So long a rest comes before a flush for a shorter replay, at the least.
-const REPLAY_REST: Duration = Duration::from_secs(1);
-/// What such flushes may have merges write, on average.
+/// What merges of little with much may write, on average (rest.4).
 const REST_BYTES_PER_SECOND: u64 = 16 << 20;
+/// What is above the base is little if it is less than one part in so many of it, and than half a memtable.
+const LITTLE_PART: u64 = 6;
 /// Of a table such a part has to be hidden, or it costs more to write it anew than it frees.
 const PART_MIN: u64 = 8;
 
@@ -108,21 +108,36 @@ fn hidden(version: &Version, memtable: &Memtable, visible: SeqNo) -> Vec<Hidden>
     version.tables().map(|(_, t)| Hidden { bytes: t.meta.file_bytes, hidden: of(t.file) }).collect()
 }
 
-/// How long a rest a flush for a shorter replay waits for (rest.4); `merged`: bytes that it will have merged with it.
-fn replay_rest(merged: u64) -> Duration {
-    REPLAY_REST.max(Duration::from_millis(merged.saturating_mul(1000) / REST_BYTES_PER_SECOND))
+/// How long a rest comes before so many bytes above a base are merged with it (rest.4).
+fn merge_rest(upper: u64, base: u64, memtable_bytes: u64) -> Duration {
+    let is_little = upper < memtable_bytes / 2 && upper.saturating_mul(LITTLE_PART) < base;
+    if is_little { time_of(base, REST_BYTES_PER_SECOND) } else { Duration::ZERO }
+}
+
+/// Bytes above the base, and those that their removals free.
+fn upper_bytes(version: &Version) -> u64 {
+    let Some(base) = version.base() else { return u64::MAX };
+    let entries: u64 = base.tables().iter().map(|table| table.meta.counts.entries).sum();
+    let entry_bytes = base.bytes() / entries.max(1);
+    let upper = version.runs().iter().filter(|run| run.level != Level::BASE);
+    let tables = upper.flat_map(|run| run.tables());
+    let weights = tables.map(|table| match table.meta.counts.range_tombstones {
+        0 => table.meta.file_bytes + table.meta.counts.tombstones.saturating_mul(entry_bytes),
+        _ => u64::MAX,
+    });
+    weights.fold(0, u64::saturating_add)
 }
 
 impl Core {
-    /// Whether the active memtable is to be flushed so that the next opening has less to replay, of a database that has been idle for so long.
-    pub(super) fn rest_shortens_replay(&self, idle_for: Duration) -> bool {
-        let view = self.view.get();
-        if !view.immutables.is_empty() || view.active.bytes_used() as u64 <= self.options.replay_bytes() {
-            return false;
+    /// Whether merges are due for nobody's writing, of a database that is idle (rest.4). Beyond the cache little is not merged at rest. Without threads
+    /// nobody knows how long the rest has been.
+    pub(super) fn rest_pays_merges(&self, version: &Version) -> bool {
+        if !self.options.has_threads() || !self.limits_at_rest().fits_cache {
+            return true;
         }
-        drop(view);
-        let merged = if self.limits_at_rest().fits_cache { self.table_bytes() } else { 0 };
-        idle_for >= replay_rest(merged)
+        let base = version.base().map_or(0, |run| run.bytes());
+        let rest = merge_rest(upper_bytes(version), base, self.options.memtable_bytes as u64);
+        self.rest.idle_for() >= rest
     }
 
     /// Whether the active memtable is to be flushed for what it removes, of an idle database; looked at once after each commit. For the
@@ -179,9 +194,12 @@ mod tests {
     }
 
     #[test]
-    fn rest_4_a_rest_is_as_long_as_what_it_has_written() {
-        for (merged_mib, ms) in [(0, 1000), (16, 1000), (17, 1062), (160, 10_000)] {
-            assert_eq!(replay_rest(merged_mib << 20), Duration::from_millis(ms), "rest.4: {merged_mib} MiB");
+    fn rest_4_little_is_merged_with_much_after_a_long_rest() {
+        for (upper_mib, base_mib, secs) in
+            [(4, 320, 20), (4, 25, 1), (4, 24, 0), (31, 640, 40), (32, 640, 0), (4, 0, 0), (200, 320, 0)]
+        {
+            let rest = merge_rest(upper_mib << 20, base_mib << 20, 64 << 20);
+            assert_eq!(rest.as_secs(), secs, "rest.4: {upper_mib} and {base_mib} MiB");
         }
     }
 

@@ -26,8 +26,8 @@ use super::options::{MERGE_TABLES, Options};
 use crate::compaction::picker::Limits;
 
 const MIB: u64 = 1 << 20;
-/// Tables of so many memtables are merged with every few new ones. Of more, that would cost more than readers gain by it.
-const CHEAP_BASE_MEMTABLES: u64 = 16;
+/// Tables of so many flushes are merged with every few new ones. Of more, that would cost more than readers gain by it.
+const CHEAP_BASE_FLUSHES: u64 = 16;
 /// At the most one part in so many of what the disk has for the database is held back.
 const HELD_BACK_PART: u64 = 8;
 /// However small the disk is, memtables and tables may have this size.
@@ -92,12 +92,14 @@ impl Core {
         self.pipeline.limit_memtables(shares.memtable_bytes as usize);
     }
 
-    /// The limits of the picker, as of now, while somebody writes: a large base is not written again for each few memtables, even if the
+    /// The limits of the picker, as of now, while somebody writes: a large base is not written again for each few flushes, even if the
     /// cache can hold it.
     pub(crate) fn limits(&self) -> Limits {
         let limits = self.limits_at_rest();
-        let is_cheap = self.table_bytes() <= CHEAP_BASE_MEMTABLES * limits.run_bytes;
-        Limits { fits_cache: limits.fits_cache && is_cheap, ..limits }
+        // age.3
+        let run_bytes = self.age.run_bytes(limits.run_bytes);
+        let is_cheap = self.table_bytes() <= CHEAP_BASE_FLUSHES * run_bytes;
+        Limits { fits_cache: limits.fits_cache && is_cheap, run_bytes, ..limits }
     }
 
     /// The limits of the picker, as of now, while nobody writes.

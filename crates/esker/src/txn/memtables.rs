@@ -8,7 +8,7 @@
 //!     `Sealed::wal_from`.
 //! memtables.2. A sealed memtable is offered to the flush only once the view has it among its immutable ones: a flush that came first would
 //!     find nothing to take out, and the memtable would hide for ever what came after it.
-//! memtables.3. A full memtable is sealed before the next commit, or by the flush thread if none comes. It is full, too, if its part of the log is
+//! memtables.3. A full memtable is sealed before the next commit, or by the flush thread if none comes, which also seals old ones (engine/age.rs). It is full, too, if its part of the log is
 //!     [`LOG_FACTOR`] times as large as a full memtable: the log has all that a commit wrote, the memtable only what it did not overwrite itself.
 
 use std::collections::VecDeque;
@@ -137,10 +137,13 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Seals the memtable if it is full (memtables.3), unless a commit is going on, after which another may come and do it.
-    pub fn seal_if_full(&self) -> Result<()> {
+    /// Seals the memtable if it is full (memtables.3), or old and not empty, unless a commit is going on, after which this is asked again.
+    pub fn seal_if_due(&self, is_old: bool) -> Result<()> {
         match self.state.try_lock() {
             Some(mut state) if state.poison.check().is_ok() && state.wal.is_some() => {
+                if is_old && !state.active.memtable.is_empty() {
+                    return self.seal_active(&mut state);
+                }
                 self.make_room(&mut state)
             }
             _ => Ok(()),

@@ -317,7 +317,7 @@ fn memtables_3_a_full_memtable_waits_for_no_other_commit() {
     assert!(!core.flush_step().unwrap());
     map.put("b", [1; 60_000]).unwrap();
     let going_on = core.pipeline.state.lock();
-    core.pipeline.seal_if_full().unwrap();
+    core.pipeline.seal_if_due(false).unwrap();
     drop(going_on);
     assert_eq!(core.pipeline.sealed_len(), 0, "who commits is not waited for");
     assert!(core.flush_step().unwrap(), "memtables.3");
