@@ -39,7 +39,7 @@ const WARM_BYTES_MAX: usize = 256 << 20;
 const WARM_PART: usize = 8;
 /// Address space is taken for so many bytes of slots at once.
 const REGION_BYTES: usize = 4 << 20;
-/// Whoever makes a buffer of no more bytes writes all of it at once.
+/// Buffers up to this size are mostly written whole at once, so their pages are asked for by one call.
 const FILLED_BYTES_MAX: usize = 256 << 10;
 /// Smaller slots would share huge pages.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
@@ -365,7 +365,7 @@ mod sys {
         let _ = unsafe { munmap(start.as_ptr().cast(), bytes) };
     }
 
-    /// Has the pages be there. One call for all takes a third less time than a fault for each.
+    /// Asks for all pages by one call, which costs less than a fault for each.
     ///
     /// # Safety
     /// The range is part of what `map` gave, and is the caller's.

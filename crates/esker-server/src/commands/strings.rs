@@ -108,7 +108,7 @@ impl Lifetime {
         }
     }
 
-    /// The moment, if one is told, in milliseconds since 1970.
+    /// When it ends, in milliseconds since 1970; none: the command names no time.
     fn moment(self, cx: &Cx<'_>, request: &Request, name: &str) -> Done<Option<i64>> {
         let Lifetime::Told { at, unit, is_relative } = self else { return Ok(None) };
         let n = int(&request[at])?;

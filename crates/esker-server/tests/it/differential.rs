@@ -77,7 +77,7 @@ fn plain(name: &str, reply: Reply) -> Reply {
     }
 }
 
-/// A consumer that has asked for entries and got none is there, as from Redis 7.2 on: groups are told without their number.
+/// Leaves out how many consumers a group has: one that asked for entries and got none counts here, as in Redis 7.2, and not in Redis 7.0.
 fn forget_consumers(group: &mut Reply) {
     if let Reply::List(_, figures) = group
         && figures.get(2).is_some_and(|title| *title == Reply::Bulk(b"consumers".to_vec()))

@@ -137,7 +137,7 @@ impl BlobFile {
         Ok(blob)
     }
 
-    /// One that is complete and has so many bytes. Its header is looked at by who reads it first.
+    /// A complete file of this length. The first reader opens it and checks its header.
     pub(crate) fn described(env: &Env, path: &Path, id: FileId, len: u64) -> Arc<BlobFile> {
         let owned = path.to_owned();
         let check = Box::new(move |file: &dyn File| check_header(file, &owned, id));

@@ -21,7 +21,7 @@ use crate::types::SeqNo;
 
 /// See age.1.
 const OLD_AFTER: Duration = Duration::from_secs(1);
-/// Flushes count as at least one part in so many of a full memtable.
+/// The mean size of flushes counts as at least a full memtable divided by this.
 const RUN_PARTS_MAX: u64 = 16;
 
 /// What is known of the age of the memtable, and of the size of flushes.
@@ -46,7 +46,7 @@ impl Age {
         }
     }
 
-    /// Memtables of so many bytes were flushed together.
+    /// A flush has ended that wrote memtables of `bytes` bytes.
     pub(super) fn note_flush(&self, bytes: u64) {
         let mean = match self.flush_bytes.load(Ordering::Relaxed) {
             0 => bytes,

@@ -8,7 +8,7 @@
 //! engine_blobs.1. A file that the manifest names is there, or opening fails. One that it does not name is a leftover: nothing durable points
 //!      to it.
 //! engine_blobs.2. The values of the commits that are replayed are durable before anything says that these are (recovery.4 of wal/recovery.rs).
-//! engine_blobs.3. Opening looks at its length alone. Its header is looked at by who reads it first.
+//! engine_blobs.3. Opening looks at a file's length alone. The first reader checks its header.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
