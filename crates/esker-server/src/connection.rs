@@ -161,7 +161,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     job = self.await_others(job, command).await?;
                     bytes = 0;
                 }
-                Place::Here | Place::Alone if is_here => self.run_here(&mut job, command),
+                Place::Here | Place::Alone if is_here => job = self.run_here(job, command).await?,
                 _ => {
                     bytes += self.request.bytes();
                     let next = self.spare.pop().unwrap_or_default();
@@ -182,33 +182,36 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.run_job(job).await
     }
 
-    /// Runs the request that has come on this task.
-    fn run_here(&mut self, job: &mut Job, command: Option<&'static Command>) {
-        let Connection { server, request, now, effects, .. } = self;
+    /// Runs the request that has come on this task, or by a reader if it may read the disk.
+    async fn run_here(&mut self, mut job: Box<Job>, command: Option<&'static Command>) -> Option<Box<Job>> {
+        let server = &self.server;
         let flags = command.map_or(0, |command| command.flags);
         let is_read = flags & flag::READ != 0 && job.session.multi.is_none();
-        let mut snapshot;
-        let access = match is_read && flags & flag::ONE == 0 {
-            true => {
-                snapshot = Access::At(server.store.snapshot());
-                &mut snapshot
-            }
-            false => now,
+        let mut snapshot = match is_read && flags & flag::ONE == 0 {
+            true => Some(Access::At(server.store.snapshot())),
+            false => None,
         };
         let takes_part =
             command.is_some_and(|command| command.is_alone(job.session.own.transaction.is_some()));
         let may_wait = (is_read || takes_part)
             && !server.is_in_memory()
-            && (takes_part || !is_cached(server, &job.session, flags, request));
-        let Job { session, out, .. } = job;
-        let mut cx = Cx { server, session, access, effects, out, now: clock::now_ms() };
-        // Whatever waits has written its reply.
-        let _ = match may_wait {
-            true => tokio::task::block_in_place(|| commands::run_caught(&mut cx, request)),
-            false => commands::run_caught(&mut cx, request),
-        };
+            && (takes_part || !is_cached(server, &job.session, flags, &self.request));
+        if may_wait {
+            let (server, request) = (server.clone(), std::mem::take(&mut self.request));
+            let mut access = snapshot.unwrap_or_else(|| Access::Now(server.store.clone()));
+            let mut effects = std::mem::take(&mut self.effects);
+            let run = move || {
+                run(&server, &mut job, &request, &mut access, &mut effects);
+                (job, request, effects)
+            };
+            (job, self.request, self.effects) = self.server.readers.run(run).await?;
+        } else {
+            let Connection { server, request, now, effects, .. } = self;
+            run(server, &mut job, request, snapshot.as_mut().unwrap_or(now), effects);
+        }
         self.effects.messages.drain(..).for_each(|said| self.server.pubsub.publish(&said));
         self.effects.filled.clear();
+        Some(job)
     }
 
     /// Has the sequencer run the requests of a job, if there are any.
@@ -216,8 +219,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if job.requests.is_empty() {
             return Some(job);
         }
-        if !self.server.is_in_memory() {
-            self.warm(&job);
+        let cold = if self.server.is_in_memory() { Vec::new() } else { self.cold_keys(&job) };
+        if !cold.is_empty() {
+            // Read ahead, so that the sequencer need not wait for the disk. Who needs a key is told of errors.
+            let (store, space) = (self.server.store.clone(), job.session.data.main.clone());
+            self.server.readers.run(move || cold.iter().for_each(|key| _ = store.get(&space, key))).await?;
         }
         job.begin();
         // Replies wait for no command that waits.
@@ -333,24 +339,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             job.session.fed = fed;
             job.session.is_over |= is_gone;
         }
-        self.run_here(&mut job, command);
+        job = self.run_here(job, command).await?;
         (job.session.awaited, job.session.fed) = (None, None);
         Some(job)
     }
 
-    /// Reads the keys that a job is about to write, so that the sequencer need not wait for the disk.
-    fn warm(&self, job: &Job) {
-        let store = &self.server.store;
-        let space = &job.session.data.main;
-        for request in &job.requests {
-            let Some(command) = self.server.commands.find(&request[0]) else { continue };
-            for key in command.keys_of(request) {
-                if let Ok(None) = store.get_if_cached(space, key) {
-                    // Who needs it is told of errors.
-                    let _ = tokio::task::block_in_place(|| store.get(space, key));
-                }
-            }
-        }
+    /// Keys that a job is about to write and memory does not know.
+    fn cold_keys(&self, job: &Job) -> Vec<Vec<u8>> {
+        let (store, space) = (&self.server.store, &job.session.data.main);
+        let command = |request: &Request| self.server.commands.find(&request[0]);
+        let requests = job.requests.iter().filter_map(|request| Some((command(request)?, request)));
+        let keys = requests.flat_map(|(command, request)| command.keys_of(request));
+        keys.filter(|key| matches!(store.get_if_cached(space, key), Ok(None))).map(<[u8]>::to_vec).collect()
     }
 
     /// Somebody wants something of this connection while its job is done. Whether it is to wait no more.
@@ -434,6 +434,14 @@ async fn read_some(
 async fn send(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
     stream.write_all(bytes).await?;
     stream.flush().await
+}
+
+/// Runs a request of a job.
+fn run(server: &Arc<Server>, job: &mut Job, request: &Request, access: &mut Access, effects: &mut Effects) {
+    let Job { session, out, .. } = job;
+    let mut cx = Cx { server, session, access, effects, out, now: clock::now_ms() };
+    // Whatever waits has written its reply.
+    let _ = commands::run_caught(&mut cx, request);
 }
 
 /// Where a command of a connection runs.

@@ -47,6 +47,7 @@ mod options;
 mod pause;
 mod pubsub;
 mod rates;
+mod readers;
 mod replication;
 mod resp;
 mod rows;

@@ -22,6 +22,7 @@ use crate::options::Options;
 use crate::pause::Pause;
 use crate::pubsub::PubSub;
 use crate::rates::Rates;
+use crate::readers::Readers;
 use crate::replication::{self, Replication, Source};
 use crate::sequencer::Sequencer;
 use crate::slow_log::SlowLog;
@@ -65,6 +66,8 @@ pub struct Server {
     pub rates: Rates,
     /// Things that took long.
     pub latency_events: LatencyEvents,
+    /// Who waits for the disk.
+    pub readers: Readers,
     /// How long commits took.
     pub commit_latency: Histogram,
     /// When it was started, in milliseconds since 1970.
@@ -133,6 +136,7 @@ impl Server {
             slow_log: SlowLog::default(),
             rates: Rates::default(),
             latency_events: LatencyEvents::default(),
+            readers: Readers::default(),
             commit_latency: Histogram::default(),
             started_ms: now,
             started: clock::moment(),

@@ -6,6 +6,7 @@
 )]
 
 mod clients;
+mod cold;
 mod differential;
 mod feed;
 mod generator;
