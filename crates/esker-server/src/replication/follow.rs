@@ -59,13 +59,21 @@ pub fn run(server: &Arc<Server>) {
         let before = server.replication.state.lock().applied.seq;
         let ended =
             Upstream::connect(server, &source, term).and_then(|upstream| link(upstream, &source, wants_copy));
-        let may_discard = {
+        // repl_follow.1
+        let may_discard = server.replication.state.lock().may_discard;
+        let takes_copy =
+            matches!(ended, Err(Ended::Forked(_))) && !wants_copy && (may_discard || has_nothing(server));
+        {
             let mut state = server.replication.state.lock();
             if state.term != term {
                 (back_off, wants_copy) = (BACK_OFF[0], false);
                 continue;
             }
             (state.upstream.is_up, state.upstream.is_copying) = (false, false);
+            if takes_copy {
+                wants_copy = true;
+                continue;
+            }
             if let Err(Ended::Because(why) | Ended::Forked(why)) = &ended {
                 trace::warn("the link to the primary is down", None, why);
             }
@@ -80,15 +88,6 @@ pub fn run(server: &Arc<Server>) {
             if state.applied.seq > before {
                 back_off = BACK_OFF[0];
             }
-            state.may_discard
-        };
-        // repl_follow.1
-        if let Err(Ended::Forked(_)) = ended
-            && !wants_copy
-            && (may_discard || has_nothing(server))
-        {
-            wants_copy = true;
-            continue;
         }
         pause(server, term, back_off);
         back_off = (back_off * 2).min(BACK_OFF[1]);
