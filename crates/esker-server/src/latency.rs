@@ -163,7 +163,7 @@ mod tests {
         (1..=100).for_each(|n| histogram.add(n, 1));
         histogram.add(1000, 100);
         assert_eq!(histogram.count(), 200);
-        assert_eq!(histogram.percentile(25.0), Some(51));
+        assert_eq!((histogram.percentile(25.0), histogram.percentile(50.0)), (Some(51), Some(103)));
         assert_eq!(histogram.percentile(99.0), Some(1023));
         assert_eq!(
             histogram.powers(),
@@ -179,7 +179,11 @@ mod tests {
         for (second, ms) in [(1, 5), (1, 9), (1, 7), (2, 3)] {
             events.add("command", second, ms);
         }
-        assert_eq!(events.all()[0].1.moments, [(1, 9), (2, 3)]);
+        let event = events.all().remove(0).1;
+        assert_eq!((event.moments, event.max_ms), ([(1, 9), (2, 3)].into(), 9));
+        (3..1000).for_each(|second| events.add("command", second, 1));
+        let moments = events.all().remove(0).1.moments;
+        assert_eq!((moments.len(), moments.back()), (MOMENTS_MAX, Some(&(999, 1))));
         assert_eq!((events.reset(|_| true), events.all().len()), (1, 0));
     }
 }

@@ -140,6 +140,7 @@ mod tests {
         assert_eq!(rates.average(Rate::Errors, 60), 0.0);
         let series = rates.series(Rate::Commands, 10);
         assert!(series.len() <= 10 && series[0] == 100.0 && rates.seconds() == 61, "{series:?}");
+        assert_eq!(series.last(), Some(&(1600.0 / 7.0)), "the newest is the last");
         for second in 62..2000 {
             rates.add(Sample { at_ms: second * 1000, counts: [7000, 0, 0, 0, 0, 0] });
         }

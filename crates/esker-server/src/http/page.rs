@@ -205,8 +205,8 @@ mod tests {
     #[test]
     fn numbers_are_short() {
         assert_eq!(
-            (bytes(0.0), bytes(1536.0), bytes(2e9)),
-            ("0 B".into(), "1.5 KiB".into(), "1.9 GiB".into())
+            (bytes(0.0), bytes(1024.0), bytes(1536.0), bytes(2e9)),
+            ("0 B".into(), "1 KiB".into(), "1.5 KiB".into(), "1.9 GiB".into())
         );
         assert_eq!(
             (short(999.0), short(12_340.0), short(20_001.0)),
@@ -217,6 +217,6 @@ mod tests {
             ("&lt; 1 us".into(), "5.1 ms".into(), "51.2 ms".into())
         );
         assert_eq!((span(59), span(900), span(90_061)), ("59 s".into(), "15 min".into(), "1 d 1 h".into()));
-        assert_eq!(escaped("<a href='b'>"), "&lt;a href=&#39;b&#39;&gt;");
+        assert_eq!(escaped("<a href='b'>&\""), "&lt;a href=&#39;b&#39;&gt;&amp;&quot;");
     }
 }

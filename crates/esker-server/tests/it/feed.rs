@@ -51,6 +51,7 @@ fn repl_changes_1_commits_come_in_order_and_each_once() {
         "ES.SET b 1",
         "ES.DEL a",
         "ES.COMMIT",
+        "DEL other",
         "ES.DELRANGE b ''",
     ] {
         wire.say(command);

@@ -86,6 +86,20 @@ fn health_is_no_more_once_writes_fail() {
 }
 
 #[test]
+fn the_slow_log_has_the_newest_of_what_took_long() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    wire.say("CONFIG SET slowlog-log-slower-than 100000 slowlog-max-len 2");
+    for seconds in ["0.11", "0.12", "0", "0.13"] {
+        wire.say(&format!("DEBUG SLEEP {seconds}"));
+    }
+    let slow = wire.say("SLOWLOG GET");
+    let (newest, older) = (slow.find("0.13"), slow.find("0.12"));
+    assert!(newest.is_some() && newest < older && slow.starts_with("*[*[:2, "), "{slow}");
+    assert_eq!(wire.say("SLOWLOG LEN"), ":2");
+}
+
+#[test]
 fn latencies_and_averages_are_told() {
     let server = TestServer::start();
     let mut wire = server.wire();

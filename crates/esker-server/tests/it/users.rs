@@ -42,7 +42,8 @@ fn a_user_may_do_what_the_rules_say() {
     }
     assert_eq!(admin.say("EXISTS a2 a3 b1"), ":0");
     let log = admin.say("ACL LOG 100");
-    for part in ["\"auth\"", "\"key\"", "\"channel\"", "\"command\"", "\"multi\"", "user=ann"] {
+    let inside = "\"command\", \"context\", \"multi\", \"object\", \"set\"";
+    for part in ["\"auth\"", "\"key\"", "\"channel\"", inside, "user=ann"] {
         assert!(log.contains(part), "{part}: {log}");
     }
     assert_eq!(admin.say("ACL DRYRUN ann GET a1"), "+OK");

@@ -1,7 +1,7 @@
 //! A client that shows replies as they are.
 
 use std::fmt;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -76,6 +76,9 @@ impl Wire {
         let mut line = Vec::new();
         match self.stream.read_until(b'\n', &mut line) {
             Ok(n) if n > 0 => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                panic!("neither a reply nor the connection's end")
+            }
             _ => return None,
         }
         let text = String::from_utf8_lossy(&line[1..line.len() - 2]).into_owned();
