@@ -149,7 +149,7 @@ pub(super) fn bitfield(cx: &mut Cx<'_>, request: &Request, only_reads: bool) -> 
         };
         if let Some(new) = new {
             write(&mut bytes, place, width, new);
-            has_changed = true;
+            has_changed |= new != before;
         }
         match shown {
             Some(shown) => cx.out.int(shown),

@@ -67,7 +67,8 @@ fn geoadd(cx: &mut Cx<'_>, request: &Request) -> Done {
         (2..request.len()).take_while(|at| ["nx", "xx", "ch"].iter().any(|word| request.is(*at, word)));
     let first = 2 + options.count();
     let places = request.len() - first;
-    if places == 0 || !places.is_multiple_of(3) {
+    let has = |word: &str| (2..first).any(|at| request.is(at, word));
+    if places == 0 || !places.is_multiple_of(3) || has("nx") && has("xx") {
         return Err(SYNTAX.into());
     }
     let mut words: Vec<Vec<u8>> =

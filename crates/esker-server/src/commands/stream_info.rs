@@ -223,7 +223,7 @@ fn full(cx: &mut Cx<'_>, request: &Request) -> Done {
             put_int(cx, "seen-time", seen);
             put_int(cx, "active-time", active);
             put_int(cx, "pel-count", own.len() as u64);
-            name(cx, "pel");
+            name(cx, "pending");
             cx.out.array(own.len().min(limit));
             for pending in own.iter().take(limit) {
                 cx.out.array(3);
