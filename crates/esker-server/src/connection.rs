@@ -141,8 +141,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             {
                 self.server.acl.prove(user, password).await;
             }
-            if self.server.pause.holds(command, &job.session, clock::now_ms()).is_some() {
-                job = self.await_pause(job, command).await?;
+            // What makes no sense is refused at once, unless all is held.
+            let held = command.filter(|command| command.fits(&self.request));
+            if self.server.pause.holds(held, &job.session, clock::now_ms()).is_some() {
+                job = self.await_pause(job, held).await?;
                 bytes = 0;
                 if job.session.is_over {
                     break;

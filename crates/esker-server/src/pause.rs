@@ -3,7 +3,7 @@
 //! pause.1. A pause holds all commands, that which ends it among them, or those that may write. What runs already goes on.
 //! pause.2. Pauses do not shorten each other: the later end counts, and one that holds all goes before one that holds writes.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -25,6 +25,8 @@ pub struct Pause {
     /// Relaxed: a command that does not see the pause yet counts as begun before it.
     may_hold: AtomicBool,
     ended: Notify,
+    /// Relaxed: a figure.
+    waiting: AtomicUsize,
 }
 
 impl Pause {
@@ -57,7 +59,10 @@ impl Pause {
             self.end();
             return None;
         }
-        let is_held = held.all || command.is_some_and(|command| may_write(command, session));
+        let exec = |command: &Command| {
+            command.name == "exec" && session.multi.as_ref().is_some_and(|multi| multi.may_write)
+        };
+        let is_held = held.all || command.is_some_and(|command| may_write(command) || exec(command));
         is_held.then_some(held.until_ms)
     }
 
@@ -68,18 +73,37 @@ impl Pause {
         tokio::pin!(ended);
         ended.as_mut().enable();
         if self.may_hold.load(Ordering::Relaxed) {
+            let _waiting = Waiting::begin(&self.waiting);
             let _ = tokio::time::timeout(left, ended).await;
         }
     }
+
+    /// How many connections wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
 }
 
-/// Whether a command may change data, or tell somebody something.
-fn may_write(command: &Command, session: &Session) -> bool {
-    let writes = |command: &Command| {
-        command.flags & flag::WRITE != 0
-            || matches!(command.name, "eval" | "evalsha" | "publish" | "spublish" | "pfcount")
-    };
-    writes(command) || command.name == "exec" && session.multi.is_some()
+/// A connection waits until this is dropped, however its waiting ends.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn begin(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Waiting(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Whether a command by itself may change data, or tell somebody something.
+pub fn may_write(command: &Command) -> bool {
+    command.flags & flag::WRITE != 0
+        || matches!(command.name, "eval" | "evalsha" | "publish" | "spublish" | "pfcount")
 }
 
 #[cfg(test)]

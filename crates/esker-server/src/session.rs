@@ -22,6 +22,8 @@ pub struct Multi {
     pub queue: Vec<Request>,
     /// One was refused, so all will be.
     pub has_failed: bool,
+    /// One may change data, or tell somebody something.
+    pub may_write: bool,
 }
 
 /// Which replies a client wants.

@@ -80,7 +80,7 @@ fn section(cx: &mut Cx<'_>, name: &str, text: &mut String) -> Done {
             };
             put("connected_clients", &clients.len());
             put("maxclients", &server.config.clients_max());
-            put("blocked_clients", &server.sequencer.waiters());
+            put("blocked_clients", &(server.sequencer.waiters() + server.pause.waiting()));
             let [keys, minded] = server.sequencer.waited_keys();
             put("total_blocking_keys", &keys);
             put("total_blocking_keys_on_nokey", &minded);

@@ -61,6 +61,7 @@ pub use self::transactions::unwatch;
 use crate::clock;
 use crate::cx::Cx;
 use crate::fail::{Done, Fail};
+use crate::pause;
 use crate::resp::{Out, Request};
 use crate::server::Server;
 use crate::session::{ReplyMode, Session};
@@ -214,6 +215,7 @@ fn admit(cx: &mut Cx<'_>, request: &Request) -> Done {
             return Err("ERR Command not allowed inside a transaction".into());
         }
         multi.queue.push(request.clone());
+        multi.may_write |= pause::may_write(command);
         cx.session.client.queued.fetch_add(1, Ordering::Relaxed);
         cx.out.simple("QUEUED");
         return Ok(());

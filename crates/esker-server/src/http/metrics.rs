@@ -35,7 +35,13 @@ pub fn metrics(server: &Arc<Server>) -> String {
     );
     text.one("uptime_seconds", "gauge", "Seconds since the start.", server.started.elapsed().as_secs());
     text.one("connected_clients", "gauge", "Connections.", server.clients.len());
-    text.one("blocked_clients", "gauge", "Connections that wait for a key.", server.sequencer.waiters());
+    let blocked = server.sequencer.waiters() + server.pause.waiting();
+    text.one(
+        "blocked_clients",
+        "gauge",
+        "Connections that wait for a key, or for the end of a pause.",
+        blocked,
+    );
     text.one("memory_bytes", "gauge", "Memory of the process.", server.memory_of_process());
     for (name, help, counter) in [
         ("connections_total", "Connections taken.", &stats.connections),

@@ -155,6 +155,10 @@ fn a_pause_holds_what_it_names_until_it_ends() {
     assert_eq!(a.say("CLIENT PAUSE 1 WRITE"), "+OK");
     b.send(&["SET", "k", "v"]);
     (0..100).for_each(|_| assert_eq!(a.say("GET k"), "null"));
+    until(|| a.say("INFO clients").contains("blocked_clients:1\\r"));
+    assert!(a.say("SET k").starts_with("-ERR wrong number"));
+    let reads = ["MULTI", "GET k", "EXEC"].map(|line| a.say(line));
+    assert_eq!(reads, ["+OK", "+QUEUED", "*[null]"]);
     assert_eq!(a.say("CLIENT UNPAUSE"), "+OK");
     assert_eq!(format!("{:?}", b.reply()), "+OK");
     assert_eq!(a.say("GET k"), "\"v\"");
