@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::effects::{events_of, letters_of};
+use crate::effects::{Event, events_of, letters_of};
 use crate::numbers::parse_int;
 use crate::options::{Fsync, Options};
 use crate::store::Durability;
@@ -158,6 +158,11 @@ impl Config {
     #[inline]
     pub fn events(&self) -> u32 {
         self.events.load(Ordering::Relaxed)
+    }
+
+    /// Whether events of this class are told.
+    pub fn wants(&self, event: Event) -> bool {
+        self.events() >> event as u32 & 1 == 1
     }
 
     /// What commits wait for.

@@ -72,6 +72,9 @@ impl Cx<'_> {
 
     /// Writes a main record, and when it expires (data.1).
     pub(super) fn store_main(&mut self, key: &[u8], expired: u64, expires: u64, bytes: &[u8]) -> Done {
+        if self.server.config.wants(Event::New) && self.main(key)?.is_none() {
+            self.event(Event::New, "new", key);
+        }
         let data = self.session.data.clone();
         let transaction = self.access.transaction()?;
         if expired != expires {

@@ -140,6 +140,21 @@ fn keys_expire_and_are_swept() {
 }
 
 #[test]
+fn a_new_key_is_told_of_once() {
+    let server = TestServer::start();
+    let (mut wire, mut hearer) = (server.wire(), server.wire());
+    assert_eq!(wire.say("CONFIG SET notify-keyspace-events En"), "+OK");
+    hearer.say("PSUBSCRIBE *");
+    for command in ["SET a 1", "SET a 2", "LPUSH b x", "LPUSH b y", "RENAME b c", "DEL a", "SADD a x"] {
+        wire.say(command);
+    }
+    for key in ["a", "b", "c", "a"] {
+        let told = format!("*[\"pmessage\", \"*\", \"__keyevent@0__:new\", \"{key}\"]");
+        assert_eq!(format!("{:?}", hearer.reply()), told);
+    }
+}
+
+#[test]
 fn a_large_collection_goes_by_one_small_commit_and_a_sweep() {
     let server = TestServer::start();
     let mut wire = server.wire();
