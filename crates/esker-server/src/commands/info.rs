@@ -99,6 +99,7 @@ fn section(cx: &mut Cx<'_>, name: &str, text: &mut String) -> Done {
             put("maxmemory", &server.config.number("maxmemory"));
             put("maxmemory_policy", &"noeviction");
             put("mem_fragmentation_ratio", &"1.00");
+            put("number_of_cached_scripts", &server.scripts.len());
             put("mem_allocator", &"libc");
         }
         "persistence" => {

@@ -152,7 +152,7 @@ pub fn run(cx: &mut Cx<'_>, request: &Request) -> Done {
 pub const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
 /// The reply to those whose writes share a commit with a script that was ended.
 pub const ENDED_SCRIPT: &str =
-    "ERR a script was ended by SCRIPT KILL, or after 5 seconds: nothing that shared its commit was done";
+    "ERR Script killed by user with SCRIPT KILL, or after 5 seconds: nothing that shared its commit was done";
 /// The reply to a client that was woken by another one.
 pub const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 /// The reply to a client whose command broke off.

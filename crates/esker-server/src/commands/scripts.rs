@@ -63,6 +63,11 @@ impl Scripts {
         since > 0 && limit > 0 && clock::now_ms().saturating_sub(since) > limit
     }
 
+    /// How many are known.
+    pub fn len(&self) -> usize {
+        self.known.lock().len()
+    }
+
     fn get(&self, digest: &str) -> Option<Vec<u8>> {
         self.known.lock().get(digest).cloned()
     }

@@ -203,7 +203,7 @@ fn a_script_that_catches_its_end_is_ended_and_others_are_told_that_it_runs() {
     );
     assert!(other.say("EXEC").starts_with("-EXECABORT Transaction discarded because of: BUSY"));
     assert_eq!(other.say("SCRIPT KILL"), "+OK");
-    assert!(format!("{:?}", wire.reply()).starts_with("-ERR a script was ended"));
+    assert!(format!("{:?}", wire.reply()).starts_with("-ERR Script killed by user with SCRIPT KILL"));
     assert_eq!(other.say("SET k v"), "+OK");
 }
 
