@@ -111,11 +111,13 @@ fn a_server_says_what_it_does_if_it_is_asked_to() {
     let address = address_of(&line);
     let server = Server { process, address };
     assert_eq!(server.shell(&esker, "", "put secret-key 1\nuse nothing\n").code, 2);
+    esker.fails(&format!("shell --server {} --password guessed", server.address));
     drop(server);
     let mut text = String::new();
     said.read_to_string(&mut text).expect("messages are text");
     assert!(text.contains("command{client=") && text.contains("name=\"es.set\""), "{text}");
-    assert!(!text.contains("secret-key"), "{text}");
+    assert!(text.contains("WARN") && text.contains("refused"), "{text}");
+    assert!(!text.contains("secret-key") && !text.contains("guessed"), "{text}");
     assert!(esker.fails("serve --port 0 --log =x=").contains("--log"));
 }
 
