@@ -23,6 +23,7 @@ use crate::clock;
 use crate::commands;
 use crate::cx::Cx;
 use crate::fail::{Done, Fail};
+use crate::pause;
 use crate::resp::{Out, Request};
 
 /// A script that runs longer fails (lua.2).
@@ -436,7 +437,7 @@ fn call(
     if command.flags & commands::flag::NO_SCRIPT != 0 {
         return convert::error(lua, "ERR This Redis command is not allowed from script");
     }
-    if only_reads && command.flags & commands::flag::WRITE != 0 {
+    if only_reads && pause::may_write(command) {
         return convert::error(lua, "ERR Write commands are not allowed from read-only scripts.");
     }
     if !command.fits(&request) {

@@ -1,6 +1,7 @@
 //! `CLIENT PAUSE`: connections wait before they run commands, so that somebody can move clients to another server.
 //!
 //! pause.1. A pause holds all commands, that which ends it among them, or those that may write. What runs already goes on.
+//!      Nothing that has expired is removed meanwhile: the history stands still.
 //! pause.2. Pauses do not shorten each other: the later end counts, and one that holds all goes before one that holds writes.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -64,6 +65,11 @@ impl Pause {
         };
         let is_held = held.all || command.is_some_and(|command| may_write(command) || exec(command));
         is_held.then_some(held.until_ms)
+    }
+
+    /// Whether something is held.
+    pub fn is_on(&self, now_ms: u64) -> bool {
+        self.may_hold.load(Ordering::Relaxed) && self.held.lock().is_some_and(|held| held.until_ms > now_ms)
     }
 
     /// Waits until then, or until pauses are ended.

@@ -459,7 +459,7 @@ impl Turns {
         if idle_ms > 0 {
             self.server.holdings.expire(clock::now_ms(), idle_ms, &self.server.sequencer);
         }
-        if self.server.replication.is_replica() {
+        if self.server.replication.is_replica() || self.server.pause.is_on(clock::now_ms()) {
             return;
         }
         for data in self.server.open_databases() {

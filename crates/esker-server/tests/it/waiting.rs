@@ -1,5 +1,7 @@
 //! Commands that wait.
 
+use std::time::Duration;
+
 use crate::harness::{TestServer, until};
 use crate::wire::{Wire, encode};
 
@@ -151,17 +153,22 @@ fn readers_of_a_group_are_told_when_it_is_gone() {
 fn a_pause_holds_what_it_names_until_it_ends() {
     let server = TestServer::start();
     let (mut a, mut b) = (server.wire(), server.wire());
+    a.say("SET brief v PX 300");
     assert_eq!(a.say("CLIENT PAUSE 600000 WRITE"), "+OK");
     assert_eq!(a.say("CLIENT PAUSE 1 WRITE"), "+OK");
     b.send(&["SET", "k", "v"]);
     (0..100).for_each(|_| assert_eq!(a.say("GET k"), "null"));
     until(|| a.say("INFO clients").contains("blocked_clients:1\\r"));
+    until(|| a.say("GET brief") == "null");
+    std::thread::sleep(Duration::from_millis(250));
+    assert!(a.say("INFO stats").contains("expired_keys:0"), "pause.1");
     assert!(a.say("SET k").starts_with("-ERR wrong number"));
     let reads = ["MULTI", "GET k", "EXEC"].map(|line| a.say(line));
     assert_eq!(reads, ["+OK", "+QUEUED", "*[null]"]);
     assert_eq!(a.say("CLIENT UNPAUSE"), "+OK");
     assert_eq!(format!("{:?}", b.reply()), "+OK");
     assert_eq!(a.say("GET k"), "\"v\"");
+    until(|| a.say("INFO stats").contains("expired_keys:1"));
 
     let begun = std::time::Instant::now();
     assert_eq!(a.say("CLIENT PAUSE 60"), "+OK");
