@@ -135,9 +135,9 @@ pub mod env {
     #[cfg(any(unix, windows))]
     pub use esker_env::RealFs;
     pub use esker_env::{
-        Clock, Env, FaultAction, FaultFs, FaultRule, File, FileLock, Fs, FsRef, LockError, ManualClock,
-        MemFs, OpKind, OpenOptions, Random, SeededRandom, SystemClock, SystemRandom, SystemThreads,
-        ThreadHandle, Threads,
+        AppendWriter, Clock, Env, FaultAction, FaultFs, FaultRule, File, FileLock, Fs, FsRef, LockError,
+        ManualClock, MemFs, OpKind, OpenOptions, Random, SeededRandom, SystemClock, SystemRandom,
+        SystemThreads, ThreadHandle, Threads,
     };
 }
 

@@ -14,10 +14,11 @@
     reason = "files of a database that nobody has open are sent and put into place around the engine"
 )]
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use esker::env::{AppendWriter, RealFs};
 use xxhash_rust::xxh3::Xxh3;
 
 /// A path beside a directory.
@@ -137,13 +138,12 @@ pub fn read(path: &Path, piece: usize, mut see: impl FnMut(&[u8]) -> bool) -> io
     }
 }
 
-/// So much is written before it is synced: a sync at the end of a large file alone would take long.
-const UNSYNCED_BYTES_MAX: usize = 16 << 20;
+/// So much is written at a time.
+const WRITE_BYTES: usize = 1 << 20;
 
-/// A file that is written.
+/// A file that is written past the page cache, where that can be: fresh pages for all of a copy would cost more than its way to the disk.
 pub struct Writer {
-    file: File,
-    unsynced: usize,
+    file: AppendWriter,
     digest: Xxh3,
     /// Bytes that are still to come.
     pub left: u64,
@@ -155,8 +155,9 @@ impl Writer {
     /// # Errors
     /// Of the file system.
     pub fn create(path: &Path, len: u64) -> io::Result<Self> {
-        let file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
-        Ok(Writer { file, unsynced: 0, digest: Xxh3::new(), left: len })
+        let options = esker::env::OpenOptions::create().direct();
+        let file = AppendWriter::create(&RealFs::new(), path, options, WRITE_BYTES)?;
+        Ok(Writer { file, digest: Xxh3::new(), left: len })
     }
 
     /// Writes the next bytes.
@@ -166,13 +167,7 @@ impl Writer {
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.left = self.left.checked_sub(bytes.len() as u64).ok_or(io::ErrorKind::InvalidData)?;
         self.digest.update(bytes);
-        self.file.write_all(bytes)?;
-        self.unsynced += bytes.len();
-        if self.unsynced >= UNSYNCED_BYTES_MAX {
-            self.unsynced = 0;
-            self.file.sync_data()?;
-        }
-        Ok(())
+        self.file.write(bytes)
     }
 
     /// Makes the file durable, and tells the digest of what was written.
@@ -180,7 +175,7 @@ impl Writer {
     /// # Errors
     /// Of the file system.
     pub fn finish(self) -> io::Result<u128> {
-        self.file.sync_all()?;
+        self.file.finish()?;
         Ok(self.digest.digest128())
     }
 }
