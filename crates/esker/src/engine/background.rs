@@ -115,6 +115,8 @@ impl Core {
             // The writer makes a segment itself if none is ready.
             self.note_error(self.wal_pool.prepare_step());
             self.note_error(self.retain());
+            // What readers kept when it was replaced.
+            self.view.free_retired();
         }
     }
 

@@ -123,6 +123,7 @@ impl World {
         let pin = self.epoch.pin();
         let content = self.cell.load(&pin).read();
         drop(pin);
+        self.cell.free_retired();
         let dropped = self.dropped.clone();
         assert_eq!(dropped.load(Ordering::Relaxed), content as usize - 1, "view_cell.3");
         drop(Arc::into_inner(self).expect("all threads have ended"));

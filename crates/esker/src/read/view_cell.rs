@@ -8,6 +8,8 @@
 //! view_cell.2. Each replacement is made of the view that it replaces: of two at a time none is lost.
 //! view_cell.3. A replaced view is freed once, and not before every pin that could have found it has ended.
 //! view_cell.4. Who holds which view costs readers nothing to tell: it is counted by the references that they have anyway.
+//! view_cell.5. With a view go memtables and whole tables with their blocks, which takes long. So it is not freed by a reader or a writer whose pin
+//!      happens to run the garbage, but by who reclaims: background threads, and who closes.
 #![expect(unsafe_code, reason = "an atomic pointer reclaimed by epochs")]
 
 use std::marker::PhantomData;
@@ -29,6 +31,8 @@ pub struct ViewCell<T = ReadView> {
     current: AtomicPtr<Shown<T>>,
     /// For whoever makes the next view of the current one; held meanwhile (view_cell.2).
     replacing: Mutex<Replacing<T>>,
+    /// Replaced views that no pin can find any more (view_cell.5).
+    retired: Arc<Mutex<Vec<Box<Shown<T>>>>>,
     /// Tells when a view was replaced.
     clock: Arc<dyn Clock>,
     /// The next update panics, with the view locked.
@@ -66,6 +70,7 @@ impl<T: Send + Sync + 'static> ViewCell<T> {
         ViewCell {
             current,
             replacing: Mutex::new(Replacing { current: view, held }),
+            retired: Arc::new(Mutex::new(Vec::new())),
             clock,
             #[cfg(test)]
             bursts: Default::default(),
@@ -105,9 +110,10 @@ impl<T: Send + Sync + 'static> ViewCell<T> {
         let view = Arc::new(change(&replacing.current));
         let new = Shown::new(&view, &mut replacing.held, self.clock.monotonic());
         let old = self.current.swap(new, fault::ordering(Fault::ViewNotReleased, Ordering::AcqRel));
+        let retired = self.retired.clone();
         // SAFETY: from Box::into_raw, and just taken out, so no new reader can find it; readers that have it hold pins
         // (view_cell.3). T is Send, and borrows nothing.
-        unsafe { pin.defer(move || drop(Box::from_raw(old))) };
+        unsafe { pin.defer(move || retired.lock().push(Box::from_raw(old))) };
         replacing.current = view;
         pin
     }
@@ -122,11 +128,19 @@ impl<T: Send + Sync + 'static> ViewCell<T> {
     pub fn reclaim(&self) {
         // Garbage is freed two epochs after it was made; each flush tries to advance by one.
         Self::flush_garbage(4);
+        self.free_retired();
     }
 
     /// The same behind all other garbage that waits, such as evicted blocks: a flush frees but a few hundred of them.
     pub fn reclaim_all(&self) {
         Self::flush_garbage(1000);
+        self.free_retired();
+    }
+
+    /// Frees what has been retired so far (view_cell.5).
+    pub(crate) fn free_retired(&self) {
+        let retired = std::mem::take(&mut *self.retired.lock());
+        drop(retired);
     }
 
     fn flush_garbage(times: u32) {
@@ -267,5 +281,20 @@ mod tests {
         assert_eq!(alive.load(Ordering::Relaxed), 2);
         drop(pin);
         assert!(reclaimed(&cell, &alive, 1), "view_cell.3");
+    }
+
+    #[test]
+    fn view_cell_5_who_runs_the_garbage_frees_no_view() {
+        let alive = Arc::new(AtomicUsize::new(0));
+        let cell = ViewCell::new(View::new(0, &alive), Arc::new(ManualClock::new()));
+        cell.update(|old| View::new(old.check() + 1, &alive));
+        // Other tests hold pins, too, but none for ever.
+        while cell.retired.lock().is_empty() {
+            crate::sync::pin().flush();
+            std::thread::yield_now();
+        }
+        assert_eq!(alive.load(Ordering::Relaxed), 2, "view_cell.5");
+        cell.free_retired();
+        assert_eq!(alive.load(Ordering::Relaxed), 1, "view_cell.5");
     }
 }
