@@ -176,6 +176,11 @@ pub trait File: Send + Sync + Debug + 'static {
     }
     /// Starts writing dirty bytes of the range to the device without waiting. A hint: may do nothing.
     fn start_writeback(&self, offset: u64, len: u64) -> io::Result<()>;
+    /// Waits until what [`start_writeback`](Self::start_writeback) has started of the range is written. Nothing is durable by that; an error may not
+    /// be reported again by a sync.
+    fn wait_for_writeback(&self, _offset: u64, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
     /// The length in bytes.
     fn len(&self) -> io::Result<u64>;
     /// Cuts or extends (with zeros) the file.

@@ -485,6 +485,10 @@ impl File for RealFile {
         sys::start_writeback(&self.file, offset, len)
     }
 
+    fn wait_for_writeback(&self, offset: u64, len: u64) -> io::Result<()> {
+        sys::wait_for_writeback(&self.file, offset, len)
+    }
+
     fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }

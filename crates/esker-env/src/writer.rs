@@ -11,11 +11,13 @@
 //!     not change, so a torn rewrite loses nothing that was synced.
 //! env_writer.3. After an error, or a panic, nothing more is written: what the file holds is then unknown.
 //! env_writer.4. A file that was to be new, and of which no writer was made, is not left behind: it could not be made again.
+//! env_writer.5. A steady writer has a buffer's worth under way to the disk, and no more: what others sync is not held up by all of a file at its end.
 
 #[cfg(test)]
 mod tests;
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -31,6 +33,8 @@ pub struct AppendWriter {
     /// Where the buffer's first byte belongs in the file.
     base: u64,
     failed: bool,
+    /// What is under way to the disk, if the writer is steady (env_writer.5).
+    under_way: Option<Range<u64>>,
 }
 
 /// Bytes on their way to the file.
@@ -117,7 +121,14 @@ impl AppendWriter {
         } else {
             (Buffer::Plain { bytes: Vec::with_capacity(buffer_bytes), capacity: buffer_bytes }, None)
         };
-        Ok(AppendWriter { file, reader, buf, base: 0, failed: false })
+        Ok(AppendWriter { file, reader, buf, base: 0, failed: false, under_way: None })
+    }
+
+    /// The same, with what it writes on its way to the disk at once, and no more of it than a buffer's worth (env_writer.5). For large buffered
+    /// files that are synced at their end.
+    #[must_use]
+    pub fn steady(self) -> AppendWriter {
+        AppendWriter { under_way: Some(0..0), ..self }
     }
 
     /// Appends `data`.
@@ -178,7 +189,16 @@ impl AppendWriter {
             Buffer::Plain { bytes, capacity } => {
                 if bytes.len() + data.len() > *capacity {
                     self.file.write_all_at(bytes, self.base)?;
-                    self.base += bytes.len() as u64;
+                    let end = self.base + bytes.len() as u64;
+                    if let Some(under_way) = &mut self.under_way {
+                        let before = std::mem::replace(under_way, self.base..end);
+                        if !before.is_empty() {
+                            self.file.wait_for_writeback(before.start, before.end - before.start)?;
+                        }
+                        // Only a hint: the sync writes what this does not.
+                        let _ = self.file.start_writeback(self.base, end - self.base);
+                    }
+                    self.base = end;
                     bytes.clear();
                     if data.len() >= *capacity {
                         self.file.write_all_at(data, self.base)?;

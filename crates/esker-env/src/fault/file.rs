@@ -95,6 +95,11 @@ impl File for FaultFile {
         self.inner.start_writeback(offset, len)
     }
 
+    fn wait_for_writeback(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.check(OpKind::Hint)?;
+        self.inner.wait_for_writeback(offset, len)
+    }
+
     fn len(&self) -> io::Result<u64> {
         self.check(OpKind::Stat)?;
         self.inner.len()

@@ -194,10 +194,22 @@ pub(super) fn make_buffered(_file: &File) -> io::Result<bool> {
 
 #[cfg(target_os = "linux")]
 pub(super) fn start_writeback(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    /// Start writing dirty pages; wait neither before nor after.
+    const SYNC_FILE_RANGE_WRITE: std::ffi::c_uint = 2;
+    sync_range(file, offset, len, SYNC_FILE_RANGE_WRITE)
+}
+
+#[cfg(target_os = "linux")]
+pub(super) fn wait_for_writeback(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    /// Wait for pages that are being written; start none.
+    const SYNC_FILE_RANGE_WAIT_BEFORE: std::ffi::c_uint = 1;
+    sync_range(file, offset, len, SYNC_FILE_RANGE_WAIT_BEFORE)
+}
+
+#[cfg(target_os = "linux")]
+fn sync_range(file: &File, offset: u64, len: u64, flags: std::ffi::c_uint) -> io::Result<()> {
     use std::ffi::{c_int, c_uint};
     use std::os::fd::AsRawFd;
-    /// Start writing dirty pages; wait neither before nor after.
-    const SYNC_FILE_RANGE_WRITE: c_uint = 2;
     unsafe extern "C" {
         fn sync_file_range(fd: c_int, offset: i64, nbytes: i64, flags: c_uint) -> c_int;
     }
@@ -205,12 +217,17 @@ pub(super) fn start_writeback(file: &File, offset: u64, len: u64) -> io::Result<
         return Err(io::ErrorKind::InvalidInput.into());
     };
     // SAFETY: a plain system call on a descriptor that `file` keeps open; it touches no memory of ours.
-    let result = unsafe { sync_file_range(file.as_raw_fd(), offset, len, SYNC_FILE_RANGE_WRITE) };
+    let result = unsafe { sync_file_range(file.as_raw_fd(), offset, len, flags) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(not(target_os = "linux"))]
 pub(super) fn start_writeback(_file: &File, _offset: u64, _len: u64) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn wait_for_writeback(_file: &File, _offset: u64, _len: u64) -> io::Result<()> {
     Ok(())
 }
 

@@ -114,6 +114,10 @@ pub(super) fn start_writeback(_file: &File, _offset: u64, _len: u64) -> io::Resu
     Ok(())
 }
 
+pub(super) fn wait_for_writeback(_file: &File, _offset: u64, _len: u64) -> io::Result<()> {
+    Ok(())
+}
+
 pub(super) fn allocate(_file: &File, _offset: u64, _len: u64) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }

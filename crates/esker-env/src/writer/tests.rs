@@ -13,6 +13,9 @@ fn against_a_vector(fs: &dyn Fs, dir: &Path, seed: u64) {
     let options = OpenOptions { direct: seed.is_multiple_of(2), ..OpenOptions::create_new() };
     let buffer_bytes = [0, 1, 4096, 10_000, 65_536][rng.usize(0..5)];
     let mut writer = AppendWriter::create(fs, &path, options, buffer_bytes).unwrap();
+    if seed.is_multiple_of(3) {
+        writer = writer.steady();
+    }
     let mut model = Vec::new();
     for _ in 0..rng.usize(0..40) {
         match rng.u8(0..10) {
@@ -123,5 +126,19 @@ fn env_writer_3_nothing_is_written_after_a_panic() {
             "env_writer.3"
         );
         assert_eq!(fs.count(OpKind::Write), calls, "env_writer.3");
+    }
+}
+
+#[test]
+fn env_writer_5_a_steady_writer_waits_for_the_buffer_before_and_fails_where_that_cannot_be_written() {
+    // The first hint starts the first buffer, the second waits for it, the third starts the second.
+    for (hint, fails) in [(1, false), (2, true), (3, false)] {
+        let fs = FaultFs::new(Arc::new(MemFs::new()));
+        let options = OpenOptions::create_new();
+        let mut writer = AppendWriter::create(&fs, Path::new("f"), options, 10).unwrap().steady();
+        fs.add(FaultRule::new(&[OpKind::Hint], FaultAction::Fail(std::io::ErrorKind::Other)).nth(hint));
+        let wrote = (0..3).try_for_each(|_| writer.write(&[7; 8]));
+        assert_eq!((hint, wrote.is_err()), (hint, fails), "env_writer.5");
+        assert_eq!(writer.finish().is_err(), fails, "env_writer.3");
     }
 }

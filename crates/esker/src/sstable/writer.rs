@@ -122,7 +122,8 @@ impl TableWriter {
     pub(crate) fn create(env: &Env, path: &Path, options: TableOptions) -> Result<Self> {
         let open = OpenOptions { direct: options.direct_io, ..OpenOptions::create_new() };
         let file = AppendWriter::create(&*env.fs, path, open, WRITE_BUFFER_BYTES)
-            .map_err(|e| Error::io("create", path, e))?;
+            .map_err(|e| Error::io("create", path, e))?
+            .steady();
         let codec = match options.compression {
             TableCompression::Auto => Codec::Probing { waiting: Vec::new(), raw_bytes: 0, packed_bytes: 0 },
             TableCompression::None => Codec::Chosen(Compression::None),
