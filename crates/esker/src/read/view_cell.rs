@@ -32,7 +32,7 @@ pub struct ViewCell<T = ReadView> {
     /// For whoever makes the next view of the current one; held meanwhile (view_cell.2).
     replacing: Mutex<Replacing<T>>,
     /// Replaced views that no pin can find any more (view_cell.5).
-    retired: Arc<Mutex<Vec<Box<Shown<T>>>>>,
+    retired: Arc<Mutex<Vec<Shown<T>>>>,
     /// Tells when a view was replaced.
     clock: Arc<dyn Clock>,
     /// The next update panics, with the view locked.
@@ -113,7 +113,7 @@ impl<T: Send + Sync + 'static> ViewCell<T> {
         let retired = self.retired.clone();
         // SAFETY: from Box::into_raw, and just taken out, so no new reader can find it; readers that have it hold pins
         // (view_cell.3). T is Send, and borrows nothing.
-        unsafe { pin.defer(move || retired.lock().push(Box::from_raw(old))) };
+        unsafe { pin.defer(move || retired.lock().push(*Box::from_raw(old))) };
         replacing.current = view;
         pin
     }
