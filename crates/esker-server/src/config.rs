@@ -160,7 +160,7 @@ impl Config {
         self.events.load(Ordering::Relaxed)
     }
 
-    /// Whether events of this class are told.
+    /// Whether events of this class are published.
     pub fn wants(&self, event: Event) -> bool {
         self.events() >> event as u32 & 1 == 1
     }

@@ -223,7 +223,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let cold = if self.server.is_in_memory() { Vec::new() } else { self.cold_keys(&job) };
         if !cold.is_empty() {
-            // Read ahead, so that the sequencer need not wait for the disk. Who needs a key is told of errors.
+            // Read ahead, so that the sequencer need not wait for the disk. A command that needs the key meets the error again.
             let (store, space) = (self.server.store.clone(), job.session.data.main.clone());
             self.server.readers.run(move || cold.iter().for_each(|key| _ = store.get(&space, key))).await?;
         }
