@@ -167,5 +167,48 @@ pub(super) fn replay_with(
             format!("commit {} was adopted behind commit {}, which is not there", lost.seq, out.last_seq);
         return Err(Error::corrupt("manifest", dir.join(CURRENT), 0, detail));
     }
+    // Nothing is left for a later memtable to release the log with.
+    if let (true, Some(last)) = (out.active.is_empty(), out.sealed.last_mut()) {
+        last.last_seq = out.last_seq;
+        last.counts.extend(out.counts.seal());
+        last.wal_from = out.log.next_segment;
+    }
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BackgroundStep, Db};
+    use esker_env::MemFs;
+
+    #[test]
+    fn a_flush_behind_an_opening_gives_up_the_log_though_its_last_commit_has_its_writes_in_tables() {
+        let env = Env::simulated(Arc::new(MemFs::new()), 1);
+        let dir = Path::new("db");
+        let open = |bytes| {
+            let builder = Db::builder().stepped().adoption_bytes(4 << 10).memtable_bytes(bytes);
+            builder.blobs_over(0).env(env.clone()).open(dir).unwrap()
+        };
+        let db = open(1 << 20);
+        let map = db.default_keyspace();
+        for n in 0..5_u8 {
+            map.put([n], vec![n; 2000]).unwrap();
+        }
+        let mut transaction = db.begin();
+        for n in 100..200_u8 {
+            transaction.put(&map, [n], vec![n; 1000]).unwrap();
+        }
+        transaction.commit().unwrap();
+        db.close().unwrap();
+        // What was replayed is sealed, and nothing follows it.
+        let db = open(1000);
+        assert_eq!((db.stats().memtables_sealed, db.stats().recovered_commits), (5, 6));
+        while db.step(BackgroundStep::Flush).unwrap() {}
+        let names = env.fs.list_dir(dir).unwrap();
+        assert!(!names.iter().any(|name| name.ends_with(".wal")), "{names:?}");
+        db.close().unwrap();
+        let db = open(1000);
+        assert_eq!((db.default_keyspace().iter().count(), db.stats().recovered_commits), (105, 0));
+    }
 }
