@@ -12,6 +12,7 @@
 //! model_history.3. What an opening has found is durable: the log is synced before anybody can see it.
 //! model_history.4. What has expired by the engine's time is not there, whatever the commit. After an opening that is the time that it begins with: what
 //!     an earlier process took for expired may be back after a crash, if the clock was set back. Nobody knows which of it was swept or never written.
+//! model_history.5. States of several commits that differ only in what has expired look the same to an opening. It may have found each of them.
 
 use super::footprint::Footprint;
 use super::state::{Commit, Contents, State, contents_digest};
@@ -29,6 +30,8 @@ struct Entry {
 #[derive(Clone, Debug)]
 pub struct History {
     base: State,
+    /// What the opening may have found as well (model_history.5).
+    twins: Vec<State>,
     entries: Vec<Entry>,
     newest: State,
     synced: usize,
@@ -54,6 +57,7 @@ impl History {
     pub fn new(state: State) -> Self {
         History {
             base: state.clone(),
+            twins: Vec::new(),
             entries: Vec::new(),
             newest: state,
             synced: 0,
@@ -78,12 +82,7 @@ impl History {
 
     /// The states that it went through, oldest first.
     pub fn states(&self) -> Vec<State> {
-        let mut state = self.base.clone();
-        let after = self.entries.iter().map(|entry| {
-            state.apply(&entry.commit);
-            state.clone()
-        });
-        std::iter::once(self.base.clone()).chain(after).collect()
+        states_from(&self.base, &self.entries)
     }
 
     /// How many commits there are.
@@ -150,29 +149,47 @@ impl History {
             None => self.entries.len(),
         };
         let digest = contents_digest(found.iter().map(|(name, map)| (name.as_str(), map)));
-        let digests: Vec<u64> = if self.expires() {
-            self.states().into_iter().map(|state| self.as_found(&state, found).digest()).collect()
-        } else {
-            std::iter::once(self.base.digest()).chain(self.entries.iter().map(|entry| entry.digest)).collect()
-        };
-        let digest_at = |at: usize| digests[at];
-        let shown = (oldest..=self.entries.len()).rev().find(|&at| digest_at(at) == digest);
-        let complete = || {
+        let mut shown = self.shown(digest, found, oldest);
+        if shown.is_empty() || self.expires() {
             let mut state = self.state_at(self.entries.len());
-            state.apply(self.doubt.as_ref()?);
-            (self.as_found(&state, found).digest() == digest).then_some(state)
-        };
-        let state = shown.map(|at| self.state_at(at)).or_else(complete);
-        let Some(state) = state else {
-            let too_old = (0..oldest).rev().find(|&at| digest_at(at) == digest);
-            return Err(self.complaint(found, oldest, too_old));
+            let is_there = self.doubt.as_ref().is_some_and(|doubt| {
+                state.apply(doubt);
+                self.as_found(&state, found).digest() == digest
+            });
+            shown.extend(is_there.then_some(state));
+        }
+        let mut shown = shown.into_iter();
+        let Some(state) = shown.next() else {
+            let is_too_old = !self.shown(digest, found, 0).is_empty();
+            return Err(self.complaint(found, oldest, is_too_old));
         };
         let newest = self.as_found(&state, found);
-        *self = History { newest, now_ms: self.now_ms, latest_ms: self.latest_ms, ..History::new(state) };
+        let (now_ms, latest_ms, twins) = (self.now_ms, self.latest_ms, shown.collect());
+        *self = History { newest, now_ms, latest_ms, twins, ..History::new(state) };
         match self.newest.difference(found) {
             Some(difference) => Err(format!("two states of one digest: {difference}")),
             None => Ok(()),
         }
+    }
+
+    /// The states from the commit `oldest` on that look like what was found, the newest first: one, if nothing expires (model_history.5).
+    fn shown(&self, digest: u64, found: &Contents, oldest: usize) -> Vec<State> {
+        if !self.expires() {
+            let digest_at =
+                |at: usize| at.checked_sub(1).map_or(self.base.digest(), |last| self.entries[last].digest);
+            let found = (oldest..=self.entries.len()).rev().find(|&at| digest_at(at) == digest);
+            return found.map(|at| self.state_at(at)).into_iter().collect();
+        }
+        let mut shown: Vec<State> = Vec::new();
+        for base in std::iter::once(&self.base).chain(&self.twins) {
+            for state in states_from(base, &self.entries)[oldest..].iter().rev() {
+                let is_new = shown.iter().all(|other| other.digest() != state.digest());
+                if is_new && self.as_found(state, found).digest() == digest {
+                    shown.push(state.clone());
+                }
+            }
+        }
+        shown
     }
 
     /// A state at this time, without what had expired before and is not there (model_history.4).
@@ -186,7 +203,7 @@ impl History {
     /// Whether something in it expires.
     fn expires(&self) -> bool {
         let is_dated = |write: &Write| matches!(write, Write::PutUntil(..));
-        self.base.expires()
+        std::iter::once(&self.base).chain(&self.twins).any(State::expires)
             || self.entries.iter().any(|entry| match &entry.commit {
                 Commit::Writes(writes) => writes.iter().any(|(_, write)| is_dated(write)),
                 Commit::Replace(_, writes) => writes.iter().any(is_dated),
@@ -201,14 +218,25 @@ impl History {
         state
     }
 
-    fn complaint(&self, found: &Contents, oldest: usize, too_old: Option<usize>) -> String {
+    fn complaint(&self, found: &Contents, oldest: usize, is_too_old: bool) -> String {
         format!(
             "model_history.1: what was found is the state of no commit in {oldest}..={}{}; against the newest: {}",
             self.entries.len(),
-            too_old.map_or(String::new(), |at| format!(", but that of commit {at}, which is too old")),
+            if is_too_old { ", but that of a commit that is too old" } else { "" },
             self.newest.difference(found).unwrap_or_else(|| "no difference".to_owned()),
         )
     }
+}
+
+/// The states that commits lead to, from this one on, which is the first.
+fn states_from(base: &State, entries: &[Entry]) -> Vec<State> {
+    let mut states = vec![base.clone()];
+    for entry in entries {
+        let mut state = states[states.len() - 1].clone();
+        state.apply(&entry.commit);
+        states.push(state);
+    }
+    states
 }
 
 #[cfg(test)]
@@ -246,7 +274,7 @@ mod tests {
         assert_eq!(allowed(Some(Reach::Unwritten)), [3, 4, 5]);
         assert_eq!(allowed(None), [4, 5]);
         let complaint = history.clone().recovered(&holding(1), Some(Reach::Unsynced)).unwrap_err();
-        assert!(complaint.contains("commit 1, which is too old"), "{complaint}");
+        assert!(complaint.contains("of a commit that is too old"), "{complaint}");
     }
 
     #[test]
@@ -273,6 +301,29 @@ mod tests {
         assert_eq!(allowed(20), [vec![2]]);
         assert_eq!(allowed(10), [vec![2], vec![1, 2]], "the first has expired again");
         assert_eq!(allowed(0), [vec![2], vec![0, 2], vec![1, 2], vec![0, 1, 2]]);
+    }
+
+    #[test]
+    fn model_history_5_what_had_expired_may_be_back_as_any_commit_left_it_that_looked_the_same() {
+        let until =
+            |n: u32, ms| Commit::Writes(vec![(Id(0), Write::PutUntil(KeyNo(1), ValueNo::new(4, n), ms))]);
+        let found = |n: u32, ms| {
+            let mut map = Map::default();
+            map.put(KeyNo(1), ValueNo::new(4, n));
+            map.set_until(KeyNo(1), ms);
+            BTreeMap::from([("default".to_owned(), map)])
+        };
+        let mut history = History::new(State::new());
+        history.push(until(1, 30), Footprint::default(), Sync);
+        history.push(until(2, 20), Footprint::default(), NotSoon);
+        history.set_now(40);
+        history.recovered(&holding(0), Some(Reach::Unsynced)).unwrap();
+        history.set_now(10);
+        let allowed = |n, ms| history.clone().recovered(&found(n, ms), Some(Reach::Unsynced)).is_ok();
+        assert_eq!(
+            [allowed(1, 30), allowed(2, 20), allowed(1, 20), allowed(3, 30)],
+            [true, true, false, false]
+        );
     }
 
     #[test]
