@@ -11,9 +11,10 @@
 //! budget of 256 MiB a process took up to 1,200 MiB (`cargo run --release -p esker --example memory`).
 //!
 //! env_pages.1. A slot belongs to one `PageBuf`, or it is in one free list, or on its way to the cold one.
-//! env_pages.2. Free slots whose pages are there take at most an eighth of what is in use, within [`WARM_BYTES_MIN`] and [`WARM_BYTES_MAX`], unless the
-//!      system refuses to have them back (memory that is locked). So much is kept because the next block comes when the last one goes, and
-//!      touching a fresh page costs more than taking a lock.
+//! env_pages.2. Free slots whose pages are there take at most an eighth of what is in use, within [`WARM_BYTES_MIN`] and [`WARM_BYTES_MAX`], or as much
+//!      as was in use a moment ago and is not now, unless the system refuses to have them back (memory that is locked). So much is kept because
+//!      the next memtable or block comes when the last one goes, and a fresh page costs more than taking a lock: the system zeroes it, and stops
+//!      all threads of the process for a moment when it takes a page back. Without anything new a moment is some seconds ([`age_page_bufs`]).
 //! env_pages.3. The bytes of a new buffer are zeros or those of an earlier owner: whoever takes it writes before reading.
 //! env_pages.4. Address space of the pool is never given back: it grows to the most that was ever in use, for each class of sizes.
 //!
@@ -24,8 +25,9 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 /// The unit of everything here, in bytes.
 const PAGE_BYTES: usize = 4096;
@@ -37,6 +39,9 @@ const POOLED_BYTES_MAX: usize = 4 << 20;
 const WARM_BYTES_MIN: usize = 4 << 20;
 const WARM_BYTES_MAX: usize = 256 << 20;
 const WARM_PART: usize = 8;
+/// Of what is not in use any more, a part is forgotten each time.
+const PEAK_PART: usize = 8;
+const AGE_AFTER: Duration = Duration::from_millis(200);
 /// Address space is taken for so many bytes of slots at once.
 const REGION_BYTES: usize = 4 << 20;
 /// Buffers up to this size are mostly written whole at once, so their pages are asked for by one call.
@@ -235,6 +240,9 @@ struct Pool {
     /// Of all warm slots, and of all that are in buffers.
     warm_bytes: usize,
     used_bytes: usize,
+    /// The most that was in buffers lately, and since when this is so.
+    peak_bytes: usize,
+    aged_at: Duration,
 }
 
 static POOL: Mutex<Pool> = Mutex::new(Pool::new());
@@ -250,6 +258,8 @@ impl Pool {
             cold: [const { Vec::new() }; CLASSES.len()],
             warm_bytes: 0,
             used_bytes: 0,
+            peak_bytes: 0,
+            aged_at: Duration::ZERO,
         }
     }
 
@@ -267,11 +277,25 @@ impl Pool {
     /// Takes out a slot whose pages are to go back (env_pages.2), of the class that has most of them.
     fn take_surplus(&mut self) -> Option<(usize, Slot)> {
         let limit = (self.used_bytes / WARM_PART).clamp(WARM_BYTES_MIN, WARM_BYTES_MAX);
+        let limit = limit.max(self.peak_bytes.saturating_sub(self.used_bytes));
         if self.warm_bytes <= limit {
             return None;
         }
         let class = (0..CLASSES.len()).max_by_key(|class| self.warm[*class].len() * slot_bytes(*class))?;
         Some((class, self.take_warm(class)?))
+    }
+
+    fn note_used(&mut self, bytes: usize) {
+        self.used_bytes += bytes;
+        self.peak_bytes = self.peak_bytes.max(self.used_bytes);
+    }
+
+    /// Lets the peak sink to what is used now, by an eighth of the way each time.
+    fn age(&mut self, now: Duration) {
+        if now.abs_diff(self.aged_at) >= AGE_AFTER {
+            self.aged_at = now;
+            self.peak_bytes -= (self.peak_bytes - self.used_bytes).div_ceil(PEAK_PART);
+        }
     }
 }
 
@@ -279,7 +303,7 @@ impl Pool {
 fn take_slot(class: usize) -> Option<(Slot, bool)> {
     let bytes = slot_bytes(class);
     let mut pool = POOL.lock();
-    pool.used_bytes += bytes;
+    pool.note_used(bytes);
     if let Some(slot) = pool.take_warm(class) {
         return Some((slot, false));
     }
@@ -297,6 +321,18 @@ fn give_back(class: usize, slot: Slot) {
     let mut pool = POOL.lock();
     pool.used_bytes -= slot_bytes(class);
     pool.put_warm(class, slot);
+    trim(pool);
+}
+
+/// Has the pool forget a part of what was in use and is not now, and gives the system what is too much then (env_pages.2). For a thread in
+/// the background, now and then; `now` is the time of a clock that does not go back.
+pub fn age_page_bufs(now: Duration) {
+    let mut pool = POOL.lock();
+    pool.age(now);
+    trim(pool);
+}
+
+fn trim(mut pool: MutexGuard<'static, Pool>) {
     while let Some((class, slot)) = pool.take_surplus() {
         drop(pool);
         // SAFETY: the slot is in nobody's hands (env_pages.1), so its content may go.
