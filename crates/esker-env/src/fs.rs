@@ -20,7 +20,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::AlignedBuf;
+use crate::{AlignedBuf, FileWindow};
 
 /// A shared file system.
 pub type FsRef = Arc<dyn Fs>;
@@ -173,6 +173,10 @@ pub trait File: Send + Sync + Debug + 'static {
     fn write_durably_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         self.write_all_at(buf, offset)?;
         self.sync_data()
+    }
+    /// A part of the file as memory, `offset` at a page's start and all of it inside of the file; none where there is no such thing.
+    fn window(&self, _offset: u64, _len: usize) -> Option<FileWindow> {
+        None
     }
     /// Starts writing dirty bytes of the range to the device without waiting. A hint: may do nothing.
     fn start_writeback(&self, offset: u64, len: u64) -> io::Result<()>;

@@ -28,6 +28,7 @@ mod read;
 )]
 mod real;
 mod threads;
+mod window;
 mod writer;
 
 pub use aligned::AlignedBuf;
@@ -41,6 +42,7 @@ pub use read::{read_range, read_range_into};
 #[cfg(any(unix, windows))]
 pub use real::RealFs;
 pub use threads::{SystemThreads, ThreadHandle, Threads, panic_text};
+pub use window::FileWindow;
 pub use writer::AppendWriter;
 
 use std::sync::Arc;

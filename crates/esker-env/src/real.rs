@@ -40,7 +40,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::{AlignedBuf, File, FileLock, Fs, FsRef, LockError, OpenOptions};
+use crate::{AlignedBuf, File, FileLock, FileWindow, Fs, FsRef, LockError, OpenOptions};
 
 /// How often a lock file is opened that is another one once it is locked (real.4).
 const LOCK_ROUNDS: u32 = 100;
@@ -479,6 +479,10 @@ impl File for RealFile {
     fn sync_data(&self) -> io::Result<()> {
         // std: fdatasync on Linux, F_FULLFSYNC on Apple's systems, FlushFileBuffers on Windows.
         self.file.sync_data()
+    }
+
+    fn window(&self, offset: u64, len: usize) -> Option<FileWindow> {
+        if self.direct { None } else { FileWindow::new(&self.file, offset, len) }
     }
 
     fn start_writeback(&self, offset: u64, len: u64) -> io::Result<()> {

@@ -34,6 +34,7 @@ mod shelf;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod window;
 mod writer;
 
 pub(crate) use follow::{Followed, Follower, Record, look_at};

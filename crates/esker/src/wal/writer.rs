@@ -16,6 +16,7 @@
 //!      so: a second `reserve` of as many bytes finds nothing to do that can fail.
 //! wal_writer.4. Segments are put to use in the order of their numbers; the manifest names them before (pool.4).
 //! wal_writer.5. An obsolete segment whose file cannot be removed holds up no other: recovery reads none of them, so their order is nothing to it.
+//! wal_writer.7. The disk is asked to begin with each MiB that is with the system, so that little is left for the sync at a segment's end, which all wait for.
 //! wal_writer.6. A log is closed when all of it is durable and finished. Files without commits that cannot be given up then are no failure of
 //!      that: the next opening removes them, and no message may make anybody doubt what is on the disk.
 
@@ -30,6 +31,7 @@ use super::pool::{LogRoom, Prepared, Spare, Use, WalPool};
 use super::recovery::{EndOfLog, Recovered};
 use super::shelf::Shelf;
 use super::sync::{SegmentFile, SyncHandle, SyncOutcome, panicked};
+use super::window::LogWindow;
 use crate::encoding::checksum::crc32c_append;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result, SeqNo};
@@ -45,6 +47,8 @@ const BULK_BYTES_MIN: u64 = 1 << 20;
 const LARGE_BYTES: u64 = 1 << 20;
 /// Where each sync makes less durable, files grow step by step (pool.9).
 const SMALL_BYTES: u64 = 16 << 10;
+/// wal_writer.7
+const BEGUN_BYTES: u64 = 1 << 20;
 /// Segments of which less than this is unused were written whole, for the file system.
 const BLOCK_BYTES: u64 = 4096;
 /// What such a segment holds besides: its header, the record's, `End`, padding.
@@ -98,6 +102,9 @@ struct Active {
     /// The pool was told that the next file will be needed.
     spare_wanted: bool,
     way: Way,
+    window: LogWindow,
+    /// The disk was asked to begin with what is before this offset (wal_writer.7).
+    begun: u64,
 }
 
 /// How small syncs write (wal_direct.2).
@@ -291,7 +298,19 @@ impl WalWriter {
 
     /// Hands all appended records to the operating system: they survive the end of this process.
     pub(crate) fn write(&mut self) -> Result<()> {
-        self.guard(Self::write_out)
+        self.guard(|writer| if writer.store() { Ok(()) } else { writer.write_out() })
+    }
+
+    /// The same without a call of the system, where that is the way (window.rs); false if it is not.
+    fn store(&mut self) -> bool {
+        let Some(active) = &mut self.active else { return false };
+        let (file, at) = (&*active.segment.file, active.written);
+        let is_stored = !self.buffer.is_empty() && active.window.write(file, active.bytes, &self.buffer, at);
+        if is_stored {
+            active.way = Way::Cached;
+            self.note_written();
+        }
+        is_stored
     }
 
     /// Asks the system to start writing to the disk what it was handed since the last sync. Worth its call before
@@ -349,6 +368,7 @@ impl WalWriter {
             if let Some(active) = writer.active.as_mut().filter(|a| a.segment.number == outcome.segment) {
                 active.synced = active.synced.max(outcome.written);
                 active.syncs += 1;
+                active.window.note_sync();
             }
             writer.tell_durable();
             Ok(())
@@ -583,10 +603,22 @@ impl WalWriter {
             .file
             .write_all_at(&self.buffer, active.written)
             .map_err(|e| Error::io("write", &segment.path, e))?;
+        self.note_written();
+        Ok(())
+    }
+
+    fn note_written(&mut self) {
+        let active = self.active.as_mut().expect("it was written to");
         self.pool.meter.add_written(active.appended - active.written);
         active.written = active.appended;
         self.buffer.clear();
-        Ok(())
+        // wal_writer.7
+        let whole = active.written / BEGUN_BYTES * BEGUN_BYTES;
+        if whole > active.begun.max(active.synced) {
+            // Only a hint: the sync that follows sees every error.
+            let _ = active.segment.file.start_writeback(active.begun, whole - active.begun);
+            active.begun = whole;
+        }
     }
 
     fn sync_active(&mut self) -> Result<()> {
@@ -598,6 +630,7 @@ impl WalWriter {
             active.segment.sync()?;
             active.synced = active.written;
             active.syncs += 1;
+            active.window.note_sync();
             self.tell_durable();
         }
         Ok(())
@@ -681,6 +714,8 @@ impl WalWriter {
             syncs: 0,
             spare_wanted: false,
             way: Way::Unknown,
+            window: LogWindow::default(),
+            begun: 0,
         });
         Ok(())
     }
