@@ -6,7 +6,7 @@
 //! ```
 //!
 //! stored_value.1. Whatever is read is checked first: a part of a long value costs the chunks that it lies in, and the table.
-//! stored_value.2. A chunk is compressed if a sample of it, and then the chunk, lose an eighth of their bytes. So it never takes more than it holds.
+//! stored_value.2. A chunk is compressed if a sample from three places of it, and then the chunk, lose an eighth of their bytes. So it never takes more than it holds.
 
 use super::pointer::{BlobPointer, Form};
 use super::set::BlobSource;
@@ -21,8 +21,9 @@ pub(crate) const CHUNK_BYTES: usize = 256 << 10;
 const ROW_BYTES: usize = 8;
 /// In a chunk's length: it is compressed.
 const COMPRESSED: u32 = 1 << 31;
-/// Bytes that are compressed to see whether it pays.
+/// Bytes that are compressed to see whether it pays: from the start, the middle and the end, since what repeats may do so far apart.
 const SAMPLE_BYTES: usize = 2 << 10;
+const PLACES: usize = 3;
 
 /// Takes the bytes of stored values, one after another.
 pub(crate) trait Sink {
@@ -48,25 +49,35 @@ pub(crate) fn stored_bytes_max(len: usize) -> u64 {
 pub(crate) struct Squeeze {
     is_on: bool,
     out: Vec<u8>,
+    sample: Vec<u8>,
 }
 
 impl Squeeze {
     /// One that tries, or leaves all as it is.
     pub(crate) fn new(is_on: bool) -> Self {
-        Squeeze { is_on, out: Vec::new() }
-    }
-
-    fn pays(&mut self, bytes: &[u8]) -> bool {
-        self.out.clear();
-        Compression::Lz4.compress(bytes, &mut self.out).is_ok() && self.out.len() < bytes.len() / 8 * 7
+        Squeeze { is_on, ..Squeeze::default() }
     }
 
     /// The chunk compressed, if that pays.
     fn squeeze(&mut self, chunk: &[u8]) -> Option<&[u8]> {
-        let sample = &chunk[..chunk.len().min(SAMPLE_BYTES)];
-        let pays = self.is_on && self.pays(sample) && (sample.len() == chunk.len() || self.pays(chunk));
-        pays.then_some(&self.out)
+        let mut pays = |bytes: &[u8]| {
+            self.out.clear();
+            Compression::Lz4.compress(bytes, &mut self.out).is_ok() && self.out.len() < bytes.len() / 8 * 7
+        };
+        let may_pay = self.is_on && (chunk.len() <= SAMPLE_BYTES || pays(sample(chunk, &mut self.sample)));
+        (may_pay && pays(chunk)).then_some(&self.out)
     }
+}
+
+/// Bytes from three places of a chunk that has more.
+fn sample<'s>(chunk: &[u8], sample: &'s mut Vec<u8>) -> &'s [u8] {
+    let piece = SAMPLE_BYTES / PLACES;
+    sample.clear();
+    for nth in 0..PLACES {
+        let start = (chunk.len() - piece) * nth / (PLACES - 1);
+        sample.extend_from_slice(&chunk[start..start + piece]);
+    }
+    sample
 }
 
 /// Writes one value, given in chunks of [`CHUNK_BYTES`], the last of which may be shorter.

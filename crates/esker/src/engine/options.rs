@@ -103,6 +103,8 @@ pub(crate) struct Settings {
     pub(crate) block_bytes: usize,
     pub(crate) table_bytes: u64,
     pub(crate) replay_bytes: u64,
+    /// Whether small commits may be stored in the system's memory of the log's file.
+    pub(crate) map_log: bool,
     pub(crate) miniature: Option<u64>,
     pub(crate) file_sizes: FileSizes,
     pub(crate) first_number: u64,
@@ -143,6 +145,7 @@ impl Default for Settings {
             block_bytes: 8 << 10,
             table_bytes: 64 * MIB,
             replay_bytes: 4 * MIB,
+            map_log: true,
             miniature: None,
             file_sizes: FileSizes::default(),
             first_number: 1,
@@ -263,6 +266,7 @@ impl Options {
     pub(crate) fn wal_options(&self, database_id: u32) -> WalOptions {
         let FileSizes { first_segment, bulk_segment, .. } = self.given.file_sizes;
         WalOptions {
+            maps: self.given.map_log,
             segment_bytes_max: self.wal_segment_bytes(),
             first_segment_bytes: first_segment,
             bulk_segment_bytes: bulk_segment.max(self.wal_segment_bytes()),

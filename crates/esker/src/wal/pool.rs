@@ -38,6 +38,7 @@ use super::meter::Meter;
 use super::recovery::remove_if_there;
 use super::shelf::Shelf;
 use super::sync::SyncBeside;
+use super::window::LogWindow;
 use crate::types::{Error, Result};
 
 /// So many spares are kept at any time, and at the most (pool.3).
@@ -71,6 +72,8 @@ pub(crate) struct WalOptions {
     pub bulk_segment_bytes: u64,
     /// What segments say of whose they are; 0: nothing.
     pub database_id: u32,
+    /// Whether small commits may be stored in memory of the segment's file (window.rs).
+    pub maps: bool,
 }
 
 impl Default for WalOptions {
@@ -80,6 +83,7 @@ impl Default for WalOptions {
             first_segment_bytes: 256 << 10,
             bulk_segment_bytes: 256 << 20,
             database_id: 0,
+            maps: true,
         }
     }
 }
@@ -505,6 +509,11 @@ impl WalPool {
     }
 
     /// The header of a segment in a file of so many bytes.
+    /// For a new segment.
+    pub(super) fn window(&self) -> LogWindow {
+        LogWindow::new(self.options.maps)
+    }
+
     pub(super) fn header_of(&self, number: u64, bytes: u64) -> SegmentHeader {
         let made_bytes = u32::try_from(bytes).expect("segments are at most 1 GiB long");
         SegmentHeader { number, made_bytes, database_id: self.options.database_id }

@@ -19,7 +19,7 @@ const STORED_BYTES_MAX: usize = 16 << 10;
 const CALLS: u32 = 3;
 
 /// The window of one segment.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct LogWindow {
     memory: Option<FileWindow>,
     is_refused: bool,
@@ -28,6 +28,11 @@ pub(super) struct LogWindow {
 }
 
 impl LogWindow {
+    /// None of the segment is stored yet; nothing ever is, where it is not allowed.
+    pub(super) fn new(is_allowed: bool) -> Self {
+        LogWindow { memory: None, is_refused: !is_allowed, writes: 0 }
+    }
+
     /// Hands the bytes, which follow the last ones of the segment, to the system; false if a call of it has to. `len`: bytes of the file.
     pub(super) fn write(&mut self, file: &dyn File, len: u64, bytes: &[u8], offset: u64) -> bool {
         self.writes += 1;

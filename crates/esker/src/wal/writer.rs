@@ -714,7 +714,7 @@ impl WalWriter {
             syncs: 0,
             spare_wanted: false,
             way: Way::Unknown,
-            window: LogWindow::default(),
+            window: self.pool.window(),
             begun: 0,
         });
         Ok(())
