@@ -58,14 +58,18 @@ fn main() -> esker::Result<()> {
     scans("8 + 16 bytes", &small)?;
     per_op("len()", ITEMS, || (0..ITEMS).try_fold(0, |sum, _| Ok(sum + map.len()?)))?;
     let few = &keys[..100_000];
-    per_op("commit of one overwrite, not synced", few.len(), || {
-        for key in few {
-            let mut batch = db.batch();
-            batch.put(&map, key, b"new")?;
-            batch.commit_with(Durability::None)?;
-        }
-        Ok(0)
-    })?;
+    for (what, durability) in
+        [("not waited for", Durability::None), ("handed to the system", Durability::Buffered)]
+    {
+        per_op(&format!("commit of one overwrite, {what}"), few.len(), || {
+            for key in few {
+                let mut batch = db.batch();
+                batch.put(&map, key, [7; 150])?;
+                batch.commit_with(durability)?;
+            }
+            Ok(0)
+        })?;
+    }
     per_op("commit of one overwrite, synced", 1000, || {
         few[..1000].iter().try_for_each(|key| map.put(key, b"newer").map(drop))?;
         Ok(0)
