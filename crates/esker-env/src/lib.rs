@@ -36,7 +36,7 @@ pub use clock::{Clock, CountingClock, ManualClock, SystemClock};
 pub use fault::{FaultAction, FaultFs, FaultRule, Fired, OpKind};
 pub use fs::{File, FileLock, Fs, FsRef, LockError, OpenOptions};
 pub use mem::{BrokenSync, MemFs};
-pub use pages::{PageBuf, age_page_bufs, observe_page_bufs};
+pub use pages::{PageBuf, age_page_bufs, observe_page_bufs, settle_page_bufs};
 pub use random::{Random, SeededRandom, SystemRandom};
 pub use read::{read_range, read_range_into};
 #[cfg(any(unix, windows))]

@@ -332,6 +332,13 @@ pub fn age_page_bufs(now: Duration) {
     trim(pool);
 }
 
+/// The same of all that was in use and is not now.
+pub fn settle_page_bufs() {
+    let mut pool = POOL.lock();
+    pool.peak_bytes = pool.used_bytes;
+    trim(pool);
+}
+
 fn trim(mut pool: MutexGuard<'static, Pool>) {
     while let Some((class, slot)) = pool.take_surplus() {
         drop(pool);

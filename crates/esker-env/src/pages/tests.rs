@@ -110,3 +110,29 @@ fn an_observer_hears_of_each_byte_that_is_not_from_the_allocator() {
     drop((buffer, of_the_allocator));
     assert_eq!(SEEN.get(), 0);
 }
+
+#[test]
+fn env_pages_2_what_was_in_use_stays_for_a_moment() {
+    let mut pool = Pool::new();
+    let slots = 4 * WARM_BYTES_MIN / slot_bytes(1);
+    let held = |pool: &mut Pool| {
+        while pool.take_surplus().is_some() {}
+        pool.warm_bytes
+    };
+    pool.note_used(slots * slot_bytes(1));
+    for _ in 0..slots {
+        pool.used_bytes -= slot_bytes(1);
+        pool.put_warm(1, Slot(NonNull::dangling()));
+    }
+    assert_eq!(held(&mut pool), 4 * WARM_BYTES_MIN, "all of it");
+    let mut now = Duration::ZERO;
+    let mut kept = vec![held(&mut pool)];
+    for _ in 0..100 {
+        now += AGE_AFTER;
+        pool.age(now);
+        pool.age(now + AGE_AFTER / 2);
+        kept.push(held(&mut pool));
+    }
+    assert_eq!(kept[1], 4 * WARM_BYTES_MIN / 8 * 7, "an eighth at once");
+    assert!(kept.is_sorted_by(|a, b| a >= b) && kept[100] == WARM_BYTES_MIN, "{kept:?}");
+}

@@ -101,7 +101,6 @@ impl Core {
             self.signal.answer(asked);
             self.account_memtables();
             self.view.reclaim();
-            esker_env::age_page_bufs(self.env.clock.monotonic());
             // Longer than the last time (engine_background.1): writers wake the threads with each commit while there is anything to flush.
             pause = if is_failed { (pause * 2).min(PAUSE_MAX) } else { TICK };
             if is_failed {

@@ -108,6 +108,18 @@ pub(crate) struct Core {
     pub(crate) decisions: Decisions,
     /// Of the directory, for as long as the database is open.
     pub(crate) lock: Arc<DirLock>,
+    /// The last one, for what the others give up.
+    pub(crate) gone: Gone,
+}
+
+/// Gives memory to the system that databases have used, when one of them goes.
+#[derive(Default)]
+pub(crate) struct Gone;
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        esker_env::settle_page_bufs();
+    }
 }
 
 /// Who may flush and who may compact: one at a time.

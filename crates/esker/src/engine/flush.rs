@@ -39,6 +39,7 @@ impl Core {
             let flushed =
                 self.pipeline.seal_if_due(self.is_memtable_old()).and_then(|()| self.flush_in_turn(&turn));
             self.note_flush(&turn, &flushed);
+            esker_env::age_page_bufs(self.env.clock.monotonic());
             flushed
         })
     }

@@ -33,7 +33,7 @@ use parking_lot::Mutex;
 
 use super::blobs::{new_blob_file, open_blobs};
 use super::catalog::{Catalog, TakeEntry};
-use super::core::Core;
+use super::core::{Core, Gone};
 use super::dir_lock::DirLock;
 use super::feed;
 use super::handle::Handle;
@@ -246,6 +246,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         age: Default::default(),
         room: Room::new(&options),
         page_cache: PageCache::default(),
+        gone: Gone,
         pace: Pace::default(),
         counters: Counters::default(),
         watch: Default::default(),

@@ -1031,3 +1031,21 @@ fn pool_6_a_pool_that_cannot_remove_a_file_removes_the_others() {
     assert!(matches!(pool.trim(), Err(Error::Io { .. })));
     assert_eq!(names(&env).len(), 1);
 }
+
+#[test]
+fn wal_writer_7_the_disk_begins_with_each_mib() {
+    let (fs, _) = mem();
+    let faults = FaultFs::new(Arc::new(fs));
+    let env = env_on(Arc::new(faults.clone()) as FsRef);
+    let mut writer = writer(&env, 16 << 20);
+    append(&mut writer, 1, 15 << 20).unwrap();
+    writer.sync().unwrap();
+    // A hint that fails is none.
+    faults.add(FaultRule::new(&[OpKind::Hint], FaultAction::Fail(std::io::ErrorKind::Other)).forever());
+    let before = writer.current_segment();
+    for seq in 2..60 {
+        append(&mut writer, seq, 100_000).unwrap();
+        writer.write().unwrap();
+    }
+    assert_eq!((writer.current_segment() - before, faults.fired()), (1, 5));
+}
