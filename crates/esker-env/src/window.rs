@@ -175,7 +175,6 @@ mod sys {
 #[cfg(all(test, target_os = "linux", not(miri)))]
 #[expect(clippy::disallowed_methods, reason = "real files")]
 mod tests {
-    use super::*;
     use crate::{Fs, OpenOptions, RealFs};
 
     #[test]

@@ -35,6 +35,7 @@ const UNSAFE_PARTS: &[&str] = &[
     // In esker-env.
     "aligned::",
     "pages::",
+    "window::",
     "real::",
     "fs::tests",
 ];

@@ -109,7 +109,7 @@ pub(crate) struct Core {
     /// Of the directory, for as long as the database is open.
     pub(crate) lock: Arc<DirLock>,
     /// The last one, for what the others give up.
-    pub(crate) gone: Gone,
+    pub(crate) _gone: Gone,
 }
 
 /// Gives memory to the system that databases have used, when one of them goes.

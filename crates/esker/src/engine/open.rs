@@ -246,7 +246,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         age: Default::default(),
         room: Room::new(&options),
         page_cache: PageCache::default(),
-        gone: Gone,
+        _gone: Gone,
         pace: Pace::default(),
         counters: Counters::default(),
         watch: Default::default(),
