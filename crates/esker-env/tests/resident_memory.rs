@@ -2,7 +2,9 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64", not(miri), not(esker_plain_pages)))]
 #![expect(clippy::unwrap_used, reason = "a test that looks at the real process")]
 
-use esker_env::PageBuf;
+use std::time::Duration;
+
+use esker_env::{PageBuf, age_page_bufs, settle_page_bufs};
 
 const PAGE_BYTES: usize = 4096;
 /// What is kept of buffers that were freed: the least that stays warm, and the program's own lists.
@@ -16,7 +18,10 @@ fn resident_bytes() -> usize {
 #[test]
 fn env_pages_2_what_is_given_up_goes_back() {
     let before = resident_bytes();
-    for len in [8 << 10, 300 << 10, 4 << 20, 8 << 20] {
+    let seconds = |n| age_page_bufs(Duration::from_secs(n));
+    let in_a_minute = || (1..60).for_each(seconds);
+    let give_back: [&dyn Fn(); 2] = [&in_a_minute, &settle_page_bufs];
+    for (len, give_back) in [8 << 10, 300 << 10, 4 << 20, 8 << 20].into_iter().zip(give_back.iter().cycle()) {
         let mut held: Vec<PageBuf> = (0..(64 << 20) / len).map(|_| PageBuf::new(len)).collect();
         held.iter_mut().for_each(|buffer| buffer.fill(1));
         let between = resident_bytes();
@@ -25,6 +30,7 @@ fn env_pages_2_what_is_given_up_goes_back() {
             "{len}: all of it was touched: {before} bytes before, then {between}"
         );
         drop(held);
+        give_back();
         let after = resident_bytes();
         assert!(after < before + KEPT_BYTES_MAX, "env_pages.2: {len}: {before} bytes before, {after} after");
     }
