@@ -14,6 +14,7 @@
 //!      syncs says so ([`FileWindow::renew`]).
 //! env_window.2. A window has no more than the file: a store behind the end would be one into nothing. Whoever has a window cuts no file.
 #![expect(unsafe_code, reason = "memory of a file")]
+#![cfg_attr(not(any(unix, windows)), expect(dead_code, reason = "there are no real files"))]
 
 use std::io;
 use std::ptr::NonNull;

@@ -1,5 +1,5 @@
 //! Asking the processor for memory that is read soon.
-#![expect(unsafe_code, reason = "the processor's hint")]
+#![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the processor's hint"))]
 
 /// Asks for the cache line at an address. A hint, of any address: nothing is read.
 #[inline(always)]
