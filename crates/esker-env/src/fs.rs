@@ -174,7 +174,7 @@ pub trait File: Send + Sync + Debug + 'static {
         self.write_all_at(buf, offset)?;
         self.sync_data()
     }
-    /// A part of the file as memory, `offset` at a page's start and all of it inside of the file; none where there is no such thing.
+    /// `len` bytes of the file from `offset` on as memory, all of them inside of the file; none where there is no such thing.
     fn window(&self, _offset: u64, _len: usize) -> Option<FileWindow> {
         None
     }

@@ -11,10 +11,10 @@
 //! budget of 256 MiB a process took up to 1,200 MiB (`cargo run --release -p esker --example memory`).
 //!
 //! env_pages.1. A slot belongs to one `PageBuf`, or it is in one free list, or on its way to the cold one.
-//! env_pages.2. Free slots whose pages are there take at most an eighth of what is in use, within [`WARM_BYTES_MIN`] and [`WARM_BYTES_MAX`], or as much
-//!      as was in use a moment ago and is not now, unless the system refuses to have them back (memory that is locked). So much is kept because
-//!      the next memtable or block comes when the last one goes, and a fresh page costs more than taking a lock: the system zeroes it, and stops
-//!      all threads of the process for a moment when it takes a page back. Without anything new a moment is some seconds ([`age_page_bufs`]).
+//! env_pages.2. Free slots whose pages are there take at most an eighth of what is in use, within [`WARM_BYTES_MIN`] and [`WARM_BYTES_MAX`], or
+//!      what was in use in the last seconds, if that is more ([`age_page_bufs`]). Exception: the system refuses locked memory. The next memtable or
+//!      block comes when the last one goes. A fresh page costs more than a lock: the system zeroes it, and interrupts all threads of the process
+//!      when it takes one back.
 //! env_pages.3. The bytes of a new buffer are zeros or those of an earlier owner: whoever takes it writes before reading.
 //! env_pages.4. Address space of the pool is never given back: it grows to the most that was ever in use, for each class of sizes.
 //!

@@ -12,7 +12,6 @@ use esker_env::{File, FileWindow};
 
 /// Of the file, at once.
 const WINDOW_BYTES: u64 = 1 << 20;
-const PAGE_BYTES: u64 = 4096;
 /// More is written by a call, which is one for all.
 const STORED_BYTES_MAX: usize = 16 << 10;
 /// So many are written by calls after a sync (wal_window.2).
@@ -40,8 +39,7 @@ impl LogWindow {
             return false;
         }
         if !self.memory.as_ref().is_some_and(|memory| memory.holds(offset, bytes.len())) {
-            let from = offset / PAGE_BYTES * PAGE_BYTES;
-            self.memory = file.window(from, WINDOW_BYTES.min(len - from) as usize);
+            self.memory = file.window(offset, WINDOW_BYTES.min(len - offset) as usize);
         }
         let stored = self.memory.as_mut().is_some_and(|memory| memory.write(bytes, offset).is_ok());
         // wal_window.1

@@ -16,9 +16,10 @@
 //!      so: a second `reserve` of as many bytes finds nothing to do that can fail.
 //! wal_writer.4. Segments are put to use in the order of their numbers; the manifest names them before (pool.4).
 //! wal_writer.5. An obsolete segment whose file cannot be removed holds up no other: recovery reads none of them, so their order is nothing to it.
-//! wal_writer.7. The disk is asked to begin with each MiB that is with the system, so that little is left for the sync at a segment's end, which all wait for.
 //! wal_writer.6. A log is closed when all of it is durable and finished. Files without commits that cannot be given up then are no failure of
 //!      that: the next opening removes them, and no message may make anybody doubt what is on the disk.
+//! wal_writer.7. The writer asks the disk to begin with each MiB as soon as the system has it. The sync at a segment's end, for which all commits
+//!      wait, then has little left to do.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
