@@ -149,6 +149,10 @@ pub use sync::settle_garbage;
 #[cfg(feature = "canaries")]
 #[doc(hidden)]
 pub use types::canary;
+/// Work between two steps of the engine, for simulations. Not part of the API.
+#[cfg(feature = "canaries")]
+#[doc(hidden)]
+pub use types::interleave;
 
 pub use compaction::filter::Decision;
 pub use db::{

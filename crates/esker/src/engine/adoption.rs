@@ -8,7 +8,9 @@
 //! adoption.1. Adopted tables lie below the memtables. So nothing that a memtable holds may be an older version of what is in them (view.1): what
 //!      is in the way is flushed first, while others go on committing. Whoever writes the same keys meanwhile has it tried again; after
 //!      some tries others wait.
-//! adoption.2. Counts and conflicts are found outside of the commit lock, as of a pinned number. Under the lock only what is newer is looked at.
+//! adoption.2. Counts and conflicts are found outside of the commit lock, as of a pinned number. Under the lock only
+//!     newer versions are looked at, be they of users, sweeps or compaction filters (conflict.4). Any of them means
+//!     another try.
 //! adoption.3. Nothing is left of a transaction that is dropped or fails: its tables go with the last user of its layers (layers.2). After a crash
 //!      they are files that the manifest does not name.
 
@@ -33,6 +35,7 @@ use crate::txn::packing::Packing;
 use crate::txn::private::PrivateWrites;
 use crate::txn::write_set::{CountDeltas, WriteSet};
 use crate::types::canary::{self, Canary};
+use crate::types::interleave::{self, Point};
 use crate::types::{KeyspaceId, Result, SeqNo};
 
 /// So many private runs of about the same size are merged into one.
@@ -206,9 +209,10 @@ impl Core {
         let deltas = writes.count_deltas(&view, pin.seq(), count)?;
         drop(view);
         self.heal_manifest()?;
+        interleave::reached(Point::AdoptionCounted);
         // Who compacts may be making tables that reach over a gap of the base.
         let is_quiet = self.turns.compact.try_lock();
-        let is_clear = |view: &ReadView| Ok(writes.find_conflict(pin.seq(), view)?.is_none());
+        let is_clear = |view: &ReadView| Ok(!writes.is_overtaken(pin.seq(), view)?);
         let name = |seq| self.name_adopted(layers, seq, &deltas, is_quiet.is_some());
         let tables = layers.runs().flat_map(|private| private.run.tables());
         let bytes = tables.map(|live| live.meta.file_bytes).sum();
@@ -298,3 +302,6 @@ fn overlaps_nothing(run: &Run, version: &Version) -> bool {
     let is_apart = |range| version.runs().iter().all(|other| other.overlapping(range).is_empty());
     run.tables().iter().all(|live| is_apart(&live.meta.range))
 }
+
+#[cfg(test)]
+mod tests;

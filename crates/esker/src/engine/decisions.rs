@@ -169,7 +169,7 @@ impl Core {
         let all = self.catalog.all();
         for Decided { key, seq, value, expiry } in batch {
             let id = decode_key(key).expect("tables hold encoded keys").0;
-            if view.newest_write(key, *seq)?.is_some() {
+            if view.newest_version(key, *seq)?.is_some() {
                 continue;
             }
             let is_known = keyspaces.iter().any(|life| life.id == id);

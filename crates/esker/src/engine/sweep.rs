@@ -36,6 +36,7 @@ use crate::txn::write_set::WriteSet;
 use crate::types::due::Due;
 use crate::types::entry::EntryRef;
 use crate::types::expiry::Expiry;
+use crate::types::interleave::{self, Point};
 use crate::types::key::{decode_key, encode_key};
 use crate::types::key_range::End;
 use crate::types::op::Kind;
@@ -202,6 +203,7 @@ impl Core {
             if count == 0 {
                 return Ok(Swept::Keys(0));
             }
+            interleave::reached(Point::SweepFound);
             if self.commit_sweep(set, since, &ids, None, now)? {
                 return Ok(Swept::Keys(count));
             }
@@ -245,6 +247,7 @@ impl Core {
         let mut set = WriteSet::new();
         set.remove_range(&start, &end);
         let ranges = RangeCounts::known(since.clone(), start, end, counts.keys);
+        interleave::reached(Point::SweepFound);
         let is_swept = self.commit_sweep(set, since, &BTreeSet::from([id]), Some(ranges), now)?;
         Ok(is_swept.then_some(counts.keys))
     }

@@ -20,6 +20,7 @@ use super::view::ReadView;
 use crate::blob::BlobSet;
 use crate::encoding::hash::key_hash;
 use crate::manifest::version::Run;
+use crate::memtable::Memtable;
 use crate::sstable::{Found, GiveUp, NoAnswer, OnMiss, ReadIt};
 use crate::types::entry::EntryRef;
 use crate::types::expiry::Expiry;
@@ -328,8 +329,23 @@ impl ReadView {
         Ok(self.folded::<W>(key, operands, None)?)
     }
 
-    /// The newest commit that wrote or removed an encoded key, if it is newer than `since`. For conflict checks.
+    /// The newest commit in which a user wrote or removed an encoded key, if it is newer than `since`. For conflict checks:
+    /// sweeps in memtables do not count (conflict.3).
     pub fn newest_write(&self, key: &[u8], since: SeqNo) -> Result<Option<SeqNo>> {
+        self.newest_by(key, since, |memtable| memtable.newest_written(key, since))
+    }
+
+    /// The number of the newest version of an encoded key, that of a sweep included, if it is newer than `since`.
+    pub(crate) fn newest_version(&self, key: &[u8], since: SeqNo) -> Result<Option<SeqNo>> {
+        self.newest_by(key, since, |memtable| memtable.get(key, SeqNo::MAX).map(|entry| entry.seq))
+    }
+
+    fn newest_by(
+        &self,
+        key: &[u8],
+        since: SeqNo,
+        in_memtable: impl Fn(&Memtable) -> Option<SeqNo>,
+    ) -> Result<Option<SeqNo>> {
         let hash = key_hash(key);
         let guard = crate::sync::pin();
         let mut newest = SeqNo::ZERO;
@@ -338,7 +354,7 @@ impl ReadView {
                 newest = newest.max(memtable.range_tombstones().cover(key, SeqNo::MAX));
             }
             if memtable.may_contain(hash) {
-                newest = newest.max(memtable.newest_written(key, since).unwrap_or(SeqNo::ZERO));
+                newest = newest.max(in_memtable(memtable).unwrap_or(SeqNo::ZERO));
             }
         }
         for run in self.version.runs().iter().filter(|run| run.max_seq() > since) {

@@ -39,6 +39,7 @@ use crate::memtable::Applier;
 use crate::read::view::ReadView;
 use crate::read::view_cell::ViewCell;
 use crate::types::canary::{self, Canary};
+use crate::types::interleave::{self, Point};
 use crate::types::key::{decode_key, encode_key};
 use crate::types::{Error, KeyspaceId, Result, SeqNo, Value};
 use crate::wal::{LogRoom, SyncHandle, WalWriter};
@@ -246,6 +247,7 @@ impl Pipeline {
             // It is pinned for no longer than the commit takes.
             let since = self.published.snapshot(Duration::MAX);
             request.ranges = count_ranges(request.set.ranges(), &self.view.get(), since)?;
+            interleave::reached(Point::RangeCounted);
         }
         Ok(())
     }

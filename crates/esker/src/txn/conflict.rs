@@ -4,8 +4,10 @@
 //!      that it writes, or anywhere in a range that it removes.
 //! conflict.2. Nothing newer than a live snapshot is ever garbage-collected or loses its sequence number, so what there is
 //!      to find is there. The commit lock is held: nothing new arrives meanwhile.
-//! conflict.3. The removal of a key by a sweep is none, for as long as it is in a memtable: readers saw the key gone before. In a table it may
-//!      stand for older versions that were merged away.
+//! conflict.3. A sweep's removal of an expired key is no conflict while it is in a memtable, because readers saw the key
+//!     gone before. In a table it may stand for older versions that a compaction dropped, so there it counts.
+//! conflict.4. Only conflicts of isolation pass over sweeps. Code that asks whether anything lies above a place, or
+//!     whether a count still holds, looks for [`Newer::Versions`].
 
 use super::commit::KeyspaceLife;
 use crate::read::view::ReadView;
@@ -13,8 +15,26 @@ use crate::txn::write_set::WriteSet;
 use crate::types::entry::EntryRef;
 use crate::types::key::decode_key;
 use crate::types::key_range::{End, KeyRange};
+use crate::types::op::Kind;
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{Contended, Error, KeyspaceId, Result, SeqNo};
+
+/// Which newer versions are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Newer {
+    /// Those that users wrote: conflicts of isolation (conflict.3).
+    Writes,
+    /// All of them, those of sweeps included (conflict.4).
+    Versions,
+}
+
+impl Newer {
+    /// Whether a version of this kind in a memtable is one of them.
+    #[inline]
+    pub(super) fn includes(self, kind: Kind) -> bool {
+        self == Newer::Versions || !kind.is_sweep()
+    }
+}
 
 /// What a transaction writes that later commits have written, too: an encoded key, or the ends of a range.
 pub struct Conflict {
@@ -34,7 +54,7 @@ pub fn find_conflict(set: &WriteSet, since: SeqNo, view: &ReadView) -> Result<Op
     }
     for (start, end) in set.ranges() {
         let range = KeyRange { start: start.clone(), end: End::Excluded(end.clone()) };
-        if range_written(&range, since, view)? {
+        if range_written(&range, since, view, Newer::Writes)? {
             return Ok(Some(Conflict { start: start.clone(), end: Some(end.clone()) }));
         }
     }
@@ -63,7 +83,7 @@ impl Conflict {
 }
 
 /// Whether anything in `range` was written after `since`.
-pub(super) fn range_written(range: &KeyRange, since: SeqNo, view: &ReadView) -> Result<bool> {
+pub(super) fn range_written(range: &KeyRange, since: SeqNo, view: &ReadView, which: Newer) -> Result<bool> {
     let newer = |tombstones: &RangeTombstones| tombstones.clipped(range).max_seq() > since;
     let inside = |entry: &EntryRef<'_>| range.end.admits(entry.key);
     for memtable in view.memtables() {
@@ -73,7 +93,7 @@ pub(super) fn range_written(range: &KeyRange, since: SeqNo, view: &ReadView) -> 
         let mut scan = memtable.scan();
         scan.seek(&range.start);
         while let Some(entry) = scan.next().filter(inside) {
-            if entry.seq > since && !entry.kind.is_sweep() {
+            if entry.seq > since && which.includes(entry.kind) {
                 return Ok(true);
             }
         }

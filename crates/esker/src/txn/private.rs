@@ -10,7 +10,7 @@
 
 use std::ops::Bound;
 
-use super::conflict::{Conflict, range_written};
+use super::conflict::{Conflict, Newer, range_written};
 use super::counts::{Deltas, live_in_ranges};
 use super::join::{Live, meet};
 use super::layers::{Layer, LayerCursor, Layers};
@@ -100,6 +100,20 @@ impl<'a> PrivateWrites<'a> {
 
     /// The first conflict with commits later than `since` (conflict.1 in conflict.rs).
     pub(crate) fn find_conflict(&self, since: SeqNo, view: &ReadView) -> Result<Option<Conflict>> {
+        self.find_newer(since, view, Newer::Writes)
+    }
+
+    /// Whether a key of these writes has any version newer than `since` (conflict.4): it would lie above the tables
+    /// although it is older than they are, and what was counted at `since` may not hold.
+    pub(crate) fn is_overtaken(&self, since: SeqNo, view: &ReadView) -> Result<bool> {
+        let which = match canary::is_set(Canary::SweptAboveAdopted) {
+            true => Newer::Writes,
+            false => Newer::Versions,
+        };
+        Ok(self.find_newer(since, view, which)?.is_some())
+    }
+
+    fn find_newer(&self, since: SeqNo, view: &ReadView, which: Newer) -> Result<Option<Conflict>> {
         if view.newest_possible() <= since {
             return Ok(None);
         }
@@ -108,7 +122,7 @@ impl<'a> PrivateWrites<'a> {
             if let Some(conflict) = self.removed_since(since, &tombstones)? {
                 return Ok(Some(conflict));
             }
-            if let Some(conflict) = self.written_since(since, memtable.cursor(SeqNo::MAX), true)? {
+            if let Some(conflict) = self.written_since(since, memtable.cursor(SeqNo::MAX), which)? {
                 return Ok(Some(conflict));
             }
         }
@@ -116,33 +130,34 @@ impl<'a> PrivateWrites<'a> {
             if let Some(conflict) = self.removed_since(since, table.range_tombstones())? {
                 return Ok(Some(conflict));
             }
-            if let Some(conflict) = self.written_since(since, table.cursor(SeqNo::MAX, false), false)? {
+            if let Some(conflict) =
+                self.written_since(since, table.cursor(SeqNo::MAX, false), Newer::Versions)?
+            {
                 return Ok(Some(conflict));
             }
         }
         for removal in self.removed.fragments() {
             let (start, end) = (removal.start.to_vec(), removal.end.to_vec());
             let range = KeyRange { start: start.clone(), end: End::Excluded(end.clone()) };
-            if range_written(&range, since, view)? {
+            if range_written(&range, since, view, which)? {
                 return Ok(Some(Conflict { start, end: Some(end) }));
             }
         }
         Ok(None)
     }
 
-    /// A key of these writes that a source has a version of that is newer than `since`.
+    /// The first key of these writes of which a source has such a version that is newer than `since`.
     fn written_since(
         &self,
         since: SeqNo,
         mut source: impl SourceCursor,
-        is_memtable: bool,
+        which: Newer,
     ) -> Result<Option<Conflict>> {
         let mut walk = self.walk()?;
         source.seek(&self.range.start)?;
         while meet(&mut walk, &mut source)? {
-            // conflict.3, of what is not hidden behind another version.
-            while source.seq() > since && source.kind().is_sweep() && is_memtable && source.older()? {}
-            if source.seq() > since && !(is_memtable && source.kind().is_sweep()) {
+            while source.seq() > since && !which.includes(source.kind()) && source.older()? {}
+            if source.seq() > since && which.includes(source.kind()) {
                 return Ok(Some(Conflict { start: source.key().to_vec(), end: None }));
             }
             SourceCursor::next(&mut walk)?;

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use parking_lot::Mutex;
 
-use super::conflict::{Conflict, range_written};
+use super::conflict::{Conflict, Newer, range_written};
 use crate::read::view::ReadView;
 use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::key_range::{End, KeyRange};
@@ -113,7 +113,7 @@ impl ReadSet {
             }
         }
         for range in &reads.ranges {
-            if range_written(range, since, view)? {
+            if range_written(range, since, view, Newer::Writes)? {
                 let end = match &range.end {
                     End::Excluded(end) => end.clone(),
                     End::Included(last) => [last, &[0][..]].concat(),

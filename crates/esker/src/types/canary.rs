@@ -90,6 +90,10 @@ pub enum Canary {
     HistoryForgotten,
     /// A checkpoint is told of before its name is durable (workplace.1).
     CopyNameNotSynced,
+    /// Sweeps do not stop a large transaction from being adopted below what they have written (adoption.1).
+    SweptAboveAdopted,
+    /// A copy is taken although its tables lack what a later commit removed (capture.5).
+    CaptureMissesCovered,
 }
 
 #[cfg(any(test, feature = "canaries"))]

@@ -11,6 +11,7 @@ pub(crate) mod entry;
 mod error;
 pub(crate) mod expiry;
 mod ids;
+pub mod interleave;
 pub(crate) mod key;
 mod key_bounds;
 pub(crate) mod key_range;
