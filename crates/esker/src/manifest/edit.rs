@@ -306,7 +306,8 @@ impl VersionEdit {
         self.wal_from = wal_from.or(self.wal_from);
         self.wal_named = wal_named.or(self.wal_named);
         self.flushed_seq = flushed_seq.or(self.flushed_seq);
-        self.durable_seq = durable_seq.or(self.durable_seq);
+        // Edits are made from numbers that were read earlier, in any order.
+        self.durable_seq = durable_seq.max(self.durable_seq);
         self.database_id = database_id.or(self.database_id);
         self.counts = counts.or(self.counts.take());
         if !counts_changed.is_empty() {

@@ -11,6 +11,9 @@
 //!      is dropped, whatever is merged or collected meanwhile.
 //! capture.4. A table of a commit that was adopted behind others, which the log alone has, is left out. It stands by itself: what could have merged it
 //!      had its turn before the flush, or waits.
+//! capture.5. A copy lacks nothing that it should hold. Compactions remove tables on the word of range removals that only
+//!     memtables and the log have (covered.3). The edit that does so says how far the manifest relies on the log
+//!     (`durable_seq`), so a state that relies on commits after the copy's number is not taken.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,6 +24,8 @@ use crate::manifest::edit::VersionEdit;
 use crate::manifest::feed::FeedEdit;
 use crate::manifest::file_name::{CURRENT, blob_path, table_path};
 use crate::manifest::version::Version;
+use crate::types::canary::{self, Canary};
+use crate::types::interleave::{self, Point};
 use crate::types::{Error, FileId, KeyspaceId, Result, SeqNo};
 
 /// A blob file in use that is larger is closed first, so that it can be linked.
@@ -67,14 +72,19 @@ impl Core {
         let begun = self.published.visible();
         self.blobs.close_over(OPEN_BLOBS_BYTES_MAX);
         self.flush_all()?;
+        interleave::reached(Point::CaptureFlushed);
         let capture = match self.capture_now(false)? {
             Some(capture) => capture,
             None => {
-                // Large commits go on among small ones (capture.4).
+                // Large commits go on among small ones (capture.4), or a compaction acted on a later commit (capture.5). While
+                // this thread holds the turn of compactions, neither happens between the flush and the capture.
                 let _turn = self.turns.compact.lock();
                 self.check_ours()?;
+                let relied_on = self.tables.manifest().state().durable_seq;
                 self.flush_all()?;
-                self.capture_now(true)?.expect("capture.4: others are left out")
+                let capture = self.capture_now(true)?.expect("capture.4: others are left out");
+                assert!(Some(capture.seq) >= relied_on, "capture.5: {} of {relied_on:?}", capture.seq);
+                capture
             }
         };
         assert!(capture.seq >= begun, "capture.2: {} of {begun}", capture.seq);
@@ -153,6 +163,10 @@ fn settle(state: &mut VersionEdit, leaving_out: bool) -> Result<Option<SeqNo>, S
         }
         last = commit.seq;
     }
+    // capture.5
+    if !leaving_out && state.durable_seq > Some(last) && !canary::is_set(Canary::CaptureMissesCovered) {
+        return Ok(None);
+    }
     counts.retain(|_, count| *count > 0);
     state.counts = Some(counts.into_iter().collect());
     state.flushed_seq = Some(last);
@@ -166,11 +180,16 @@ fn settle(state: &mut VersionEdit, leaving_out: bool) -> Result<Option<SeqNo>, S
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use esker_env::{Env, MemFs};
+
     use super::*;
     use crate::manifest::edit::{AddedTable, Adopted};
     use crate::manifest::version::{Level, RunId};
     use crate::sstable::{Counts, Fingerprint, TableMeta};
     use crate::types::key_range::{End, KeyRange};
+    use crate::{BackgroundStep, Db};
 
     fn table(file: u64, base: u64) -> AddedTable {
         let range = KeyRange { start: vec![1], end: End::Included(vec![1]) };
@@ -186,24 +205,25 @@ mod tests {
     }
 
     #[test]
-    fn capture_1_capture_4_adopted_commits_are_taken_as_far_as_none_is_missing_before() {
+    fn capture_1_capture_4_capture_5_adopted_commits_are_taken_as_far_as_none_is_missing_before() {
         let adopted =
             |seq, delta| Adopted { seq: SeqNo::new(seq), deltas: vec![(KeyspaceId::DEFAULT, delta)] };
-        let state = |adopted: Vec<Adopted>| VersionEdit {
+        let state = |adopted: Vec<Adopted>, durable| VersionEdit {
             flushed_seq: Some(SeqNo::new(10)),
-            durable_seq: Some(SeqNo::new(14)),
+            durable_seq: Some(SeqNo::new(durable)),
             counts: Some(vec![(KeyspaceId::DEFAULT, 5)]),
             added: [(1, 0), (2, 11), (3, 12), (4, 14)].map(|(file, base)| table(file, base)).to_vec(),
             adopted,
             ..VersionEdit::default()
         };
-        let of = |adopted: Vec<Adopted>, leaving_out| {
-            let mut state = state(adopted);
+        let relying_on = |durable, adopted: Vec<Adopted>, leaving_out| {
+            let mut state = state(adopted, durable);
             let last = settle(&mut state, leaving_out)?.map(SeqNo::get);
             assert!(state.adopted.is_empty() && last.is_none_or(|_| state.durable_seq.is_none()));
             let files: Vec<_> = state.added.iter().map(|table| table.file.get()).collect();
             Ok::<_, String>((last, state.counts.unwrap(), files))
         };
+        let of = |adopted, leaving_out| relying_on(10, adopted, leaving_out);
         let count = |n| vec![(KeyspaceId::DEFAULT, n)];
         let all = vec![1, 2, 3, 4];
         assert_eq!(of(vec![], false), Ok((Some(10), count(5), all.clone())));
@@ -215,5 +235,38 @@ mod tests {
         assert_eq!(of(vec![adopted(12, 1)], true), Ok((Some(10), count(5), vec![1])));
         assert_eq!(of(vec![adopted(11, -5)], false).map(|found| found.1), Ok(vec![]));
         assert!(of(vec![adopted(11, -6)], false).is_err());
+        // Tables are missing that commit 13 of the log covers.
+        assert_eq!(relying_on(13, vec![adopted(11, 2)], false).map(|found| found.0), Ok(None), "capture.5");
+        assert_eq!(
+            relying_on(11, vec![adopted(11, 2)], false).map(|found| found.0),
+            Ok(Some(11)),
+            "capture.5"
+        );
+    }
+
+    #[test]
+    fn capture_5_a_copy_holds_what_a_later_range_removal_has_taken_from_the_tables() {
+        let env = Env::simulated(Arc::new(MemFs::new()), 1);
+        let db = Db::builder().stepped().env(env.clone()).open(Path::new("db")).unwrap();
+        let map = db.default_keyspace();
+        for key in 0..100_u8 {
+            map.put([key], [key]).unwrap();
+        }
+        let (in_hook, mut is_done) = (db.clone(), false);
+        let before = interleave::set(Some(Box::new(move |point| {
+            if point == Point::CaptureFlushed && !std::mem::replace(&mut is_done, true) {
+                in_hook.default_keyspace().remove_range([0]..=[99]).unwrap();
+                while in_hook.step(BackgroundStep::Compact { idle: false }).unwrap() {}
+                assert_eq!(in_hook.stats().tables_dropped, 1);
+            }
+        })));
+        db.checkpoint("copy").unwrap();
+        interleave::set(before);
+        let copy = Db::builder().stepped().env(env).open(Path::new("copy")).unwrap();
+        let copied = copy.default_keyspace();
+        let (len, keys) = (copied.len().unwrap(), copied.range(..).keys().count() as u64);
+        let is_there = (0..100).all(|key| copied.contains([key]).unwrap());
+        assert!(len == keys && (len == 0 || is_there), "capture.5: {keys} keys, counted as {len}");
+        assert_eq!((map.len().unwrap(), copy.check().unwrap().is_sound()), (0, true));
     }
 }
