@@ -1,8 +1,8 @@
 //! Esker: an embedded, ordered, transactional key-value storage engine.
 //!
-//! A database is a directory, and holds keyspaces: named, ordered maps of byte strings. A read sees the state of one commit, transactions
-//! span keyspaces, and nothing that was acknowledged as durable is lost to a crash. Inside it is a log-structured merge tree, laid out for
-//! reading.
+//! A database is a directory that holds keyspaces: named, ordered maps of byte strings. A transaction spans any number of
+//! keyspaces and is serializable unless told otherwise. What was acknowledged as durable survives crashes and power loss.
+//! The structure is a log-structured merge tree, laid out for reading.
 //!
 //! ```
 //! # fn main() -> esker::Result<()> {
@@ -31,28 +31,40 @@
 //! ```
 //!
 //! - [`Db`]: an open database; [`Builder`] has its options. [`Keyspace`]: one of its maps.
-//! - [`WriteBatch`]: writes that are committed together; [`Transaction`]: the same with reads, under snapshot isolation.
-//! - [`Snapshot`]: all keyspaces as of one commit; [`Range`], [`Keys`] and [`Cursor`] walk through one keyspace.
-//! - [`History`]: keyspaces that keep older versions are read as they were, and tell what has changed since a commit.
-//! - [`Reads`]: one trait for the reads of a keyspace, now, in a snapshot and in a transaction.
-//! - [`Db::checkpoint`], [`backup`] and [`unload`]: copies of a database while it is open.
-//! - [`check_offline`], [`repair`] and [`dump`]: for databases that cannot be opened; [`Db::check`]: for those that can.
-//! - [`recordio`]: files of checksummed records, [`sstable`]: sorted tables; both of use without a database.
+//! - [`WriteBatch`]: writes that are committed together. [`Transaction`]: reads and writes that are committed together, under
+//!   an [`Isolation`]; [`Savepoint`]s undo a part of it, [`Transaction::lock`] keeps others away from a key.
+//! - [`Snapshot`]: all keyspaces as of one commit. [`Range`], [`Keys`] and [`Cursor`] walk through one keyspace.
+//! - [`Reads`]: one trait for the reads of a keyspace, a snapshot and a transaction.
+//! - [`Keyspace::merge`]: writes that are combined with the value by an operator. [`Keyspace::fetch_add`],
+//!   [`Keyspace::update`] and [`Keyspace::compare_and_swap`] read and write one key; [`Sequence`] gives out numbers.
+//! - [`Keyspace::put_with_ttl`]: entries that expire; its text has the rules of expiry.
+//! - [`History`]: keyspaces that keep older versions can be read as they were at a commit.
+//! - [`Db::feed`]: every durable commit in order. [`Keyspace::watch`] and [`Db::listen`]: changes and notices as they happen.
+//! - [`Keyspace::ingest`]: sorted pairs and finished tables, committed without log and memtable.
+//! - [`Db::checkpoint`], [`backup`], [`unload`] and [`replay`]: copies of a database while it is open.
+//! - [`check_offline`], [`repair`] and [`dump`]: for databases that cannot be opened. [`Db::check`]: for open ones.
+//! - [`recordio`]: files of checksummed records; [`sstable`]: sorted tables. Both can be used without a database.
+//! - `typed` (a feature): tables with typed keys and values.
 //!
 //! # Durability
 //! - [`Durability::Sync`], the default: a commit waits until it is on the disk.
-//! - [`Durability::Buffered`]: until the operating system has it; a power loss may take the last 100 ms or so.
-//! - [`Durability::None`]: for nothing; a kill may take the last ones, too. [`Db::sync`] and [`Db::close`] make all of them durable.
+//! - [`Durability::Buffered`]: a commit waits until the operating system has it. A power loss takes the last 100 ms or so.
+//! - [`Durability::None`]: a commit waits for nothing. A killed process may lose the last commits, too.
+//!
+//! [`Db::sync`] and [`Db::close`] make all earlier commits durable.
 //!
 //! # Threads
-//! [`Db`], [`Keyspace`] and [`Snapshot`] are handles for any number of threads: clone them or share them. Iterators, cursors, batches and
-//! transactions own what they read, and may move to other threads. All calls block, and writes also wait while flushing is behind: in async code
-//! call them where blocking is allowed. An open database has three threads of its own.
+//! [`Db`], [`Keyspace`] and [`Snapshot`] are handles that any number of threads can clone or share. Iterators, cursors,
+//! batches and transactions own what they read and may move to other threads. Calls block, and writes also wait while
+//! flushing is behind: in async code, make them where blocking is allowed. An open database has five threads of its own
+//! (flush, compaction, preparing the log, the timed sync, sweeping), and a sixth from the first asynchronous commit on.
+//! Commits of large transactions and of large values start further threads for a short time.
 //!
 //! # Servers
-//! A thread that must not wait, one of an event loop say, reads with [`Keyspace::get_if_cached`]: it answers from memory, or says that a file would have to be
-//! read, and then another thread can. It commits with [`Keyspace::put_async`], [`Keyspace::remove_async`] and [`WriteBatch::commit_async`]: one thread of the database commits
-//! for all, with one sync, and wakes each with the number of its commit. That is a future for any runtime ([`Committing`]).
+//! A thread that must not block, such as that of an event loop, reads with [`Keyspace::get_if_cached`]: it answers from
+//! memory, or says that a file would have to be read. Such a thread commits with [`Keyspace::put_async`],
+//! [`Keyspace::remove_async`] and [`WriteBatch::commit_async`]. One thread of the database commits for all callers, with one
+//! sync, and wakes each with the number of its commit. The result is a future for any runtime ([`Committing`]).
 //!
 //! ```
 //! # fn wait<T>(future: impl Future<Output = T>) -> T {
@@ -78,17 +90,28 @@
 //! ```
 //!
 //! # Errors
-//! After [`Error::Conflict`] run the transaction again, as [`Db::transact`] does; after [`Error::NoSpace`] make room and commit again what
-//! [`CommitError`] gives back; after [`Error::Poisoned`] open the database again (until then it is read only), and look whether the commit that failed is there: it may be. [`Error::Corrupt`] names the file and the place of damage: restore a backup, or save what can
-//! be read with [`repair`]. The others say what to do in their messages.
+//! - [`Error::Conflict`]: run the transaction again, as [`Db::transact`] does.
+//! - [`Error::NoSpace`]: make room, then commit again what [`CommitError`] gives back.
+//! - [`Error::Poisoned`]: writes have stopped, reads go on. Open the database again and look whether the commit that failed
+//!   is there: it may be.
+//! - [`Error::Corrupt`]: names the file and the offset of the damage. Restore a backup, or save what can be read with
+//!   [`repair`].
+//!
+//! The messages of the others say what to do.
 //!
 //! # Features
-//! `zstd` (default): the codec of that name. Without it no C compiler is needed, and tables that are compressed with it cannot be read.
-//! `bytes`: `Bytes::from` a [`Value`] or a [`Key`].
-//! `tokio`: ranges and the change feed as streams, read on the runtime's threads for what blocks. Commits as futures need no feature, nor a certain runtime.
+//! | feature | |
+//! |---|---|
+//! | `zstd` (default) | The codec zstd, which needs a C compiler. Without it tables that are compressed with it cannot be read. |
+//! | `typed` | Module `typed`: tables with typed keys in their order, and typed values. |
+//! | `tokio` | Ranges, keys and the change feed as streams. Commits as futures need no feature. |
+//! | `bytes` | `Bytes::from` a [`Value`] or a [`Key`]. |
+//!
+//! `cargo doc -p esker --no-deps --all-features --open` shows them all.
 //!
 //! # Limits
-//! Keys have up to [`KEY_BYTES_MAX`] bytes, values up to [`VALUE_BYTES_MAX`]. Values may come from readers and be read in parts. Write skew is possible. One process has a database open at a time.
+//! Keys have up to [`KEY_BYTES_MAX`] bytes, values up to [`VALUE_BYTES_MAX`]. Values can come from readers and be read in
+//! parts. Under [`Isolation::Snapshot`] write skew is possible. One process has a database open at a time.
 
 pub mod backup;
 pub mod recordio;

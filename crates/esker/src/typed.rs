@@ -5,8 +5,8 @@
 //!               `-value: a codec, postcard unless told otherwise
 //! ```
 //!
-//! Keys are integers, floats, strings, bytes, `Option`s, tuples of those, and structs and enums that derive [`Encode`] and [`Decode`] (by the crate
-//! `storekey`). A tuple's keys are sorted by its first field, then by the next; [`Table::prefix`] walks over those whose first fields are given.
+//! Keys are integers, floats, strings, bytes, `Option`s, tuples of those, and structs and enums that derive [`Encode`] and
+//! [`Decode`]. The derived code names the crate `storekey`, so a program that derives them needs it in its `Cargo.toml`. A tuple's keys are sorted by its first field, then by the next; [`Table::prefix`] walks over those whose first fields are given.
 //! [`Descending`] turns the order of a field round.
 //!
 //! ```
@@ -60,7 +60,8 @@ pub trait Codec<V> {
     fn decode(bytes: &[u8]) -> Result<V, String>;
 }
 
-/// Values by serde, in the format of the crate `postcard`: small, and of the type that wrote it.
+/// Values by serde, in the format of the crate `postcard`, which stores fields without names. A value can be read only as the type
+/// that wrote it: a field that is added later does not read old values, not even with `#[serde(default)]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Postcard;
 

@@ -8,7 +8,7 @@
 //! To read the source: this file says what runs when; `process.rs` starts a child and follows what it tells; `records.rs` makes
 //! the rows of it; `trace.rs` counts the syncs; `scratch.rs` is where children work.
 //!
-//! bench_runner.1. Every engine and run gives a record for every row (R1): what a child did not tell, because it crashed, failed, was
+//! bench_runner.1. Every engine and run gives a record for every row: what a child did not tell, because it crashed, failed, was
 //!     killed or ran out of time, is filled in with an error. So is what could not be started: no disk space, no control group.
 //! bench_runner.2. A row whose commits must sync and were seen not to sync has an error instead of a value. One that asks for no sync and was
 //!     seen to sync at most of its commits has a note, if these were enough to tell.

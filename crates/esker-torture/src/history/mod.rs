@@ -9,7 +9,7 @@
 //! torture_history.1. Single-key operations are linearizable, also on keyspaces that come and go (`guests.rs`).
 //! torture_history.2. Transactions are snapshot isolated, and a snapshot is of the moment it was taken. Those that are serializable or exclusive are so, among all
 //!     others (graph.2 of `graph.rs`).
-//! torture_history.3. H1 and torture_history.2 hold over a power loss for a database that commits with `Sync`, and over a kill with `Buffered`: what was
+//! torture_history.3. torture_history.1 and torture_history.2 hold over a power loss for a database that commits with `Sync`, and over a kill with `Buffered`: what was
 //!     acknowledged before it has happened, what was under way has happened or never will.
 //!     So it is where a write or a sync of the log fails before: what was acknowledged has happened, what failed has or never
 //!     will.

@@ -19,8 +19,9 @@ use crate::types::Result;
 
 /// How to open a database. Everything has a default that suits most: give the memory it may use and be done.
 ///
-/// An open database holds a file descriptor for each table, which is one for each [`table_bytes`](Builder::table_bytes) of data and more while
-/// compaction is behind, and up to some 30 for its log, manifest and lock: the process's limit (`ulimit -n`) has to allow for them.
+/// An open database holds a file descriptor for each table that is read, but at most half of those that the process may have
+/// (`ulimit -n`): beyond that it closes tables and opens them again as they are read. Its log, manifest and lock take up to some
+/// 30 more, and each blob file that it has made takes one.
 ///
 /// ```no_run
 /// # fn main() -> esker::Result<()> {
@@ -285,7 +286,8 @@ impl Builder {
     /// [`Error::Locked`](crate::Error::Locked) if it is open elsewhere, [`Error::NotFound`](crate::Error::NotFound), [`Error::UnfinishedRepair`](crate::Error::UnfinishedRepair), [`Error::Corrupt`](crate::Error::Corrupt) and
     /// [`Error::UnsupportedVersion`](crate::Error::UnsupportedVersion) with the file, [`Error::Invalid`](crate::Error::Invalid) for options that make no sense, an empty path, and one that is
     /// no directory, [`Error::MergeOperatorMissing`](crate::Error::MergeOperatorMissing). [`Error::Io`](crate::Error::Io) and
-    /// [`Error::NoSpace`](crate::Error::NoSpace): opening reads the log and writes a new manifest and a log segment.
+    /// [`Error::NoSpace`](crate::Error::NoSpace): after a crash, opening writes a manifest and a log segment. After a clean close it
+    /// changes the file `LOCK` alone, so a read-only disk is refused.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         let options = self.settings.derive()?;
         crate::engine::open::open(options, path.as_ref()).map(Db::new)

@@ -1,7 +1,7 @@
 //! Trouble: what compactions have failed on, and which of them are to be left alone for that. Pure policy: no I/O, no locks.
 //!
 //! ```text
-//!   an input cannot be read --note_unreadable--> Pauses: no plan reads it for a while; it is no debt, since nobody can compaction it
+//!   an input cannot be read --note_unreadable--> Pauses: no plan reads it for a while; it does not count as debt, because it cannot be compacted
 //!   an output cannot be written --note_unwritable--> Pauses: not compacted only because nobody writes
 //!                               --note_room--> Room: nor at all, for want of space, before there is more
 //!                                                 `--> choose: the picker's plan that nothing of this stands against

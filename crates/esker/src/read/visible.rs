@@ -32,7 +32,7 @@ use crate::types::{Result, SeqNo, Value};
 /// A walk over live keys.
 pub struct VisibleCursor<C> {
     merged: MergeCursor<C>,
-    /// The newest sequence number that each source may hold, in the compaction's order.
+    /// The newest sequence number that each source may hold, in the order of the merging cursor.
     newest: Vec<SeqNo>,
     cover: Cover,
     bounds: Bounds,
@@ -47,7 +47,7 @@ pub struct VisibleCursor<C> {
     operators: Arc<Operators>,
     /// What the key at hand has operands on.
     folded: Option<Box<Folded>>,
-    /// Whether the compaction stands on a live key inside the bounds.
+    /// Whether the cursor stands on a live key inside the bounds.
     valid: bool,
 }
 

@@ -152,7 +152,7 @@ pub enum Error {
     },
     /// The keyspace does not keep what it held at that commit: see [`Keyspace::set_history`](crate::Keyspace::set_history).
     #[error(
-        "keyspace {keyspace:?} keeps nothing that is older than commit {oldest}: read at that one or at a later one"
+        "keyspace {keyspace:?} can be read as of commit {oldest} or a later one: it keeps nothing older; `set_history` has a keyspace keep its past"
     )]
     HistoryGone {
         /// The name of the keyspace.

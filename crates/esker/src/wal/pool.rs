@@ -508,12 +508,12 @@ impl WalPool {
         Ok(())
     }
 
-    /// The header of a segment in a file of so many bytes.
-    /// For a new segment.
+    /// The window of a new segment.
     pub(super) fn window(&self) -> LogWindow {
         LogWindow::new(self.options.maps)
     }
 
+    /// The header of a segment in a file of this size.
     pub(super) fn header_of(&self, number: u64, bytes: u64) -> SegmentHeader {
         let made_bytes = u32::try_from(bytes).expect("segments are at most 1 GiB long");
         SegmentHeader { number, made_bytes, database_id: self.options.database_id }
