@@ -1,11 +1,13 @@
 //! Locks on keys and names.
 
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use super::Db;
 use super::keyspace::Keyspace;
 use super::snapshot::Snapshot;
 use super::transaction::Transaction;
+use crate::engine::catalog::KeyspaceState;
 use crate::engine::locks::{LockMode, LockName, Owner};
 use crate::types::key::encode_key;
 use crate::types::limits::check_key;
@@ -34,12 +36,34 @@ impl Db {
     /// # }
     /// ```
     ///
+    /// A thread that takes the same lock twice waits for itself until its patience ends, unless both times are shared.
+    ///
     /// # Errors
     /// [`Error::LockTimeout`], [`Error::Deadlock`], [`Error::Closed`].
     pub fn lock(&self, name: &str, mode: LockMode, patience: Duration) -> Result<NamedLock> {
         let mut owner = Owner::new(self.handle.clone());
         owner.acquire(LockName::Name(name.to_owned()), mode, patience)?;
         Ok(NamedLock { _owner: owner })
+    }
+}
+
+/// Whether the last operation of a transaction failed with a conflict or deadlock. Relaxed: it orders nothing.
+#[derive(Debug, Default)]
+pub(super) struct Restart(AtomicU8);
+
+impl Restart {
+    const NONE: u8 = 0;
+    const CONFLICT: u8 = 1;
+    const DEADLOCK: u8 = 2;
+
+    /// Whether it has to run again.
+    pub(super) fn is_due(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != Self::NONE
+    }
+
+    /// Whether that is because of a deadlock.
+    pub(super) fn is_after_deadlock(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == Self::DEADLOCK
     }
 }
 
@@ -50,9 +74,16 @@ impl Transaction {
     /// One that has neither read nor written yet reads from the moment on at which it got the lock. So who locks first what it will write does not
     /// conflict with others that do the same.
     ///
+    /// A lock stays until the transaction ends, also one taken in a part that was [rolled back](Self::rollback_to): what the transaction does after
+    /// that part may depend on what it saw there.
+    ///
+    /// An [exclusive](crate::Isolation::Exclusive) transaction needs no locks. While it has its turn, the commits of others wait for it. So if it waits
+    /// for a lock whose holder is about to commit, that is a deadlock, and the exclusive one fails.
+    ///
     /// # Errors
     /// [`Error::LockTimeout`]; [`Error::Deadlock`] if it waits for others that wait for it, and began last: drop it, and begin again;
-    /// [`Error::Conflict`] if somebody has written the key since the transaction began to read.
+    /// [`Error::Conflict`] if another commit has written the key since the transaction began to read. After the last two,
+    /// [`Db::transact`] runs the transaction again.
     pub fn lock(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, mode: LockMode) -> Result<()> {
         self.lock_for(keyspace, key, mode, PATIENCE)
     }
@@ -68,10 +99,19 @@ impl Transaction {
         mode: LockMode,
         patience: Duration,
     ) -> Result<()> {
-        let key = key.as_ref();
+        let done = self.lock_key(keyspace, key.as_ref(), mode, patience);
+        self.note_failure(done)
+    }
+
+    fn lock_key(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        mode: LockMode,
+        patience: Duration,
+    ) -> Result<()> {
         check_key(key)?;
-        let state = keyspace.state_in(&self.handle)?;
-        let (id, encoded) = (state.id, encode_key(state.id, key));
+        let encoded = encode_key(self.state_of(keyspace)?.id, key);
         self.owner().acquire(LockName::Key(keyspace.name(), encoded.clone()), mode, patience)?;
         if self.begin_anew() {
             return Ok(());
@@ -79,7 +119,6 @@ impl Transaction {
         let since = self.snapshot().seqno();
         if self.handle.core.view.get().newest_write(&encoded, since)?.is_some() {
             let contended = Contended::Key(key.to_vec());
-            debug_assert!(id == keyspace.state.id);
             return Err(Error::Conflict { keyspace: keyspace.name(), contended });
         }
         Ok(())
@@ -90,7 +129,9 @@ impl Transaction {
     /// # Errors
     /// Those of [`Db::lock`].
     pub fn lock_name(&mut self, name: &str, mode: LockMode, patience: Duration) -> Result<()> {
-        self.owner().acquire(LockName::Name(name.to_owned()), mode, patience)?;
+        self.begin_operation()?;
+        let done = self.owner().acquire(LockName::Name(name.to_owned()), mode, patience);
+        self.note_failure(done)?;
         self.begin_anew();
         Ok(())
     }
@@ -117,6 +158,36 @@ impl Transaction {
         let key = key.as_ref();
         self.lock(keyspace, key, LockMode::Exclusive)?;
         self.get(keyspace, key)
+    }
+
+    /// The state of a keyspace that an operation begins with.
+    pub(super) fn state_of<'a>(&self, keyspace: &'a Keyspace) -> Result<&'a KeyspaceState> {
+        self.begin_operation()?;
+        keyspace.state_in(&self.handle)
+    }
+
+    /// Begins an operation. Fails if the transaction is exclusive and did not get its turn.
+    pub(super) fn begin_operation(&self) -> Result<()> {
+        self.restart.0.store(Restart::NONE, Ordering::Relaxed);
+        match &self.turn {
+            None => Ok(()),
+            Some(Ok(turn)) => {
+                turn.note_thread();
+                Ok(())
+            }
+            Some(Err(why)) => Err(why.duplicate()),
+        }
+    }
+
+    /// Notes whether an operation has failed so that the transaction has to run again.
+    fn note_failure<T>(&self, done: Result<T>) -> Result<T> {
+        let restart = match done {
+            Err(Error::Conflict { .. }) => Restart::CONFLICT,
+            Err(Error::Deadlock(_)) => Restart::DEADLOCK,
+            _ => Restart::NONE,
+        };
+        self.restart.0.store(restart, Ordering::Relaxed);
+        done
     }
 
     fn owner(&mut self) -> &mut Owner {

@@ -238,7 +238,8 @@ impl Db {
         self.begin_with(self.handle.core.options.isolation())
     }
 
-    /// Begins a transaction with an isolation of its own. An exclusive one waits for its turn.
+    /// Begins a transaction with an isolation of its own. An exclusive one waits for its turn; if it does not get it, its operations and its commit
+    /// fail, as [`Isolation::Exclusive`] says.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {

@@ -2,6 +2,8 @@
 //!
 //! transact.1. Between tries it waits, longer each time and by chance, so that two that conflict do not meet again at once.
 //! transact.2. After [`TRIES_BEFORE_RIGHT`] tries it asks for the right of way (engine/right_of_way.rs): with it, it commits.
+//! transact.3. A conflict or deadlock that an operation of the transaction reports to `body` counts like one at the commit. After a deadlock the
+//!      transaction gives up the right of way: the others in the cycle may wait for it.
 
 use std::time::Duration;
 
@@ -31,11 +33,13 @@ pub struct Committed<T> {
 }
 
 impl Db {
-    /// Runs `body` in a transaction and commits it; on a conflict, runs it again with a new one, after a short pause. After eight conflicts it
+    /// Runs `body` in a transaction and commits it. On a conflict or deadlock it runs `body` again with a new transaction, after a short pause, also
+    /// if an operation in `body` reports it, such as [`lock`](Transaction::lock): `body` passes that error on. After eight conflicts it
     /// makes sure of progress: other threads' commits wait while `body` runs. Each waits for a quarter of a second at the most, and twice as
     /// long after each further conflict. Keep `body` short, and without effects outside of the database.
     ///
-    /// The error is any type that [`Error`] converts into. An error from `body` rolls back and is returned: so `body` can give up.
+    /// The error is any type that [`Error`] converts into. Any other error from `body` rolls back and is returned: so `body` can give up. An error is
+    /// taken for a conflict or deadlock if that is how the last operation of the transaction failed, whatever `body` makes of it.
     /// Where nothing else says what type it is, write the closure's: `|t| -> esker::Result<()> { ... }`.
     ///
     /// ```
@@ -57,7 +61,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of `body`, and those of [`Transaction::commit`], except for a conflict.
+    /// Those of `body`, and those of [`Transaction::commit`], except for conflicts and deadlocks.
     pub fn transact<T, E: From<Error>>(
         &self,
         body: impl FnMut(&mut Transaction) -> Result<T, E>,
@@ -89,11 +93,21 @@ impl Db {
         let mut attempts = 1;
         loop {
             let mut transaction = Transaction::new(self.handle.clone(), isolation, attempts);
-            let value = body(&mut transaction)?;
-            match transaction.commit_with(durability) {
-                Ok(seqno) => return Ok(Committed { value, seqno, attempts }),
-                Err(failed) if matches!(failed.error, Error::Conflict { .. }) => {}
-                Err(failed) => return Err(failed.error.into()),
+            match body(&mut transaction) {
+                Ok(value) => match transaction.commit_with(durability) {
+                    Ok(seqno) => return Ok(Committed { value, seqno, attempts }),
+                    Err(failed) if matches!(failed.error, Error::Conflict { .. }) => {}
+                    Err(failed) => return Err(failed.error.into()),
+                },
+                // transact.3
+                Err(error) if !transaction.restart.is_due() => return Err(error),
+                Err(_) => {
+                    if transaction.restart.is_after_deadlock() {
+                        right_of_way = None;
+                    }
+                    // Its locks and its turn.
+                    drop(transaction);
+                }
             }
             add(&core.counters.conflicts, 1);
             match &right_of_way {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::commit_error::CommitError;
 use super::key_handle::Key;
 use super::keyspace::Keyspace;
+use super::locks::Restart;
 use super::range::{Cursor, Keys, Range};
 use super::reads::View;
 use super::snapshot::Snapshot;
@@ -54,8 +55,10 @@ pub struct Transaction {
     notices: Vec<(Arc<str>, Value)>,
     /// Its locks, if it has taken any.
     pub(super) owner: Option<Owner>,
-    /// If it is exclusive.
-    turn: Option<Turn>,
+    /// If it is exclusive: its turn, or why it has none.
+    pub(super) turn: Option<Result<Turn>>,
+    /// Whether the last operation failed so that it has to run again.
+    pub(super) restart: Restart,
     attempt: u32,
 }
 
@@ -71,8 +74,20 @@ impl Transaction {
         let snapshot = Snapshot::new(handle.clone());
         let last_point = MADE.fetch_add(1, Ordering::Relaxed).wrapping_mul(POINTS_MAX);
         let (writes, has_read, owner) = (Writes::default(), AtomicBool::new(false), None);
-        let notices = Vec::new();
-        Transaction { handle, snapshot, writes, last_point, reads, has_read, notices, owner, turn, attempt }
+        let (notices, restart) = (Vec::new(), Restart::default());
+        Transaction {
+            handle,
+            snapshot,
+            writes,
+            last_point,
+            reads,
+            has_read,
+            notices,
+            owner,
+            turn,
+            restart,
+            attempt,
+        }
     }
 
     /// Whether it depends on its snapshot.
@@ -111,7 +126,7 @@ impl Transaction {
     /// # Errors
     /// Those of [`WriteBatch::put`](crate::WriteBatch::put).
     pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        let state = keyspace.state_in(&self.handle)?;
+        let state = self.state_of(keyspace)?;
         self.writes.make_room(&self.handle.core)?;
         self.writes.put(&self.handle.core, state, key.as_ref(), value.as_ref())
     }
@@ -138,7 +153,7 @@ impl Transaction {
         value: &[u8],
         lifetime: Lifetime,
     ) -> Result<()> {
-        let state = keyspace.state_in(&self.handle)?;
+        let state = self.state_of(keyspace)?;
         self.writes.make_room(&self.handle.core)?;
         self.writes.put_for(&self.handle.core, state, key, value, lifetime)
     }
@@ -163,7 +178,7 @@ impl Transaction {
         value: &mut impl Read,
         len: u64,
     ) -> Result<()> {
-        let state = keyspace.state_in(&self.handle)?;
+        let state = self.state_of(keyspace)?;
         self.writes.make_room(&self.handle.core)?;
         self.writes.put_from(&self.handle.core, state, key.as_ref(), value, len)
     }
@@ -179,7 +194,7 @@ impl Transaction {
         key: impl AsRef<[u8]>,
         operand: impl AsRef<[u8]>,
     ) -> Result<()> {
-        let state = keyspace.state_in(&self.handle)?;
+        let state = self.state_of(keyspace)?;
         self.writes.make_room(&self.handle.core)?;
         self.writes.merge(&self.handle.core, state, key.as_ref(), operand.as_ref())
     }
@@ -189,7 +204,7 @@ impl Transaction {
     /// # Errors
     /// Those of [`WriteBatch::remove`](crate::WriteBatch::remove).
     pub fn remove(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
-        let state = keyspace.state_in(&self.handle)?;
+        let state = self.state_of(keyspace)?;
         self.writes.make_room(&self.handle.core)?;
         self.writes.remove(state, key.as_ref())
     }
@@ -199,7 +214,7 @@ impl Transaction {
     /// # Errors
     /// Those of [`WriteBatch::remove_range`](crate::WriteBatch::remove_range).
     pub fn remove_range(&mut self, keyspace: &Keyspace, range: impl KeyBounds) -> Result<()> {
-        let state = keyspace.state_in(&self.handle)?;
+        let state = self.state_of(keyspace)?;
         self.writes.remove_range(state, encode_bounds(state.id, &range))
     }
 
@@ -208,7 +223,7 @@ impl Transaction {
     /// # Errors
     /// Those of [`WriteBatch::remove_range`](crate::WriteBatch::remove_range).
     pub fn remove_prefix(&mut self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Result<()> {
-        let state = keyspace.state_in(&self.handle)?;
+        let state = self.state_of(keyspace)?;
         self.writes.remove_range(state, prefix_bounds(state.id, prefix.as_ref()))
     }
 
@@ -225,6 +240,7 @@ impl Transaction {
     /// # Errors
     /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound).
     pub fn open_keyspace(&self, name: &str) -> Result<Keyspace> {
+        self.begin_operation()?;
         let found = self.writes.changes.find(&self.handle.core.catalog, name);
         let state = found.ok_or_else(|| Error::KeyspaceNotFound(name.to_owned()))?;
         self.check_there(&state)?;
@@ -238,6 +254,7 @@ impl Transaction {
     /// [`KeyspaceExists`](crate::Error::KeyspaceExists); [`Invalid`](crate::Error::Invalid) for an empty name or one of more than 1024
     /// bytes. If somebody else creates one of the name meanwhile, the transaction conflicts.
     pub fn create_keyspace(&mut self, name: &str) -> Result<Keyspace> {
+        self.begin_operation()?;
         let state = self.writes.create_keyspace(&self.handle.core.catalog, name)?;
         Ok(Keyspace::new(self.handle.clone(), state))
     }
@@ -247,6 +264,7 @@ impl Transaction {
     /// # Errors
     /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound); [`Invalid`](crate::Error::Invalid) for `default`, which can only be cleared.
     pub fn drop_keyspace(&mut self, name: &str) -> Result<()> {
+        self.begin_operation()?;
         self.writes.drop_keyspace(&self.handle.core.catalog, name)
     }
 
@@ -255,6 +273,7 @@ impl Transaction {
     /// # Errors
     /// Those of [`create_keyspace`](Self::create_keyspace) for the new name, and of [`drop_keyspace`](Self::drop_keyspace) for the old one.
     pub fn rename_keyspace(&mut self, from: &str, to: &str) -> Result<()> {
+        self.begin_operation()?;
         self.writes.rename_keyspace(&self.handle.core.catalog, from, to)
     }
 
@@ -271,7 +290,7 @@ impl Transaction {
 
     fn find<W: Want>(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<W::Out>> {
         check_key(key)?;
-        let state = keyspace.state_in(&self.handle)?;
+        let state = self.state_of(keyspace)?;
         self.check_there(state)?;
         let mut operands = Operands::default();
         if !self.writes.is_empty() {
@@ -319,7 +338,7 @@ impl Transaction {
     /// # Errors
     /// See there.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        let state = keyspace.state_in(&self.handle)?;
+        let state = self.state_of(keyspace)?;
         self.check_there(state)?;
         let core = &self.handle.core;
         let mut found = Vec::with_capacity(keys.len());
@@ -368,12 +387,12 @@ impl Transaction {
     }
 
     fn source_of(&self, keyspace: &Keyspace, bounds: &Bounds) -> Result<ReadSource> {
-        self.check_there(keyspace.state_in(&self.handle)?)?;
+        self.check_there(self.state_of(keyspace)?)?;
         self.has_read.store(true, Ordering::Relaxed);
         let own = if self.writes.is_empty() { None } else { Some(self.writes.own()?) };
         // What was skipped would have to be looked at when it commits.
         let front = match (&self.reads, &own) {
-            (None, None) => self.handle.core.front_for(keyspace.state_in(&self.handle)?, Some(bounds)),
+            (None, None) => self.handle.core.front_for(self.state_of(keyspace)?, Some(bounds)),
             _ => None,
         };
         Ok(ReadSource { own, front, reads: self.reads.clone(), ..self.snapshot.source()? })
@@ -427,7 +446,7 @@ impl Transaction {
     /// # Errors
     /// See [`Reads::get`](crate::Reads::get).
     pub fn len(&self, keyspace: &Keyspace) -> Result<u64> {
-        let state = keyspace.state_in(&self.handle)?;
+        let state = self.state_of(keyspace)?;
         self.check_there(state)?;
         let view = self.handle.core.view.get();
         view.check_open()?;
@@ -466,9 +485,13 @@ impl Transaction {
     /// # Errors
     /// Those of [`commit`](Self::commit).
     pub fn commit_with(mut self, durability: Durability) -> Result<SeqNo, CommitError<Transaction>> {
+        if let Err(error) = self.begin_operation() {
+            return Err(CommitError::new(error, self));
+        }
         if canary::is_set(Canary::LockReleasedEarly) {
             self.owner = None;
         }
+        self.owner.iter().for_each(Owner::note_thread);
         let since = Some(self.snapshot.pin().clone());
         let (reads, notices) = (self.reads.clone(), self.notices.clone());
         let basis = Basis { since, reads, is_exclusive: self.turn.is_some(), notices };

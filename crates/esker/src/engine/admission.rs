@@ -102,7 +102,7 @@ impl Core {
         }
         let bytes = (request.set.byte_len() + request.layers.byte_len()) as u64 + request.blobs.bytes;
         let begun = self.begin_commit(request.durability);
-        let _passage = (!request.may_pass).then(|| self.right_of_way.give_way());
+        let _passage = if request.may_pass { None } else { Some(self.give_way()?) };
         let memtables = self.make_room(request.layers.is_empty() && request.set.removes_only())?;
         self.pay_debt(bytes, memtables);
         let request = self.divert(request)?;
@@ -124,9 +124,10 @@ impl Core {
         }
         let bytes = requests.iter().map(|request| request.set.byte_len() as u64 + request.blobs.bytes).sum();
         let count = requests.len();
-        let _passage = self.right_of_way.give_way();
+        let passage = self.give_way();
         let admit = || -> Result<Vec<CommitRequest>> {
             self.check_ours()?;
+            passage.as_ref().map_err(Error::duplicate)?;
             self.signal.check_alive()?;
             let memtables = self.make_room(requests.iter().all(|request| request.set.removes_only()))?;
             self.pay_debt(bytes, memtables);

@@ -217,7 +217,7 @@ impl Core {
         // Before the lock: in a forked child nobody may ever give it back (handle.3).
         self.check_ours()?;
         // And so does who is waited for: it may want the lock, too.
-        let _passage = (!request.may_pass).then(|| self.right_of_way.give_way());
+        let _passage = if request.may_pass { None } else { Some(self.give_way()?) };
         request.may_pass = true;
         let mut stored = self.catalog.lock();
         changes.check(&self.catalog, request.since.is_some())?;

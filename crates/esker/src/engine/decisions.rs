@@ -120,8 +120,8 @@ impl Core {
     pub(super) fn end_pass(&self) -> Result<Passed> {
         let kept = std::mem::take(&mut self.decisions.0.lock().kept);
         for batch in kept {
-            let _passage = self.right_of_way.give_way();
-            self.note_decided(self.carry_out(batch));
+            let done = self.give_way().and_then(|_passage| self.carry_out(batch));
+            self.note_decided(done);
         }
         let state = std::mem::take(&mut *self.decisions.0.lock());
         match state.failed {

@@ -63,10 +63,11 @@ impl Handle {
         }
         // What a panic leaves.
         ending.outcome = Some(Err(Error::Invalid("closing the database ended in a panic".into())));
-        // What waits for the committer is committed first; nothing more comes.
+        // What waits for the committer is committed first, unless it waits for an exclusive transaction; nothing more comes.
         // engine_sweep.2; what keeps it from being stored, closing tells itself.
         let _ = core.store_time();
         core.right_of_way.end();
+        core.locks.end();
         core.committer.end();
         let committer = ending.committer.take().map(esker_env::ThreadHandle::join);
         core.closed.store(true, Ordering::Release);

@@ -265,7 +265,7 @@ impl Core {
     ) -> Result<()> {
         self.check_ours()?;
         // Before the lock: who is waited for may want it, too.
-        let _passage = self.right_of_way.give_way();
+        let _passage = self.give_way()?;
         let _catalog = self.catalog.lock();
         keyspace.check_alive()?;
         let before = self.catalog.options_of(keyspace.id);

@@ -8,18 +8,25 @@
 //!
 //! locks.1. A lock has holders that are all shared, or a single exclusive one. Those that wait get it in the order in which they asked; one that
 //!      holds it shared and wants it exclusively comes first.
-//! locks.2. Of each cycle of owners that wait for each other the one that began last fails, and is told the cycle.
+//! locks.2. In each cycle of owners that wait for each other, the one that began last among those that wait for a lock fails with
+//!      [`Error::Deadlock`]. An owner also waits while its thread waits for another one's exclusive turn (`locks/cycles.rs`).
 //! locks.3. Locks are advice: they keep off who asks for them. Commits do not ask.
 //! locks.4. While the first that waits wakes up, others that do not have to wait for a thread to run may take the lock, but at most
 //!      [`BARGES_MAX`] of them.
+//! locks.5. When the database closes, all waits end with [`Error::Closed`].
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+mod cycles;
+
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+use self::cycles::LetPass;
 use super::handle::Handle;
+use super::right_of_way::{HeldAs, RightOfWay};
 use crate::types::{Error, Result};
 
 /// How a lock is held.
@@ -124,12 +131,25 @@ impl Lock {
     }
 }
 
+/// A wait for a lock.
+struct LockWait {
+    name: LockName,
+    /// The waiting thread has the exclusive turn or the right of way.
+    turn: Option<HeldAs>,
+}
+
 #[derive(Default)]
 struct Table {
     locks: HashMap<LockName, Lock>,
-    /// What each owner waits for. A thread of it waits, so it is one thing.
-    waits: HashMap<OwnerId, LockName>,
+    /// What each owner waits for. Its thread waits, so it waits for one lock at a time.
+    waits: HashMap<OwnerId, LockWait>,
+    /// The thread that last took a lock or began a commit for each owner.
+    threads: HashMap<OwnerId, ThreadId>,
+    /// The threads that wait for the exclusive turn to end, and how to let them pass without it if that is possible.
+    turn_waits: HashMap<ThreadId, Option<LetPass>>,
     next_owner: OwnerId,
+    /// locks.5
+    is_ended: bool,
 }
 
 /// All locks of a database.
@@ -139,57 +159,15 @@ pub(crate) struct Locks {
 }
 
 impl Table {
-    /// The owners and locks on the way from an owner back to itself, if there is one.
-    fn cycle(&self, start: OwnerId) -> Option<Vec<(OwnerId, LockName)>> {
-        let mut seen = BTreeSet::new();
-        let mut way: Vec<(OwnerId, LockName)> = Vec::new();
-        self.search(start, start, &mut seen, &mut way).then_some(way)
-    }
-
-    fn search(
-        &self,
-        at: OwnerId,
-        start: OwnerId,
-        seen: &mut BTreeSet<OwnerId>,
-        way: &mut Vec<(OwnerId, LockName)>,
-    ) -> bool {
-        let Some(name) = self.waits.get(&at) else { return false };
-        let lock = &self.locks[name];
-        let Some(place) = lock.queue.iter().position(|waiting| waiting.owner == at) else { return false };
-        way.push((at, name.clone()));
-        for blocker in lock.blockers(place) {
-            if blocker == start || seen.insert(blocker) && self.search(blocker, start, seen, way) {
-                return true;
-            }
-        }
-        way.pop();
-        false
-    }
-
-    /// Has the youngest owner of a cycle that goes through this one fail; false if there is none.
-    fn break_cycle(&mut self, owner: OwnerId) -> bool {
-        let Some(way) = self.cycle(owner) else { return false };
-        let shown = |(owner, name): &(OwnerId, LockName)| format!("owner {owner} waits for {}", name.shown());
-        let text = way.iter().map(shown).collect::<Vec<_>>().join(", ");
-        let (youngest, name) = way.iter().max_by_key(|step| step.0).expect("a cycle has owners");
-        let lock = self.locks.get_mut(name).expect("somebody waits for it");
-        if let Some(waiting) = lock.queue.iter_mut().find(|waiting| waiting.owner == *youngest) {
-            waiting.deadlock = Some(text);
-            waiting.wake.notify_one();
-        }
-        self.waits.remove(youngest);
-        true
-    }
-
-    /// Takes an owner out of a queue; the cycle that it was the youngest of, if it was.
-    fn leave(&mut self, owner: OwnerId, name: &LockName) -> Option<String> {
+    /// Ends a wait. Its place in the queue, if the owner did not get the lock.
+    fn leave(&mut self, owner: OwnerId, name: &LockName) -> Option<Waiting> {
         self.waits.remove(&owner);
         let lock = self.locks.get_mut(name)?;
         let place = lock.queue.iter().position(|waiting| waiting.owner == owner)?;
         let left = lock.queue.remove(place);
         lock.grant_queue();
         self.drop_unused(name);
-        left.and_then(|waiting| waiting.deadlock)
+        left
     }
 
     fn drop_unused(&mut self, name: &LockName) {
@@ -200,18 +178,30 @@ impl Table {
 }
 
 impl Locks {
-    fn acquire(&self, owner: OwnerId, name: &LockName, mode: LockMode, patience: Duration) -> Result<()> {
+    /// Takes a lock for an owner. False if the owner has it already.
+    fn acquire(
+        &self,
+        owner: OwnerId,
+        name: &LockName,
+        mode: LockMode,
+        patience: Duration,
+        right: &RightOfWay,
+    ) -> Result<bool> {
         let mut table = self.table.lock();
+        if table.is_ended {
+            return Err(Error::Closed);
+        }
+        table.threads.insert(owner, std::thread::current().id());
         let lock = table.locks.entry(name.clone()).or_default();
         let held = lock.holds(owner);
         if held == Some(LockMode::Exclusive) || held == Some(mode) {
-            return Ok(());
+            return Ok(false);
         }
         let is_first = lock.queue.is_empty() || held.is_some();
         if (is_first || lock.barges < BARGES_MAX) && lock.admits(owner, mode) {
             lock.barges += u32::from(!is_first);
             lock.grant(owner, mode);
-            return Ok(());
+            return Ok(held.is_none());
         }
         let wake = Arc::new(Condvar::new());
         let waiting = Waiting { owner, mode, deadlock: None, wake: wake.clone() };
@@ -221,12 +211,13 @@ impl Locks {
         } else {
             lock.queue.push_back(waiting)
         }
-        table.waits.insert(owner, name.clone());
-        while table.break_cycle(owner) {}
+        table.waits.insert(owner, LockWait { name: name.clone(), turn: right.held_by_this_thread() });
+        table.break_cycles(owner, right);
         let is_waiting = |table: &mut Table| {
+            let is_ended = table.is_ended;
             let Some(lock) = table.locks.get_mut(name) else { return false };
             let place = lock.queue.iter().position(|waiting| waiting.owner == owner);
-            let Some(place) = place.filter(|place| lock.queue[*place].deadlock.is_none()) else {
+            let Some(place) = place.filter(|place| lock.queue[*place].deadlock.is_none() && !is_ended) else {
                 return false;
             };
             if place > 0 || !lock.admits(owner, mode) {
@@ -237,17 +228,27 @@ impl Locks {
         };
         let waited = wake.wait_while_for(&mut table, is_waiting, patience);
         let is_over = waited.timed_out() && is_waiting(&mut table);
-        let cycle = table.leave(owner, name);
-        match cycle {
-            Some(cycle) => Err(Error::Deadlock(cycle)),
-            None if is_over => Err(Error::LockTimeout { lock: name.shown(), waited: patience }),
-            None => Ok(()),
+        match table.leave(owner, name) {
+            None => Ok(held.is_none()),
+            Some(Waiting { deadlock: Some(cycle), .. }) => Err(Error::Deadlock(cycle)),
+            Some(_) if is_over => Err(Error::LockTimeout { lock: name.shown(), waited: patience }),
+            Some(_) => Err(Error::Closed),
         }
     }
 
-    /// Gives back what an owner holds of these.
+    /// Ends all waits, and refuses those that come later (locks.5).
+    pub(super) fn end(&self) {
+        let mut table = self.table.lock();
+        table.is_ended = true;
+        for waiting in table.locks.values().flat_map(|lock| &lock.queue) {
+            waiting.wake.notify_one();
+        }
+    }
+
+    /// Gives back what an owner holds of these. The owner takes no other lock.
     fn give_back(&self, owner: OwnerId, names: &[LockName]) {
         let mut table = self.table.lock();
+        table.threads.remove(&owner);
         for name in names {
             if let Some(lock) = table.locks.get_mut(name) {
                 lock.holders.retain(|holder| holder.0 != owner);
@@ -285,12 +286,18 @@ impl Owner {
 
     /// Takes a lock, or one that it has in another way, and waits no longer than this.
     pub(crate) fn acquire(&mut self, name: LockName, mode: LockMode, patience: Duration) -> Result<()> {
-        self.handle.core.check_open()?;
-        self.handle.core.locks.acquire(self.id, &name, mode, patience)?;
-        if !self.held.contains(&name) {
+        let core = &self.handle.core;
+        core.check_open()?;
+        if core.locks.acquire(self.id, &name, mode, patience, &core.right_of_way)? {
             self.held.push(name);
         }
         Ok(())
+    }
+
+    /// Notes that this thread commits what the locks are for.
+    pub(crate) fn note_thread(&self) {
+        let mut table = self.handle.core.locks.table.lock();
+        table.threads.insert(self.id, std::thread::current().id());
     }
 }
 
@@ -301,151 +308,4 @@ impl Drop for Owner {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    use super::*;
-
-    const LONG: Duration = Duration::from_secs(60);
-
-    fn name(name: &str) -> LockName {
-        LockName::Name(name.to_owned())
-    }
-
-    fn waiters(locks: &Locks) -> usize {
-        locks.table.lock().waits.len()
-    }
-
-    fn until(condition: impl Fn() -> bool) {
-        while !condition() {
-            std::thread::yield_now();
-        }
-    }
-
-    #[test]
-    fn locks_1_shared_holders_share_and_exclusive_ones_do_not() {
-        let locks = Locks::default();
-        let [a, b, c] = [1, 2, 3];
-        let lock = name("x");
-        let try_now = |owner, mode| locks.acquire(owner, &lock, mode, Duration::ZERO).is_ok();
-        assert!(try_now(a, LockMode::Shared) && try_now(b, LockMode::Shared));
-        assert!(!try_now(c, LockMode::Exclusive) && !try_now(a, LockMode::Exclusive));
-        locks.give_back(b, std::slice::from_ref(&lock));
-        assert!(try_now(a, LockMode::Exclusive), "the only one that shares it");
-        assert!(try_now(a, LockMode::Shared) && !try_now(c, LockMode::Shared));
-        locks.give_back(a, std::slice::from_ref(&lock));
-        assert!(try_now(c, LockMode::Exclusive));
-        locks.give_back(c, std::slice::from_ref(&lock));
-        assert_eq!((locks.len(), waiters(&locks)), (0, 0), "nothing is left behind");
-    }
-
-    #[test]
-    fn locks_1_they_come_in_the_order_in_which_they_asked() {
-        let locks = Locks::default();
-        let (lock, order) = (name("x"), Mutex::new(Vec::new()));
-        locks.acquire(100, &lock, LockMode::Exclusive, LONG).unwrap();
-        std::thread::scope(|scope| {
-            for owner in 1..6 {
-                let (locks, lock, order) = (&locks, &lock, &order);
-                scope.spawn(move || {
-                    locks.acquire(owner, lock, LockMode::Exclusive, LONG).unwrap();
-                    order.lock().push(owner);
-                    locks.give_back(owner, std::slice::from_ref(lock));
-                });
-                until(|| waiters(locks) == owner as usize);
-            }
-            locks.give_back(100, std::slice::from_ref(&lock));
-        });
-        assert_eq!(*order.lock(), [1, 2, 3, 4, 5], "locks.1");
-    }
-
-    #[test]
-    fn locks_2_the_youngest_of_a_cycle_fails_and_the_others_go_on() {
-        for first in 0..3 {
-            let locks = Locks::default();
-            let (names, failed) = (["x", "y", "z"].map(name), AtomicU32::new(0));
-            for owner in 0..3 {
-                locks.acquire(owner + 1, &names[owner as usize], LockMode::Exclusive, LONG).unwrap();
-            }
-            std::thread::scope(|scope| {
-                // Whoever closes the cycle, the youngest is found.
-                for n in 0..3 {
-                    let (locks, names, failed) = (&locks, &names, &failed);
-                    let owner = (first + n) % 3;
-                    scope.spawn(move || {
-                        let next = &names[(owner + 1) % 3];
-                        match locks.acquire(owner as u64 + 1, next, LockMode::Exclusive, LONG) {
-                            Ok(()) => locks.give_back(owner as u64 + 1, std::slice::from_ref(next)),
-                            Err(Error::Deadlock(cycle)) => {
-                                assert_eq!(owner, 2, "locks.2: {cycle}");
-                                assert_eq!(cycle.matches("waits for").count(), 3, "{cycle}");
-                                failed.fetch_add(1, Ordering::Relaxed);
-                            }
-                            Err(other) => panic!("{other}"),
-                        }
-                        locks.give_back(owner as u64 + 1, &names[owner..=owner]);
-                    });
-                    until(|| n == 2 || waiters(locks) == n + 1);
-                }
-            });
-            assert_eq!((failed.load(Ordering::Relaxed), locks.len(), waiters(&locks)), (1, 0, 0), "locks.2");
-        }
-    }
-
-    #[test]
-    fn locks_2_two_that_share_a_lock_and_both_want_it_alone_are_a_cycle() {
-        let locks = Locks::default();
-        let lock = name("x");
-        locks.acquire(1, &lock, LockMode::Shared, LONG).unwrap();
-        locks.acquire(2, &lock, LockMode::Shared, LONG).unwrap();
-        std::thread::scope(|scope| {
-            let older = scope.spawn(|| locks.acquire(1, &lock, LockMode::Exclusive, LONG));
-            until(|| waiters(&locks) == 1);
-            let younger = locks.acquire(2, &lock, LockMode::Exclusive, LONG);
-            assert!(matches!(younger, Err(Error::Deadlock(_))), "locks.2: {younger:?}");
-            locks.give_back(2, std::slice::from_ref(&lock));
-            older.join().unwrap().unwrap();
-        });
-    }
-
-    #[test]
-    fn locks_4_who_waits_gets_it_after_a_few_others_at_the_most() {
-        let locks = Locks::default();
-        let lock = name("x");
-        let mut longest = 0;
-        for round in 0..50 {
-            let first = round * 1000;
-            locks.acquire(first, &lock, LockMode::Exclusive, LONG).unwrap();
-            std::thread::scope(|scope| {
-                let waiter = scope.spawn(|| locks.acquire(first + 999, &lock, LockMode::Exclusive, LONG));
-                until(|| waiters(&locks) == 1);
-                let (mut owner, mut barged) = (first, 0);
-                loop {
-                    locks.give_back(owner, std::slice::from_ref(&lock));
-                    owner += 1;
-                    if locks.acquire(owner, &lock, LockMode::Exclusive, Duration::ZERO).is_err() {
-                        break;
-                    }
-                    barged += 1;
-                }
-                waiter.join().unwrap().unwrap();
-                longest = longest.max(barged);
-            });
-            locks.give_back(first + 999, std::slice::from_ref(&lock));
-        }
-        assert!(longest <= BARGES_MAX, "locks.4: {longest}");
-        assert_eq!(locks.len(), 0);
-    }
-
-    #[test]
-    fn who_has_waited_long_enough_is_told_and_leaves_the_queue() {
-        let locks = Locks::default();
-        let lock = name("x");
-        locks.acquire(1, &lock, LockMode::Exclusive, LONG).unwrap();
-        let short = Duration::from_millis(5);
-        let failed = locks.acquire(2, &lock, LockMode::Shared, short);
-        assert!(matches!(failed, Err(Error::LockTimeout { waited, .. }) if waited == short));
-        locks.give_back(1, &[lock]);
-        assert_eq!((locks.len(), waiters(&locks)), (0, 0));
-    }
-}
+mod tests;

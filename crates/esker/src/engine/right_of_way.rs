@@ -12,7 +12,12 @@
 //!      transaction that takes longer commits in the end.
 //! right_of_way.3. Exclusive transactions have it one after the other, in the order in which they asked, before those that have conflicted; for
 //!      them others wait as long as it takes. They begin once the commits that were under way have ended.
-//! right_of_way.4. When the database closes nobody waits any more.
+//! right_of_way.4. When the database closes, all waits end. What waits for an exclusive transaction fails with [`Error::Closed`]: that
+//!      transaction has read, and may be about to commit.
+//! right_of_way.5. A thread does not wait for the end of its own exclusive transaction, which would never come. A transaction is the thread's
+//!      that used it last.
+//! right_of_way.6. A wait for the turn is an edge of the search for deadlocks (engine/locks/cycles.rs). In a cycle, a commit passes a
+//!      transaction that is not exclusive; an exclusive one fails where it waits for a lock.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,12 +27,17 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+use super::core::Core;
 use super::handle::Handle;
+use super::locks::Locks;
+use crate::types::{Error, Result};
 
 /// So long others wait at first.
 const HOLD_MIN: Duration = Duration::from_millis(250);
 /// So long others wait at the most.
 const HOLD_MAX: Duration = Duration::from_secs(64);
+/// How long a thread waits for an exclusive transaction that it used last itself: another thread may be about to go on with it.
+const OWN_PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 pub(crate) struct RightOfWay {
@@ -58,10 +68,19 @@ struct Turns {
 struct Holder {
     /// Which one it is.
     number: u64,
-    /// That of an exclusive transaction is the one that began it. Its own commit does not ask.
+    /// That of an exclusive transaction is the one that used it last. Its own commit does not ask.
     thread: ThreadId,
     /// So long each of the others waits (right_of_way.2); none: as long as it takes.
     patience: Option<Duration>,
+}
+
+/// In which way a thread has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeldAs {
+    /// For an exclusive transaction.
+    Exclusive,
+    /// For a transaction that has conflicted again and again.
+    AfterConflicts,
 }
 
 /// A commit under way, until it drops.
@@ -82,19 +101,45 @@ pub(crate) struct Held<'a> {
 }
 
 /// The turn of an exclusive transaction, until it drops.
-pub(crate) struct Turn(Arc<Handle>);
+pub(crate) struct Turn {
+    handle: Arc<Handle>,
+    /// That of the holder.
+    number: u64,
+}
 
 impl Turn {
     /// Waits for it.
-    pub(crate) fn take(handle: Arc<Handle>) -> Self {
-        handle.core.right_of_way.take_turn();
-        Turn(handle)
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if this thread has it (right_of_way.5); [`Error::Closed`].
+    pub(crate) fn take(handle: Arc<Handle>) -> Result<Self> {
+        let number = handle.core.right_of_way.take_turn(&handle.core.locks)?;
+        Ok(Turn { handle, number })
+    }
+
+    /// This thread goes on with the transaction (right_of_way.5).
+    pub(crate) fn note_thread(&self) {
+        let mut holder = self.handle.core.right_of_way.holder.lock();
+        if let Some(holder) = holder.as_mut().filter(|holder| holder.number == self.number) {
+            holder.thread = std::thread::current().id();
+        }
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.0.core.right_of_way.give_back();
+        self.handle.core.right_of_way.give_back();
+    }
+}
+
+impl Core {
+    /// Waits until no other thread has the right of way.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] (right_of_way.4).
+    #[inline]
+    pub(super) fn give_way(&self) -> Result<Passage<'_>> {
+        self.right_of_way.give_way(&self.locks)
     }
 }
 
@@ -106,42 +151,87 @@ impl RightOfWay {
             return None;
         }
         let mut turns = self.turns.lock();
-        let is_busy = |turns: &mut Turns| turns.is_taken || !turns.queue.is_empty();
-        self.turn_given_back.wait_while_for(&mut turns, is_busy, HOLD_MIN);
-        if is_busy(&mut turns) {
+        let is_busy = |turns: &Turns| turns.is_taken || !turns.queue.is_empty();
+        let waits = |turns: &mut Turns| is_busy(turns) && !self.is_over();
+        self.turn_given_back.wait_while_for(&mut turns, waits, HOLD_MIN);
+        if is_busy(&turns) {
             return None;
         }
         self.hold(&mut turns, Some(HOLD_MIN));
         Some(Held { right: self })
     }
 
-    /// right_of_way.3
-    fn take_turn(&self) {
+    /// right_of_way.3. The number of the holder.
+    fn take_turn(&self, locks: &Locks) -> Result<u64> {
         let mut turns = self.turns.lock();
         let this = turns.next;
         turns.next += 1;
         turns.queue.push_back(this);
         let is_before = |turns: &mut Turns| turns.is_taken || turns.queue.front() != Some(&this);
-        self.turn_given_back.wait_while(&mut turns, is_before);
+        if is_before(&mut turns) {
+            let _waits = locks.wait_for_turn(false, self);
+            let waits = |turns: &mut Turns| is_before(turns) && !self.is_over();
+            if self.held_by_this_thread().is_some() {
+                self.turn_given_back.wait_while_for(&mut turns, waits, OWN_PATIENCE);
+            }
+            // right_of_way.5
+            if waits(&mut turns) && self.held_by_this_thread().is_some() {
+                return self.leave_queue(&mut turns, this, own_turn());
+            }
+            self.turn_given_back.wait_while(&mut turns, waits);
+        }
+        if self.is_over() {
+            return self.leave_queue(&mut turns, this, Error::Closed);
+        }
         turns.queue.pop_front();
-        self.hold(&mut turns, None);
+        let number = self.hold(&mut turns, None);
         let are_under_way = |_: &mut Turns| self.under_way.load(Ordering::SeqCst) > 0;
         self.passed.wait_while(&mut turns, are_under_way);
+        Ok(number)
     }
 
-    fn hold(&self, turns: &mut Turns, patience: Option<Duration>) {
+    fn leave_queue(&self, turns: &mut Turns, number: u64, why: Error) -> Result<u64> {
+        turns.queue.retain(|waiting| *waiting != number);
+        self.turn_given_back.notify_all();
+        Err(why)
+    }
+
+    /// Whether this thread has it, and in which way.
+    pub(super) fn held_by_this_thread(&self) -> Option<HeldAs> {
+        if !self.is_held.load(Ordering::SeqCst) {
+            return None;
+        }
+        let holder = (*self.holder.lock())?;
+        let is_own = holder.thread == std::thread::current().id();
+        is_own.then(|| holder.patience.map_or(HeldAs::Exclusive, |_| HeldAs::AfterConflicts))
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+
+    /// Has the commits that wait look whether they still have to.
+    pub(super) fn wake(&self) {
+        let _holder = self.holder.lock();
+        self.given_back.notify_all();
+    }
+
+    /// The number of the holder.
+    fn hold(&self, turns: &mut Turns, patience: Option<Duration>) -> u64 {
         turns.is_taken = true;
         turns.next += 1;
-        *self.holder.lock() =
-            Some(Holder { number: turns.next, thread: std::thread::current().id(), patience });
+        let number = turns.next;
+        *self.holder.lock() = Some(Holder { number, thread: std::thread::current().id(), patience });
         self.is_held.store(true, Ordering::SeqCst);
+        number
     }
 
     /// right_of_way.4
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::SeqCst);
-        let _holder = self.holder.lock();
-        self.given_back.notify_all();
+        self.wake();
+        let _turns = self.turns.lock();
+        self.turn_given_back.notify_all();
     }
 
     fn give_back(&self) {
@@ -154,17 +244,17 @@ impl RightOfWay {
 
     /// Lets the thread go first that has it (right_of_way.1).
     #[inline]
-    pub(super) fn give_way(&self) -> Passage<'_> {
+    pub(super) fn give_way(&self, locks: &Locks) -> Result<Passage<'_>> {
         loop {
             self.under_way.fetch_add(1, Ordering::SeqCst);
             let passage = Passage(self);
             if !self.is_held.load(Ordering::SeqCst) {
-                return passage;
+                return Ok(passage);
             }
             drop(passage);
-            if self.wait() {
+            if self.wait(locks)? {
                 self.under_way.fetch_add(1, Ordering::SeqCst);
-                return Passage(self);
+                return Ok(Passage(self));
             }
         }
     }
@@ -176,30 +266,43 @@ impl RightOfWay {
         (!self.is_held.load(Ordering::SeqCst)).then_some(passage)
     }
 
-    /// Waits for who has it; whether this thread goes on whoever has it then.
+    /// Waits for the thread that has it. Whether this one goes on even if another has it then.
     #[cold]
-    fn wait(&self) -> bool {
+    fn wait(&self, locks: &Locks) -> Result<bool> {
         let this = std::thread::current().id();
-        let mut holder = self.holder.lock();
-        let Some(first) = *holder else { return false };
-        if first.thread == this || self.is_over.load(Ordering::SeqCst) {
-            return true;
+        let Some(first) = *self.holder.lock() else { return Ok(false) };
+        if first.thread == this {
+            return Ok(true);
         }
+        // right_of_way.6. Before the holder's lock, which the search for cycles takes.
+        let turn_wait = locks.wait_for_turn(true, self);
         // right_of_way.2
         let is_in_the_way = |holder: &mut Option<Holder>| {
-            holder.is_some_and(|holder| holder.number == first.number) && !self.is_over.load(Ordering::SeqCst)
+            let is_same = holder.is_some_and(|holder| holder.number == first.number);
+            is_same && !turn_wait.may_pass() && !self.is_over()
         };
+        let mut holder = self.holder.lock();
         match first.patience {
             Some(patience) => {
                 let _ = self.given_back.wait_while_for(&mut holder, is_in_the_way, patience);
-                true
             }
-            None => {
-                self.given_back.wait_while(&mut holder, is_in_the_way);
-                self.is_over.load(Ordering::SeqCst)
-            }
+            None => self.given_back.wait_while(&mut holder, is_in_the_way),
+        }
+        let is_held = holder.is_some_and(|holder| holder.number == first.number);
+        drop(holder);
+        match first.patience {
+            Some(_) => Ok(true),
+            // right_of_way.4
+            None if is_held && self.is_over() => Err(Error::Closed),
+            None => Ok(false),
         }
     }
+}
+
+#[cold]
+fn own_turn() -> Error {
+    let text = "this thread has another exclusive transaction open, which it would wait for: commit that one or roll it back first";
+    Error::Invalid(text.to_owned())
 }
 
 impl Held<'_> {
@@ -225,51 +328,52 @@ mod tests {
 
     #[test]
     fn right_of_way_1_others_wait_and_its_holder_does_not() {
-        let right = RightOfWay::default();
+        let (right, locks) = (RightOfWay::default(), Locks::default());
         let passed = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             let held = right.take().unwrap();
             assert!(right.take().is_none(), "this thread has it");
-            drop(right.give_way());
+            drop(right.give_way(&locks).unwrap());
             let other = scope.spawn(|| {
-                drop(right.give_way());
+                drop(right.give_way(&locks).unwrap());
                 passed.fetch_add(1, Ordering::SeqCst)
             });
             assert_eq!(passed.load(Ordering::SeqCst), 0, "right_of_way.1");
             drop(held);
             assert_eq!(other.join().unwrap(), 0);
         });
-        drop(right.give_way());
+        drop(right.give_way(&locks).unwrap());
     }
 
     #[test]
     fn right_of_way_3_an_exclusive_turn_begins_when_the_commits_under_way_have_ended() {
-        let right = RightOfWay::default();
-        let passage = right.give_way();
+        let (right, locks) = (RightOfWay::default(), Locks::default());
+        let passage = right.give_way(&locks).unwrap();
         std::thread::scope(|scope| {
-            let exclusive = scope.spawn(|| right.take_turn());
+            let exclusive = scope.spawn(|| drop(right.take_turn(&locks).unwrap()));
             while !right.is_held.load(Ordering::SeqCst) {
                 std::thread::yield_now();
             }
             assert!(!exclusive.is_finished(), "right_of_way.3");
             drop(passage);
             exclusive.join().unwrap();
-            let other = scope.spawn(|| drop(right.give_way()));
+            let other = scope.spawn(|| matches!(right.give_way(&locks), Err(Error::Closed)));
+            let next = scope.spawn(|| matches!(right.take_turn(&locks), Err(Error::Closed)));
             right.end();
-            other.join().unwrap();
+            assert!(other.join().unwrap() && next.join().unwrap(), "right_of_way.4");
         });
     }
 
     #[test]
     fn right_of_way_3_exclusive_turns_come_in_the_order_in_which_they_were_asked_for() {
-        let right = RightOfWay::default();
+        let (right, locks) = (RightOfWay::default(), Locks::default());
         let order = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
-            right.take_turn();
+            right.take_turn(&locks).unwrap();
             for n in 0..5 {
-                let (right, order) = (&right, &order);
+                let (right, locks, order) = (&right, &locks, &order);
                 scope.spawn(move || {
-                    right.take_turn();
+                    right.take_turn(&locks).unwrap();
                     order.lock().push(n);
                     right.give_back();
                 });
@@ -277,7 +381,7 @@ mod tests {
                     std::thread::yield_now();
                 }
             }
-            let other = scope.spawn(|| drop(right.give_way()));
+            let other = scope.spawn(|| drop(right.give_way(&locks).unwrap()));
             assert!(scope.spawn(|| right.take().is_none()).join().unwrap());
             assert!(!other.is_finished(), "right_of_way.1");
             right.give_back();
@@ -287,10 +391,10 @@ mod tests {
 
     #[test]
     fn right_of_way_2_nobody_waits_for_ever() {
-        let right = RightOfWay::default();
+        let (right, locks) = (RightOfWay::default(), Locks::default());
         std::thread::scope(|scope| {
             let held = right.take().unwrap();
-            scope.spawn(|| drop(right.give_way())).join().unwrap();
+            scope.spawn(|| drop(right.give_way(&locks).unwrap())).join().unwrap();
             (0..20).for_each(|_| held.be_patient());
             assert_eq!(right.holder.lock().unwrap().patience, Some(HOLD_MAX), "right_of_way.2");
             assert!(scope.spawn(|| right.take().is_none()).join().unwrap(), "right_of_way.2");

@@ -73,8 +73,10 @@ pub enum Isolation {
     /// (write skew). Reads cost a little less.
     Snapshot,
     /// It begins once it is its turn: exclusive transactions run one after the other, in the order in which they were begun, and all other commits
-    /// wait until it ends. So it never conflicts, unless the thread that began it commits something beside it. A thread that waits for another's
-    /// commit while it has one open, or begins a second one, waits for ever.
+    /// wait until it ends. So it never conflicts, unless the thread that used it last commits something beside it. A thread that has one open and waits
+    /// for another thread's commit waits for ever. If a thread begins a second one, the operations of the second fail with
+    /// [`Error::Invalid`] after a second. Where the database is closed meanwhile, those that wait for a turn fail with [`Error::Closed`], and so do
+    /// commits that wait.
     Exclusive,
 }
 

@@ -33,6 +33,7 @@ mod isolation;
 mod kill_then_power_loss;
 mod large_transactions;
 mod limits;
+mod locks;
 mod memory_budget;
 mod merge_operators;
 mod moved_directory;

@@ -1,0 +1,177 @@
+//! Locks alone, without a database.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn right() -> RightOfWay {
+    RightOfWay::default()
+}
+
+fn name(name: &str) -> LockName {
+    LockName::Name(name.to_owned())
+}
+
+fn waiters(locks: &Locks) -> usize {
+    locks.table.lock().waits.len()
+}
+
+fn until(condition: impl Fn() -> bool) {
+    while !condition() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn locks_1_shared_holders_share_and_exclusive_ones_do_not() {
+    let locks = Locks::default();
+    let [a, b, c] = [1, 2, 3];
+    let lock = name("x");
+    let try_now = |owner, mode| locks.acquire(owner, &lock, mode, Duration::ZERO, &right()).is_ok();
+    assert!(try_now(a, LockMode::Shared) && try_now(b, LockMode::Shared));
+    assert!(!try_now(c, LockMode::Exclusive) && !try_now(a, LockMode::Exclusive));
+    locks.give_back(b, std::slice::from_ref(&lock));
+    assert!(try_now(a, LockMode::Exclusive), "the only one that shares it");
+    assert!(try_now(a, LockMode::Shared) && !try_now(c, LockMode::Shared));
+    locks.give_back(a, std::slice::from_ref(&lock));
+    assert!(try_now(c, LockMode::Exclusive));
+    locks.give_back(c, std::slice::from_ref(&lock));
+    assert_eq!((locks.len(), waiters(&locks)), (0, 0), "nothing is left behind");
+}
+
+#[test]
+fn locks_1_they_come_in_the_order_in_which_they_asked() {
+    let locks = Locks::default();
+    let (lock, order) = (name("x"), Mutex::new(Vec::new()));
+    locks.acquire(100, &lock, LockMode::Exclusive, LONG, &right()).unwrap();
+    std::thread::scope(|scope| {
+        for owner in 1..6 {
+            let (locks, lock, order) = (&locks, &lock, &order);
+            scope.spawn(move || {
+                locks.acquire(owner, lock, LockMode::Exclusive, LONG, &right()).unwrap();
+                order.lock().push(owner);
+                locks.give_back(owner, std::slice::from_ref(lock));
+            });
+            until(|| waiters(locks) == owner as usize);
+        }
+        locks.give_back(100, std::slice::from_ref(&lock));
+    });
+    assert_eq!(*order.lock(), [1, 2, 3, 4, 5], "locks.1");
+}
+
+#[test]
+fn locks_2_the_youngest_of_a_cycle_fails_and_the_others_go_on() {
+    for first in 0..3 {
+        let locks = Locks::default();
+        let (names, failed) = (["x", "y", "z"].map(name), AtomicU32::new(0));
+        for owner in 0..3 {
+            locks.acquire(owner + 1, &names[owner as usize], LockMode::Exclusive, LONG, &right()).unwrap();
+        }
+        std::thread::scope(|scope| {
+            // Whoever closes the cycle, the youngest is found.
+            for n in 0..3 {
+                let (locks, names, failed) = (&locks, &names, &failed);
+                let owner = (first + n) % 3;
+                scope.spawn(move || {
+                    let next = &names[(owner + 1) % 3];
+                    match locks.acquire(owner as u64 + 1, next, LockMode::Exclusive, LONG, &right()) {
+                        Ok(_) => locks.give_back(owner as u64 + 1, std::slice::from_ref(next)),
+                        Err(Error::Deadlock(cycle)) => {
+                            assert_eq!(owner, 2, "locks.2: {cycle}");
+                            assert_eq!(cycle.matches("waits for").count(), 3, "{cycle}");
+                            failed.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Err(other) => panic!("{other}"),
+                    }
+                    locks.give_back(owner as u64 + 1, &names[owner..=owner]);
+                });
+                until(|| n == 2 || waiters(locks) == n + 1);
+            }
+        });
+        assert_eq!((failed.load(Ordering::Relaxed), locks.len(), waiters(&locks)), (1, 0, 0), "locks.2");
+    }
+}
+
+#[test]
+fn locks_2_two_that_share_a_lock_and_both_want_it_alone_are_a_cycle() {
+    let locks = Locks::default();
+    let lock = name("x");
+    locks.acquire(1, &lock, LockMode::Shared, LONG, &right()).unwrap();
+    locks.acquire(2, &lock, LockMode::Shared, LONG, &right()).unwrap();
+    std::thread::scope(|scope| {
+        let older = scope.spawn(|| locks.acquire(1, &lock, LockMode::Exclusive, LONG, &right()));
+        until(|| waiters(&locks) == 1);
+        let younger = locks.acquire(2, &lock, LockMode::Exclusive, LONG, &right());
+        assert!(matches!(younger, Err(Error::Deadlock(_))), "locks.2: {younger:?}");
+        locks.give_back(2, std::slice::from_ref(&lock));
+        older.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn locks_4_who_waits_gets_it_after_a_few_others_at_the_most() {
+    let locks = Locks::default();
+    let lock = name("x");
+    let mut longest = 0;
+    for round in 0..50 {
+        let first = round * 1000;
+        locks.acquire(first, &lock, LockMode::Exclusive, LONG, &right()).unwrap();
+        std::thread::scope(|scope| {
+            let waiter =
+                scope.spawn(|| locks.acquire(first + 999, &lock, LockMode::Exclusive, LONG, &right()));
+            until(|| waiters(&locks) == 1);
+            let (mut owner, mut barged) = (first, 0);
+            loop {
+                locks.give_back(owner, std::slice::from_ref(&lock));
+                owner += 1;
+                if locks.acquire(owner, &lock, LockMode::Exclusive, Duration::ZERO, &right()).is_err() {
+                    break;
+                }
+                barged += 1;
+            }
+            waiter.join().unwrap().unwrap();
+            longest = longest.max(barged);
+        });
+        locks.give_back(first + 999, std::slice::from_ref(&lock));
+    }
+    assert!(longest <= BARGES_MAX, "locks.4: {longest}");
+    assert_eq!(locks.len(), 0);
+}
+
+#[test]
+fn who_has_waited_long_enough_is_told_and_leaves_the_queue() {
+    let locks = Locks::default();
+    let lock = name("x");
+    locks.acquire(1, &lock, LockMode::Exclusive, LONG, &right()).unwrap();
+    let short = Duration::from_millis(5);
+    let failed = locks.acquire(2, &lock, LockMode::Shared, short, &right());
+    assert!(matches!(failed, Err(Error::LockTimeout { waited, .. }) if waited == short));
+    locks.give_back(1, &[lock]);
+    assert_eq!((locks.len(), waiters(&locks)), (0, 0));
+}
+
+#[test]
+fn right_of_way_6_a_commit_passes_a_transaction_with_the_right_of_way_that_waits_for_its_lock() {
+    for commit_first in [true, false] {
+        let (locks, right, lock) = (Locks::default(), right(), name("x"));
+        let begun = std::time::Instant::now();
+        std::thread::scope(|scope| {
+            let held = right.take().unwrap();
+            (0..20).for_each(|_| held.be_patient());
+            let commit = || {
+                locks.acquire(1, &lock, LockMode::Exclusive, LONG, &right).unwrap();
+                until(|| commit_first || waiters(&locks) == 1);
+                drop(right.give_way(&locks).unwrap());
+                locks.give_back(1, std::slice::from_ref(&lock));
+            };
+            let commit = scope.spawn(commit);
+            until(|| locks.len() == 1 && (!commit_first || locks.table.lock().turn_waits.len() == 1));
+            locks.acquire(2, &lock, LockMode::Exclusive, LONG, &right).unwrap();
+            commit.join().unwrap();
+            drop(held);
+        });
+        assert!(begun.elapsed() < LONG / 2, "right_of_way.6");
+    }
+}

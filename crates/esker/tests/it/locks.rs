@@ -1,0 +1,212 @@
+//! Locks together with exclusive transactions, with `transact` and with closing.
+
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests with real threads and time")]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use esker::{Db, Error, Isolation, Keyspace, LockMode, Result};
+
+/// Longer than any test takes that does not hang.
+const LONG: Duration = Duration::from_secs(60);
+/// Another thread has begun to wait by then. If it has not, a test passes without a look at what it is for.
+const MOMENT: Duration = Duration::from_millis(50);
+
+fn db() -> (Db, Keyspace) {
+    let db = Db::in_memory().unwrap();
+    let map = db.default_keyspace();
+    (db, map)
+}
+
+/// Runs `exclusive` in a thread that has an exclusive transaction open, `other` in one that holds the lock "x" meanwhile. `other_first`: which of
+/// them begins to wait first.
+fn deadlock(other_first: bool, other: impl FnOnce(&Db, &Keyspace) + Send) {
+    let (db, map) = db();
+    let begun = Instant::now();
+    let mut exclusive = db.begin_with(Isolation::Exclusive);
+    std::thread::scope(|scope| {
+        let (db, map) = (&db, &map);
+        let (held, is_held) = mpsc::channel();
+        scope.spawn(move || {
+            let _guard = db.lock("x", LockMode::Exclusive, LONG).unwrap();
+            held.send(()).unwrap();
+            if !other_first {
+                std::thread::sleep(MOMENT);
+            }
+            other(db, map);
+        });
+        is_held.recv().unwrap();
+        if other_first {
+            std::thread::sleep(MOMENT);
+        }
+        let failed = exclusive.lock_name("x", LockMode::Shared, LONG);
+        assert!(matches!(failed, Err(Error::Deadlock(_))), "locks.2: {failed:?}");
+        drop(exclusive);
+    });
+    assert!(begun.elapsed() < LONG / 2);
+}
+
+#[test]
+fn locks_2_who_waits_for_an_exclusive_transaction_that_waits_for_its_lock_is_a_cycle() {
+    for other_first in [true, false] {
+        deadlock(other_first, |_, map| assert!(map.put("a", "1").is_ok()));
+        deadlock(other_first, |db, _| drop(db.create_keyspace("new").unwrap()));
+        deadlock(other_first, |_, map| map.set_blobs_over(1 << 20).unwrap());
+        deadlock(other_first, |db, map| {
+            let mut next = db.begin_with(Isolation::Exclusive);
+            next.put(map, "a", "1").unwrap();
+            next.commit().unwrap();
+        });
+    }
+}
+
+#[test]
+fn locks_2_a_commit_that_waits_for_an_exclusive_transaction_holds_its_locks() {
+    for commit_first in [true, false] {
+        let (db, map) = db();
+        let mut exclusive = db.begin_with(Isolation::Exclusive);
+        let mut holder = db.begin();
+        holder.lock(&map, "a", LockMode::Exclusive).unwrap();
+        holder.put(&map, "a", "1").unwrap();
+        std::thread::scope(|scope| {
+            // Another thread than the one that took the lock.
+            scope.spawn(move || {
+                if !commit_first {
+                    std::thread::sleep(MOMENT);
+                }
+                holder.commit().unwrap();
+            });
+            if commit_first {
+                std::thread::sleep(MOMENT);
+            }
+            let failed = exclusive.lock_for(&map, "a", LockMode::Exclusive, LONG);
+            assert!(matches!(failed, Err(Error::Deadlock(_))), "locks.2: {failed:?}");
+            drop(exclusive);
+        });
+        assert!(map.contains("a").unwrap());
+    }
+}
+
+#[test]
+fn locks_2_a_cycle_may_go_through_a_lock_and_an_exclusive_transaction() {
+    let (db, map) = db();
+    let mut exclusive = db.begin_with(Isolation::Exclusive);
+    std::thread::scope(|scope| {
+        let (db, map) = (&db, &map);
+        let mut committing = db.begin();
+        committing.lock(map, "b", LockMode::Exclusive).unwrap();
+        committing.put(map, "b", "1").unwrap();
+        let mut between = db.begin();
+        between.lock(map, "a", LockMode::Exclusive).unwrap();
+        scope.spawn(move || committing.commit().unwrap());
+        scope.spawn(move || {
+            // Whether it fails depends on who began last.
+            let _ = between.lock_for(map, "b", LockMode::Exclusive, LONG);
+        });
+        std::thread::sleep(MOMENT);
+        let failed = exclusive.lock_for(map, "a", LockMode::Exclusive, LONG);
+        assert!(matches!(failed, Err(Error::Deadlock(_))), "locks.2: {failed:?}");
+        drop(exclusive);
+    });
+}
+
+#[test]
+fn transact_3_a_conflict_or_deadlock_that_the_body_meets_has_it_run_again() {
+    let (db, map) = db();
+    map.put("b", "1").unwrap();
+    let done = db.transact_with(Default::default(), |t| -> Result<()> {
+        t.get(&map, "a")?;
+        if t.attempt() == 1 {
+            map.put("b", "2")?;
+        }
+        t.get_for_update(&map, "b")?;
+        t.put(&map, "b", "3")
+    });
+    assert_eq!(done.unwrap().attempts, 2, "transact.3");
+
+    // Each locks one of two names, then the other.
+    let both_have_one = std::sync::Barrier::new(2);
+    let attempts = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for names in [["x", "y"], ["y", "x"]] {
+            let (db, both_have_one, attempts) = (&db, &both_have_one, &attempts);
+            scope.spawn(move || {
+                let done = db.transact_with(
+                    Default::default(),
+                    |t| -> std::result::Result<(), Box<dyn std::error::Error>> {
+                        t.lock_name(names[0], LockMode::Exclusive, LONG)?;
+                        if t.attempt() == 1 {
+                            both_have_one.wait();
+                        }
+                        Ok(t.lock_name(names[1], LockMode::Exclusive, LONG)?)
+                    },
+                );
+                attempts.fetch_add(done.unwrap().attempts, Ordering::Relaxed);
+            });
+        }
+    });
+    assert!(attempts.into_inner() > 2, "transact.3");
+
+    // Other errors end it, also where a conflict was met before and the body went on.
+    let gave_up = db.transact(|t| -> Result<()> {
+        t.get(&map, "a")?;
+        map.put("b", "4")?;
+        assert!(t.lock(&map, "b", LockMode::Shared).is_err());
+        t.put(&map, "c", "5")?;
+        Err(Error::Invalid("given up".to_owned()))
+    });
+    assert!(matches!(gave_up, Err(Error::Invalid(_))), "transact.3: {gave_up:?}");
+}
+
+#[test]
+fn waiting_for_a_lock_or_a_turn_ends_when_the_database_is_closed() {
+    let (db, map) = db();
+    let begun = Instant::now();
+    let exclusive = db.begin_with(Isolation::Exclusive);
+    let guard = db.lock("x", LockMode::Exclusive, LONG).unwrap();
+    std::thread::scope(|scope| {
+        let (db, map) = (&db, &map);
+        let is_closed = |outcome: Result<()>| assert!(matches!(outcome, Err(Error::Closed)), "{outcome:?}");
+        scope.spawn(move || is_closed(db.lock("x", LockMode::Shared, LONG).map(drop)));
+        scope.spawn(move || is_closed(map.put("a", "1").map(drop)));
+        for _ in 0..2 {
+            scope.spawn(move || {
+                let mut next = db.begin_with(Isolation::Exclusive);
+                is_closed(next.put(map, "a", "1"));
+                is_closed(next.commit().map(drop).map_err(Error::from));
+            });
+        }
+        std::thread::sleep(MOMENT);
+        db.clone().close().unwrap();
+    });
+    assert!(begun.elapsed() < LONG / 2);
+    drop((exclusive, guard));
+}
+
+#[test]
+fn right_of_way_5_a_thread_does_not_wait_for_its_own_exclusive_transaction() {
+    let (db, map) = db();
+    let mut first = db.begin_with(Isolation::Exclusive);
+    first.put(&map, "a", "1").unwrap();
+    let mut second = db.begin_with(Isolation::Exclusive);
+    assert!(matches!(second.get(&map, "a"), Err(Error::Invalid(_))), "right_of_way.5");
+    assert!(matches!(second.put(&map, "a", "2"), Err(Error::Invalid(_))), "right_of_way.5");
+    assert!(second.commit().is_err(), "right_of_way.5");
+    let nested = db.transact_with(Default::default(), |t| t.put(&map, "b", "1"));
+    assert!(nested.is_ok(), "others do not wait in this thread");
+    // One that another thread goes on with is waited for.
+    std::thread::scope(|scope| {
+        let (moved, is_moved) = mpsc::channel();
+        let map = &map;
+        scope.spawn(move || {
+            first.put(map, "c", "1").unwrap();
+            moved.send(()).unwrap();
+            std::thread::sleep(MOMENT);
+            first.commit().unwrap();
+        });
+        is_moved.recv().unwrap();
+        let second = db.begin_with(Isolation::Exclusive);
+        assert!(second.get(map, "c").unwrap().is_some(), "right_of_way.5");
+    });
+}
