@@ -33,6 +33,8 @@ pub struct Replay {
     rest: Vec<u8>,
     /// Whose each name is from this commit on.
     renamed: BTreeMap<String, Option<u32>>,
+    /// Keyspaces that this commit makes.
+    made: Vec<u32>,
 }
 
 impl std::fmt::Debug for Replay {
@@ -54,7 +56,15 @@ impl Replay {
             spaces.insert(space.id().get(), space);
         }
         let batch = db.batch();
-        Ok(Replay { db: db.clone(), spaces, names, batch, rest: Vec::new(), renamed: BTreeMap::new() })
+        Ok(Replay {
+            db: db.clone(),
+            spaces,
+            names,
+            batch,
+            rest: Vec::new(),
+            renamed: BTreeMap::new(),
+            made: Vec::new(),
+        })
     }
 
     /// Takes some of the changes of a commit, which may break off anywhere. `see` is shown each, and the name of its keyspace.
@@ -103,7 +113,8 @@ impl Replay {
                 Ok(Some(*keyspace))
             }
             Change::RemoveRange { keyspace, start, end } => {
-                let space = self.space(*keyspace)?;
+                // Range removals come first in a commit, before the name of a keyspace that it makes, which holds nothing yet.
+                let Some(space) = self.spaces.get(keyspace).cloned() else { return Ok(None) };
                 let end = end.map_or(Bound::Unbounded, Bound::Excluded);
                 self.batch.remove_range(&space, (Bound::Included(*start), end))?;
                 Ok(Some(*keyspace))
@@ -139,45 +150,50 @@ impl Replay {
         let name = if self.names.values().any(|known| known == name) { &spare } else { name };
         let made = self.batch.create_numbered_keyspace(name, KeyspaceId::new(id))?;
         self.names.insert(id, name.to_owned());
+        self.made.push(id);
         self.spaces.insert(id, made);
         Ok(())
     }
 
-    /// Gives keyspaces their names, and drops those that have none any more.
+    /// Gives keyspaces the names that they have after the commit, and drops those that have none.
+    ///
+    /// A commit says of each name whose it is at the end, and no more: a keyspace that is dropped while another one takes
+    /// its name is not mentioned. So a keyspace whose name was given away, and that got no other one, is dropped; likewise
+    /// one that the commit itself made.
     fn give_names(&mut self) -> Result<()> {
         let renamed = std::mem::take(&mut self.renamed);
-        let is_named = |id: u32| renamed.values().any(|other| *other == Some(id));
-        let wrong: Vec<(String, u32)> = renamed
-            .iter()
-            .filter_map(|(name, id)| Some((name.clone(), (*id)?)))
-            .filter(|(name, id)| self.names.get(id) != Some(name))
-            .collect();
-        for (name, id) in &wrong {
-            // replay.2: at home the old name has become free, or another one's.
-            if let Some(before) = self.names.get(id).filter(|before| !before.starts_with(SPARE_NAME))
-                && !renamed.contains_key(before)
-            {
-                return Err(Error::Invalid(format!(
-                    "a commit makes keyspace {id}, named {name:?}, and here that is {before:?}: this database has keyspaces of its own"
-                )));
+        let given: BTreeMap<u32, &String> =
+            renamed.iter().filter_map(|(name, id)| Some(((*id)?, name))).collect();
+        let made = std::mem::take(&mut self.made);
+        let (mut dropped, mut moved) = (Vec::new(), Vec::new());
+        for (id, before) in &self.names {
+            match given.get(id) {
+                None if renamed.contains_key(before) || made.contains(id) => {
+                    dropped.push((*id, before.clone()));
+                }
+                Some(name) if *name != before => {
+                    if !made.contains(id) && !renamed.contains_key(before) {
+                        return Err(not_a_copy(*id, name, before));
+                    }
+                    moved.push((*id, (*name).clone()));
+                }
+                _ => {}
             }
         }
-        for (_, id) in &wrong {
+        for (id, name) in dropped {
+            self.batch.drop_keyspace(&name)?;
+            self.names.remove(&id);
+            self.spaces.remove(&id);
+        }
+        // By way of spare names, since keyspaces can trade theirs.
+        for (id, _) in &moved {
             let spare = format!("{SPARE_NAME}{id}");
             let name = self.names.insert(*id, spare.clone()).unwrap_or_default();
             if name != spare {
                 self.batch.rename_keyspace(&name, &spare)?;
             }
         }
-        for (name, _) in renamed.iter().filter(|(_, id)| id.is_none()) {
-            let found = self.names.iter().find(|(_, known)| *known == name).map(|(id, _)| *id);
-            if let Some(id) = found.filter(|id| !is_named(*id)) {
-                self.batch.drop_keyspace(name)?;
-                self.names.remove(&id);
-                self.spaces.remove(&id);
-            }
-        }
-        for (name, id) in wrong {
+        for (id, name) in moved {
             self.batch.rename_keyspace(&format!("{SPARE_NAME}{id}"), &name)?;
             self.names.insert(id, name);
         }
@@ -211,4 +227,11 @@ impl Replay {
         *self = Replay::new(&self.db)?;
         Ok(())
     }
+}
+
+/// A keyspace gets a name although nothing has freed the one that it has here (replay.2).
+fn not_a_copy(id: u32, name: &str, before: &str) -> Error {
+    Error::Invalid(format!(
+        "a commit makes keyspace {id}, named {name:?}, and here that is {before:?}: this database has keyspaces of its own"
+    ))
 }

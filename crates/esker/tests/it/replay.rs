@@ -204,3 +204,67 @@ fn options_that_a_batch_may_not_set_leave_nothing_of_it() {
     made.put("k", "2").unwrap();
     assert_eq!(made.get_at("k", first).unwrap().as_deref(), Some(&b"1"[..]));
 }
+
+/// Makes some changes of names, values and options in one commit, by a batch or a transaction. Changes that are refused are left out.
+fn change_names(db: &Db, rng: &mut fastrand::Rng) {
+    const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+    let (mut batch, mut transaction) = (db.batch(), db.begin());
+    let by_batch = rng.bool();
+    for _ in 0..rng.usize(1..6) {
+        let (name, other) = (NAMES[rng.usize(..4)], NAMES[rng.usize(..4)]);
+        let _ = match (rng.u8(..6), by_batch) {
+            (0, true) => batch.drop_keyspace(name),
+            (0, false) => transaction.drop_keyspace(name),
+            (1, true) => batch.rename_keyspace(name, other),
+            (1, false) => transaction.rename_keyspace(name, other),
+            (2, true) => batch.create_keyspace(name).and_then(|map| batch.put(&map, other, "new")),
+            (2, false) => transaction.create_keyspace(name).and_then(|map| {
+                transaction.put(&map, other, "new")?;
+                if rng.bool() { transaction.clear(&map) } else { Ok(()) }
+            }),
+            (3, true) => batch.create_keyspace(name).and_then(|map| batch.remove_range(&map, "a".."c")),
+            (4, true) => db.open_keyspace(name).and_then(|map| {
+                let mut options = map.options();
+                options.default_ttl = rng.bool().then_some(DAY);
+                batch.set_options(&map, options)
+            }),
+            (_, true) => db.open_keyspace(name).and_then(|map| batch.put(&map, other, name)),
+            (_, false) => db.open_keyspace(name).and_then(|map| transaction.put(&map, other, name)),
+        };
+    }
+    let committed = if by_batch {
+        batch.commit().map(drop).map_err(Error::from)
+    } else {
+        transaction.commit().map(drop).map_err(Error::from)
+    };
+    match committed {
+        Ok(()) | Err(Error::KeyspaceNotFound(_) | Error::Conflict { .. }) => {}
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn replay_1_a_commit_may_drop_create_and_rename_a_keyspace_in_any_order() {
+    let mut two = Two::begin();
+    // One commit drops and creates anew; one drops and renames onto the name; one swaps.
+    for name in ["a", "b"] {
+        two.home.keyspace(name).unwrap().put(name, name).unwrap();
+    }
+    let home = two.home.clone();
+    let commit = |change: &dyn Fn(&mut esker::WriteBatch) -> esker::Result<()>| {
+        let mut batch = home.batch();
+        change(&mut batch).unwrap();
+        batch.commit().unwrap();
+    };
+    commit(&|batch| batch.drop_keyspace("a").and_then(|()| batch.create_keyspace("a")).map(drop));
+    two.go_on(1000).unwrap();
+    two.assert_same();
+    commit(&|batch| batch.drop_keyspace("a").and_then(|()| batch.rename_keyspace("b", "a")));
+    two.go_on(1000).unwrap();
+    two.assert_same();
+    for seed in 0..400 {
+        change_names(&two.home, &mut fastrand::Rng::with_seed(seed));
+        two.go_on(7).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        two.assert_same();
+    }
+}
