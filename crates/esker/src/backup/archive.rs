@@ -32,7 +32,9 @@ pub struct Segment {
     pub after: SeqNo,
     /// Its last commit.
     pub last: SeqNo,
-    /// When it was made, in seconds since 1970: its commits were made before.
+    /// The newest backup of its database when it was made: backups up to this one can be followed by it.
+    pub backup: u64,
+    /// When it was made, in seconds since 1970 by the wall clock: its commits were made before.
     pub created: u64,
     /// Bytes.
     pub bytes: u64,
@@ -64,7 +66,7 @@ impl Backup {
         let dir = self.segments_dir();
         self.env.fs.create_dir_all(&dir).map_err(|e| Error::io("create", &dir, e))?;
         let incoming = Self::incoming(&dir);
-        let head = Head { database, created, before, digest_before: digest };
+        let head = Head { database, backup: newest.id, created, before, digest_before: digest };
         let mut writer = Writer::create(&self.env, &incoming, &head)?;
         while writer.last < upto {
             let Some(mut commit) = feed.next_within(PATIENCE)? else {
@@ -85,7 +87,7 @@ impl Backup {
         let last = writer.last;
         let bytes = writer.finish()?;
         core.check_ours()?;
-        let segment = Segment { database, after: before, last, created, bytes };
+        let segment = Segment { database, after: before, last, backup: newest.id, created, bytes };
         let path = self.segment_path(&segment);
         self.env.fs.rename(&incoming, &path).map_err(|e| Error::io("rename", &incoming, e))?;
         self.sync_dir(&dir)?;
@@ -164,7 +166,8 @@ impl Backup {
                 return Err(Error::corrupt("segment of the feed", path, 0, "it was renamed"));
             }
             let bytes = self.env.fs.file_size(&path).map_err(|e| Error::io("measure", &path, e))?;
-            segments.push(Segment { database, after, last, created: head.created, bytes });
+            let Head { backup, created, .. } = head;
+            segments.push(Segment { database, after, last, backup, created, bytes });
         }
         segments.sort_by_key(|segment| (segment.database, segment.after, segment.last));
         Ok(segments)

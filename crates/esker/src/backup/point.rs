@@ -6,6 +6,8 @@
 //!
 //! restore_point.1. What is restored is the state after the commit that is told, of one backup and of all commits since. Where commits are missing nothing is restored.
 //! restore_point.2. It is another history from then on: what a server has noted of its replication is left out.
+//! restore_point.3. The order of backups, segments and commits follows from their numbers. The wall clock is asked for one thing: which is
+//!      the last backup or segment that was made by a given time. What was made before that one belongs to it, whatever the clock showed.
 
 use std::path::Path;
 
@@ -94,8 +96,8 @@ impl Backup {
         Err(Error::Invalid("there is no backup from before that moment".to_owned()))
     }
 
-    /// The segments to go through, in their order (restore_point.1). One that was made before the backup and has later commits is of a state that the database was put
-    /// back from.
+    /// The segments to go through, in their order (restore_point.1). A segment that was begun before the backup was made, and has
+    /// later commits, is of a history that the database was put back from.
     fn segments_for(&self, point: Point, backup: &BackupInfo) -> Result<Vec<Segment>> {
         let mut at = backup.seqno;
         let mut chosen = Vec::new();
@@ -103,9 +105,8 @@ impl Backup {
         let all = self.segments()?;
         while !is_over(at) {
             let follows = |segment: &&Segment| {
-                let is_before = !matches!(point, Point::Time(time) if segment.created > time);
-                let is_of_it = segment.database == backup.database && segment.created >= backup.created;
-                is_of_it && segment.after <= at && segment.last > at && is_before
+                let is_of_it = segment.database == backup.database && segment.backup >= backup.id;
+                is_of_it && segment.after <= at && segment.last > at
             };
             let Some(next) = all.iter().filter(follows).max_by_key(|segment| segment.last) else { break };
             chosen.push(*next);
@@ -113,9 +114,16 @@ impl Backup {
         }
         match point {
             Point::Commit(seq) if at < seq => Err(Error::Invalid(format!(
-                "commit {seq} cannot be restored: from the backup on, the archive has commits up to {at}"
+                "commit {seq} cannot be restored: from backup {} on, the archive has commits up to {at}",
+                backup.id
             ))),
-            _ => Ok(chosen),
+            Point::Commit(_) => Ok(chosen),
+            Point::Time(time) => {
+                // restore_point.3
+                let last = chosen.iter().rposition(|segment| segment.created <= time);
+                chosen.truncate(last.map_or(0, |last| last + 1));
+                Ok(chosen)
+            }
         }
     }
 

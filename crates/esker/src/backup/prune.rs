@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Backup;
+use super::record::Record;
+use super::{Backup, BackupInfo};
 use crate::types::{Error, Result};
 
 /// What [`Backup::prune`] has removed.
@@ -20,30 +21,38 @@ pub struct Pruned {
 }
 
 impl Backup {
-    /// Removes all backups but the newest `keep`, and the files that no other names.
+    /// Removes all backups but the newest `keep` of each database, and the files that no other names.
     ///
     /// # Errors
     /// [`Error::Invalid`] if none is to be kept; [`Error::Locked`] if somebody else makes or reads backups here; [`Error::Corrupt`] if the record of a
-    /// backup that stays is damaged: nobody knows then what it needs, and nothing is removed; [`Error::Io`].
+    /// backup that stays is damaged, or one of several databases: what it needs, and of which database it is, is unknown then, and
+    /// nothing is removed. Remove that record first; [`Error::Io`].
     pub fn prune(&mut self, keep: usize) -> Result<Pruned> {
         if keep == 0 {
             return Err(Error::Invalid("keep at least one backup, or remove the directory".to_owned()));
         }
         let _lock = self.lock_to_change()?;
-        let ids = self.ids()?;
-        let (old, kept) = ids.split_at(ids.len().saturating_sub(keep));
         let mut needed = BTreeSet::new();
-        // The oldest commit of each database that can still be restored.
-        let mut oldest = BTreeMap::new();
-        for id in kept {
-            let record = self.record(*id)?;
+        // How many of each database are kept, and the oldest of them.
+        let mut kept: BTreeMap<u32, (usize, BackupInfo)> = BTreeMap::new();
+        let mut old = Vec::new();
+        let records: Vec<_> = self.ids()?.into_iter().rev().map(|id| (id, self.record(id))).collect();
+        let only = only_database(records.iter().filter_map(|(_, record)| record.as_ref().ok()));
+        for (id, record) in records {
+            let known = record.as_ref().ok().map(|record| record.info.database).or(only);
+            if known.is_some_and(|database| kept.get(&database).is_some_and(|kept| kept.0 == keep)) {
+                old.push(id);
+                continue;
+            }
+            let record = record?;
             let database = record.info.database;
-            oldest.entry(database).or_insert(record.info.seqno);
+            let of_database = kept.entry(database).or_default();
+            *of_database = (of_database.0 + 1, record.info);
             needed.extend(record.files.iter().map(|file| file.name(database)));
         }
         let mut pruned = Pruned::default();
-        for id in old {
-            let path = self.record_path(*id);
+        for id in old.into_iter().rev() {
+            let path = self.record_path(id);
             self.env.fs.remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
             pruned.backups += 1;
         }
@@ -58,7 +67,10 @@ impl Backup {
             (pruned.files, pruned.bytes) = (pruned.files + 1, pruned.bytes + bytes);
         }
         for segment in self.segments()? {
-            if oldest.get(&segment.database).is_none_or(|oldest| segment.last <= *oldest) {
+            let leads_on = |(_, oldest): &(usize, BackupInfo)| {
+                segment.last > oldest.seqno && segment.backup >= oldest.id
+            };
+            if !kept.get(&segment.database).is_some_and(leads_on) {
                 let path = self.segment_path(&segment);
                 self.env.fs.remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
                 (pruned.segments, pruned.bytes) = (pruned.segments + 1, pruned.bytes + segment.bytes);
@@ -66,4 +78,10 @@ impl Backup {
         }
         Ok(pruned)
     }
+}
+
+/// The database of all these, if there is only one.
+fn only_database<'a>(mut records: impl Iterator<Item = &'a Record>) -> Option<u32> {
+    let first = records.next()?.info.database;
+    records.all(|record| record.info.database == first).then_some(first)
 }

@@ -34,7 +34,9 @@ pub(super) const PIECE_BYTES: usize = 256 << 10;
 pub(super) struct Head {
     /// The number that the database has for itself.
     pub(super) database: u32,
-    /// When it was begun, in seconds since 1970: all of its commits had been made by then.
+    /// The newest backup of the database when it was begun.
+    pub(super) backup: u64,
+    /// When it was begun, in seconds since 1970 by the wall clock: for people. It decides no order.
     pub(super) created: u64,
     /// The commit before its first, and its digest if that is known.
     pub(super) before: SeqNo,
@@ -45,7 +47,7 @@ impl Head {
     fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         put_varint(&mut out, FORMAT_VERSION.into());
-        for n in [self.database.into(), self.created, self.before.get()] {
+        for n in [self.database.into(), self.backup, self.created, self.before.get()] {
             put_varint(&mut out, n);
         }
         out.extend(self.digest_before.iter().flat_map(|digest| digest.0));
@@ -62,10 +64,11 @@ impl Head {
             let (found, path) = (u32::try_from(found).unwrap_or(u32::MAX), path.to_path_buf());
             return Err(Error::UnsupportedVersion { what: WHAT, path, found, supported: FORMAT_VERSION });
         }
-        let fields = |reader: &mut ByteReader<'_>| -> Decoded<[u64; 3]> {
-            Ok([reader.varint()?, reader.varint()?, reader.varint()?])
+        let fields = |reader: &mut ByteReader<'_>| -> Decoded<[u64; 4]> {
+            Ok([reader.varint()?, reader.varint()?, reader.varint()?, reader.varint()?])
         };
-        let [database, created, before] = fields(&mut reader).map_err(|e| e.in_file(WHAT, path, 0))?;
+        let [database, backup, created, before] =
+            fields(&mut reader).map_err(|e| e.in_file(WHAT, path, 0))?;
         let database = u32::try_from(database).map_err(|_| damaged("a database's number of 64 bits"))?;
         let before = SeqNo::try_new(before).ok_or_else(|| damaged("a sequence number of 64 bits"))?;
         let digest_before = match reader.rest() {
@@ -75,7 +78,7 @@ impl Head {
                 Some(Digest(digest.map_err(|_| damaged("a digest of another length"))?))
             }
         };
-        Ok(Head { database, created, before, digest_before })
+        Ok(Head { database, backup, created, before, digest_before })
     }
 }
 
@@ -197,8 +200,9 @@ mod tests {
     #[test]
     fn golden_bytes() {
         let hex = |bytes: Vec<u8>| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
-        let head = Head { database: 0xAB, created: 1_000, before: SeqNo::new(300), digest_before: None };
-        assert_eq!(hex(head.encode()), "65736b657220666565640 1ab01e807ac02".replace(' ', ""));
+        let head =
+            Head { database: 0xAB, backup: 7, created: 1_000, before: SeqNo::new(300), digest_before: None };
+        assert_eq!(hex(head.encode()), "65736b657220666565640 1ab0107e807ac02".replace(' ', ""));
         let known = Head { digest_before: Some(Digest([9; DIGEST_BYTES])), ..head };
         for head in [head, known] {
             assert_eq!(Head::decode(&head.encode(), Path::new("")).unwrap(), head);
@@ -212,7 +216,7 @@ mod tests {
         let fs = MemFs::new();
         let env = Env::simulated(Arc::new(fs.clone()), 1);
         let path = Path::new("s");
-        let head = Head { database: 1, created: 2, before: SeqNo::new(7), digest_before: None };
+        let head = Head { database: 1, backup: 1, created: 2, before: SeqNo::new(7), digest_before: None };
         let mut writer = Writer::create(&env, path, &head).unwrap();
         for seq in 8..12 {
             writer.changes(b"one").unwrap();

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use esker::backup::{Backup, Point};
 use esker::{Db, Durability, Error};
-use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, FsRef, MemFs, OpKind, OpenOptions, read_range};
+use esker_env::{
+    Env, FaultAction, FaultFs, FaultRule, Fs, FsRef, ManualClock, MemFs, OpKind, OpenOptions, read_range,
+};
 
 use crate::common::contents::{Contents, difference, dump, dump_sound};
 use crate::common::{DIR, simulated};
@@ -402,6 +404,61 @@ fn point_1_any_commit_between_two_backups_comes_back() {
     let pruned = backups(&fs).prune(1).unwrap();
     assert_eq!((pruned.segments, backups(&fs).segments().unwrap().len()), (3, segments - 3));
     restore(Point::Time(u64::MAX), None, "all again").unwrap();
+}
+
+#[test]
+fn restore_point_3_a_clock_that_goes_back_hides_no_commit_of_the_archive() {
+    let (fs, clock) = (MemFs::new(), Arc::new(ManualClock::new()));
+    let env = || Env { clock: clock.clone(), ..Env::simulated(Arc::new(fs.clone()), 99) };
+    let open =
+        |dir: &str| builder(Arc::new(fs.clone())).env(env()).feed_retention(1 << 30, Duration::MAX).open(dir);
+    let mut backup = Backup::open_in(env(), BACKUPS).unwrap();
+    let db = open(DIR).unwrap();
+    let map = db.default_keyspace();
+    map.put("first", "1").unwrap();
+    backup.create(&db).unwrap();
+    let mut made = Vec::new();
+    for (n, by_ms) in [-2000, 1000, -3_600_000, 10, 5_000_000].into_iter().enumerate() {
+        clock.set_wall(by_ms);
+        made.push((map.put([n as u8], "2").unwrap(), backup.archive(&db).unwrap().unwrap().created));
+    }
+    let restore = |point, to: &str| {
+        let done = Backup::open_in(env(), BACKUPS).unwrap().restore_to(
+            point,
+            None,
+            to,
+            builder(Arc::new(fs.clone())),
+        );
+        let keys = done.as_ref().map_or(0, |_| open(to).unwrap().default_keyspace().len().unwrap());
+        done.map(|done| (done.seqno, keys))
+    };
+    for (n, (seqno, _)) in made.iter().enumerate() {
+        let found = restore(Point::Commit(*seqno), &format!("commit {n}")).unwrap();
+        assert_eq!(found, (*seqno, n as u64 + 2), "restore_point.3");
+    }
+    let found = restore(Point::Time(made[3].1), "time");
+    assert!(matches!(found, Err(Error::Invalid(_))), "the backup was made later by the clock: {found:?}");
+    let found = restore(Point::Time(made[4].1), "later").unwrap();
+    assert_eq!(found, (made[4].0, 6), "restore_point.3");
+    assert!(backup.verify().unwrap().is_sound());
+}
+
+#[test]
+fn pruning_keeps_so_many_backups_of_each_database() {
+    let fs = MemFs::new();
+    let of_another = Env::simulated(Arc::new(fs.clone()), 5);
+    let (a, b) = (open(&fs, "a"), builder(Arc::new(fs.clone())).env(of_another).open("b").unwrap());
+    for db in [&b, &a, &a, &a] {
+        db.default_keyspace().put("key", "value").unwrap();
+        backups(&fs).create(db).unwrap();
+    }
+    assert_eq!(backups(&fs).prune(3).unwrap().backups, 0, "three of one and one of the other");
+    assert_eq!(backups(&fs).prune(1).unwrap().backups, 2);
+    let left: Vec<_> = backups(&fs).list().unwrap().iter().map(|info| info.id).collect();
+    assert_eq!(left, [1, 4]);
+    for (id, to) in [(1, "b again"), (4, "a again")] {
+        assert_eq!(restored(&fs, id, to).len(), 1);
+    }
 }
 
 #[test]
