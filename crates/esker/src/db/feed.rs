@@ -351,8 +351,12 @@ impl FeedValue<'_> {
 
     /// When it expires, if it does.
     pub fn expires_at(&self) -> Option<std::time::SystemTime> {
-        let expiry = Expiry::of_version(self.kind, self.stored)?;
-        std::time::UNIX_EPOCH.checked_add(std::time::Duration::from_millis(expiry.ms()))
+        std::time::UNIX_EPOCH.checked_add(std::time::Duration::from_millis(self.expiry()?.ms()))
+    }
+
+    /// When it expires, if it does.
+    pub(crate) fn expiry(&self) -> Option<Expiry> {
+        Expiry::of_version(self.kind, self.stored)
     }
 
     fn stored(&self) -> Stored<&[u8]> {

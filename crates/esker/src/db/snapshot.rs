@@ -16,6 +16,7 @@ use crate::read::point::{ExpiryOf, Presence, ValueOf, Want};
 use crate::read::value_reader::{ReaderOf, ValueReader};
 use crate::txn::snapshots::SnapshotGuard;
 use crate::types::bounds::Bounds;
+use crate::types::expiry::Expiry;
 use crate::types::{KeyBounds, Result, SeqNo, Value};
 
 /// The state of all keyspaces at one commit. While it lives, the versions it sees are kept; space of everything else is reclaimed as
@@ -116,8 +117,13 @@ impl Snapshot {
     /// # Errors
     /// See [`Reads::get`](crate::Reads::get).
     pub fn ttl(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Ttl>> {
-        let found = self.find::<ExpiryOf>(self.check(keyspace)?, key.as_ref())?;
+        let found = self.expiry(keyspace, key.as_ref())?;
         Ok(found.map(|expiry| Ttl::until(expiry, &self.handle.core.time)))
+    }
+
+    /// When a key expires, if it does; the outer none: it is not there.
+    pub(crate) fn expiry(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Option<Expiry>>> {
+        self.find::<ExpiryOf>(self.check(keyspace)?, key)
     }
 
     /// See [`Reads::multi_get`](crate::Reads::multi_get).

@@ -86,7 +86,7 @@ impl<'a> ByteReader<'a> {
         rest
     }
 
-    fn array<const N: usize>(&mut self) -> Decoded<[u8; N]> {
+    pub fn array<const N: usize>(&mut self) -> Decoded<[u8; N]> {
         let mut out = [0; N];
         out.copy_from_slice(self.take(N as u64)?);
         Ok(out)

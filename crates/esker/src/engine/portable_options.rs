@@ -19,12 +19,12 @@ pub(crate) fn encode(options: &KeyspaceOptions, out: &mut Vec<u8>) {
     let history = match options.history {
         History::None => None,
         History::Versions(versions) => Some((HISTORY_VERSIONS, u64::from(versions))),
-        History::For(time) => Some((HISTORY_MS, time.as_millis() as u64)),
+        History::For(time) => Some((HISTORY_MS, ms(time))),
     };
     let numbers = [
         options.blobs_over.map(|over| (BLOBS_OVER, over as u64)),
         (options.counting == Counting::Lazy).then_some((IS_LAZY, 1)),
-        options.default_ttl.map(|ttl| (TTL_MS, ttl.as_millis() as u64)),
+        options.default_ttl.map(|ttl| (TTL_MS, ms(ttl))),
         history,
     ];
     for (option, number) in numbers.into_iter().flatten() {
@@ -37,6 +37,11 @@ pub(crate) fn encode(options: &KeyspaceOptions, out: &mut Vec<u8>) {
         put_varint(out, MERGE_OPERATOR);
         put_string(out, name.as_bytes());
     }
+}
+
+/// Whole milliseconds; what is longer than 64 bits can say is as long as they can.
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The options that all the bytes say, and whether they say others that are not known.

@@ -87,8 +87,8 @@ const OPTIONS: u8 = 7;
 pub fn encode(change: &FeedChange<'_>, out: &mut Vec<u8>) -> Result<()> {
     match change {
         FeedChange::Put { keyspace, key, value } => {
-            let expires = value.expires_at().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
-            let expires = expires.map_or(0, |since| since.as_millis() as u64);
+            // expiry.2
+            let expires = value.expiry().map_or(0, |expiry| expiry.ms());
             let read;
             let value = match value.bytes() {
                 Some(bytes) => bytes,

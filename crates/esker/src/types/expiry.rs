@@ -6,6 +6,8 @@
 //! ```
 //!
 //! expiry.1. Bytes too few for an expiry, which only damage can leave, are taken for one that has passed.
+//! expiry.2. Zero is no expiry: files and formats use it for entries that never expire. The epoch itself, and what lies before it, becomes the
+//!      first millisecond, which has passed just as well.
 
 use std::time::Duration;
 
@@ -19,15 +21,15 @@ pub(crate) const EXPIRY_BYTES: usize = 8;
 pub struct Expiry(u64);
 
 impl Expiry {
-    /// So many milliseconds since 1970.
+    /// This number of milliseconds since 1970; for zero see expiry.2.
     pub(crate) const fn at_ms(ms: u64) -> Self {
-        Expiry(ms)
+        Expiry(if ms == 0 { 1 } else { ms })
     }
 
     /// So long after a moment: rounded up to whole milliseconds.
     pub(crate) fn after(now_ms: u64, ttl: Duration) -> Self {
         let ms = u64::try_from(ttl.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
-        Expiry(now_ms.saturating_add(ms))
+        Expiry::at_ms(now_ms.saturating_add(ms))
     }
 
     /// Milliseconds since 1970.
@@ -43,7 +45,7 @@ impl Expiry {
     /// The expiry in front of these bytes (expiry.1).
     #[inline]
     pub(crate) fn of(beside: &[u8]) -> Self {
-        Expiry(beside.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)))
+        Expiry::at_ms(beside.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)))
     }
 
     /// The expiry of a version of this kind, beside whose key these bytes stand; none if it does not expire.
@@ -102,5 +104,6 @@ mod tests {
         assert_eq!(Expiry::after(5, Duration::from_nanos(1)), Expiry::at_ms(6));
         assert_eq!(Expiry::after(5, Duration::from_millis(2)), Expiry::at_ms(7));
         assert_eq!(Expiry::after(5, Duration::MAX), Expiry::at_ms(u64::MAX));
+        assert_eq!(Expiry::after(0, Duration::ZERO).ms(), 1, "expiry.2");
     }
 }

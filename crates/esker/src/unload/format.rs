@@ -49,8 +49,9 @@ pub(super) enum Record<'a> {
 pub(super) type Entry<'a> = (&'a [u8], u64, &'a [u8]);
 
 impl Head {
+    /// All entries, those counted that expire before they are written.
     pub(super) fn entries(&self) -> u64 {
-        self.keyspaces.iter().map(|(_, entries)| entries).sum()
+        self.keyspaces.iter().fold(0, |all, (_, entries)| all.saturating_add(*entries))
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {

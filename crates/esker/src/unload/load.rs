@@ -1,16 +1,18 @@
 //! From a file to a database.
 
 use std::path::Path;
-use std::time::Duration;
 
 use esker_env::Env;
 
 use super::format::{Entry, Head, Record};
 use super::{LOADING, OnProgress, Unloaded, check_asked_for, is_left_out};
 use crate::db::{Db, Keyspace, WriteBatch};
-use crate::engine::keyspace_options::{Counting, KeyspaceOptions};
+use crate::encoding::bytes::{ByteReader, DecodeError, Decoded, put_string, put_varint};
+use crate::encoding::digest::{DIGEST_BYTES, Digester};
+use crate::engine::keyspace_options::KeyspaceOptions;
 use crate::recordio::Reader;
 use crate::txn::commit::Durability;
+use crate::types::expiry::Expiry;
 use crate::types::{Error, Result};
 
 /// So much of entries makes a commit.
@@ -50,12 +52,15 @@ impl Load {
         self
     }
 
-    /// Loads the file into keyspaces that are missing or empty. If an earlier call for the same file was stopped, this goes on where that one was: until it has
-    /// ended, the keyspace `esker.load` keeps the place.
+    /// Loads the file into keyspaces that are missing or empty. They get the options that the file says, in the same commit as their
+    /// first entries, and each entry lasts as long as the file says, whatever default lifetime its keyspace has. If an earlier call for
+    /// the same file and the same keyspaces was stopped, this goes on where that one was: until it has ended, the keyspace `esker.load`
+    /// keeps the place.
     ///
     /// # Errors
-    /// [`Error::KeyspaceExists`] if a keyspace holds something already; [`Error::KeyspaceNotFound`] if the file has no such one; [`Error::Invalid`] if the load of another
-    /// file has not ended, or the file is another one; [`Error::Corrupt`] with the place in the file; those of commits.
+    /// [`Error::KeyspaceExists`] if a keyspace holds something already, before anything is loaded; [`Error::KeyspaceNotFound`] if the file
+    /// has no such one; [`Error::Invalid`] if another load has not ended: of another file, of other keyspaces, or into keyspaces that were
+    /// dropped since; [`Error::Corrupt`] with the place in the file, also if it lacks entries; those of commits.
     pub fn read(self, db: &Db, path: impl AsRef<Path>) -> Result<Unloaded> {
         check_asked_for(self.keyspaces.as_ref())?;
         let path = path.as_ref();
@@ -72,10 +77,13 @@ impl Load {
         let mut number = 0;
         while let Some(bytes) = reader.next()?.map(<[u8]>::to_vec) {
             number += 1;
-            let record = Record::decode(&bytes);
-            let record = record.map_err(|e| e.in_file("unload", path, reader.content_offset()))?;
+            let in_file = |e: DecodeError| e.in_file("unload", path, reader.content_offset());
+            let record = Record::decode(&bytes).map_err(in_file)?;
+            run.counted.pass(&record, &head).map_err(|detail| {
+                Error::corrupt("unload", path, reader.content_offset(), format!("{detail}: write it again"))
+            })?;
             run.done.bytes = reader.position();
-            if run.take(&record, number, path)? {
+            if run.take(&record, number)? {
                 return run.finish();
             }
         }
@@ -87,17 +95,118 @@ fn cut(path: &Path, at: u64) -> Error {
     Error::corrupt("unload", path, at, "the file has no end: write it again")
 }
 
+/// What has come of a file, beside what it says of itself.
+#[derive(Debug, Default)]
+struct Counted {
+    /// Keyspaces that have begun, and whether the last of them has not ended.
+    keyspaces: usize,
+    is_inside: bool,
+    /// Entries of the keyspace at hand, and of the file.
+    entries: u64,
+    all: u64,
+}
+
+impl Counted {
+    /// Takes notice of a record, or says what is wrong with it.
+    fn pass(&mut self, record: &Record<'_>, head: &Head) -> Result<(), String> {
+        match record {
+            Record::Keyspace(which, _) => {
+                if self.is_inside || *which != self.keyspaces || *which >= head.keyspaces.len() {
+                    return Err(format!("keyspace {which} does not come here"));
+                }
+                (self.keyspaces, self.is_inside, self.entries) = (which + 1, true, 0);
+            }
+            Record::Entries(_) if !self.is_inside => {
+                return Err("entries that belong to no keyspace".to_owned());
+            }
+            Record::Entries(entries) => {
+                self.entries += entries.len() as u64;
+                self.all += entries.len() as u64;
+            }
+            Record::KeyspaceEnd(entries) => {
+                if !self.is_inside || *entries != self.entries {
+                    return Err(format!("a keyspace with {} of {entries} entries", self.entries));
+                }
+                self.is_inside = false;
+            }
+            Record::End(entries) => {
+                let is_whole = !self.is_inside && self.keyspaces == head.keyspaces.len();
+                if !is_whole || *entries != self.all {
+                    let (begun, named) = (self.keyspaces, head.keyspaces.len());
+                    return Err(format!(
+                        "{begun} of {named} keyspaces, and {} of {entries} entries",
+                        self.all
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How far a load is, as the database keeps it (unload.2).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Place {
+    /// The file.
+    file: u64,
+    /// The last record that is loaded.
+    record: u64,
+    /// The digest of the names that were asked for (unload.3).
+    asked: [u8; DIGEST_BYTES],
+    /// The numbers of the keyspaces that have entries or options of the load.
+    made: Vec<u32>,
+}
+
+impl Place {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = [self.file.to_le_bytes(), self.record.to_le_bytes()].concat();
+        out.extend_from_slice(&self.asked);
+        self.made.iter().for_each(|id| put_varint(&mut out, (*id).into()));
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Decoded<Place> {
+        let mut reader = ByteReader::new(bytes);
+        let (file, record) = (reader.u64()?, reader.u64()?);
+        let asked = reader.array()?;
+        let mut made = Vec::new();
+        while !reader.is_empty() {
+            let id = reader.varint()?;
+            made.push(u32::try_from(id).map_err(|_| reader.error("a keyspace's number of 64 bits"))?);
+        }
+        Ok(Place { file, record, asked, made })
+    }
+}
+
+/// The digest of the keyspaces that are asked for.
+fn digest_of(asked: Option<&Vec<String>>) -> [u8; DIGEST_BYTES] {
+    let mut digester = Digester::default();
+    let mut names: Vec<_> = asked.into_iter().flatten().collect();
+    names.sort();
+    names.dedup();
+    digester.add(&[u8::from(asked.is_some())]);
+    for name in names {
+        let mut bytes = Vec::new();
+        put_string(&mut bytes, name.as_bytes());
+        digester.add(&bytes);
+    }
+    digester.finish().0
+}
+
 /// A load that goes on.
 struct Run<'a> {
     db: &'a Db,
     head: &'a Head,
     asked: Load,
-    /// The place (unload.2).
-    loading: Keyspace,
+    counted: Counted,
+    /// What is committed.
+    place: Place,
+    /// Where the place is kept, once a commit has made it.
+    loading: Option<Keyspace>,
     /// Records that an earlier call has done.
     skipped: u64,
     /// The keyspace at hand, if it is asked for.
-    target: Option<(Keyspace, KeyspaceOptions)>,
+    target: Option<Keyspace>,
     batch: WriteBatch,
     batch_bytes: usize,
     done: Unloaded,
@@ -105,29 +214,65 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(db: &'a Db, head: &'a Head, asked: Load) -> Result<Self> {
-        let loading = db.keyspace(LOADING)?;
-        let skipped = match loading.get(PLACE)? {
-            None => 0,
-            Some(place) if place.len() == 16 && place[..8] == head.id.to_le_bytes() => {
-                u64::from_le_bytes(place[8..].try_into().expect("eight of sixteen bytes"))
-            }
-            Some(_) => {
-                let text = format!(
-                    "the load of another file into this database has not ended: load that one again, or drop the keyspace `{LOADING}`"
-                );
-                return Err(Error::Invalid(text));
-            }
+        let begun = Place { file: head.id, asked: digest_of(asked.keyspaces.as_ref()), ..Place::default() };
+        let loading = match db.open_keyspace(LOADING) {
+            Ok(keyspace) => Some(keyspace),
+            Err(Error::KeyspaceNotFound(_)) => None,
+            Err(error) => return Err(error),
         };
+        let kept = loading.as_ref().map(|keyspace| keyspace.get(PLACE)).transpose()?.flatten();
+        let place = match kept {
+            Some(kept) => {
+                Place::decode(&kept).ok().filter(|place| place.is_of(&begun)).ok_or_else(other_load)?
+            }
+            None => begun,
+        };
+        place.check_made(db)?;
         let done = Unloaded { entries_total: head.entries(), ..Unloaded::default() };
-        let batch = db.batch();
-        Ok(Run { db, head, asked, loading, skipped, target: None, batch, batch_bytes: 0, done })
+        let (skipped, batch) = (place.record, db.batch());
+        let counted = Counted::default();
+        let run = Run {
+            db,
+            head,
+            asked,
+            counted,
+            place,
+            loading,
+            skipped,
+            target: None,
+            batch,
+            batch_bytes: 0,
+            done,
+        };
+        if skipped == 0 {
+            run.check_empty()?;
+        }
+        Ok(run)
+    }
+
+    fn is_asked_for(&self, name: &String) -> bool {
+        !is_left_out(name) && self.asked.keyspaces.as_ref().is_none_or(|names| names.contains(name))
+    }
+
+    /// Refuses to load into keyspaces that hold something.
+    fn check_empty(&self) -> Result<()> {
+        for (name, _) in self.head.keyspaces.iter().filter(|(name, _)| self.is_asked_for(name)) {
+            match self.db.open_keyspace(name) {
+                Ok(keyspace) if keyspace.first()?.is_some() => {
+                    return Err(Error::KeyspaceExists(name.clone()));
+                }
+                Ok(_) | Err(Error::KeyspaceNotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Takes a record; whether it was the last.
-    fn take(&mut self, record: &Record<'_>, number: u64, path: &Path) -> Result<bool> {
+    fn take(&mut self, record: &Record<'_>, number: u64) -> Result<bool> {
         let is_done = number <= self.skipped;
         match record {
-            Record::Keyspace(which, options) => self.begin(*which, options.clone(), is_done, path)?,
+            Record::Keyspace(which, options) => self.begin(*which, options, is_done)?,
             Record::Entries(entries) => {
                 self.done.entries += entries.len() as u64;
                 if is_done {
@@ -138,15 +283,8 @@ impl<'a> Run<'a> {
             }
             Record::KeyspaceEnd(_) => {
                 self.done.keyspaces += u64::from(self.target.is_some());
-                if let Some((keyspace, options)) = self.target.take().filter(|_| !is_done) {
+                if self.target.take().is_some() && !is_done {
                     self.commit(number)?;
-                    // Behind the entries, which have lives of their own.
-                    if options.default_ttl.is_some() {
-                        keyspace.set_default_ttl(options.default_ttl)?;
-                    }
-                    if options.history != Default::default() {
-                        keyspace.set_history(options.history)?;
-                    }
                 }
             }
             Record::End(_) => return Ok(true),
@@ -157,49 +295,35 @@ impl<'a> Run<'a> {
         Ok(false)
     }
 
-    fn begin(&mut self, which: usize, options: KeyspaceOptions, is_done: bool, path: &Path) -> Result<()> {
-        let Some((name, _)) = self.head.keyspaces.get(which) else {
-            return Err(Error::corrupt(
-                "unload",
-                path,
-                self.done.bytes,
-                format!("it has no keyspace {which}"),
-            ));
-        };
+    /// Begins a keyspace: the batch makes it if need be, and gives it its options.
+    fn begin(&mut self, which: usize, options: &KeyspaceOptions, is_done: bool) -> Result<()> {
         self.target = None;
-        if is_left_out(name) || self.asked.keyspaces.as_ref().is_some_and(|names| !names.contains(name)) {
+        let (name, _) = &self.head.keyspaces[which];
+        if !self.is_asked_for(name) {
             return Ok(());
         }
-        let keyspace = self.db.keyspace(name)?;
+        let keyspace = match self.db.open_keyspace(name) {
+            Err(Error::KeyspaceNotFound(_)) if !is_done => self.batch.create_keyspace(name)?,
+            found => found?,
+        };
         if !is_done {
-            if keyspace.first()?.is_some() {
-                return Err(Error::KeyspaceExists(name.clone()));
+            if keyspace.options() != *options {
+                self.batch.set_options(&keyspace, options.clone())?;
             }
-            if let Some(over) = options.blobs_over {
-                keyspace.set_blobs_over(over)?;
-            }
-            if options.counting == Counting::Lazy {
-                keyspace.set_counting(Counting::Lazy)?;
-            }
-            if let Some(name) = &options.merge_operator {
-                keyspace.set_merge_operator(name)?;
-            }
+            self.place.made.push(keyspace.id().get());
         }
-        self.target = Some((keyspace, options));
+        self.target = Some(keyspace);
         Ok(())
     }
 
     fn put(&mut self, (key, expires, value): Entry<'_>) -> Result<()> {
-        let Some((keyspace, _)) = &self.target else { return Ok(()) };
-        let now = self.db.time_ms();
-        match expires {
-            0 => self.batch.put(keyspace, key, value)?,
-            past if past <= now => return Ok(()),
-            expires => {
-                let left = Duration::from_millis(expires - now);
-                self.batch.put_with_ttl(keyspace, key, value, left)?;
-            }
+        let Some(keyspace) = &self.target else { return Ok(()) };
+        // expiry.2
+        let expiry = (expires > 0).then(|| Expiry::at_ms(expires));
+        if expires > 0 && expires <= self.db.time_ms() {
+            return Ok(());
         }
+        self.batch.put_until_expiry(keyspace, key, value, expiry)?;
         self.batch_bytes += key.len() + value.len();
         Ok(())
     }
@@ -207,10 +331,14 @@ impl<'a> Run<'a> {
     /// Commits what was taken up to this record, with the place (unload.2).
     fn commit(&mut self, number: u64) -> Result<()> {
         let mut batch = std::mem::replace(&mut self.batch, self.db.batch());
-        let place = [self.head.id.to_le_bytes(), number.to_le_bytes()].concat();
-        batch.put(&self.loading, PLACE, place)?;
+        let loading = match &self.loading {
+            Some(loading) => loading.clone(),
+            None => batch.create_keyspace(LOADING)?,
+        };
+        self.place.record = number;
+        batch.put_until_expiry(&loading, PLACE.as_bytes(), &self.place.encode(), None)?;
         batch.commit_with(Durability::Buffered)?;
-        self.batch_bytes = 0;
+        (self.loading, self.batch_bytes) = (Some(loading), 0);
         if let Some(call) = &mut self.asked.on_progress {
             call(&self.done);
         }
@@ -219,8 +347,35 @@ impl<'a> Run<'a> {
 
     fn finish(self) -> Result<Unloaded> {
         let mut batch = self.batch;
-        batch.drop_keyspace(LOADING)?;
+        if self.loading.is_some() {
+            batch.drop_keyspace(LOADING)?;
+        }
         batch.commit_with(Durability::Sync)?;
         Ok(self.done)
     }
+}
+
+impl Place {
+    /// Whether it is a place in the load that begins so.
+    fn is_of(&self, begun: &Place) -> bool {
+        (self.file, self.asked) == (begun.file, begun.asked)
+    }
+
+    /// Refuses to go on if a keyspace is gone that the load has made (unload.3).
+    fn check_made(&self, db: &Db) -> Result<()> {
+        let there: Vec<u32> =
+            db.keyspaces()?.iter().filter_map(|name| Some(db.open_keyspace(name).ok()?.id().get())).collect();
+        match self.made.iter().find(|id| !there.contains(id)) {
+            None => Ok(()),
+            Some(_) => Err(Error::Invalid(format!(
+                "a keyspace was dropped that a load which has not ended had made: drop the keyspace `{LOADING}` and all that the load has made, and load again"
+            ))),
+        }
+    }
+}
+
+fn other_load() -> Error {
+    Error::Invalid(format!(
+        "the load of another file, or of other keyspaces of it, into this database has not ended: call that one again, or drop the keyspace `{LOADING}`"
+    ))
 }

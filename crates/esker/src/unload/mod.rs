@@ -29,6 +29,8 @@
 //!
 //! unload.1. A file under its name is complete, durable, and of one commit.
 //! unload.2. What a load has committed is a prefix of the file; the database knows where that ends. So no part is loaded twice, and none is left out.
+//! unload.3. A call that goes on does so for the same job and the same database, and else begins anew or refuses: an unload compares the part
+//!      of the file that is there with the database; a load compares the file, the keyspaces that are asked for, and those that it has made.
 //!
 //! Bytes: docs/formats/unload.md
 

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use esker_env::Env;
 
-use super::format::{Head, Record, begin_entries, put_entry};
+use super::format::{Entry, Head, Record, begin_entries, put_entry};
 use super::{OnProgress, Unloaded, check_asked_for, is_left_out};
-use crate::db::{Db, Keyspace, Snapshot, Ttl};
+use crate::db::{Db, Keyspace, Range, Snapshot};
 use crate::encoding::Compression;
 use crate::recordio::{Reader, Writer};
 use crate::types::{Error, Result};
@@ -85,16 +85,15 @@ impl Unload {
             keyspaces: names.into_iter().zip(lens).collect(),
         };
         let partial = partial_of(path);
-        let (writer, place) = begin(&env, &partial, &head)?;
+        let source = Source { snapshot: &snapshot, has_ttls: db.handle.core.view.get().expiring() > 0 };
+        let (writer, place) = begin(&env, &partial, &head, &source, &keyspaces)?;
         let done = Unloaded {
             entries: place.all,
             resumed_entries: place.all,
             entries_total: head.entries(),
             ..Unloaded::default()
         };
-        let has_ttls = db.handle.core.view.get().expiring() > 0;
-        let mut run =
-            Run { db, snapshot: &snapshot, writer, synced: 0, done, call: self.on_progress, has_ttls };
+        let mut run = Run { source, writer, synced: 0, done, call: self.on_progress };
         run.all(&keyspaces, place)?;
         let done = run.done;
         env.fs.rename(&partial, path).map_err(|e| Error::io("rename", &partial, e))?;
@@ -110,11 +109,17 @@ fn partial_of(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Goes on with a file of the same keyspaces and commit, or begins one.
-fn begin(env: &Env, path: &Path, head: &Head) -> Result<(Writer, Place)> {
+/// Goes on with a file of the same keyspaces and commit that holds what the database holds, or begins one.
+fn begin(
+    env: &Env,
+    path: &Path,
+    head: &Head,
+    source: &Source<'_>,
+    keyspaces: &[Keyspace],
+) -> Result<(Writer, Place)> {
     let options = Writer::options().env(env).compression(Compression::Lz4);
     if env.fs.exists(path).map_err(|e| Error::io("look for", path, e))?
-        && let Some(place) = look(env, path, head)?
+        && let Some(place) = look(env, path, head, source, keyspaces)?
     {
         return Ok((options.open_append(path)?, place));
     }
@@ -123,8 +128,15 @@ fn begin(env: &Env, path: &Path, head: &Head) -> Result<(Writer, Place)> {
     Ok((writer, Place::default()))
 }
 
-/// How far a file is; none if it is of something else, or damaged.
-fn look(env: &Env, path: &Path, head: &Head) -> Result<Option<Place>> {
+/// How far a file is; none if it is of something else, or damaged. Names and numbers can be those of another database, so what the
+/// file holds is compared with what the database holds (unload.3).
+fn look(
+    env: &Env,
+    path: &Path,
+    head: &Head,
+    source: &Source<'_>,
+    keyspaces: &[Keyspace],
+) -> Result<Option<Place>> {
     let Ok(mut reader) = Reader::options().env(env).open(path) else { return Ok(None) };
     let first = match reader.next() {
         Ok(Some(first)) => Head::decode(first, path, 0),
@@ -134,13 +146,67 @@ fn look(env: &Env, path: &Path, head: &Head) -> Result<Option<Place>> {
     if !first.as_ref().is_ok_and(is_same) {
         return Ok(None);
     }
-    let mut place = Place::default();
+    let (mut place, mut walk) = (Place::default(), None);
     loop {
-        match reader.next().map(|record| record.map(Record::decode)) {
+        let record = match reader.next().map(|record| record.map(Record::decode)) {
             Ok(None) => return Ok(Some(place)),
-            Ok(Some(Ok(record))) => place.pass(&record),
+            Ok(Some(Ok(record))) => record,
             _ => return Ok(None),
+        };
+        let is_same = match &record {
+            Record::Keyspace(which, options) => match keyspaces.get(*which) {
+                Some(keyspace) => {
+                    walk = Some((keyspace, source.snapshot.iter(keyspace)));
+                    keyspace.options() == *options
+                }
+                None => false,
+            },
+            Record::Entries(entries) => match &mut walk {
+                Some((keyspace, walk)) => source.holds_next(keyspace, walk, entries)?,
+                None => false,
+            },
+            Record::KeyspaceEnd(_) | Record::End(_) => true,
+        };
+        if !is_same {
+            return Ok(None);
         }
+        place.pass(&record);
+    }
+}
+
+/// What is unloaded.
+struct Source<'a> {
+    snapshot: &'a Snapshot,
+    /// Something in the database expires.
+    has_ttls: bool,
+}
+
+impl Source<'_> {
+    /// When an entry expires, in milliseconds since 1970; 0: never (expiry.2).
+    fn expires(&self, keyspace: &Keyspace, key: &[u8]) -> Result<u64> {
+        if !self.has_ttls {
+            return Ok(0);
+        }
+        Ok(match self.snapshot.expiry(keyspace, key)? {
+            Some(expiry) => expiry.map_or(0, |expiry| expiry.ms()),
+            // It has expired since the walk came to it.
+            None => 1,
+        })
+    }
+
+    /// Whether these entries are what comes next in a keyspace.
+    fn holds_next(&self, keyspace: &Keyspace, walk: &mut Range, entries: &[Entry<'_>]) -> Result<bool> {
+        for (key, expires, value) in entries {
+            match walk.next().transpose()? {
+                Some((found, held)) if *found == **key && held[..] == **value => {
+                    if self.expires(keyspace, key)? != *expires {
+                        return Ok(false);
+                    }
+                }
+                _ => return Ok(false),
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -164,15 +230,12 @@ impl Place {
 
 /// A file that is being written.
 struct Run<'a> {
-    db: &'a Db,
-    snapshot: &'a Snapshot,
+    source: Source<'a>,
     writer: Writer,
     /// Its size when it was synced last.
     synced: u64,
     done: Unloaded,
     call: Option<OnProgress>,
-    /// Something in the database expires.
-    has_ttls: bool,
 }
 
 impl Run<'_> {
@@ -203,9 +266,9 @@ impl Run<'_> {
         let mut entries = before;
         let lower = behind.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
         let range: (std::ops::Bound<&[u8]>, std::ops::Bound<&[u8]>) = (lower, std::ops::Bound::Unbounded);
-        for entry in self.snapshot.range(keyspace, range) {
+        for entry in self.source.snapshot.range(keyspace, range) {
             let (key, value) = entry?;
-            put_entry(&mut record, (&key, self.expiry(keyspace, &key)?, &value));
+            put_entry(&mut record, (&key, self.source.expires(keyspace, &key)?, &value));
             in_record += 1;
             if record.len() >= RECORD_BYTES {
                 self.append_entries(&record, in_record)?;
@@ -218,19 +281,6 @@ impl Run<'_> {
             entries += in_record;
         }
         self.append(&Record::KeyspaceEnd(entries).encode())
-    }
-
-    /// When an entry expires, in milliseconds since 1970; 0: never.
-    fn expiry(&self, keyspace: &Keyspace, key: &[u8]) -> Result<u64> {
-        if !self.has_ttls {
-            return Ok(0);
-        }
-        Ok(match self.snapshot.ttl(keyspace, key)? {
-            Some(Ttl::Left(left)) => self.db.time_ms() + left.as_millis() as u64,
-            // One that has expired since: it is gone when it is loaded.
-            None => 1,
-            Some(Ttl::Unlimited) => 0,
-        })
     }
 
     fn append_entries(&mut self, record: &[u8], entries: u64) -> Result<()> {

@@ -262,6 +262,18 @@ fn replay_1_a_commit_may_drop_create_and_rename_a_keyspace_in_any_order() {
     commit(&|batch| batch.drop_keyspace("a").and_then(|()| batch.rename_keyspace("b", "a")));
     two.go_on(1000).unwrap();
     two.assert_same();
+    let mut ends = home.batch();
+    let map = home.default_keyspace();
+    map.set_default_ttl(Some(DAY)).unwrap();
+    ends.put_until(&map, "epoch", "gone", Some(SystemTime::UNIX_EPOCH)).unwrap();
+    ends.put_until(&map, "never", "there", None).unwrap();
+    ends.put_with_ttl(&map, "last", "there", Duration::MAX).unwrap();
+    ends.commit().unwrap();
+    two.go_on(1000).unwrap();
+    two.assert_same();
+    let copied = two.copy.default_keyspace();
+    let ttls = ["epoch", "never"].map(|key| copied.ttl(key).unwrap());
+    assert_eq!((ttls, copied.len().unwrap()), ([None, Some(Ttl::Unlimited)], 3), "expiry.2");
     for seed in 0..400 {
         change_names(&two.home, &mut fastrand::Rng::with_seed(seed));
         two.go_on(7).unwrap_or_else(|error| panic!("seed {seed}: {error}"));

@@ -193,3 +193,133 @@ fn what_a_server_notes_of_its_replication_stays_behind() {
     assert_eq!(loaded.entries, all.entries);
     assert!(copy.open_keyspace("es.repl").is_err());
 }
+
+#[test]
+fn unload_2_a_load_that_is_killed_anywhere_ends_with_all_options() {
+    let fs = MemFs::new();
+    let db = simulated(Arc::new(fs.clone())).open(dir()).unwrap();
+    for name in ["a", "b", "c"] {
+        let map = db.keyspace(name).unwrap();
+        map.set_default_ttl(Some(Duration::from_secs(60))).unwrap();
+        map.set_history(History::Versions(3)).unwrap();
+        map.set_blobs_over(100).unwrap();
+        map.put("key", name).unwrap();
+    }
+    let expected: Vec<_> = ["a", "b", "c"].map(|name| db.open_keyspace(name).unwrap().options()).into();
+    Unload::new().env(env(&fs)).write(&db, FILE).unwrap();
+    for nth in 1.. {
+        let faults = FaultFs::new(Arc::new(fs.kill()));
+        let copy = simulated(Arc::new(faults.clone())).open("copy").unwrap();
+        faults.add(FaultRule::new(&OpKind::CHANGES, FaultAction::Freeze { keep: 0 }).nth(nth));
+        let was_whole = Load::new().env(env(&fs)).read(&copy, FILE).is_ok();
+        faults.clear();
+        let left = copy.clone();
+        drop((copy, left));
+        let disk = simulated(Arc::new(faults.clone())).open("copy");
+        let Ok(copy) = disk else { continue };
+        match Load::new().env(env(&fs)).read(&copy, FILE) {
+            Ok(_) => {}
+            Err(Error::KeyspaceExists(_)) if was_whole => {}
+            Err(error) => panic!("change {nth}: {error}"),
+        }
+        let found: Vec<_> = ["a", "b", "c"].map(|name| copy.open_keyspace(name).unwrap().options()).into();
+        assert_eq!(found, expected, "unload.2, change {nth}");
+        if was_whole {
+            assert!(nth > 3);
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_load_gives_entries_their_own_lives_and_leaves_nothing_where_it_is_refused() {
+    let fs = MemFs::new();
+    let db = simulated(Arc::new(fs.clone())).open(dir()).unwrap();
+    let map = db.keyspace("map").unwrap();
+    map.put("for ever", "1").unwrap();
+    map.put_with_ttl("an hour", "2", Duration::from_secs(3_600)).unwrap();
+    map.put_with_ttl("longest", "3", Duration::MAX).unwrap();
+    Unload::new().env(env(&fs)).write(&db, FILE).unwrap();
+    let copy = simulated(Arc::new(fs.clone())).open("copy").unwrap();
+    copy.keyspace("map").unwrap().set_default_ttl(Some(Duration::from_secs(60))).unwrap();
+    Load::new().env(env(&fs)).read(&copy, FILE).unwrap();
+    let copied = copy.open_keyspace("map").unwrap();
+    assert_eq!(copied.ttl("for ever").unwrap(), Some(Ttl::Unlimited));
+    assert_eq!(copied.default_ttl(), None, "as in the file");
+    let left = |key| match copied.ttl(key).unwrap() {
+        Some(Ttl::Left(left)) => copy.time_ms() + left.as_millis() as u64,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(left("longest"), u64::MAX);
+    let again = Load::new().env(env(&fs)).read(&copy, FILE);
+    assert!(matches!(again, Err(Error::KeyspaceExists(name)) if name == "map"));
+    assert_eq!(copy.keyspaces().unwrap(), ["default", "map"], "a refused load leaves nothing");
+}
+
+#[test]
+fn unload_3_a_call_goes_on_with_the_same_job_alone() {
+    let fs = MemFs::new();
+    let open = |name: &str, value: &str| {
+        let db = simulated(Arc::new(fs.clone())).open(name).unwrap();
+        let map = db.keyspace("map").unwrap();
+        for n in 0..3_000_u32 {
+            map.put(n.to_be_bytes(), value.repeat(100)).unwrap();
+        }
+        db
+    };
+    // Two databases of the same names, numbers and commits.
+    let (one, two) = (open("one", "1"), open("two", "2"));
+    Unload::new().env(env(&fs)).write(&one, FILE).unwrap();
+    fs.rename(FILE.as_ref(), "file.partial".as_ref()).unwrap();
+    let done = Unload::new().env(env(&fs)).write(&two, FILE).unwrap();
+    assert_eq!(done.resumed_entries, 0, "unload.3");
+    let copy = simulated(Arc::new(fs.clone())).open("copy").unwrap();
+    Load::new().env(env(&fs)).read(&copy, FILE).unwrap();
+    assert_same(&dump_sound(&copy).unwrap(), &dump(&two).unwrap(), "unload.3");
+
+    // A load of some keyspaces is not gone on with by one of all.
+    two.keyspace("z").unwrap().put("key", "value").unwrap();
+    Unload::new().env(env(&fs)).write(&two, "all").unwrap();
+    let faults = FaultFs::new(Arc::new(fs.clone()));
+    let part = simulated(Arc::new(faults.clone())).open("part").unwrap();
+    let calls = Arc::new(AtomicU64::new(0));
+    let seen = calls.clone();
+    let load = Load::new().env(env(&fs)).keyspaces(["map"]).on_progress(move |_| {
+        seen.fetch_add(1, Ordering::Relaxed);
+        faults.freeze();
+    });
+    assert!(load.read(&part, "all").is_err());
+    drop(part);
+    let part = simulated(Arc::new(fs.clone())).open("part").unwrap();
+    {
+        let all = Load::new().env(env(&fs)).read(&part, "all");
+        assert!(matches!(&all, Err(Error::Invalid(text)) if text.contains("has not ended")), "{all:?}");
+        part.drop_keyspace("map").unwrap();
+        let again = Load::new().env(env(&fs)).keyspaces(["map"]).read(&part, "all");
+        assert!(matches!(&again, Err(Error::Invalid(text)) if text.contains("dropped")), "{again:?}");
+    }
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_file_that_lacks_a_record_is_damaged() {
+    let fs = MemFs::new();
+    let db = filled(&fs);
+    Unload::new().env(env(&fs)).write(&db, FILE).unwrap();
+    let mut reader = esker::recordio::Reader::options().env(&env(&fs)).open(FILE).unwrap();
+    let mut records = Vec::new();
+    while let Some(record) = reader.next().unwrap() {
+        records.push(record.to_vec());
+    }
+    for without in 1..records.len() {
+        let name = format!("without {without}");
+        let mut writer = esker::recordio::Writer::options().env(&env(&fs)).create(&name).unwrap();
+        for (n, record) in records.iter().enumerate().filter(|(n, _)| *n != without) {
+            assert!(writer.append(record).is_ok(), "{n}");
+        }
+        writer.finish().unwrap();
+        let copy = simulated(Arc::new(fs.clone())).open(format!("copy {without}")).unwrap();
+        let found = Load::new().env(env(&fs)).read(&copy, &name);
+        assert!(found.as_ref().is_err_and(|error| error.is_corrupt()), "{without}: {found:?}");
+    }
+}
