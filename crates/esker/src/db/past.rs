@@ -15,7 +15,7 @@ use super::reads::Reads;
 use super::writes::{encode_bounds, prefix_bounds};
 use crate::engine::history::{History, PastSource};
 use crate::engine::reads::ReadSource;
-use crate::read::point::{Presence, ValueOf, Want};
+use crate::read::point::{Presence, ValueAsMade, ValueOf, Want};
 use crate::read::value_reader::{ReaderOf, ValueReader};
 use crate::read::versions::NewerCursor;
 use crate::read::view::ReadView;
@@ -65,7 +65,8 @@ impl Keyspace {
         self.core().history_of(&self.state)
     }
 
-    /// This keyspace as it was at a commit. Without a history only the newest can be read.
+    /// This keyspace as it was at a commit. Without a history only the newest can be read. An entry that has expired by now is absent, also at commits
+    /// at which it was there.
     ///
     /// # Errors
     /// [`HistoryGone`](crate::Error::HistoryGone) with the oldest commit that can be read, [`Invalid`](crate::Error::Invalid) for a commit that has
@@ -79,7 +80,7 @@ impl Keyspace {
         Ok(Past::new(self.clone(), source.view, seqno))
     }
 
-    /// The value that a key had at a commit. With [`History::Versions`] this reaches back further than [`at`](Self::at): for each key as far as its own
+    /// The value that a key had at a commit; none if it has expired by now. With [`History::Versions`] this reaches back further than [`at`](Self::at): for each key as far as its own
     /// versions do.
     ///
     /// # Errors
@@ -107,7 +108,9 @@ impl Keyspace {
         Ok(oldest.max(source.kept.since).min(source.floor))
     }
 
-    /// What a key was, newest first: its versions with their numbers, removals among them, as far as they are kept.
+    /// What a key was, newest first: its versions with their numbers, removals among them, as far as they are kept. A version that has expired is
+    /// shown as the put that it was; its removal is shown once a [sweep](crate::Db::sweep) has committed that. [`at`](Self::at) and
+    /// [`get_at`](Self::get_at) go by the present time instead.
     ///
     /// # Errors
     /// Those of [`get`](Self::get).
@@ -242,7 +245,7 @@ impl Reads for Past {
 pub struct Version {
     /// The commit. 0: one before the keyspace kept history, or before all of it that is left.
     pub seqno: SeqNo,
-    /// The value; none: it was removed, by itself or with a range.
+    /// The value, also if it has expired since; none: it was removed, by itself, with a range, or by a sweep.
     pub value: Option<Value>,
     /// Whether operands were merged into what was there, and still stand for that: compactions make puts of merges that nothing tells apart any more. The
     /// value is what they made.
@@ -264,10 +267,14 @@ impl Versions {
         let guard = crate::sync::pin();
         let newest = self.source.view.newest_item(&self.key, upto, &guard)?;
         let Some((seqno, is_merge)) = newest else { return Ok(None) };
-        let value = self.source.view.find::<ValueOf>(&self.key, seqno, &guard)?;
+        let value = self.source.view.find::<ValueAsMade>(&self.key, seqno, &guard)?;
+        let kept = self.source.kept;
+        if value.is_none() && seqno < self.source.floor && self.given >= kept.versions() {
+            // The commit may have removed a range and put the key. Or what it put has gone, and left a removal (compaction_judge.6).
+            return Ok(None);
+        }
         self.given += 1;
         // Of what is older something may be missing.
-        let kept = self.source.kept;
         let is_last = seqno <= self.source.floor && self.given >= kept.versions() || seqno <= kept.since;
         self.next = seqno.before().filter(|_| !is_last);
         Ok(Some(Version { seqno, value: value.map(Value::unpinned), is_merge }))

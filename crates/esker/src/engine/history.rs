@@ -29,7 +29,8 @@ use crate::manifest::history::{Floors, Marks};
 use crate::read::view::ReadView;
 use crate::types::{Error, KeyspaceId, Result, SeqNo};
 
-/// What a keyspace keeps of values that were overwritten and removed: see [`Keyspace::set_history`](crate::Keyspace::set_history).
+/// What a keyspace keeps of values that were overwritten and removed: see [`Keyspace::set_history`](crate::Keyspace::set_history). History does not
+/// bring back what has expired: reads of the past take it for absent. [`Keyspace::versions`](crate::Keyspace::versions) shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum History {
     /// Nothing but what open snapshots read.

@@ -83,6 +83,24 @@ impl Want for ValueOf {
     }
 }
 
+/// The value that a version was made with, also if it has expired.
+pub struct ValueAsMade;
+
+impl Want for ValueAsMade {
+    type Out = Value;
+    const EXPECTS_NONE: bool = false;
+    const SEES_EXPIRED: bool = true;
+    fn of_memtable(stored: Stored<&[u8]>, blobs: &BlobSet) -> Result<Value> {
+        ValueOf::of_memtable(stored, blobs)
+    }
+    fn of_table(found: Found<'_>, blobs: &BlobSet) -> Result<Value> {
+        ValueOf::of_table(found, blobs)
+    }
+    fn of_folded(folded: &Folded, key: &[u8], means: Means<'_>) -> Result<Value> {
+        ValueOf::of_folded(folded, key, means)
+    }
+}
+
 /// Its value, if that stands beside it.
 pub struct InlineOf;
 

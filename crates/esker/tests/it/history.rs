@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::env::{Clock, Env, ManualClock, MemFs};
-use esker::{BackgroundStep, Db, Error, History, Keyspace, Reads, SeqNo};
+use esker::{BackgroundStep, Counting, Db, Error, History, Keyspace, Reads, SeqNo};
+
+/// Of the longest test.
+const SEEDS: u64 = 40;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -295,4 +298,101 @@ fn gaps_2_what_was_dead_in_the_past_hides_nothing_of_now() {
     let map = db.default_keyspace();
     assert_eq!(map.at(removed).unwrap().iter().count(), 0);
     assert_eq!((map.iter().count(), map.len().unwrap()), (80, 80));
+}
+
+/// Puts that replace what a range removal has removed, in one commit.
+fn change_at_once(db: &Db, map: &Keyspace, model: &mut Map, rng: &mut fastrand::Rng) {
+    let mut batch = db.batch();
+    for _ in 0..rng.usize(1..5) {
+        let key = vec![rng.u8(0..40)];
+        if rng.u8(0..4) == 0 {
+            let end = vec![key[0] + 3];
+            batch.remove_range(map, &key[..]..&end[..]).unwrap();
+            model.retain(|k, _| *k < key || *k >= end);
+        }
+        let value = vec![rng.u8(..); rng.usize(1..200)];
+        batch.put(map, &key, &value).unwrap();
+        model.insert(key, value);
+    }
+    batch.commit().unwrap();
+}
+
+#[test]
+fn versions_are_what_happened() {
+    let mut listed = 0;
+    for seed in 0..SEEDS {
+        let (world, mut rng) = (World::new(), fastrand::Rng::with_seed(seed));
+        let mut db = world.open();
+        let mut map = db.keyspace("past").unwrap();
+        let kept = rng.usize(1..5);
+        if rng.bool() {
+            map.set_counting(Counting::Lazy).unwrap();
+        }
+        if rng.bool() {
+            map.set_merge_operator("concat").unwrap();
+        }
+        map.set_history(History::Versions(kept as u32)).unwrap();
+        let since = SeqNo::new(db.stats().seqno);
+        let mut states: Vec<(SeqNo, Map)> = vec![(since, Map::new())];
+        let (mut model, mut snapshots) = (Map::new(), Vec::new());
+        for round in 0..1500 {
+            match rng.u8(0..24) {
+                0..12 => change(&map, &mut model, &mut rng),
+                12..15 => change_at_once(&db, &map, &mut model, &mut rng),
+                15 => snapshots.push(db.snapshot()),
+                16 if !snapshots.is_empty() => drop(snapshots.swap_remove(rng.usize(0..snapshots.len()))),
+                17..19 => drop(db.step(BackgroundStep::Flush).unwrap()),
+                19..22 => drop(db.step(BackgroundStep::Compact { idle: rng.bool() }).unwrap()),
+                22 if round % 40 == 0 => db.compact().unwrap(),
+                23 if round % 60 == 0 => {
+                    snapshots.clear();
+                    db.close().unwrap();
+                    db = world.open();
+                    map = db.open_keyspace("past").unwrap();
+                }
+                _ => {
+                    let key = vec![rng.u8(0..40)];
+                    let at = |seqno: SeqNo| {
+                        let place = states.partition_point(|(made, _)| *made <= seqno);
+                        states[place - 1].1.get(&key)
+                    };
+                    let shown = map.versions(&key).unwrap().map(Result::unwrap);
+                    let shown: Vec<_> = shown.filter(|version| version.seqno > since).collect();
+                    for (n, version) in shown.iter().enumerate() {
+                        let value = version.value.as_deref();
+                        let seqno = version.seqno;
+                        let was = at(seqno).map(Vec::as_slice);
+                        assert_eq!(value, was, "seed {seed} round {round}: {n} of {kept} at {seqno}");
+                    }
+                    let newest = shown.first().map(|version| version.value.as_deref());
+                    assert!(newest.is_none_or(|value| value == model.get(&key).map(Vec::as_slice)));
+                    listed += shown.len();
+                }
+            }
+            states.push((SeqNo::new(db.stats().seqno), model.clone()));
+        }
+    }
+    assert!(listed > 1000, "{listed}");
+}
+
+#[test]
+fn versions_show_what_has_expired_as_the_put_that_it_was() {
+    let world = World::new();
+    let db = world.open();
+    let map = db.default_keyspace();
+    map.set_history(History::Versions(5)).unwrap();
+    let put = map.put_with_ttl("k", "1", Duration::from_secs(1)).unwrap();
+    let shown = || -> Vec<(SeqNo, Option<Vec<u8>>)> {
+        let versions = map.versions("k").unwrap().map(Result::unwrap);
+        versions.map(|version| (version.seqno, version.value.map(|value| value.to_vec()))).collect()
+    };
+    world.clock.advance(Duration::from_secs(2));
+    for _ in 0..2 {
+        assert_eq!((map.get("k").unwrap(), map.get_at("k", put).unwrap()), (None, None));
+        assert_eq!(shown(), [(put, Some(b"1".to_vec()))], "not removed yet");
+        db.flush().unwrap();
+    }
+    assert_eq!(db.sweep().unwrap(), 1);
+    let swept = SeqNo::new(db.stats().seqno);
+    assert_eq!(shown(), [(swept, None), (put, Some(b"1".to_vec()))]);
 }
