@@ -1,6 +1,9 @@
 //! Points in a transaction to which it can go back.
 
+use std::sync::atomic::Ordering;
+
 use super::transaction::Transaction;
+use crate::engine::catalog::name_key;
 use crate::types::{Error, Result};
 
 /// A point in a [`Transaction`]: made by [`Transaction::savepoint`].
@@ -33,12 +36,17 @@ impl Transaction {
         Savepoint { number: self.last_point }
     }
 
-    /// Undoes what was written since a savepoint. The savepoint stays, those after it are forgotten. Takes time for what it undoes.
+    /// Undoes what was written since a savepoint. The savepoint stays, those after it are forgotten. Takes time for what it undoes. Reads, locks and
+    /// [notices](Self::notify) of that part stay: what the transaction does afterwards may depend on them.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the savepoint was released, rolled back, or is another transaction's.
     pub fn rollback_to(&mut self, point: &Savepoint) -> Result<()> {
-        if self.writes.go_back(point.number) { Ok(()) } else { Err(Self::no_such_point()) }
+        if self.writes.go_back(point.number, self.reads.as_deref()) {
+            Ok(())
+        } else {
+            Err(Self::no_such_point())
+        }
     }
 
     /// Forgets a savepoint and those after it. What was written since stays.
@@ -78,10 +86,18 @@ impl Transaction {
         let Savepoint { number } = self.savepoint();
         let done = part(self);
         if done.is_err() {
-            self.writes.go_back(number);
+            self.writes.go_back(number, self.reads.as_deref());
         }
         self.writes.forget_point(number);
         done
+    }
+
+    /// Notes that the transaction depends on what a name of a keyspace stands for.
+    pub(super) fn note_name(&self, name: &str) {
+        if let Some(reads) = &self.reads {
+            self.has_read.store(true, Ordering::Relaxed);
+            reads.note_key(&name_key(name));
+        }
     }
 
     fn no_such_point() -> Error {

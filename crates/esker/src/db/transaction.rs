@@ -48,9 +48,9 @@ pub struct Transaction {
     /// The number of the savepoint that was made last.
     pub(super) last_point: u64,
     /// What it has read, if it is serializable.
-    reads: Option<Arc<ReadSet>>,
+    pub(super) reads: Option<Arc<ReadSet>>,
     /// Something was read from the snapshot. Relaxed: it orders nothing.
-    has_read: AtomicBool,
+    pub(super) has_read: AtomicBool,
     /// What it says when it commits.
     notices: Vec<(Arc<str>, Value)>,
     /// Its locks, if it has taken any.
@@ -235,12 +235,14 @@ impl Transaction {
         self.remove_range(keyspace, ..)
     }
 
-    /// The keyspace of this name, as the transaction leaves it.
+    /// The keyspace of this name, as the transaction leaves it. A serializable transaction that has asked for a name conflicts with later commits that
+    /// create, drop or rename a keyspace of this name, whether it found one or not.
     ///
     /// # Errors
     /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound).
     pub fn open_keyspace(&self, name: &str) -> Result<Keyspace> {
         self.begin_operation()?;
+        self.note_name(name);
         let found = self.writes.changes.find(&self.handle.core.catalog, name);
         let state = found.ok_or_else(|| Error::KeyspaceNotFound(name.to_owned()))?;
         self.check_there(&state)?;
@@ -255,6 +257,7 @@ impl Transaction {
     /// bytes. If somebody else creates one of the name meanwhile, the transaction conflicts.
     pub fn create_keyspace(&mut self, name: &str) -> Result<Keyspace> {
         self.begin_operation()?;
+        self.note_name(name);
         let state = self.writes.create_keyspace(&self.handle.core.catalog, name)?;
         Ok(Keyspace::new(self.handle.clone(), state))
     }
@@ -265,6 +268,7 @@ impl Transaction {
     /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound); [`Invalid`](crate::Error::Invalid) for `default`, which can only be cleared.
     pub fn drop_keyspace(&mut self, name: &str) -> Result<()> {
         self.begin_operation()?;
+        self.note_name(name);
         self.writes.drop_keyspace(&self.handle.core.catalog, name)
     }
 
@@ -274,6 +278,8 @@ impl Transaction {
     /// Those of [`create_keyspace`](Self::create_keyspace) for the new name, and of [`drop_keyspace`](Self::drop_keyspace) for the old one.
     pub fn rename_keyspace(&mut self, from: &str, to: &str) -> Result<()> {
         self.begin_operation()?;
+        self.note_name(from);
+        self.note_name(to);
         self.writes.rename_keyspace(&self.handle.core.catalog, from, to)
     }
 

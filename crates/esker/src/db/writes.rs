@@ -332,10 +332,19 @@ impl Writes {
         at.inspect(|at| self.points.truncate(*at)).is_some()
     }
 
-    /// Forgets the writes, and the points, since a point; false if it is not there.
-    pub(super) fn go_back(&mut self, number: u64) -> bool {
+    /// Forgets the writes, and the points, since a point; false if it is not there. `reads`: what a serializable transaction has read.
+    pub(super) fn go_back(&mut self, number: u64, reads: Option<&ReadSet>) -> bool {
         let Some(at) = self.points.iter().position(|point| point.number == number) else { return false };
         self.points.truncate(at + 1);
+        if let Some(reads) = reads {
+            // read_set.4
+            match &self.points[at] {
+                Point { set: Some(_), .. } => reads.note_counted(),
+                Point { mark, .. } => {
+                    reads.note_undone(self.set.keys_since(mark), self.set.ranges_since(mark))
+                }
+            }
+        }
         let point = &mut self.points[at];
         if let Some(set) = point.set.take() {
             self.set = set;
@@ -488,7 +497,7 @@ impl Writes {
         let len = usize::try_from(len).ok().filter(|len| *len <= VALUE_BYTES_MAX);
         let len = len.ok_or(Error::ValueTooLong { len: usize::MAX })?;
         let mut next = |bytes: &mut [u8]| {
-            reader.read_exact(bytes).map_err(|e| Error::io("read the value from its reader for", "", e))
+            reader.read_exact(bytes).map_err(|e| Error::io("read a value from", "its reader", e))
         };
         if len > LARGE_BYTES_MAX && core.blobs.takes(keyspace.id, len) {
             let expiry = keyspace.expiry(&core.time, Lifetime::AsKeyspace);

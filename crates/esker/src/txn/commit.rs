@@ -65,8 +65,9 @@ pub enum Durability {
 /// What a transaction is kept apart from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Isolation {
-    /// It commits only if all that it has read is still so: keys, keys that were not there, ranges exactly as far as they were walked, lengths. The
-    /// outcome is that of transactions that run one after the other.
+    /// It commits only if all that it has read is still so: keys, keys that were not there, ranges exactly as far as they were walked, lengths, and
+    /// names of keyspaces that it has asked for. The outcome is that of transactions that run one after the other. Time is no transaction: an entry
+    /// that was read and has expired since is no conflict.
     #[default]
     Serializable,
     /// It commits if nobody else has written what it writes. Two transactions that each read what the other writes can both commit

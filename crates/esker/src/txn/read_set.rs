@@ -10,6 +10,8 @@
 //! read_set.2. The set has at most [`BYTES_MAX`] bytes: beyond, what was read of a keyspace becomes one range. That may find conflicts where there are
 //!      none, and misses none.
 //! read_set.3. A length conflicts only if it is another one now.
+//! read_set.4. A length tells which of the keys that the transaction had written were there before. While it writes them, that conflicts by itself; keys
+//!      whose writes are undone count as looked up, if a length of their keyspace was asked for.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -94,6 +96,31 @@ impl ReadSet {
     /// The length of a keyspace was asked for, without what the transaction itself has changed of it.
     pub(crate) fn note_len(&self, keyspace: KeyspaceId, len: u64) {
         self.0.lock().lengths.insert(keyspace, len);
+    }
+
+    /// Writes of these keys and ranges are undone (read_set.4).
+    pub(crate) fn note_undone<'a>(
+        &self,
+        keys: impl Iterator<Item = &'a [u8]>,
+        ranges: &[(Vec<u8>, Vec<u8>)],
+    ) {
+        let counted: Vec<KeyspaceId> = self.0.lock().lengths.keys().copied().collect();
+        if counted.is_empty() {
+            return;
+        }
+        let is_counted = |key: &[u8]| decode_key(key).is_some_and(|(id, _)| counted.contains(&id));
+        keys.filter(|key| is_counted(key)).for_each(|key| self.note_key(key));
+        for (start, end) in ranges.iter().filter(|(start, _)| is_counted(start)) {
+            self.note_range(start, End::Excluded(end.clone()));
+        }
+    }
+
+    /// Writes are undone that may be of any key (read_set.4).
+    pub(crate) fn note_counted(&self) {
+        let counted: Vec<KeyspaceId> = self.0.lock().lengths.keys().copied().collect();
+        counted
+            .iter()
+            .for_each(|id| self.note_range(&encode_key(*id, &[]), End::Excluded(keyspace_end(*id))));
     }
 
     /// The first of it that a commit later than `since` has changed. `len_now` gives the length of a keyspace in the view.

@@ -252,6 +252,16 @@ impl WriteSet {
         *self.index.get_mut() = Index::default();
     }
 
+    /// The keys that were put or removed since a moment of this set.
+    pub(crate) fn keys_since(&self, mark: &Mark) -> impl Iterator<Item = &[u8]> {
+        self.ops[mark.ops..].iter().map(|op| self.key_of(op))
+    }
+
+    /// The ranges that were removed since a moment of this set.
+    pub(crate) fn ranges_since(&self, mark: &Mark) -> &[(Vec<u8>, Vec<u8>)] {
+        &self.ranges[mark.ranges..]
+    }
+
     /// Bytes of the encoded ops.
     pub fn byte_len(&self) -> usize {
         self.bytes.len() - self.header_len

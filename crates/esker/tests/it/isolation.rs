@@ -257,3 +257,68 @@ fn writers_of_keys_that_share_a_block_do_not_conflict() {
     });
     assert_eq!(db.stats().conflicts, 0);
 }
+
+#[test]
+fn read_set_4_a_length_asked_for_above_writes_that_are_undone_is_a_read_of_their_keys() {
+    for (is_large, is_range) in [(false, false), (false, true), (true, false)] {
+        let builder = Db::builder().background(false).memory(2 << 20).memtable_bytes(256 << 10);
+        let db = builder.open_in_memory().unwrap();
+        let map = db.default_keyspace();
+        map.put("a", "1").unwrap();
+        // Whether "a" is there, without a look at it.
+        let mut probe = db.begin();
+        let point = probe.savepoint();
+        match is_range {
+            true => probe.remove_range(&map, "a".."b").unwrap(),
+            false => probe.put(&map, "a", "2").unwrap(),
+        }
+        if is_large {
+            (0..200_u32).for_each(|n| probe.put(&map, n.to_be_bytes(), [7; 10_000]).unwrap());
+        }
+        seen(probe.len(&map).unwrap());
+        probe.rollback_to(&point).unwrap();
+        probe.put(&map, "x", "a is there").unwrap();
+        // Swaps it for another one: the length stays.
+        let mut swap = db.begin();
+        assert!(swap.get(&map, "x").unwrap().is_none());
+        swap.remove(&map, "a").unwrap();
+        swap.put(&map, "b", "1").unwrap();
+        swap.put(&map, "c", "1").unwrap();
+        swap.remove(&map, "c").unwrap();
+        swap.commit().unwrap();
+        assert!(is_conflict(probe.commit()), "read_set.4: {is_large} {is_range}");
+    }
+}
+
+#[test]
+fn a_name_of_a_keyspace_that_was_asked_for_is_a_read() {
+    type Look = fn(&mut Transaction);
+    let looks: [(Look, bool); 4] = [
+        (|t| assert!(t.open_keyspace("new").is_err()), false),
+        (|t| assert!(t.drop_keyspace("new").is_err()), false),
+        (|t| assert!(t.create_keyspace("new").is_err()), true),
+        (|t| drop(t.nested(|t| t.create_keyspace("new").and(Err::<(), _>(Error::Closed)))), false),
+    ];
+    for (look, is_there) in looks {
+        let (db, map) = db();
+        if is_there {
+            db.create_keyspace("new").unwrap();
+        }
+        let (mut first, mut second) = (db.begin(), db.begin());
+        look(&mut first);
+        first.put(&map, "flag", "1").unwrap();
+        assert!(second.get(&map, "flag").unwrap().is_none());
+        match is_there {
+            true => second.drop_keyspace("new").unwrap(),
+            false => drop(second.create_keyspace("new").unwrap()),
+        }
+        second.commit().unwrap();
+        assert!(is_conflict(first.commit()), "read_set.1");
+        // Another name is none of its business.
+        let mut third = db.begin();
+        seen(third.open_keyspace("new").is_ok());
+        third.put(&map, "flag", "2").unwrap();
+        db.create_keyspace("other").unwrap();
+        third.commit().unwrap();
+    }
+}
