@@ -9,18 +9,22 @@
 //!
 //! compaction_filter.1. A filter sees no version that a snapshot may read, nor one that readers do not see yet, nor one with a newer version in the merge.
 //! compaction_filter.2. Batches are given away as they fill, so memory does not grow with the merge.
+//! compaction_filter.4. An entry on which a filter panics stays as it is, and the failure is reported once for each merge.
 //! compaction_filter.3. Of operands a filter sees what a merge makes of them, under the number of the newest one. It is not asked about a key whose
 //!      newest version stays an operand.
 
+use std::any::Any;
 use std::fmt;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::blob::BlobSet;
+use crate::read::operators::text_of_panic;
 use crate::types::entry::EntryRef;
 use crate::types::expiry::Expiry;
 use crate::types::stored::Stored;
-use crate::types::{Result, SeqNo, Value};
+use crate::types::{Error, Result, SeqNo, Value};
 
 /// A batch has about so many bytes.
 const BATCH_BYTES: usize = 256 << 10;
@@ -87,8 +91,10 @@ pub(crate) struct Sieve<'a> {
     key: Vec<u8>,
     batch: Vec<Decided>,
     batch_bytes: usize,
-    /// Takes batches.
-    take: Box<dyn FnMut(Vec<Decided>) + 'a>,
+    /// A filter has panicked.
+    has_failed: bool,
+    /// Takes batches, and failures (compaction_filter.4).
+    take: Box<dyn FnMut(Result<Vec<Decided>>) + 'a>,
 }
 
 impl<'a> Sieve<'a> {
@@ -98,7 +104,7 @@ impl<'a> Sieve<'a> {
         newest_snapshot: Option<SeqNo>,
         visible: SeqNo,
         blobs: BlobSet,
-        take: impl FnMut(Vec<Decided>) + 'a,
+        take: impl FnMut(Result<Vec<Decided>>) + 'a,
     ) -> Option<Self> {
         if filtered.is_empty() {
             return None;
@@ -113,6 +119,7 @@ impl<'a> Sieve<'a> {
             key: Vec::new(),
             batch: Vec::new(),
             batch_bytes: 0,
+            has_failed: false,
             take: Box::new(take),
         })
     }
@@ -141,10 +148,14 @@ impl<'a> Sieve<'a> {
                 &fetched
             }
         };
-        let value = match (of.filter.0)(user_key, value) {
-            Decision::Keep => return Ok(()),
-            Decision::Drop => None,
-            Decision::Change(value) => Some(value),
+        let value = match catch_unwind(AssertUnwindSafe(|| (of.filter.0)(user_key, value))) {
+            Ok(Decision::Keep) => return Ok(()),
+            Ok(Decision::Drop) => None,
+            Ok(Decision::Change(value)) => Some(value),
+            Err(panic) => {
+                self.note_panic(user_key.escape_ascii().to_string(), &*panic);
+                return Ok(());
+            }
         };
         self.batch_bytes += entry.key.len() + value.as_ref().map_or(0, Vec::len) + ENTRY_BYTES;
         let expiry = Expiry::of_version(entry.kind, entry.value);
@@ -155,11 +166,22 @@ impl<'a> Sieve<'a> {
         Ok(())
     }
 
+    /// compaction_filter.4
+    #[cold]
+    fn note_panic(&mut self, key: String, panic: &(dyn Any + Send)) {
+        if !std::mem::replace(&mut self.has_failed, true) {
+            let text = text_of_panic(panic);
+            (self.take)(Err(Error::Invalid(format!(
+                "a compaction filter panicked on key \"{key}\": {text}"
+            ))));
+        }
+    }
+
     /// Gives away what is left.
     pub(crate) fn give(&mut self) {
         self.batch_bytes = 0;
         if !self.batch.is_empty() {
-            (self.take)(std::mem::take(&mut self.batch));
+            (self.take)(Ok(std::mem::take(&mut self.batch)));
         }
     }
 }
@@ -181,7 +203,7 @@ mod tests {
         let sifted = |snapshot: Option<u64>, versions: &[(u32, &str, u64, Kind)]| {
             let mut given = Vec::new();
             let filters = vec![filtered(5), filtered(2)];
-            let take = |batch: Vec<Decided>| given.extend(batch);
+            let take = |batch: Result<Vec<Decided>>| given.extend(batch.unwrap());
             let (snapshot, visible) = (snapshot.map(SeqNo::new), SeqNo::new(20));
             let mut sieve = Sieve::new(filters, snapshot, visible, BlobSet::default(), take).unwrap();
             for (keyspace, key, seq, kind) in versions {
@@ -214,8 +236,8 @@ mod tests {
         assert_eq!(sifted(Some(20), &versions), "");
         let many: Vec<_> = (0..20_000).map(|n| format!("{n:06}")).collect();
         let mut batches = 0;
-        let take = |batch: Vec<Decided>| {
-            assert!(batch.len() < 10_000, "compaction_filter.2");
+        let take = |batch: Result<Vec<Decided>>| {
+            assert!(batch.unwrap().len() < 10_000, "compaction_filter.2");
             batches += 1;
         };
         let mut sieve = Sieve::new(vec![filtered(2)], None, SeqNo::new(9), BlobSet::default(), take).unwrap();

@@ -88,7 +88,14 @@ impl Core {
     }
 
     /// decisions.2
-    fn decide(&self, batch: Vec<Decided>) {
+    fn decide(&self, batch: Result<Vec<Decided>>) {
+        let batch = match batch {
+            Ok(batch) => batch,
+            Err(error) => {
+                self.counters.note_error(&error);
+                return self.note_decided(Err(error));
+            }
+        };
         {
             let mut state = self.decisions.0.lock();
             match state.kept.len() < KEPT_MAX {

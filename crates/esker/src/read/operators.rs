@@ -8,6 +8,7 @@
 //! operators.1. A keyspace has one operator, for good: operands that were written for one mean nothing to another.
 //! operators.2. What an operator does is the program's: it may fail or panic, and nothing of the engine's is broken by that.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -137,11 +138,8 @@ impl Operator {
     /// Calls it (operators.2).
     fn call<T>(&self, key: &[u8], f: impl FnOnce(&dyn MergeOperator) -> Result<T, String>) -> Result<T> {
         let operator = self.operator.as_deref().ok_or_else(|| self.missing())?;
-        let done = catch_unwind(AssertUnwindSafe(|| f(operator))).unwrap_or_else(|panic| {
-            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-            let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-            Err(format!("it panicked: {text}"))
-        });
+        let done = catch_unwind(AssertUnwindSafe(|| f(operator)))
+            .unwrap_or_else(|panic| Err(format!("it panicked: {}", text_of_panic(&*panic))));
         done.map_err(|detail| self.failed(key, detail))
     }
 
@@ -159,6 +157,12 @@ impl Operator {
     pub fn check(&self, user_key: &[u8], operand: &[u8]) -> Result<()> {
         self.call(user_key, |operator| operator.check(operand))
     }
+}
+
+/// What a panic said.
+pub(crate) fn text_of_panic(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
 /// The operators of a database's keyspaces.

@@ -206,3 +206,21 @@ fn an_exclusive_transaction_puts_decisions_off_and_no_merge_waits_for_it() {
     db.compact().unwrap();
     assert_eq!((map.len().unwrap(), map.get([1]).unwrap()), (3, None));
 }
+
+#[test]
+fn compaction_filter_4_a_panic_is_an_error_of_the_compaction_and_nothing_else() {
+    let filter = |key: &[u8], _: &[u8]| match key[0] % 3 {
+        0 => panic!("on purpose"),
+        1 => Decision::Drop,
+        _ => Decision::Keep,
+    };
+    let db = in_memory(filter).open_in_memory().unwrap();
+    let map = db.keyspace("f").unwrap();
+    (0..30_u8).for_each(|n| assert!(map.put([n], "1").is_ok()));
+    let failed = db.compact();
+    let text = failed.unwrap_err().to_string();
+    assert!(text.contains("filter") && text.contains("on purpose"), "compaction_filter.4: {text}");
+    assert_eq!((map.len().unwrap(), map.iter().count()), (20, 20), "compaction_filter.4");
+    map.put("a", "1").unwrap();
+    assert!(db.check().unwrap().problems.is_empty());
+}
