@@ -25,9 +25,11 @@ pub(crate) enum BudgetKind {
     Transaction,
     /// Values of blob files that are read often.
     Blob,
+    /// Events that wait for watchers and listeners.
+    Event,
 }
 
-const KINDS: usize = 4;
+const KINDS: usize = 5;
 
 /// A shared budget. The counters are statistics that steer eviction: they order nothing, so they are relaxed.
 #[derive(Debug)]

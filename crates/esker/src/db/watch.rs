@@ -21,7 +21,7 @@ pub enum Change {
     Put {
         /// The key.
         key: Key,
-        /// The value; none if it is so large that it went to a blob file, or if something was merged into it: read the key.
+        /// The value; none if it went to a blob file or is too large to wait in memory, or if something was merged into it: read the key.
         value: Option<Value>,
     },
     /// A key was removed. It need not have been there.
@@ -41,7 +41,9 @@ pub enum Change {
         /// The first key behind it; none if it reaches to the end of the keyspace.
         end: Option<Key>,
     },
-    /// Changes up to here are not told: too many waited, or the commit was so large that it became tables. Read what is watched anew.
+    /// Changes up to here are not told: too many waited, or those that waited took too much memory, or the commit was so large that it became
+    /// tables. Read what is watched again. The watches and listeners of a database together may hold an eighth of
+    /// [`Builder::memory`](crate::Builder::memory), in equal parts.
     Missed,
 }
 
@@ -69,7 +71,7 @@ pub enum Notice {
         /// What was said.
         text: Value,
     },
-    /// Some notices up to here are not told: too many waited.
+    /// Some notices up to here are not told: too many waited, or they took too much memory.
     Missed,
 }
 
@@ -118,7 +120,7 @@ impl Keyspace {
         core.check_there(&self.state)?;
         let (start, end) = super::range::ends(&bounds);
         let interest = Interest::Keys(KeyRange { start, end });
-        Ok(Watch { watcher: core.pipeline.watchers.add(interest, is_coalesced) })
+        Ok(Watch { watcher: core.pipeline.watchers.add(interest, is_coalesced, core.cache.budget()) })
     }
 }
 
@@ -199,7 +201,7 @@ impl Db {
     fn listen_to(&self, interest: Interest) -> Result<Listener> {
         let core = &self.handle.core;
         core.check_open()?;
-        Ok(Listener { watcher: core.pipeline.watchers.add(interest, false) })
+        Ok(Listener { watcher: core.pipeline.watchers.add(interest, false, core.cache.budget()) })
     }
 }
 

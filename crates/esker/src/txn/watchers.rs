@@ -5,16 +5,19 @@
 //! ```
 //!
 //! watchers.1. Commits are told in their order, once they are visible, and wait for nobody: who does not keep up is told that it has missed some.
+//! watchers.3. The events that wait for all watchers of a database take a [`MEMORY_PART`]th of its memory budget at most, shared equally, and are counted
+//!      in it. A watcher may always have [`BYTES_MIN`] bytes.
 //! watchers.2. Nobody watching costs a commit one load.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
 use super::commit::CommitRequest;
+use crate::cache::{BudgetKind, MemoryBudget, Reservation};
 use crate::types::expiry::value_of;
 use crate::types::key::decode_key;
 use crate::types::key_range::{End, KeyRange};
@@ -22,6 +25,11 @@ use crate::types::{SeqNo, Value};
 
 /// So many events wait for a watcher.
 const QUEUED_MAX: usize = 16 << 10;
+/// watchers.3
+const MEMORY_PART: u64 = 8;
+const BYTES_MIN: u64 = 64 << 10;
+/// What an event takes besides its key and value.
+const EVENT_BYTES: usize = 96;
 
 /// What a watcher is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +46,20 @@ pub(crate) enum Event {
     Notice(Arc<str>, Value),
     /// Some events, up to this commit, are not told.
     Missed,
+}
+
+impl Event {
+    /// The memory that it takes.
+    fn bytes(&self) -> u64 {
+        let own = match self {
+            Event::Put(key, value) => key.len() + value.as_ref().map_or(0, |value| value.len()),
+            Event::Removed(key) | Event::Expired(key) => key.len(),
+            Event::RangeRemoved(start, end) => start.len() + end.len(),
+            Event::Notice(topic, text) => topic.len() + text.len(),
+            Event::Missed => 0,
+        };
+        (own + EVENT_BYTES) as u64
+    }
 }
 
 /// What somebody wants to be told.
@@ -59,9 +81,13 @@ impl Interest {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Queue {
     events: VecDeque<(SeqNo, Event)>,
+    /// Of the events.
+    bytes: u64,
+    /// The part of the budget that they take (watchers.3).
+    memory: Reservation,
     /// Of each key the commit whose event counts, if events are to be few.
     newest: Option<HashMap<Vec<u8>, SeqNo>>,
     /// The database is closed.
@@ -69,7 +95,23 @@ struct Queue {
 }
 
 impl Queue {
-    fn push(&mut self, seq: SeqNo, event: Event) {
+    fn new(is_coalesced: bool, budget: &Arc<MemoryBudget>) -> Self {
+        Queue {
+            events: VecDeque::new(),
+            bytes: 0,
+            memory: budget.reserve(BudgetKind::Event, 0),
+            newest: is_coalesced.then(HashMap::new),
+            is_ended: false,
+        }
+    }
+
+    /// Takes an event. `share`: so many bytes may wait.
+    fn push(&mut self, seq: SeqNo, event: Event, share: u64) {
+        self.push_unreserved(seq, event, share);
+        self.memory.resize(self.bytes);
+    }
+
+    fn push_unreserved(&mut self, seq: SeqNo, event: Event, share: u64) {
         if matches!(self.events.back(), Some((last, Event::Missed)) if *last == seq) {
             return;
         }
@@ -77,7 +119,7 @@ impl Queue {
             (&mut self.newest, &event)
         {
             newest.insert(key.clone(), seq);
-            if self.events.len() >= QUEUED_MAX {
+            if self.events.len() >= QUEUED_MAX || self.bytes + event.bytes() > share {
                 let is_newest = |(seq, event): &(SeqNo, Event)| match event {
                     Event::Put(key, _) | Event::Removed(key) | Event::Expired(key) => {
                         newest.get(key) == Some(seq)
@@ -85,20 +127,36 @@ impl Queue {
                     _ => true,
                 };
                 self.events.retain(is_newest);
+                self.bytes = self.events.iter().map(|(_, event)| event.bytes()).sum();
             }
         }
-        if self.events.len() >= QUEUED_MAX {
+        let mut event = event;
+        if let Event::Put(_, value) = &mut event
+            && value.as_ref().is_some_and(|value| value.len() as u64 > share / 4)
+        {
+            // The watcher reads it: the key is enough.
+            *value = None;
+        }
+        if self.events.len() >= QUEUED_MAX || self.bytes + event.bytes() > share {
             self.events.clear();
             self.newest.iter_mut().for_each(HashMap::clear);
-            self.events.push_back((seq, Event::Missed));
-        } else {
-            self.events.push_back((seq, event));
+            self.bytes = 0;
+            event = Event::Missed;
         }
+        self.bytes += event.bytes();
+        self.events.push_back((seq, event));
     }
 
     fn pop(&mut self) -> Option<(SeqNo, Event)> {
+        let popped = self.pop_unreserved();
+        self.memory.resize(self.bytes);
+        popped
+    }
+
+    fn pop_unreserved(&mut self) -> Option<(SeqNo, Event)> {
         loop {
             let (seq, event) = self.events.pop_front()?;
+            self.bytes -= event.bytes();
             match (&mut self.newest, &event) {
                 (Some(newest), Event::Put(key, _) | Event::Removed(key) | Event::Expired(key)) => {
                     if newest.get(key) == Some(&seq) {
@@ -143,16 +201,25 @@ impl Watcher {
 pub(crate) struct Watchers {
     /// Relaxed: who begins to watch is told of commits that begin later.
     count: AtomicUsize,
+    /// watchers.3. Relaxed: a number by itself.
+    bytes_max: AtomicU64,
     all: Mutex<Vec<Weak<Watcher>>>,
 }
 
 impl Watchers {
     /// Begins to watch. `is_coalesced`: of the events of a key that wait only the newest counts.
-    pub(crate) fn add(&self, interest: Interest, is_coalesced: bool) -> Arc<Watcher> {
-        let queue = Queue { newest: is_coalesced.then(HashMap::new), ..Queue::default() };
-        let watcher = Arc::new(Watcher { interest, queue: Mutex::new(queue), told: Condvar::new() });
+    pub(crate) fn add(
+        &self,
+        interest: Interest,
+        is_coalesced: bool,
+        budget: &Arc<MemoryBudget>,
+    ) -> Arc<Watcher> {
+        let queue = Mutex::new(Queue::new(is_coalesced, budget));
+        let watcher = Arc::new(Watcher { interest, queue, told: Condvar::new() });
         let mut all = self.all.lock();
+        all.retain(|watcher| watcher.strong_count() > 0);
         all.push(Arc::downgrade(&watcher));
+        self.bytes_max.store(budget.capacity_bytes() / MEMORY_PART, Ordering::Relaxed);
         self.count.store(all.len(), Ordering::Relaxed);
         watcher
     }
@@ -163,11 +230,13 @@ impl Watchers {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    fn each(&self, mut tell: impl FnMut(&Interest, &mut Queue)) {
+    fn each(&self, mut tell: impl FnMut(&Interest, &mut Queue, u64)) {
         let mut all = self.all.lock();
+        let share = self.bytes_max.load(Ordering::Relaxed) / (all.len() as u64).max(1);
+        let share = share.max(BYTES_MIN);
         all.retain(|watcher| {
             let Some(watcher) = watcher.upgrade() else { return false };
-            tell(&watcher.interest, &mut watcher.queue.lock());
+            tell(&watcher.interest, &mut watcher.queue.lock(), share);
             watcher.told.notify_all();
             true
         });
@@ -176,16 +245,16 @@ impl Watchers {
 
     /// A commit is visible. For the one who commits (watchers.1).
     pub(super) fn committed(&self, request: &CommitRequest, seq: SeqNo) {
-        self.each(|interest, queue| {
+        self.each(|interest, queue, share| {
             for (topic, text) in request.notices.iter().filter(|(topic, _)| interest.takes(topic)) {
-                queue.push(seq, Event::Notice(topic.clone(), text.clone()));
+                queue.push(seq, Event::Notice(topic.clone(), text.clone()), share);
             }
             let Interest::Keys(range) = interest else { return };
             if !request.layers.is_empty() {
                 // It has no list of its keys.
                 let of_range = decode_key(&range.start).map(|(id, _)| id);
                 if request.keyspaces.iter().any(|keyspace| Some(keyspace.id) == of_range) {
-                    queue.push(seq, Event::Missed);
+                    queue.push(seq, Event::Missed, share);
                 }
                 return;
             }
@@ -193,7 +262,7 @@ impl Watchers {
             for (start, end) in set.ranges() {
                 let removed = KeyRange { start: start.clone(), end: End::Excluded(end.clone()) };
                 if removed.overlaps(range) {
-                    queue.push(seq, Event::RangeRemoved(start.clone(), end.clone()));
+                    queue.push(seq, Event::RangeRemoved(start.clone(), end.clone()), share);
                 }
             }
             for entry in set.entries_from(&range.start, seq).take_while(|entry| range.end.admits(entry.key)) {
@@ -205,14 +274,14 @@ impl Watchers {
                     (false, _) if entry.kind.is_sweep() => Event::Expired(key),
                     (false, _) => Event::Removed(key),
                 };
-                queue.push(seq, event);
+                queue.push(seq, event, share);
             }
         });
     }
 
     /// The database is closed: nobody is told anything more.
     pub(crate) fn end(&self) {
-        self.each(|_, queue| queue.is_ended = true);
+        self.each(|_, queue, _| queue.is_ended = true);
     }
 }
 
@@ -224,15 +293,21 @@ mod tests {
         Event::Put(key.into(), None)
     }
 
+    const MANY: u64 = 1 << 30;
+
+    fn queue(is_coalesced: bool) -> Queue {
+        Queue::new(is_coalesced, &MemoryBudget::new(MANY))
+    }
+
     fn drained(queue: &mut Queue) -> Vec<(u64, Event)> {
         std::iter::from_fn(|| queue.pop()).map(|(seq, event)| (seq.get(), event)).collect()
     }
 
     #[test]
     fn watchers_1_who_does_not_keep_up_is_told_so_once() {
-        let mut queue = Queue::default();
+        let mut queue = queue(false);
         for n in 0..QUEUED_MAX as u64 + 2 {
-            queue.push(SeqNo::new(n), put("a"));
+            queue.push(SeqNo::new(n), put("a"), MANY);
         }
         let last = QUEUED_MAX as u64;
         assert_eq!(drained(&mut queue), [(last, Event::Missed), (last + 1, put("a"))], "watchers.1");
@@ -240,14 +315,39 @@ mod tests {
 
     #[test]
     fn of_the_events_of_a_key_the_newest_counts_if_asked() {
-        let mut queue = Queue { newest: Some(HashMap::new()), ..Queue::default() };
+        let mut queue = queue(true);
         for (n, key) in ["a", "b", "a", "c", "b"].into_iter().enumerate() {
-            queue.push(SeqNo::new(n as u64), put(key));
+            queue.push(SeqNo::new(n as u64), put(key), MANY);
         }
         assert_eq!(drained(&mut queue), [(2, put("a")), (3, put("c")), (4, put("b"))]);
         for n in 0..4 * QUEUED_MAX as u64 {
-            queue.push(SeqNo::new(n), put(if n % 2 == 0 { "a" } else { "b" }));
+            queue.push(SeqNo::new(n), put(if n % 2 == 0 { "a" } else { "b" }), MANY);
         }
         assert_eq!(drained(&mut queue).len(), 2, "a few keys are never too many events");
+    }
+
+    #[test]
+    fn watchers_3_what_waits_is_bounded_in_bytes_and_counted() {
+        let budget = MemoryBudget::new(8 << 20);
+        let watchers = Watchers::default();
+        let listeners: Vec<_> =
+            (0..4).map(|_| watchers.add(Interest::Topics("t".to_owned(), true), false, &budget)).collect();
+        let reserved = || budget.reserved_bytes(BudgetKind::Event);
+        let notices = vec![(Arc::from("t"), Value::copy_of(&[7; 10_000]))];
+        let request = CommitRequest { notices, ..CommitRequest::default() };
+        for n in 1..100 {
+            watchers.committed(&request, SeqNo::new(n));
+            assert!(reserved() <= 1 << 20, "watchers.3");
+        }
+        assert!(reserved() > 100_000, "watchers.3");
+        let told: Vec<_> = std::iter::from_fn(|| listeners[0].next(Some(Duration::ZERO))).collect();
+        assert!(matches!(told[0], (_, Event::Missed)) && told.len() > 5, "watchers.1");
+        assert!(told[1..].iter().all(|(_, event)| *event != Event::Missed), "watchers.1");
+        drop(listeners);
+        assert_eq!(reserved(), 0, "watchers.3");
+        // A value that is too large for its share is read by the watcher.
+        let mut queue = queue(false);
+        queue.push(SeqNo::new(1), Event::Put(b"k".into(), Some(Value::copy_of(&[0; 5000]))), 10_000);
+        assert_eq!(queue.pop(), Some((SeqNo::new(1), put("k"))));
     }
 }
