@@ -371,6 +371,29 @@ impl Db {
         self.handle.close()
     }
 
+    /// Sets the engine's time to what the system's clock shows, also if that is earlier. The engine's time decides what has expired, and never goes
+    /// back by itself, across openings either. So if the clock was ahead once, by years perhaps, the engine takes every moment until then for past: call
+    /// this once the clock is right again.
+    ///
+    /// What the engine has seen expire is there again if it has not expired by the new time, and has not been [swept](Self::sweep). The
+    /// background sweeps within a second, and what was swept stays gone. Readers that run meanwhile may see either. Commits count as made by the new
+    /// time at the latest for [`History::For`](crate::History::For): so history that a clock ahead has kept too long goes in time. The new
+    /// time is durable when this returns.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::in_memory()?;
+    /// db.reset_time()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Keyspace::put`].
+    pub fn reset_time(&self) -> Result<()> {
+        self.handle.core.reset_time()
+    }
+
     /// The engine's time, in milliseconds since 1970, for simulators.
     #[doc(hidden)]
     pub fn time_ms(&self) -> u64 {

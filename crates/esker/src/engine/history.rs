@@ -11,9 +11,10 @@
 //! engine_history.2. A rule is in force for merges before the number is read from which on history is promised, and a merge reads its horizons before the
 //!      rules. So one that does not know the rule keeps what readers at its visible number see, and that is no newer.
 //! engine_history.3. A duration is counted in the wall clock's time, from marks that flushes make; it never ends early by that, and a clock that
-//!      goes back makes it longer.
+//!      goes back makes it longer. After a clock that was far ahead, nothing is old until the clock has caught up, or
+//!      [`Db::reset_time`](crate::Db::reset_time) is called.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -228,6 +229,20 @@ impl Core {
         // Nothing that becomes visible after this is older than the time asked below.
         let visible = self.published.visible();
         Marks::one(now_ms(&self.env, &self.tables.manifest().state().marks), visible)
+    }
+
+    /// No commit counts as made later than this, which is now (marks.3).
+    pub(super) fn reset_history_marks(&self, ms: u64) -> Result<()> {
+        let newest = self.tables.manifest().state().marks.newest_ms();
+        if newest <= ms {
+            return Ok(());
+        }
+        let visible = self.published.visible();
+        for ms in [newest, ms] {
+            let edit = VersionEdit { marks: Marks::one(ms, visible), ..VersionEdit::default() };
+            self.install(edit, HashMap::new(), &[])?;
+        }
+        Ok(())
     }
 
     /// What a keyspace keeps from now on.

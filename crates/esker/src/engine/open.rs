@@ -221,6 +221,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         replayed.sealed,
         options.memtable_bytes,
     );
+    let opened_at = published.visible();
     let core = Arc::new(Core {
         env,
         dir: dir.to_path_buf(),
@@ -228,7 +229,7 @@ fn open_dir(options: Options, env: Env, dir: &Path, lock: Arc<DirLock>) -> Resul
         published,
         pipeline,
         blobs,
-        sweeper: Sweeper::new(catalog.time_ms),
+        sweeper: Sweeper::new(catalog.time_ms, opened_at),
         catalog,
         time,
         operators,

@@ -10,16 +10,20 @@
 //! removal go unread (compaction/covered.rs).
 //!
 //! engine_sweep.1. A key is removed only if its newest version has expired: the commit conflicts with whatever is written after that was found.
-//! engine_sweep.2. The commit of a sweep stores the time by which it was made, as does a clean close: so it is the time of the next opening at least
-//!      (time.2 in read/time.rs), and the log knows time no worse than what it says was removed.
+//! engine_sweep.2. The commit of a sweep stores the time by which it was made, as does a clean close after commits: so it is the time of the next
+//!      opening at least (time.2 in read/time.rs), and the log knows time no worse than what it says was removed. An opening that only reads commits
+//!      nothing.
 //! engine_sweep.3. A table is removed unread only if it is the only source of its range, and its versions are all puts that have expired: then each of its
 //!      keys counts once.
+//! engine_sweep.5. A sweep does not commit by a time that has been reset meanwhile.
 //! engine_sweep.4. A source is looked at again when the next of its versions expires, not before.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::catalog::TIME_KEY;
 use super::core::Core;
@@ -40,7 +44,7 @@ use crate::types::interleave::{self, Point};
 use crate::types::key::{decode_key, encode_key};
 use crate::types::key_range::End;
 use crate::types::op::Kind;
-use crate::types::{Error, KeyspaceId, Result};
+use crate::types::{Error, KeyspaceId, Result, SeqNo};
 
 /// How often the thread looks for what has expired.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
@@ -56,12 +60,16 @@ const TRIES: usize = 4;
 pub(crate) struct Sweeper {
     /// The time that was stored last. Relaxed: a number by itself.
     stored_ms: AtomicU64,
+    /// The newest commit when the database was opened.
+    opened_at: SeqNo,
+    /// Held while a sweep commits, and while time is reset (engine_sweep.5). Before the right of way.
+    committing: Mutex<()>,
 }
 
 impl Sweeper {
-    /// For a database in which this time is stored.
-    pub(super) fn new(stored_ms: u64) -> Self {
-        Sweeper { stored_ms: AtomicU64::new(stored_ms) }
+    /// For a database in which this time is stored, and whose newest commit this is.
+    pub(super) fn new(stored_ms: u64, opened_at: SeqNo) -> Self {
+        Sweeper { stored_ms: AtomicU64::new(stored_ms), opened_at, committing: Mutex::default() }
     }
 }
 
@@ -149,7 +157,7 @@ impl Core {
         let mut sweep = |batch: &mut Vec<Vec<u8>>| -> Result<()> {
             match self.sweep_keys(batch, now)? {
                 Swept::Keys(keys) => swept += keys,
-                Swept::Contended => source.due().lower(now),
+                Swept::Contended => source.due().lower(now.min(Expiry::at_ms(self.time.now_ms()))),
             }
             batch.clear();
             Ok(())
@@ -266,6 +274,10 @@ impl Core {
             return Ok(false);
         }
         put_time(&mut set, now);
+        let _committing = self.sweeper.committing.lock();
+        if self.time.now_ms() < now.ms() {
+            return Ok(false);
+        }
         let request = CommitRequest {
             set: Arc::new(set),
             durability: Durability::Buffered,
@@ -284,10 +296,13 @@ impl Core {
         }
     }
 
-    /// Stores the time, if anything in the database expires (engine_sweep.2).
+    /// Stores the time, if anything in the database expires and anything was committed since the opening (engine_sweep.2).
     pub(super) fn store_time(&self) -> Result<()> {
         let view = self.view.get();
         let now = Expiry::at_ms(self.time.now_ms());
+        if self.published.visible() == self.sweeper.opened_at {
+            return Ok(());
+        }
         if view.expiring() == 0 || self.sweeper.stored_ms.load(Ordering::Relaxed) >= now.ms() {
             return Ok(());
         }
@@ -296,6 +311,19 @@ impl Core {
         self.commit_encoded(set, Durability::Buffered)?;
         self.sweeper.stored_ms.fetch_max(now.ms(), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Sets the engine's time, the stored one and that of the marks of history to what the wall clock shows.
+    pub(crate) fn reset_time(&self) -> Result<()> {
+        self.check_ours()?;
+        let _committing = self.sweeper.committing.lock();
+        let _passage = self.give_way()?;
+        let now = self.time.reset();
+        let mut set = WriteSet::new();
+        put_time(&mut set, Expiry::at_ms(now));
+        self.commit_encoded(set, Durability::Sync)?;
+        self.sweeper.stored_ms.store(now, Ordering::Relaxed);
+        self.reset_history_marks(now)
     }
 
     /// Whether a keyspace may have no more keys although it counts some.

@@ -6,6 +6,7 @@
 //! ```
 //!
 //! marks.1. A mark says that its commit was visible by its time. Times and numbers ascend, also when the clock goes back.
+//! marks.3. A mark for the commit of the last one, with an earlier time, sets the clock back: no commit counts as made after that time.
 //! marks.2. There are at most [`MARKS_MAX`]: one goes where its neighbours are nearest, for their age. So the distance of marks grows with their age.
 //! floors.1. A floor only rises.
 
@@ -45,9 +46,12 @@ impl Marks {
     /// Adds others, which are newer.
     pub fn extend(&mut self, others: &Marks) {
         for &(ms, seq) in &others.0 {
-            // marks.1
-            if self.0.last().is_none_or(|last| last.1 < seq) {
-                self.0.push((ms.max(self.newest_ms()), seq));
+            match self.0.last() {
+                // marks.3
+                Some(last) if last.1 == seq => self.0.iter_mut().for_each(|mark| mark.0 = mark.0.min(ms)),
+                Some(last) if last.1 > seq => {}
+                // marks.1
+                _ => self.0.push((ms.max(self.newest_ms()), seq)),
             }
         }
         while self.0.len() > MARKS_MAX {

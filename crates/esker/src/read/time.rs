@@ -6,9 +6,10 @@
 //!   stored marks --raise, at opening--^
 //! ```
 //!
-//! time.1. Time never goes back, for no reader: what has expired once has expired for ever.
+//! time.1. Time never goes back, for no reader: what has expired once has expired for ever. The exception is [`Time::reset`], which a user calls to
+//!      get over a clock that was ahead.
 //! time.2. An opening begins no earlier than the last mark that an earlier one has stored (engine/sweep.rs): so time does not go back across
-//!      a restart either, but for what has passed since that mark if the process or machine dies.
+//!      a restart either, except for what has passed since that mark if the process or machine dies, or if nothing was committed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -81,6 +82,16 @@ impl Time {
         now.max(self.latest.fetch_max(now, Ordering::Relaxed))
     }
 
+    /// Sets it to what the wall clock shows, also if that is earlier. The new time.
+    pub(crate) fn reset(&self) -> u64 {
+        let mut back = self.back.lock();
+        let wall = ms(self.clock.unix_time());
+        self.latest.store(wall, Ordering::Relaxed);
+        self.is_behind.store(false, Ordering::Relaxed);
+        *back = None;
+        wall
+    }
+
     /// Whether this moment has come.
     #[inline]
     pub(crate) fn has_come(&self, expiry: Expiry) -> bool {
@@ -138,5 +149,7 @@ mod tests {
         time.raise(20_000);
         assert!(time.has_come(Expiry::at_ms(20_000)), "time.2");
         assert_eq!([at(15_000, 10_020), at(15_010, 10_030)], [20_000, 20_010], "time.2");
+        assert_eq!((time.reset(), time.now_ms()), (15_010, 15_010), "it follows the wall clock");
+        assert_eq!([at(15_020, 10_040), at(15_015, 10_050)], [15_020, 15_020], "time.1");
     }
 }

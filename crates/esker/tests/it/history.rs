@@ -396,3 +396,38 @@ fn versions_show_what_has_expired_as_the_put_that_it_was() {
     let swept = SeqNo::new(db.stats().seqno);
     assert_eq!(shown(), [(swept, None), (put, Some(b"1".to_vec()))]);
 }
+
+#[test]
+fn marks_3_a_clock_that_was_ahead_keeps_history_until_it_is_reset() {
+    let world = World::new();
+    let mut db = world.open();
+    let mut map = db.keyspace("past").unwrap();
+    map.set_history(History::For(Duration::from_secs(100))).unwrap();
+    let mut first = SeqNo::ZERO;
+    let year = 365 * 24 * 3_600_000;
+    for round in 0..30 {
+        let seqno = map.put("k", vec![7; 3000]).unwrap();
+        if round == 0 {
+            (first, _) = (seqno, world.clock.set_wall(year));
+        } else if round == 1 {
+            db.flush().unwrap();
+            world.clock.set_wall(-year);
+        }
+        world.clock.advance(Duration::from_secs(20));
+        db.compact().unwrap();
+    }
+    assert!(map.get_at("k", first).is_ok(), "engine_history.3");
+    db.reset_time().unwrap();
+    for _ in 0..2 {
+        db.close().unwrap();
+        db = world.open();
+        map = db.open_keyspace("past").unwrap();
+        assert!(map.get_at("k", first).is_ok(), "as long again");
+    }
+    for _ in 0..8 {
+        map.put("k", vec![7; 3000]).unwrap();
+        world.clock.advance(Duration::from_secs(20));
+        db.compact().unwrap();
+    }
+    assert!(matches!(map.get_at("k", first), Err(Error::HistoryGone { .. })), "marks.3");
+}

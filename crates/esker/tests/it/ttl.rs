@@ -470,3 +470,68 @@ fn the_background_sweeps() {
     assert_eq!((map.len().unwrap(), map.iter().count(), db.stats().swept_keys), (1, 1, 3000));
     check(&db);
 }
+
+#[test]
+fn engine_sweep_2_reading_commits_nothing() {
+    let world = World::new();
+    let db = world.open();
+    let map = db.default_keyspace();
+    map.put_with_ttl("a", "1", SECOND).unwrap();
+    map.put_with_ttl("b", "1", SECOND * 100).unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let seqno = world.open().stats().seqno;
+    for _ in 0..3 {
+        world.clock.advance(SECOND);
+        let db = world.open();
+        assert_eq!(found(&db.default_keyspace(), &["a", "b"]), ["b"]);
+        assert_eq!(db.stats().seqno, seqno, "engine_sweep.2");
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn a_clock_that_was_far_ahead_is_got_over_by_a_reset() {
+    const YEARS: i64 = 80 * 365 * 24 * 3_600_000;
+    let world = World::new();
+    let mut db = world.open();
+    let mut map = db.default_keyspace();
+    let until = |world: &World, seconds| {
+        std::time::UNIX_EPOCH + esker::env::Clock::unix_time(&*world.clock) + SECOND * seconds
+    };
+    for key in ["kept", "swept"] {
+        map.put_with_ttl(key, "1", SECOND * 1000).unwrap();
+    }
+    map.put("always", "1").unwrap();
+    world.clock.set_wall(YEARS);
+    assert_eq!(found(&map, &["always", "kept"]), ["always"]);
+    map.put_with_ttl("far", "1", SECOND).unwrap();
+    world.clock.set_wall(-YEARS);
+    let reopen = |db: Db| {
+        db.close().unwrap();
+        let db = world.open();
+        let map = db.default_keyspace();
+        (db, map)
+    };
+    (db, map) = reopen(db);
+    assert_eq!(found(&map, &["always", "far", "kept"]), ["always", "far"], "time.2");
+    let mut batch = db.batch();
+    batch.put_until(&map, "real", "1", Some(until(&world, 10))).unwrap();
+    batch.commit().unwrap();
+    assert!(!map.contains("real").unwrap(), "time.1");
+    db.reset_time().unwrap();
+    let all = ["always", "far", "kept", "real", "swept"];
+    for _ in 0..2 {
+        assert_eq!(found(&map, &all), all);
+        assert_eq!(db.sweep().unwrap(), 0);
+        (db, map) = reopen(db);
+    }
+    world.clock.advance(SECOND * 11);
+    assert_eq!(found(&map, &all), ["always", "far", "kept", "swept"]);
+    world.clock.set_wall(YEARS);
+    assert_eq!(db.sweep().unwrap(), 4);
+    world.clock.set_wall(-YEARS);
+    db.reset_time().unwrap();
+    assert_eq!((found(&map, &all), map.len().unwrap()), (vec!["always".to_owned()], 1));
+    check(&db);
+}
