@@ -30,7 +30,10 @@ pub(super) fn run(session: &Session<'_>, args: &FeedArgs) -> Result<Answer> {
         match (database.db.feed(args.since.map_or(SeqNo::ZERO, |since| since.0.next())), args.since) {
             // Who does not say from where on wants all there is.
             (Err(Error::FeedTruncated { oldest }), None) => database.db.feed(oldest).map_err(failure)?,
-            (Err(Error::Invalid(reason)), _) => {
+            // A database without a feed refuses every commit.
+            (Err(Error::Invalid(reason)), _)
+                if matches!(database.db.feed(SeqNo::ZERO), Err(Error::Invalid(_))) =>
+            {
                 return Err(Failure::message(format!(
                     "{reason}\n  `esker feed --keep BYTES` has the database keep commits from then on"
                 )));

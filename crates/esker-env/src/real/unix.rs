@@ -18,16 +18,26 @@ use super::{At, Meta, or_here};
 use crate::OpenOptions;
 
 pub(super) fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-    file.read_at(buf, offset)
+    retry(|| file.read_at(buf, offset))
 }
 
 pub(super) fn write_at(file: &File, buf: &[u8], offset: u64) -> io::Result<usize> {
-    file.write_at(buf, offset)
+    retry(|| file.write_at(buf, offset))
+}
+
+/// Repeats a call that a signal has interrupted before it did anything. `std` does so for opening, syncing and truncating, but not for these.
+fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
 }
 
 /// The path without links.
 pub(super) fn canonical(path: &Path) -> io::Result<std::path::PathBuf> {
-    std::fs::canonicalize(path)
+    retry(|| std::fs::canonicalize(path))
 }
 
 /// A directory that was opened once (fs.5).
@@ -44,7 +54,7 @@ pub(super) struct Held {
 impl Held {
     pub(super) fn open(path: &Path, mode: Option<u32>) -> io::Result<Self> {
         let fd = open_dir(At { held: None, path })?;
-        let of_files = mode.map_or_else(|| fd.metadata().map(|meta| meta.mode()), Ok)?;
+        let of_files = mode.map_or_else(|| retry(|| fd.metadata()).map(|meta| meta.mode()), Ok)?;
         // Whatever the directory has, its owner reads and writes.
         let of_files = Mode::from_raw_mode((of_files & 0o666 | 0o600) as RawMode);
         Ok(Held { fd: fd.into(), path: path.to_owned(), mode: of_files, is_exact: mode.is_some() })
@@ -87,7 +97,7 @@ pub(super) fn open_held_dir(at: At<'_>) -> io::Result<Option<File>> {
 /// Gives a new file the mode that was asked for.
 pub(super) fn give_mode(at: At<'_>, file: &File) -> io::Result<()> {
     match at.held_name() {
-        Some((held, _)) if held.is_exact => Ok(rustix::fs::fchmod(file, held.mode)?),
+        Some((held, _)) if held.is_exact => Ok(retry_on_intr(|| rustix::fs::fchmod(file, held.mode))?),
         _ => Ok(()),
     }
 }
@@ -95,7 +105,7 @@ pub(super) fn give_mode(at: At<'_>, file: &File) -> io::Result<()> {
 pub(super) fn stat(at: At<'_>) -> io::Result<Meta> {
     let flags = if at.held_name().is_some() { AtFlags::SYMLINK_NOFOLLOW } else { AtFlags::empty() };
     let (dir, name) = at.place();
-    let stat = statat(dir, name, flags)?;
+    let stat = retry_on_intr(|| statat(dir, name, flags))?;
     let kind = FileType::from_raw_mode(stat.st_mode);
     Ok(Meta {
         is_dir: kind.is_dir(),
@@ -108,29 +118,29 @@ pub(super) fn stat(at: At<'_>) -> io::Result<Meta> {
 }
 
 pub(super) fn identity(file: &File) -> io::Result<Option<(u64, u64)>> {
-    let meta = file.metadata()?;
+    let meta = retry(|| file.metadata())?;
     Ok(Some((meta.dev(), meta.ino())))
 }
 
 pub(super) fn rename(from: At<'_>, to: At<'_>) -> io::Result<()> {
     let ((from_dir, from), (to_dir, to)) = (from.place(), to.place());
-    Ok(renameat(from_dir, from, to_dir, to)?)
+    Ok(retry_on_intr(|| renameat(from_dir, from, to_dir, to))?)
 }
 
 /// A link is not followed: it gets a second name itself.
 pub(super) fn hard_link(from: At<'_>, to: At<'_>) -> io::Result<()> {
     let ((from_dir, from), (to_dir, to)) = (from.place(), to.place());
-    Ok(linkat(from_dir, from, to_dir, to, AtFlags::empty())?)
+    Ok(retry_on_intr(|| linkat(from_dir, from, to_dir, to, AtFlags::empty()))?)
 }
 
 pub(super) fn remove_dir(at: At<'_>) -> io::Result<()> {
     let (dir, name) = at.place();
-    Ok(unlinkat(dir, name, AtFlags::REMOVEDIR)?)
+    Ok(retry_on_intr(|| unlinkat(dir, name, AtFlags::REMOVEDIR))?)
 }
 
 pub(super) fn remove_file(at: At<'_>) -> io::Result<()> {
     let (dir, name) = at.place();
-    Ok(unlinkat(dir, name, AtFlags::empty())?)
+    Ok(retry_on_intr(|| unlinkat(dir, name, AtFlags::empty()))?)
 }
 
 pub(super) fn list_dir(at: At<'_>) -> io::Result<Vec<String>> {
@@ -246,7 +256,7 @@ pub(super) fn allocate(_file: &File, _offset: u64, _len: u64) -> io::Result<()> 
 #[cfg(target_os = "linux")]
 pub(super) fn write_durably_at(file: &File, buf: &[u8], offset: u64) -> io::Result<usize> {
     let buffers = [std::io::IoSlice::new(buf)];
-    Ok(rustix::io::pwritev2(file, &buffers, offset, rustix::io::ReadWriteFlags::DSYNC)?)
+    Ok(retry_on_intr(|| rustix::io::pwritev2(file, &buffers, offset, rustix::io::ReadWriteFlags::DSYNC))?)
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -294,8 +304,24 @@ fn open_dir(at: At<'_>) -> io::Result<File> {
 
 pub(super) fn free_bytes(at: At<'_>) -> io::Result<u64> {
     let stat = match at.held_name() {
-        Some((held, _)) => rustix::fs::fstatvfs(&held.fd)?,
-        None => rustix::fs::statvfs(or_here(at.path))?,
+        Some((held, _)) => retry_on_intr(|| rustix::fs::fstatvfs(&held.fd))?,
+        None => retry_on_intr(|| rustix::fs::statvfs(or_here(at.path)))?,
     };
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_signal_interrupts_is_done_again() {
+        let mut calls = 0;
+        let read = retry(|| {
+            calls += 1;
+            if calls < 3 { Err(io::ErrorKind::Interrupted.into()) } else { Ok(calls) }
+        });
+        assert_eq!(read.ok(), Some(3));
+        assert!(retry(|| Err::<(), _>(io::ErrorKind::NotFound.into())).is_err());
+    }
 }
