@@ -5,8 +5,10 @@
 //! ```
 //!
 //! export.1. All rows are of one moment. A file appears under its name only when it is complete.
+//! export.2. What the format has no place for is named: when rows expire. Options of keyspaces stay behind; `esker unload` has them.
 
 use std::io::{BufWriter, Write};
+use std::time::SystemTime;
 
 use serde_json::json;
 
@@ -90,6 +92,7 @@ fn write_rows(
     format: FileFormat,
     writer: &mut dyn RowWriter,
 ) -> Result<(u64, f64)> {
+    let failure = |error| database.failure(error);
     let keyspaces = database.keyspaces(&session.common)?;
     let mut total = if bounds.is_all() { Some(0) } else { None };
     for (_, keyspace) in &keyspaces {
@@ -98,7 +101,9 @@ fn write_rows(
         }
     }
     let progress = Progress::rows(total);
-    let mut rows = 0;
+    let snapshot = database.db.snapshot();
+    let may_expire = database.db.stats().expiring > 0;
+    let (mut rows, mut lost) = (0, 0);
     let mut count = || {
         rows += 1;
         if rows % ROWS_PER_TICK == 0 {
@@ -111,18 +116,36 @@ fn write_rows(
             writer.begin_keyspace(name);
         }
         if format == FileFormat::Words {
-            for key in keyspace.range(range).keys() {
-                writer.write(&key.map_err(|e| database.failure(e))?, b"")?;
+            for key in snapshot.keys(keyspace, range) {
+                let key = key.map_err(failure)?;
+                lost +=
+                    u64::from(may_expire && snapshot.expires_at(keyspace, &key).map_err(failure)?.is_some());
+                writer.write(&key, b"")?;
                 count();
             }
         } else {
-            for entry in keyspace.range(range) {
-                let (key, value) = entry.map_err(|e| database.failure(e))?;
-                writer.write(&key, &value)?;
+            for entry in snapshot.range(keyspace, range) {
+                let (key, value) = entry.map_err(failure)?;
+                let end =
+                    if may_expire { snapshot.expires_at(keyspace, &key).map_err(failure)? } else { None };
+                match end.and_then(|end| end.duration_since(SystemTime::UNIX_EPOCH).ok()) {
+                    None => writer.write(&key, &value)?,
+                    Some(since) => {
+                        let is_kept = writer.write_expiring(&key, &value, since.as_millis() as u64)?;
+                        lost += u64::from(!is_kept);
+                    }
+                }
                 count();
             }
         }
     }
     writer.finish()?;
+    // export.2
+    if lost > 0 {
+        progress.note(&format!(
+            "{} of the rows expire, and this format has no place for when: JSON lines have (--format jsonl)",
+            output::count(lost)
+        ));
+    }
     Ok((rows, progress.finish().as_secs_f64()))
 }

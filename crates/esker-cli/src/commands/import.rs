@@ -10,8 +10,8 @@
 //! import.3. However an import ends, it says how many rows are in the database, which is closed then; what fails in that is told, too. If
 //!     it fails and commits did not wait for the disk, the last of them may be lost: it says that.
 //!     It never removes a database that it has created, since others may have opened or filled the directory: it says that it is there.
-//! import.4. A last line without its end may be a part of one. What is read from a pipe has been cut where its writer failed, so there it is a
-//!     bad line; of a file, which people write without the last end, too, it is told.
+//! import.4. A last line without its end is imported, since many programs write none, and a note says so: it may be a part of a line, of a
+//!     pipe whose writer failed. Input that ends with an error of reading stops the import before that line.
 //! import.5. A keyspace that an import has created goes again if the import fails before its first commit. One that a row names is
 //!     created in the commit of its first rows.
 
@@ -40,7 +40,7 @@ use crate::text::shown;
 const BAD_LINES_PRINTED: u64 = 20;
 /// Of rows that did not wait for the disk, when the log or closing failed.
 const LAST_UNKNOWN: &str = "; how many of the last ones are on disk is not known";
-/// Why a last line is a bad one (import.4).
+/// What is said of such a last line (import.4).
 const UNENDED: &str = "the last line has no end: the input may have been cut in the middle of it";
 /// So much is read at once.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -55,8 +55,6 @@ pub(super) fn run(session: &Session<'_>, import: &Import) -> Result<Answer> {
     let format = formats::choose(import.format, &import.file)?;
     let read = Rc::new(Cell::new(0));
     let (input, total) = open(&import.file, &read)?;
-    // Of a file the size is known.
-    let is_pipe = total.is_none();
     let options = ReadOptions {
         form: session.common.bytes,
         key: import.key.clone(),
@@ -83,7 +81,7 @@ pub(super) fn run(session: &Session<'_>, import: &Import) -> Result<Answer> {
         let before = len()?;
         let is_asked = session.common.names_keyspace();
         let mut into = Destination::new(&database, import, (keyspace_name, &keyspace), is_asked);
-        let ended = read_rows(import, is_pipe, &mut *reader, &mut into, &progress, &read);
+        let ended = read_rows(import, &mut *reader, &mut into, &progress, &read);
         rows = into.committed();
         if ended.is_err() && is_new && rows == 0 {
             // import.5. Why the import failed matters more than this.
@@ -122,7 +120,6 @@ pub(super) fn run(session: &Session<'_>, import: &Import) -> Result<Answer> {
 /// Brings all rows into the database; the number of bad lines.
 fn read_rows(
     import: &Import,
-    is_pipe: bool,
     reader: &mut dyn RowReader,
     into: &mut Destination<'_>,
     progress: &Progress,
@@ -134,7 +131,6 @@ fn read_rows(
     loop {
         let step = reader.read(&mut row).map_err(|e| Failure::file("read", file, &e))?;
         let problem = match step {
-            Step::Row if reader.is_unended() && is_pipe => Some(Refusal::Bad(UNENDED.to_owned())),
             Step::Row => into.add(reader.keyspace(), &row)?,
             Step::Bad(reason) => Some(Refusal::Bad(reason)),
             Step::End => break,
@@ -166,7 +162,7 @@ fn read_rows(
         }
     }
     into.commit()?;
-    if reader.is_unended() && !is_pipe {
+    if reader.is_unended() {
         progress.note(&format!(
             "{}:{}: {UNENDED}; it was imported as it stands",
             shown(file.display()),

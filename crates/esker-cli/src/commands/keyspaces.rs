@@ -1,10 +1,11 @@
 //! `esker keyspaces`: list, create, drop, rename, clear and copy keyspaces, and what they keep of the past.
 //!
 //! keyspaces.1. A copy that fails is removed again, if the database can still be written. A kill leaves what had been committed.
+//! keyspaces.2. A copy has the options of its source, and each entry lasts as long as there. What the source keeps of the past stays behind.
 
 use std::io::{self, IsTerminal, Write};
 
-use esker::Keyspace;
+use esker::{History, Keyspace};
 use serde_json::json;
 
 use super::sink::{BATCH_ROWS, Sink};
@@ -56,11 +57,16 @@ pub(super) fn run(session: &Session<'_>, keyspaces: &Keyspaces) -> Result<Answer
         }
         Keyspaces::Copy { from, to } => {
             let (rows, seconds) = copy(&database, from, to)?;
+            let has_past = database.keyspace(from)?.history() != History::None;
             database.close()?;
             let printed = if session.common.json {
                 output::print_json(&json!({ "rows": rows, "seconds": seconds }))
             } else {
-                output::print_line(format_args!("copied {} in {seconds:.2} s", output::plural(rows, "row")))
+                let stays = if has_past { "; what it keeps of the past is not copied" } else { "" };
+                output::print_line(format_args!(
+                    "copied {} in {seconds:.2} s{stays}",
+                    output::plural(rows, "row")
+                ))
             };
             return output::printed(Answer::Yes, printed);
         }
@@ -116,11 +122,16 @@ fn copy(database: &Database, from: &str, to: &str) -> Result<(u64, f64)> {
     }
     let progress = Progress::rows(Some(source.len().map_err(failure)?));
     let mut sink = Sink::new(database, BATCH_ROWS);
+    // keyspaces.2
+    sink.set_options(&target, source.options()).map_err(failure)?;
+    let snapshot = database.db.snapshot();
+    let may_expire = database.db.stats().expiring > 0;
     let mut copy_rows = || {
-        for entry in source.iter() {
+        for entry in snapshot.iter(&source) {
             let (key, value) = entry.map_err(failure)?;
+            let end = if may_expire { snapshot.expires_at(&source, &key).map_err(failure)? } else { None };
             // What is in a keyspace is not too long for another.
-            if let Some(reason) = sink.add(&target, &key, &value)? {
+            if let Some(reason) = sink.add_until(&target, &key, &value, end)? {
                 return Err(Failure::message(reason));
             }
             if sink.rows().is_multiple_of(ROWS_PER_TICK) {

@@ -1,6 +1,8 @@
 //! Rows on their way into keyspaces, batch by batch.
 
-use esker::{Error, Keyspace, WriteBatch};
+use std::time::SystemTime;
+
+use esker::{Error, Keyspace, KeyspaceOptions, WriteBatch};
 
 use crate::database::Database;
 use crate::failure::Result;
@@ -32,9 +34,31 @@ impl<'a> Sink<'a> {
         self.batch.create_keyspace(name)
     }
 
-    /// Adds a row; the reason if the engine cannot take it.
+    /// Adds a row that lasts as long as its keyspace says; the reason if the engine cannot take it.
     pub(super) fn add(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<Option<String>> {
-        match self.batch.put(keyspace, key, value) {
+        let put = self.batch.put(keyspace, key, value);
+        self.added(put)
+    }
+
+    /// Adds a row that lasts until a moment; none: for ever.
+    pub(super) fn add_until(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        value: &[u8],
+        end: Option<SystemTime>,
+    ) -> Result<Option<String>> {
+        let put = self.batch.put_until(keyspace, key, value, end);
+        self.added(put)
+    }
+
+    /// Gives a keyspace these options with the next commit.
+    pub(super) fn set_options(&mut self, keyspace: &Keyspace, options: KeyspaceOptions) -> esker::Result<()> {
+        self.batch.set_options(keyspace, options)
+    }
+
+    fn added(&mut self, put: esker::Result<()>) -> Result<Option<String>> {
+        match put {
             Ok(()) => self.batched += 1,
             Err(error @ (Error::KeyTooLong { .. } | Error::ValueTooLong { .. })) => {
                 return Ok(Some(error.to_string()));

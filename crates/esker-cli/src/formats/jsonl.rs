@@ -8,6 +8,8 @@
 //! jsonl.4. The field `keyspace` names the keyspace of a row. If the user names a field for key or value, the objects are no export, and
 //!     that field is one as any other.
 //! jsonl.5. What a terminal would act on is written as an escape, which is the same JSON (text.3).
+//! jsonl.6. The field `expires_ms` says when a row expires, in milliseconds since 1970. It is a field of an export under the same condition as
+//!     `keyspace` (jsonl.4).
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
@@ -26,6 +28,8 @@ const LINE_BYTES_MAX: u64 = 6 * (KEY_BYTES_MAX as u64 + VALUE_BYTES_MAX as u64) 
 
 /// The field of the name of the keyspace.
 const KEYSPACE: &str = "keyspace";
+/// The field of the moment at which a row expires (jsonl.6).
+const EXPIRES: &str = "expires_ms";
 
 /// The fields of an object, each as its JSON text.
 type Object<'a> = BTreeMap<String, &'a RawValue>;
@@ -152,6 +156,7 @@ impl RowReader for JsonlReader {
 fn parse(line: &[u8], fields: &Fields, row: &mut Row) -> std::result::Result<Option<String>, String> {
     row.key.clear();
     row.value.clear();
+    row.expires_ms = None;
     let object: Object<'_> = serde_json::from_slice(line).map_err(|e| no_object(line, &e))?;
     if !take(&object, &fields.key, &mut row.key)? {
         return Err(no_field(&fields.key, "--key FIELD names another"));
@@ -163,6 +168,11 @@ fn parse(line: &[u8], fields: &Fields, row: &mut Row) -> std::result::Result<Opt
             return Err(no_field(&fields.value, help));
         }
         row.value.extend_from_slice(line.trim_ascii());
+    }
+    // jsonl.6
+    if let Some(at) = field(&object, EXPIRES).filter(|_| fields.has_keyspace) {
+        let at = at.get().parse().map_err(|_| format!("{EXPIRES}: milliseconds since 1970 are needed"))?;
+        row.expires_ms = Some(at);
     }
     match field(&object, KEYSPACE).filter(|_| fields.has_keyspace) {
         Some(name) => serde_json::from_str(name.get()).map(Some).map_err(|e| format!("{KEYSPACE}: {e}")),
@@ -239,6 +249,22 @@ impl<'a> JsonlWriter<'a> {
         self
     }
 
+    fn write_row(&mut self, key: &[u8], value: &[u8], expires_ms: Option<u64>) -> Result<()> {
+        self.line.clear();
+        self.line.push(b'{');
+        self.line.extend_from_slice(self.keyspace.as_bytes());
+        self.push("key", key)?;
+        if !self.keys_only {
+            self.line.push(b',');
+            self.push("value", value)?;
+        }
+        if let Some(expires_ms) = expires_ms {
+            write!(self.line, ",\"{EXPIRES}\":{expires_ms}")?;
+        }
+        self.line.extend_from_slice(b"}\n");
+        Ok(self.output.write_all(&self.line)?)
+    }
+
     /// Adds `"name":"text"` or `"name_hex":"digits"` to the line.
     fn push(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         match std::str::from_utf8(bytes) {
@@ -258,16 +284,12 @@ impl RowWriter for JsonlWriter<'_> {
     }
 
     fn write(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.line.clear();
-        self.line.push(b'{');
-        self.line.extend_from_slice(self.keyspace.as_bytes());
-        self.push("key", key)?;
-        if !self.keys_only {
-            self.line.push(b',');
-            self.push("value", value)?;
-        }
-        self.line.extend_from_slice(b"}\n");
-        Ok(self.output.write_all(&self.line)?)
+        self.write_row(key, value, None)
+    }
+
+    fn write_expiring(&mut self, key: &[u8], value: &[u8], expires_ms: u64) -> Result<bool> {
+        self.write_row(key, value, Some(expires_ms))?;
+        Ok(true)
     }
 
     fn finish(&mut self) -> Result<()> {

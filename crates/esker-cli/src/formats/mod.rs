@@ -44,6 +44,8 @@ const AROUND_BYTES_MAX: u64 = 1 << 20;
 pub(crate) struct Row {
     pub(crate) key: Vec<u8>,
     pub(crate) value: Vec<u8>,
+    /// When it expires, in milliseconds since 1970, where the format has a place for it.
+    pub(crate) expires_ms: Option<u64>,
 }
 
 /// What a reader found.
@@ -86,6 +88,12 @@ pub(crate) trait RowWriter {
 
     /// Writes one row.
     fn write(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Writes one row that expires at this moment, in milliseconds since 1970. Returns whether the format has a place for that.
+    fn write_expiring(&mut self, key: &[u8], value: &[u8], _expires_ms: u64) -> Result<bool> {
+        self.write(key, value)?;
+        Ok(false)
+    }
 
     /// Writes what is buffered.
     fn finish(&mut self) -> Result<()>;

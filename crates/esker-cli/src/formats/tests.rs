@@ -62,7 +62,7 @@ fn random_rows(seed: u64) -> Vec<Row> {
                 })
                 .collect()
         };
-    (0..40).map(|_| Row { key: bytes(), value: bytes() }).collect()
+    (0..40).map(|_| Row { key: bytes(), value: bytes(), expires_ms: None }).collect()
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn formats_1_random_bytes_come_back() {
 #[test]
 fn formats_1_what_raw_lines_cannot_carry_is_refused() {
     let options = WriteOptions { form: Some(ByteForm::Raw), ..WriteOptions::default() };
-    let row = |key: &str, value: &str| [Row { key: key.into(), value: value.into() }];
+    let row = |key: &str, value: &str| [Row { key: key.into(), value: value.into(), expires_ms: None }];
     for (format, key, value) in [
         (FileFormat::Tsv, "a\tb", ""),
         (FileFormat::Tsv, "a", "b\n"),
@@ -119,7 +119,7 @@ fn tsv_finds_its_columns() {
 
 #[test]
 fn tsv_1_a_table_stays_a_table() {
-    let rows = [Row { key: b"a\tb".to_vec(), value: b"c\td\n\t".to_vec() }];
+    let rows = [Row { key: b"a\tb".to_vec(), value: b"c\td\n\t".to_vec(), expires_ms: None }];
     let text = write(FileFormat::Tsv, &rows, WriteOptions::default()).unwrap();
     assert_eq!(text, b"a\\tb\tc\td\\n\t\n", "tsv.1");
 }

@@ -41,6 +41,41 @@ fn a_copy_holds_the_same_and_replaces_nothing() {
     assert_eq!(esker.ok("keyspaces list"), "copy\t25000\ndefault\t25000\nempty\t25000\n", "keyspaces.1");
 }
 
+#[test]
+fn keyspaces_2_a_copy_has_lives_and_options() {
+    let esker = Esker::new();
+    esker.ok("put --ttl 3600 brief 1");
+    esker.ok("put long 2");
+    esker.ok("keyspaces operator default append");
+    esker.ok("keyspaces history default --versions 3");
+    esker.ok("merge long 3");
+    let said = esker.ok("keyspaces copy default two");
+    assert!(said.contains("what it keeps of the past is not copied"), "{said}");
+    let seconds: f64 = esker.ok("-k two ttl brief").trim().parse().unwrap();
+    assert!(seconds > 3500.0, "keyspaces.2: {seconds}");
+    assert_eq!(esker.ok("-k two ttl long"), "unlimited\n", "keyspaces.2");
+    esker.ok("-k two merge long 4");
+    assert_eq!(esker.ok("-k two get long"), "234\n");
+    assert_eq!(esker.ok("keyspaces history two"), esker.ok("keyspaces history default"));
+}
+
+#[test]
+fn export_2_json_lines_keep_when_rows_expire_and_other_formats_say_that_they_do_not() {
+    let esker = Esker::new();
+    esker.ok("put --ttl 3600 brief 1");
+    esker.ok("put long 2");
+    esker.ok("export all.jsonl");
+    esker.ok("-k back import all.jsonl");
+    let seconds: f64 = esker.ok("-k back ttl brief").trim().parse().unwrap();
+    assert!(seconds > 3500.0 && esker.ok("-k back ttl long") == "unlimited\n", "export.2: {seconds}");
+    let tsv = esker.run(["export", "all.tsv"]);
+    assert!(tsv.code == 0 && tsv.err.contains("1 of the rows expire"), "export.2: {}", tsv.err);
+    esker.write("bad.jsonl", "{\"key\":\"a\",\"value\":\"1\",\"expires_ms\":\"soon\"}\n");
+    assert!(esker.fails("import bad.jsonl").contains("milliseconds since 1970"));
+    esker.ok("-k other import bad.jsonl --key key --value value");
+    assert!(esker.fails("-k sorted import all.jsonl --sorted").contains("leave out --sorted"));
+}
+
 /// A database that may not grow any more.
 #[cfg(target_os = "linux")]
 #[test]

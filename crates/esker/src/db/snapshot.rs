@@ -1,6 +1,7 @@
 //! A snapshot: the database as it was at one commit.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use super::key_handle::Key;
 use super::keyspace::Keyspace;
@@ -119,6 +120,25 @@ impl Snapshot {
     pub fn ttl(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Ttl>> {
         let found = self.expiry(keyspace, key.as_ref())?;
         Ok(found.map(|expiry| Ttl::until(expiry, &self.handle.core.time)))
+    }
+
+    /// The moment at which a key expires, to the millisecond; none if it never does, or is not there.
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// # let db = esker::Db::in_memory()?;
+    /// let map = db.default_keyspace();
+    /// map.put_with_ttl("session", "ann", Duration::from_secs(60))?;
+    /// let end = db.snapshot().expires_at(&map, "session")?;
+    /// assert!(end > Some(SystemTime::now()));
+    /// # Ok::<(), esker::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`Reads::get`](crate::Reads::get).
+    pub fn expires_at(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<SystemTime>> {
+        let expiry = self.expiry(keyspace, key.as_ref())?.flatten();
+        Ok(expiry.and_then(|expiry| SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(expiry.ms()))))
     }
 
     /// When a key expires, if it does; the outer none: it is not there.

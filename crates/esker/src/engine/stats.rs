@@ -96,6 +96,8 @@ pub struct Stats {
     pub moves: u64,
     /// Tables that went without being read, since range removals hide all that they hold.
     pub tables_dropped: u64,
+    /// Versions of keys, in memtables and tables, that expire at some time.
+    pub expiring: u64,
     /// Keys that had expired and were removed.
     pub swept_keys: u64,
     /// Bytes that flushes wrote.
@@ -258,6 +260,7 @@ impl super::core::Core {
             adoptions: get(&counters.adoptions),
             moves: get(&counters.moves),
             tables_dropped: get(&counters.tables_dropped),
+            expiring: view.expiring(),
             swept_keys: get(&counters.swept_keys),
             flush_bytes_written: get(&counters.flush_bytes_written),
             compaction_bytes_read: get(&counters.compaction_bytes_read),

@@ -9,6 +9,7 @@
 //! import_destination.3. Sorted rows are one commit, of one keyspace. A row that is out of order ends the import: left out, it might be one of many.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
 
 use esker::{Error, Ingest, Keyspace};
 
@@ -84,7 +85,10 @@ impl<'a> Destination<'a> {
     pub(super) fn add(&mut self, keyspace: Option<&str>, row: &Row) -> Result<Option<Refusal>> {
         let (own, handle) = self.keyspace;
         match (keyspace.filter(|name| *name != own), &mut self.sorted) {
-            (None, None) => Ok(self.sink.add(handle, &row.key, &row.value)?.map(Refusal::Bad)),
+            (None, None) => Ok(add_row(&mut self.sink, handle, row)?.map(Refusal::Bad)),
+            (None, Some(_)) if row.expires_ms.is_some() => Ok(Some(Refusal::Bad(
+                "the row expires, and with --sorted rows cannot: leave out --sorted".to_owned(),
+            ))),
             (None, Some(sorted)) => match sorted.put(&row.key, &row.value) {
                 Ok(()) => Ok(None),
                 Err(error @ (Error::KeyTooLong { .. } | Error::ValueTooLong { .. })) => {
@@ -127,7 +131,7 @@ impl<'a> Destination<'a> {
             };
             self.others.insert(name.to_owned(), other);
         }
-        self.sink.add(&self.others[name].keyspace, &row.key, &row.value)
+        add_row(&mut self.sink, &self.others[name].keyspace, row)
     }
 
     /// How many keys there are now and were not before, in the keyspaces that rows named.
@@ -135,5 +139,13 @@ impl<'a> Destination<'a> {
         let new_keys = |other: &Other| Ok(other.keyspace.len()?.saturating_sub(other.before));
         let sum = self.others.values().map(new_keys).sum::<esker::Result<u64>>();
         sum.map_err(|error| self.database.failure(error))
+    }
+}
+
+fn add_row(sink: &mut Sink<'_>, keyspace: &Keyspace, row: &Row) -> Result<Option<String>> {
+    let Some(ms) = row.expires_ms else { return sink.add(keyspace, &row.key, &row.value) };
+    match SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(ms)) {
+        Some(end) => sink.add_until(keyspace, &row.key, &row.value, Some(end)),
+        None => Ok(Some("it expires later than the system can tell".to_owned())),
     }
 }

@@ -112,6 +112,7 @@ fn groups(look: &Look) -> Vec<Group> {
                 Row("compactions", Count(stats.compactions), Opening),
                 Row("moves", Count(stats.moves), Opening),
                 Row("tables_dropped", Count(stats.tables_dropped), Opening),
+                Row("expiring", Count(stats.expiring), Now),
                 Row("swept_keys", Count(stats.swept_keys), Opening),
                 Row("compaction_bytes_read", Bytes(stats.compaction_bytes_read), Opening),
                 Row("compaction_bytes_written", Bytes(stats.compaction_bytes_written), Opening),
