@@ -128,7 +128,7 @@ pub(crate) struct Built {
     pub stats: CompactionStats,
 }
 
-/// An unresolved version that waits for the next one.
+/// A version that waits for the next one.
 #[derive(Default)]
 struct Waiting {
     key: Vec<u8>,

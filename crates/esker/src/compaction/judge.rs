@@ -23,6 +23,8 @@
 //! compaction_judge.7. Of a keyspace with a rule of history (rules.rs) no version loses its number. With a rule from a number on, no reader stands above
 //!      that number but those to come; with one of so many versions the newest stay, range tombstones counted.
 //! compaction_judge.8. What goes of such a keyspace raises its floor above all numbers at which a reader would miss it (manifest/history.rs).
+//! compaction_judge.10. The removal of a sweep that stands above a version of its own stripe becomes a plain removal: that version may be a write that
+//!      a transaction has not seen, and conflicts with (conflict.3).
 //! compaction_judge.9. With operands that a rule keeps stays what they stand on, down to their base. What the rule itself does not keep of that
 //!      may be merged into them (operands.rs).
 
@@ -89,7 +91,7 @@ pub enum Verdict<'a> {
     Keep,
     /// This stays in its place.
     Replace(EntryRef<'a>),
-    /// It is unresolved: ask again ([`Judge::resolve`]) with the next version.
+    /// It is unresolved, or a sweep's: ask again ([`Judge::resolve`]) with the next version.
     Wait,
 }
 
@@ -219,7 +221,7 @@ impl Judge {
         &self.debts
     }
 
-    /// What becomes of an unresolved version, before which all were judged, and behind which `next` comes.
+    /// What becomes of a version that has waited, before which all were judged, and behind which `next` comes.
     pub fn resolve<'e>(
         &mut self,
         entry: EntryRef<'e>,
@@ -227,6 +229,16 @@ impl Judge {
         listener: &mut impl Dropped,
     ) -> Verdict<'e> {
         let fate = self.fate(&entry);
+        let kind = self.kind_above(&entry, next);
+        if !entry.kind.is_unresolved() {
+            return match fate {
+                Ok(seq) => Verdict::Replace(EntryRef { seq, kind, ..entry }),
+                Err(why) => {
+                    listener.dropped(&entry, why);
+                    Verdict::Drop
+                }
+            };
+        }
         let cover = entry.seq.before().map_or(SeqNo::ZERO, |before| self.cover(before));
         let was_live = match next.filter(|next| next.key == entry.key) {
             _ if entry.seq > self.all.newest() => None,
@@ -252,7 +264,7 @@ impl Judge {
             self.debts.add(keyspace, from, 1);
         }
         match fate {
-            Ok(seq) => Verdict::Replace(EntryRef { seq, kind: entry.kind.resolved(), ..entry }),
+            Ok(seq) => Verdict::Replace(EntryRef { seq, kind, ..entry }),
             Err(why) => {
                 listener.dropped(&entry, why);
                 Verdict::Drop
@@ -260,10 +272,21 @@ impl Judge {
         }
     }
 
+    /// The kind of a version, resolved, above the next one (compaction_judge.10).
+    fn kind_above(&self, entry: &EntryRef<'_>, next: Option<&EntryRef<'_>>) -> Kind {
+        let is_above = |next: &EntryRef<'_>| {
+            next.key == entry.key && self.horizons.stripe_end(next.seq) == self.horizons.stripe_end(entry.seq)
+        };
+        match entry.kind.is_sweep() && next.is_some_and(is_above) {
+            true => Kind::Remove,
+            false => entry.kind.resolved(),
+        }
+    }
+
     /// What becomes of the next version. `listener` hears of it if it goes.
     #[inline(always)]
     pub fn judge<'e>(&mut self, entry: EntryRef<'e>, listener: &mut impl Dropped) -> Verdict<'e> {
-        if entry.kind.is_unresolved() {
+        if entry.kind.is_unresolved() || entry.kind.is_sweep() {
             return Verdict::Wait;
         }
         match self.fate(&entry) {

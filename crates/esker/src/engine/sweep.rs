@@ -212,7 +212,7 @@ impl Core {
                 return Ok(Swept::Keys(0));
             }
             interleave::reached(Point::SweepFound);
-            if self.commit_sweep(set, since, &ids, None, now)? {
+            if self.commit_sweep(set, since, &ids, None, now)?.is_some() {
                 return Ok(Swept::Keys(count));
             }
         }
@@ -256,11 +256,14 @@ impl Core {
         set.remove_range(&start, &end);
         let ranges = RangeCounts::known(since.clone(), start, end, counts.keys);
         interleave::reached(Point::SweepFound);
-        let is_swept = self.commit_sweep(set, since, &BTreeSet::from([id]), Some(ranges), now)?;
-        Ok(is_swept.then_some(counts.keys))
+        let Some(seq) = self.commit_sweep(set, since, &BTreeSet::from([id]), Some(ranges), now)? else {
+            return Ok(None);
+        };
+        self.time.swept.note(seq, counts.max_seq);
+        Ok(Some(counts.keys))
     }
 
-    /// Commits removals; false if others have written what they remove, or a keyspace is not in the catalog.
+    /// Commits removals; none if others have written what they remove, or a keyspace is not in the catalog.
     fn commit_sweep(
         &self,
         mut set: WriteSet,
@@ -268,15 +271,15 @@ impl Core {
         ids: &BTreeSet<KeyspaceId>,
         ranges: Option<RangeCounts>,
         now: Expiry,
-    ) -> Result<bool> {
+    ) -> Result<Option<SeqNo>> {
         let keyspaces = self.catalog.lives(ids);
         if keyspaces.len() < ids.len() {
-            return Ok(false);
+            return Ok(None);
         }
         put_time(&mut set, now);
         let _committing = self.sweeper.committing.lock();
         if self.time.now_ms() < now.ms() {
-            return Ok(false);
+            return Ok(None);
         }
         let request = CommitRequest {
             set: Arc::new(set),
@@ -287,11 +290,11 @@ impl Core {
             ..CommitRequest::default()
         };
         match self.submit(request) {
-            Ok(_) => {
+            Ok(seq) => {
                 self.sweeper.stored_ms.fetch_max(now.ms(), Ordering::Relaxed);
-                Ok(true)
+                Ok(Some(seq))
             }
-            Err(Error::Conflict { .. } | Error::KeyspaceNotFound(_)) => Ok(false),
+            Err(Error::Conflict { .. } | Error::KeyspaceNotFound(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }

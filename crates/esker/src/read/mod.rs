@@ -10,6 +10,7 @@
 //!                              `- SourceCursor of each memtable, run, write set
 //!   fold.rs, operators.rs: what operands make of values
 //!   versions.rs: older versions, and what has changed since a commit
+//!   swept.rs: ranges that sweeps removed
 //!   unresolved.rs: how many keys were counted twice;  resolve.rs: what versions mean; fetch.rs: from what is stored to a value
 //! ```
 
@@ -29,6 +30,7 @@ pub(crate) mod run_cursor;
 pub(crate) mod run_walk;
 pub(crate) mod source;
 mod stretch;
+pub(crate) mod swept;
 pub(crate) mod time;
 pub(crate) mod unresolved;
 pub(crate) mod value_reader;

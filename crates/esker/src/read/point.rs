@@ -20,10 +20,10 @@ use super::view::ReadView;
 use crate::blob::BlobSet;
 use crate::encoding::hash::key_hash;
 use crate::manifest::version::Run;
-use crate::memtable::Memtable;
 use crate::sstable::{Found, GiveUp, NoAnswer, OnMiss, ReadIt};
 use crate::types::entry::EntryRef;
 use crate::types::expiry::Expiry;
+use crate::types::range_tombstone::RangeTombstones;
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
 
@@ -348,39 +348,55 @@ impl ReadView {
     }
 
     /// The newest commit in which a user wrote or removed an encoded key, if it is newer than `since`. For conflict checks:
-    /// sweeps in memtables do not count (conflict.3).
+    /// sweeps do not count (conflict.3).
     pub fn newest_write(&self, key: &[u8], since: SeqNo) -> Result<Option<SeqNo>> {
-        self.newest_by(key, since, |memtable| memtable.newest_written(key, since))
+        self.newest_by(key, since, false)
     }
 
     /// The number of the newest version of an encoded key, that of a sweep included, if it is newer than `since`.
     pub(crate) fn newest_version(&self, key: &[u8], since: SeqNo) -> Result<Option<SeqNo>> {
-        self.newest_by(key, since, |memtable| memtable.get(key, SeqNo::MAX).map(|entry| entry.seq))
+        self.newest_by(key, since, true)
     }
 
-    fn newest_by(
-        &self,
-        key: &[u8],
-        since: SeqNo,
-        in_memtable: impl Fn(&Memtable) -> Option<SeqNo>,
-    ) -> Result<Option<SeqNo>> {
+    /// The newest range removal over a key that a user made, if it is newer than `since`.
+    fn newest_removal(&self, tombstones: &RangeTombstones, key: &[u8], since: SeqNo) -> SeqNo {
+        let mut cover = tombstones.cover(key, SeqNo::MAX);
+        while cover > since && self.time.swept.is_sweep(cover, since) {
+            cover = cover.before().map_or(SeqNo::ZERO, |before| tombstones.cover(key, before));
+        }
+        cover
+    }
+
+    fn newest_by(&self, key: &[u8], since: SeqNo, counts_sweeps: bool) -> Result<Option<SeqNo>> {
         let hash = key_hash(key);
         let guard = crate::sync::pin();
         let mut newest = SeqNo::ZERO;
+        let cover = |tombstones: &RangeTombstones| match counts_sweeps {
+            true => tombstones.cover(key, SeqNo::MAX),
+            false => self.newest_removal(tombstones, key, since),
+        };
         for memtable in self.memtables() {
             if memtable.has_range_tombstones() {
-                newest = newest.max(memtable.range_tombstones().cover(key, SeqNo::MAX));
+                newest = newest.max(cover(&memtable.range_tombstones()));
             }
             if memtable.may_contain(hash) {
-                newest = newest.max(in_memtable(memtable).unwrap_or(SeqNo::ZERO));
+                let found = match counts_sweeps {
+                    true => memtable.get(key, SeqNo::MAX).map(|entry| entry.seq),
+                    false => memtable.newest_written(key, since),
+                };
+                newest = newest.max(found.unwrap_or(SeqNo::ZERO));
             }
         }
         for run in self.version.runs().iter().filter(|run| run.max_seq() > since) {
             let Some(index) = run.find(key) else { continue };
             let live = &run.tables()[index];
             if live.meta.counts.max_seq > since {
-                newest = newest.max(live.table.range_tombstones().cover(key, SeqNo::MAX));
-                newest = newest.max(live.table.newest_seq(key, hash, &guard)?.unwrap_or(SeqNo::ZERO));
+                newest = newest.max(cover(live.table.range_tombstones()));
+                let found = match counts_sweeps {
+                    true => live.table.newest_seq(key, hash, &guard)?,
+                    false => live.table.newest_written(key, hash, since, &guard)?,
+                };
+                newest = newest.max(found.unwrap_or(SeqNo::ZERO));
             }
         }
         Ok((newest > since).then_some(newest))

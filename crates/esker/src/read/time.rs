@@ -18,6 +18,7 @@ use std::time::Duration;
 use esker_env::Clock;
 use parking_lot::Mutex;
 
+use super::swept::SweptRanges;
 use crate::types::canary::{self, Canary};
 use crate::types::expiry::Expiry;
 
@@ -30,6 +31,8 @@ pub struct Time {
     /// The wall clock has gone back and not caught up yet. Relaxed: set and taken back under the lock below.
     is_behind: AtomicBool,
     back: Mutex<Option<Back>>,
+    /// What was removed by this time.
+    pub(crate) swept: SweptRanges,
 }
 
 /// When the wall clock was found to have gone back.
@@ -44,7 +47,8 @@ struct Back {
 impl Time {
     /// By this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Time { clock, latest: AtomicU64::new(0), is_behind: AtomicBool::new(false), back: Mutex::new(None) }
+        let (latest, is_behind) = (AtomicU64::new(0), AtomicBool::new(false));
+        Time { clock, latest, is_behind, back: Mutex::new(None), swept: SweptRanges::default() }
     }
 
     /// It is at least so late, in milliseconds since 1970.

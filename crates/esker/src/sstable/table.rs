@@ -564,6 +564,27 @@ impl Table {
         Ok(self.get(key, hash, SeqNo::MAX, true, pin)?.map(|found| found.seq()))
     }
 
+    /// The newest version of a key that a user wrote, not a sweep (conflict.3); none if it is not newer than `since`.
+    pub(crate) fn newest_written(
+        &self,
+        key: &[u8],
+        hash: u64,
+        since: SeqNo,
+        pin: &Guard,
+    ) -> Result<Option<SeqNo>> {
+        let mut below = SeqNo::MAX;
+        while let Some(found) = self.get(key, hash, below, true, pin)?
+            && found.seq() > since
+        {
+            if !found.kind().is_sweep() {
+                return Ok(Some(found.seq()));
+            }
+            let Some(before) = found.seq().before() else { break };
+            below = before;
+        }
+        Ok(None)
+    }
+
     /// The entry of the newest version of `key` not newer than `at`.
     #[inline]
     fn find<'g, M: OnMiss>(

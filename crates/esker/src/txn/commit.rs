@@ -66,8 +66,8 @@ pub enum Durability {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Isolation {
     /// It commits only if all that it has read is still so: keys, keys that were not there, ranges exactly as far as they were walked, lengths, and
-    /// names of keyspaces that it has asked for. The outcome is that of transactions that run one after the other. Time is no transaction: an entry
-    /// that was read and has expired since is no conflict.
+    /// names of keyspaces that it has asked for. The outcome is that of transactions that run one after the other. Expiry is no conflict: an
+    /// entry that was read may expire and be [swept](crate::Db::sweep) meanwhile. But a length that a sweep has changed is one.
     #[default]
     Serializable,
     /// It commits if nobody else has written what it writes. Two transactions that each read what the other writes can both commit

@@ -4,8 +4,9 @@
 //!      that it writes, or anywhere in a range that it removes.
 //! conflict.2. Nothing newer than a live snapshot is ever garbage-collected or loses its sequence number, so what there is
 //!      to find is there. The commit lock is held: nothing new arrives meanwhile.
-//! conflict.3. A sweep's removal of an expired key is no conflict while it is in a memtable, because readers saw the key
-//!     gone before. In a table it may stand for older versions that a compaction dropped, so there it counts.
+//! conflict.3. A sweep's removal of expired keys is no conflict, because readers saw them gone before. Where a compaction drops a version below
+//!     it that a live snapshot does not see, the removal becomes a plain one (compaction_judge.10). A sweep of a range counts if it removed a
+//!     version newer than the snapshot (read/swept.rs).
 //! conflict.4. Only conflicts of isolation pass over sweeps. Code that asks whether anything lies above a place, or
 //!     whether a count still holds, looks for [`Newer::Versions`].
 
@@ -29,10 +30,15 @@ pub(crate) enum Newer {
 }
 
 impl Newer {
-    /// Whether a version of this kind in a memtable is one of them.
+    /// Whether a version of this kind is one of them.
     #[inline]
     pub(super) fn includes(self, kind: Kind) -> bool {
         self == Newer::Versions || !kind.is_sweep()
+    }
+
+    /// Whether a range removal of this number is one of them.
+    pub(super) fn includes_range(self, removal: SeqNo, since: SeqNo, view: &ReadView) -> bool {
+        removal > since && (self == Newer::Versions || !view.time.swept.is_sweep(removal, since))
     }
 }
 
@@ -84,7 +90,11 @@ impl Conflict {
 
 /// Whether anything in `range` was written after `since`.
 pub(super) fn range_written(range: &KeyRange, since: SeqNo, view: &ReadView, which: Newer) -> Result<bool> {
-    let newer = |tombstones: &RangeTombstones| tombstones.clipped(range).max_seq() > since;
+    let newer = |tombstones: &RangeTombstones| {
+        let inside = tombstones.clipped(range);
+        let mut seqs = inside.fragments().flat_map(|fragment| fragment.seqs.iter());
+        seqs.any(|seq| which.includes_range(seq, since, view))
+    };
     let inside = |entry: &EntryRef<'_>| range.end.admits(entry.key);
     for memtable in view.memtables() {
         if memtable.has_range_tombstones() && newer(&memtable.range_tombstones()) {
@@ -105,7 +115,7 @@ pub(super) fn range_written(range: &KeyRange, since: SeqNo, view: &ReadView, whi
         let mut scan = table.scan();
         scan.seek(&range.start)?;
         while let Some(entry) = scan.next()?.filter(inside) {
-            if entry.seq > since {
+            if entry.seq > since && which.includes(entry.kind) {
                 return Ok(true);
             }
         }

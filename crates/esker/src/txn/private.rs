@@ -119,7 +119,9 @@ impl<'a> PrivateWrites<'a> {
         }
         for memtable in view.memtables().filter(|memtable| memtable.max_seq() > Some(since)) {
             let tombstones = memtable.range_tombstones();
-            if let Some(conflict) = self.removed_since(since, &tombstones)? {
+            if let Some(conflict) =
+                self.removed_by(&tombstones, |seq| which.includes_range(seq, since, view))?
+            {
                 return Ok(Some(conflict));
             }
             if let Some(conflict) = self.written_since(since, memtable.cursor(SeqNo::MAX), which)? {
@@ -127,12 +129,11 @@ impl<'a> PrivateWrites<'a> {
             }
         }
         for table in view.tables_newer(&self.range, since) {
-            if let Some(conflict) = self.removed_since(since, table.range_tombstones())? {
+            let is_newer = |seq| which.includes_range(seq, since, view);
+            if let Some(conflict) = self.removed_by(table.range_tombstones(), is_newer)? {
                 return Ok(Some(conflict));
             }
-            if let Some(conflict) =
-                self.written_since(since, table.cursor(SeqNo::MAX, false), Newer::Versions)?
-            {
+            if let Some(conflict) = self.written_since(since, table.cursor(SeqNo::MAX, false), which)? {
                 return Ok(Some(conflict));
             }
         }
@@ -166,9 +167,13 @@ impl<'a> PrivateWrites<'a> {
         Ok(None)
     }
 
-    /// A key of these writes that a range tombstone newer than `since` covers.
-    fn removed_since(&self, since: SeqNo, tombstones: &RangeTombstones) -> Result<Option<Conflict>> {
-        let newer: Vec<_> = tombstones.iter().filter(|removal| removal.seq > since).collect();
+    /// A key of these writes that such a range tombstone covers.
+    fn removed_by(
+        &self,
+        tombstones: &RangeTombstones,
+        is_it: impl Fn(SeqNo) -> bool,
+    ) -> Result<Option<Conflict>> {
+        let newer: Vec<_> = tombstones.iter().filter(|removal| is_it(removal.seq)).collect();
         if newer.is_empty() {
             return Ok(None);
         }
@@ -192,7 +197,9 @@ impl<'a> PrivateWrites<'a> {
             let end = End::Excluded(removal.end.to_vec());
             !self.removed.clipped(&KeyRange { start: removal.start.to_vec(), end }).is_empty()
         };
-        if tombstones.fragments().any(removes) || self.removed_since(SeqNo::ZERO, &tombstones)?.is_some() {
+        if tombstones.fragments().any(removes)
+            || self.removed_by(&tombstones, |seq| seq > SeqNo::ZERO)?.is_some()
+        {
             return Ok(true);
         }
         let mut walk = self.walk()?;

@@ -535,3 +535,67 @@ fn a_clock_that_was_far_ahead_is_got_over_by_a_reset() {
     assert_eq!((found(&map, &all), map.len().unwrap()), (vec!["always".to_owned()], 1));
     check(&db);
 }
+
+#[test]
+fn conflict_3_sweeps_in_tables_and_of_whole_tables_are_no_conflicts_but_the_writes_under_them_are() {
+    // `flushes`: the sweep is in a table when the transaction commits. `is_whole`: the sweep removes a table unread.
+    for (is_whole, flushes, is_large) in [
+        (false, 0, false),
+        (false, 1, false),
+        (false, 2, true),
+        (true, 0, false),
+        (true, 1, true),
+        (true, 2, false),
+    ] {
+        let world = World::new();
+        let db = world.builder().memory(2 << 20).memtable_bytes(256 << 10).open(Path::new("db")).unwrap();
+        let map = db.default_keyspace();
+        let put = |ttl: Duration| ["a", "b", "c"].map(|key| map.put_with_ttl(key, "1", ttl).unwrap());
+        if !is_whole {
+            map.put("d", "for ever").unwrap();
+        }
+        put(SECOND);
+        db.compact().unwrap();
+        let begin = || {
+            let t = db.begin();
+            assert_eq!(t.get(&map, "a").unwrap().is_some(), t.iter(&map).count() >= 3);
+            t
+        };
+        let write = |mut t: esker::Transaction| {
+            t.put(&map, "b", "2").unwrap();
+            t.put(&map, "x", "2").unwrap();
+            if is_large {
+                (0..100_u32).for_each(|n| t.put(&map, n.to_be_bytes(), [7; 10_000]).unwrap());
+            }
+            t.commit().map_err(Error::from)
+        };
+        let sweep = || {
+            assert_eq!(db.sweep().unwrap(), 3);
+            match flushes {
+                0 => {}
+                1 => db.flush().unwrap(),
+                _ => db.compact().unwrap(),
+            }
+        };
+        let (reads_it, case) = (begin(), (is_whole, flushes, is_large));
+        world.clock.advance(SECOND);
+        let finds_nothing = begin();
+        sweep();
+        write(reads_it).unwrap_or_else(|error| panic!("conflict.3: {case:?}: {error}"));
+        // What the others have written is a conflict, also once it has expired and was swept.
+        drop(finds_nothing);
+        map.clear().unwrap();
+        if !is_whole {
+            map.put("d", "for ever").unwrap();
+        }
+        db.compact().unwrap();
+        let before_the_writes = begin();
+        put(SECOND);
+        db.flush().unwrap();
+        world.clock.advance(SECOND);
+        sweep();
+        let refused = write(before_the_writes);
+        assert!(matches!(refused, Err(Error::Conflict { .. })), "conflict.3: {case:?}: {refused:?}");
+        check(&db);
+    }
+}
