@@ -68,6 +68,11 @@ impl<'a> At<'a> {
         Some((held, or_here(self.path.strip_prefix(&held.path).ok()?)))
     }
 
+    /// The directory that is held, if the path is its own.
+    fn held_itself(self) -> Option<&'a Held> {
+        self.held_name().filter(|(_, name)| *name == or_here(Path::new(""))).map(|(held, _)| held)
+    }
+
     fn place(self) -> (BorrowedFd<'a>, &'a Path) {
         self.held_name().map_or((CWD, or_here(self.path)), |(held, name)| (held.fd.as_fd(), name))
     }
@@ -287,12 +292,28 @@ pub(super) fn drop_cache(_file: &File, _offset: u64, _len: u64) -> io::Result<()
     Ok(())
 }
 
+/// A descriptor of its own sees every error; that of the directory that is held, one of several callers at once. So the latter serves only a process
+/// that has no descriptor left.
 pub(super) fn sync_dir(at: At<'_>) -> io::Result<()> {
-    open_dir(at)?.sync_all()
+    match open_dir(at) {
+        Ok(dir) => dir.sync_all(),
+        Err(error) => match at.held_itself() {
+            Some(held) if has_no_descriptor(&error) => Ok(rustix::fs::fsync(&held.fd)?),
+            _ => Err(error),
+        },
+    }
 }
 
 pub(super) fn can_sync_dir(at: At<'_>) -> io::Result<()> {
-    open_dir(at).map(drop)
+    match open_dir(at) {
+        Err(error) if at.held_itself().is_some() && has_no_descriptor(&error) => Ok(()),
+        opened => opened.map(drop),
+    }
+}
+
+/// Whether the process, or the system, has too many files open.
+fn has_no_descriptor(error: &io::Error) -> bool {
+    [Errno::MFILE, Errno::NFILE].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// What is no directory is not touched: opening a named pipe would wait for its other end.

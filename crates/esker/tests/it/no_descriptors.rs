@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::time::{Duration, Instant};
 
+use esker::env::{Fs, RealFs};
 use esker::{Db, Error};
 
 use crate::own_process;
@@ -42,10 +43,14 @@ fn wal_writer_3_a_commit_that_finds_no_descriptor_for_the_next_segment_fails_alo
         assert!(since.elapsed() < PATIENCE, "no segment was prepared");
         std::thread::sleep(Duration::from_millis(10));
     }
+    let held_dir = RealFs::new().hold(dir, None).unwrap().unwrap();
     let mut held = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
         held.push(file);
     }
+    held_dir.sync_dir(dir).unwrap();
+    held_dir.can_sync_dir(dir).unwrap();
+    assert!(held_dir.list_dir(dir).is_err(), "there is none left");
     let refused = loop {
         match put(n) {
             Ok(_) => n += 1,
