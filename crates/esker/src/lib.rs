@@ -58,7 +58,8 @@
 //! batches and transactions own what they read and may move to other threads. Calls block, and writes also wait while
 //! flushing is behind: in async code, make them where blocking is allowed. An open database has five threads of its own
 //! (flush, compaction, preparing the log, the timed sync, sweeping), and a sixth from the first asynchronous commit on.
-//! Commits of large transactions and of large values start further threads for a short time.
+//! Commits of large transactions and of large values, and [`Keyspace::multi_get`] of keys that are not in memory, start further
+//! threads for a short time.
 //!
 //! # Servers
 //! A thread that must not block, such as that of an event loop, reads with [`Keyspace::get_if_cached`]: it answers from

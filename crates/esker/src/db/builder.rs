@@ -188,8 +188,9 @@ impl Builder {
     ///
     /// Compactions pass when there is something to merge. [`Db::compact`] has all entries pass. Until then an entry is there, and one may be shown any
     /// number of times: change it into what is kept as it is. Of merges it is shown what a compaction makes of them; where operands have to stay, as for a
-    /// snapshot below them, it is not shown. Values in blob files are read for this. The function runs in background threads; if it
-    /// panics the database takes no more writes.
+    /// snapshot below them, it is not shown. Values in blob files are read for this. The function runs in background threads. If it
+    /// panics, the entry stays as it is, and the failure shows in [`Stats::background_error`](crate::Stats::background_error), or is the error
+    /// of [`Db::compact`].
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -286,8 +287,9 @@ impl Builder {
     /// [`Error::Locked`](crate::Error::Locked) if it is open elsewhere, [`Error::NotFound`](crate::Error::NotFound), [`Error::UnfinishedRepair`](crate::Error::UnfinishedRepair), [`Error::Corrupt`](crate::Error::Corrupt) and
     /// [`Error::UnsupportedVersion`](crate::Error::UnsupportedVersion) with the file, [`Error::Invalid`](crate::Error::Invalid) for options that make no sense, an empty path, and one that is
     /// no directory, [`Error::MergeOperatorMissing`](crate::Error::MergeOperatorMissing). [`Error::Io`](crate::Error::Io) and
-    /// [`Error::NoSpace`](crate::Error::NoSpace): after a crash, opening writes a manifest and a log segment. After a clean close it
-    /// changes the file `LOCK` alone, so a read-only disk is refused.
+    /// [`Error::NoSpace`](crate::Error::NoSpace): after a crash, opening writes a manifest and a log segment. After a clean close
+    /// it changes the file `LOCK` alone, unless the options are others than the last time or a keyspace keeps history by age. So a read-only
+    /// disk is refused.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         let options = self.settings.derive()?;
         crate::engine::open::open(options, path.as_ref()).map(Db::new)

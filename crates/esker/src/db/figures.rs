@@ -22,7 +22,8 @@ impl Db {
         self.handle.core.health()
     }
 
-    /// Figures of each keyspace, sorted by name. Apart from [`stats`](Self::stats), since it costs about a microsecond for each keyspace and run.
+    /// Figures of each keyspace, sorted by name. Apart from [`stats`](Self::stats), since it costs some searches in memory for each
+    /// keyspace and run, and looks up what [`len`](crate::Keyspace::len) would.
     pub fn keyspace_stats(&self) -> Vec<KeyspaceStats> {
         self.handle.core.keyspace_stats()
     }

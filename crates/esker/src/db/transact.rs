@@ -36,7 +36,7 @@ impl Db {
     /// Runs `body` in a transaction and commits it. On a conflict or deadlock it runs `body` again with a new transaction, after a short pause, also
     /// if an operation in `body` reports it, such as [`lock`](Transaction::lock): `body` passes that error on. After eight conflicts it
     /// makes sure of progress: other threads' commits wait while `body` runs. Each waits for a quarter of a second at the most, and twice as
-    /// long after each further conflict. Keep `body` short, and without effects outside of the database.
+    /// long after each further conflict, up to 64 seconds. Keep `body` short, and without effects outside of the database.
     ///
     /// The error is any type that [`Error`] converts into. Any other error from `body` rolls back and is returned: so `body` can give up. An error is
     /// taken for a conflict or deadlock if that is how the last operation of the transaction failed, whatever `body` makes of it.

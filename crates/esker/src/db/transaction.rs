@@ -35,7 +35,8 @@ use crate::types::{Error, KeyBounds, Result, SeqNo, Value};
 
 /// A transaction. It reads the state of the moment it began, with its own writes on top, and commits only if nobody else has meanwhile
 /// written a key (or into a range) that it has read or writes; otherwise [`Error::Conflict`](crate::Error::Conflict). One that wrote
-/// nothing never conflicts, and none waits for another, but for those of [`Isolation::Exclusive`]. Dropping it rolls it back.
+/// nothing never conflicts. A transaction waits for another where one of them is [exclusive](Isolation::Exclusive), where both want the same
+/// [lock](Self::lock), or where [`transact`](crate::Db::transact) runs one again after eight conflicts. Dropping a transaction rolls it back.
 ///
 /// [`Isolation`] says what else there is.
 ///

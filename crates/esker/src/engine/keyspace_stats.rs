@@ -13,7 +13,7 @@ use crate::types::key::{encode_key, keyspace_end};
 pub struct KeyspaceStats {
     /// Its name.
     pub name: String,
-    /// Live items, exactly.
+    /// Live items: exactly, unless a table cannot be read that [`len`](crate::Keyspace::len) would look into.
     pub items: u64,
     /// About how many bytes of tables on disk hold it, overwritten and removed entries included: right to a block (8 KiB unless set
     /// otherwise) in each run, with indexes and filters shared out over the blocks. What is in memtables does not count.

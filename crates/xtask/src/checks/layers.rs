@@ -1,7 +1,7 @@
 //! The engine's modules use only what stands below them.
 //!
 //! ```text
-//!   sync < types < encoding < recordio, cache < blob < wal, memtable, sstable < manifest < read < compaction < txn < feed < engine < rescue < db < replay < backup
+//!   sync < types < encoding < recordio, cache < blob < wal, memtable, sstable < manifest < read < compaction < txn < feed < engine < rescue < db < replay < backup, typed, unload
 //! ```
 //!
 //! Read from every `crate::NAME` outside tests. A name that `lib.rs` re-exports counts as its module.
