@@ -1,6 +1,7 @@
 //! Options that `CONFIG GET` and `CONFIG SET` know: those that mean something here, and those that clients and test suites expect to be there.
 //!
 //! config.1. A knob that means nothing here gives back what it was set to.
+//! config.2. A knob that means nothing here and promises safety is refused, unless it is set to the value that promises nothing.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -20,7 +21,6 @@ const IGNORED: &[(&str, &str)] = &[
     ("active-expire-effort", "1"),
     ("activerehashing", "yes"),
     ("appendonly", "yes"),
-    ("aof-load-truncated", "yes"),
     ("aof-use-rdb-preamble", "yes"),
     ("auto-aof-rewrite-percentage", "100"),
     ("auto-aof-rewrite-min-size", "67108864"),
@@ -54,15 +54,9 @@ const IGNORED: &[(&str, &str)] = &[
     ("loglevel", "notice"),
     ("lua-time-limit", "5000"),
     ("busy-reply-threshold", "5000"),
-    ("maxmemory", "0"),
-    ("maxmemory-policy", "noeviction"),
     ("maxmemory-samples", "5"),
-    ("maxmemory-clients", "0"),
-    ("min-replicas-to-write", "0"),
-    ("min-slaves-to-write", "0"),
     ("no-appendfsync-on-rewrite", "no"),
     ("oom-score-adj", "no"),
-    ("proto-max-bulk-len", "536870912"),
     ("rdb-key-save-delay", "0"),
     ("rdbcompression", "yes"),
     ("rdbchecksum", "yes"),
@@ -72,15 +66,12 @@ const IGNORED: &[(&str, &str)] = &[
     ("repl-ping-replica-period", "10"),
     ("repl-timeout", "60"),
     ("replica-announced", "yes"),
-    ("replica-read-only", "yes"),
-    ("replica-serve-stale-data", "yes"),
     ("save", ""),
     ("shutdown-on-sigint", "default"),
     ("shutdown-on-sigterm", "default"),
     ("set-max-intset-entries", "512"),
     ("set-max-listpack-entries", "128"),
     ("set-max-listpack-value", "64"),
-    ("slave-serve-stale-data", "yes"),
     ("slowlog-log-slower-than", "10000"),
     ("slowlog-max-len", "128"),
     ("stream-node-max-bytes", "4096"),
@@ -91,6 +82,24 @@ const IGNORED: &[(&str, &str)] = &[
     ("zset-max-listpack-value", "64"),
     ("zset-max-ziplist-entries", "128"),
     ("zset-max-ziplist-value", "64"),
+];
+
+/// Knobs that promise safety which the server does not give. They keep the value that promises nothing (config.2).
+const PROMISES: &[(&str, &str, &str)] = &[
+    ("aof-load-truncated", "yes", "a log that ends in the midst of a commit is always opened without it"),
+    ("maxmemory", "0", "data is on disk and is never evicted; --memory bounds the engine's memory"),
+    ("maxmemory-clients", "0", "clients are bounded by client-output-buffer-limit and maxclients"),
+    ("maxmemory-policy", "noeviction", "keys are never evicted"),
+    ("min-replicas-max-lag", "10", "a client that needs replicas waits for them: WAIT, WAITAOF"),
+    ("min-replicas-to-write", "0", "a client that needs replicas waits for them: WAIT, WAITAOF"),
+    ("min-slaves-max-lag", "10", "a client that needs replicas waits for them: WAIT, WAITAOF"),
+    ("min-slaves-to-write", "0", "a client that needs replicas waits for them: WAIT, WAITAOF"),
+    ("proto-max-bulk-len", "536870912", "the limit of a word is fixed"),
+    ("replica-read-only", "yes", "replicas never take writes"),
+    ("replica-serve-stale-data", "yes", "replicas always serve reads; ES.READ AFTER waits for a commit"),
+    ("slave-read-only", "yes", "replicas never take writes"),
+    ("slave-serve-stale-data", "yes", "replicas always serve reads; ES.READ AFTER waits for a commit"),
+    ("stop-writes-on-bgsave-error", "yes", "writes stop when the log cannot be written, and only then"),
 ];
 
 /// Options that cannot be set while the server runs.
@@ -138,6 +147,7 @@ impl Config {
         ];
         let mut values = BTreeMap::new();
         values.extend(IGNORED.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        values.extend(PROMISES.iter().map(|(name, value, _)| ((*name).to_owned(), (*value).to_owned())));
         values.extend(own.into_iter().map(|(name, value)| (name.to_owned(), value)));
         Config {
             values: Mutex::new(values),
@@ -274,6 +284,10 @@ impl Config {
             return refuse("can't set immutable config");
         }
         let is_number = |text: &str| parse_int(text.as_bytes()).is_some();
+        if let Some((_, only, why)) = PROMISES.iter().find(|promise| promise.0 == name) {
+            let is_same = value == *only || bytes_of(value).is_some_and(|bytes| bytes.to_string() == *only);
+            return if is_same { Ok((name, old)) } else { refuse(&format!("not supported: {why}")) };
+        }
         match name.as_str() {
             "notify-keyspace-events" => match events_of(value.as_bytes()) {
                 Some(events) => return Ok((name, letters_of(events))),
@@ -282,19 +296,7 @@ impl Config {
             "appendfsync" if Fsync::named(value).is_none() => {
                 return refuse("argument must be one of the following: everysec, always, no");
             }
-            "maxmemory-clients" if value.ends_with('%') => {
-                let percents = parse_int(&value.as_bytes()[..value.len() - 1]);
-                return match percents {
-                    Some(0..=100) => Ok((name, value.to_owned())),
-                    Some(_) => refuse("percentage argument must be less or equal to 100"),
-                    None => refuse("argument must be a memory or percent value"),
-                };
-            }
-            "maxmemory"
-            | "client-query-buffer-limit"
-            | "proto-max-bulk-len"
-            | "maxmemory-clients"
-            | "repl-backlog-size" => {
+            "client-query-buffer-limit" | "repl-backlog-size" => {
                 return match bytes_of(value) {
                     Some(bytes) => Ok((name, bytes.to_string())),
                     None => refuse("argument must be a memory value"),
@@ -368,8 +370,8 @@ mod tests {
         let pair = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
         config.set(&pair("HASH-max-listpack-entries", "7")).unwrap();
         assert_eq!(config.get("hash-max-listpack-entries").as_deref(), Some("7"));
-        config.set(&pair("maxmemory", "100mb")).unwrap();
-        assert_eq!(config.number("maxmemory"), 100 << 20);
+        config.set(&pair("repl-backlog-size", "100mb")).unwrap();
+        assert_eq!(config.number("repl-backlog-size"), 100 << 20);
         config.set(&pair("notify-keyspace-events", "EKlx")).unwrap();
         assert!(config.events() != 0);
         assert_eq!(config.find(&[b"notify*"])[0].1, "lxKE");
@@ -377,6 +379,22 @@ mod tests {
             [("nope", "1"), ("port", "1"), ("hz", "x"), ("appendonly", "maybe"), ("appendfsync", "x")]
         {
             assert!(config.set(&pair(name, value)).is_err(), "{name}");
+        }
+        // config.2
+        for (name, value) in [
+            ("maxmemory", "100mb"),
+            ("maxmemory-policy", "allkeys-lru"),
+            ("min-replicas-to-write", "1"),
+            ("min-slaves-to-write", "1"),
+            ("replica-serve-stale-data", "no"),
+            ("maxmemory-clients", "5%"),
+        ] {
+            assert!(config.set(&pair(name, value)).unwrap_err().contains("not supported"), "{name}");
+        }
+        for (name, value) in
+            [("maxmemory", "0mb"), ("maxmemory-policy", "noeviction"), ("min-replicas-to-write", "0")]
+        {
+            config.set(&pair(name, value)).unwrap();
         }
         let both = [pair("hz", "50"), pair("nope", "1")].concat();
         assert!(config.set(&both).is_err());
