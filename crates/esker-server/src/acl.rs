@@ -109,6 +109,9 @@ impl Acl {
     /// # Errors
     /// What is wrong with the rules.
     pub fn set(&self, name: &str, rules: &[&[u8]]) -> Result<(), String> {
+        if name.is_empty() {
+            return Err("ERR Usernames can't be empty".to_owned());
+        }
         if name.bytes().any(|byte| byte.is_ascii_whitespace() || byte == 0) {
             return Err("ERR Usernames can't contain spaces or null characters".to_owned());
         }

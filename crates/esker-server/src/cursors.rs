@@ -1,20 +1,53 @@
-//! Cursors of `SCAN` and its kin: numbers for clients, keys for us.
+//! Cursors of `SCAN`, `HSCAN`, `SSCAN` and `ZSCAN`: numbers for clients, positions in the order of keys for the server.
 //!
-//! cursors.1. The number of a cursor follows from its key: who repeats a step gets the same number.
-//! cursors.2. Of old cursors the oldest are forgotten. A walk with a forgotten one begins anew, and shows some keys twice.
+//! ```text
+//!   number = walk (32 bits), step (20 bits)        walk --> the positions of its last steps
+//! ```
+//!
+//! cursors.1. Numbers are below 2^52: clients that keep numbers as doubles hold them exactly.
+//! cursors.2. A walk only goes forward, and so it ends. A number that is not known goes on at a later position of its walk, or ends the walk.
+//! cursors.3. A client that repeats one of the last steps gets the same position.
+//! cursors.4. The table forgets the walk that was used longest ago once it holds too many walks, or too many bytes.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
 use parking_lot::Mutex;
 
-/// So many cursors are kept.
-const KEPT_MAX: usize = 100_000;
+/// Walks that the table holds at most.
+const WALKS_MAX: usize = 100_000;
+/// Bytes of positions that the table holds at most.
+const BYTES_MAX: usize = 64 << 20;
+/// Steps of a walk whose positions are kept.
+const STEPS_KEPT: usize = 4;
+const STEP_BITS: u32 = 20;
+const STEP_MAX: u32 = (1 << STEP_BITS) - 1;
+
+/// Where a walk goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum From {
+    /// At the first key.
+    Start,
+    /// Behind this key. The number is the cursor that led here.
+    Behind(u64, Vec<u8>),
+    /// The walk is over.
+    End,
+}
+
+struct Walk {
+    /// The steps with their positions, oldest first. Never empty.
+    steps: VecDeque<(u32, Vec<u8>)>,
+    used: u64,
+}
 
 #[derive(Default)]
 struct Table {
-    keys: HashMap<u64, Vec<u8>>,
-    order: VecDeque<u64>,
+    walks: HashMap<u32, Walk>,
+    /// Walks by their last use.
+    order: BTreeMap<u64, u32>,
+    uses: u64,
+    bytes: usize,
+    begun: u32,
 }
 
 /// The cursors that clients hold.
@@ -24,31 +57,87 @@ pub struct Cursors {
     hashing: RandomState,
 }
 
-impl Cursors {
-    /// The number of the walk that goes on behind a key.
-    pub fn number(&self, key: &[u8]) -> u64 {
-        // 0 is the beginning, and clients may hold numbers of 63 bits.
-        let mut number = (self.hashing.hash_one(key) >> 2).max(1);
-        let mut table = self.table.lock();
-        while table.keys.get(&number).is_some_and(|other| other != key) {
-            number = (number + 1) >> 1 | 1 << 60;
+fn number_of(walk: u32, step: u32) -> u64 {
+    u64::from(walk) << STEP_BITS | u64::from(step)
+}
+
+impl Table {
+    fn use_walk(&mut self, number: u32) {
+        self.uses += 1;
+        if let Some(walk) = self.walks.get_mut(&number) {
+            self.order.remove(&walk.used);
+            walk.used = self.uses;
+            self.order.insert(self.uses, number);
         }
-        if table.keys.insert(number, key.to_vec()).is_none() {
-            table.order.push_back(number);
-            if table.order.len() > KEPT_MAX {
-                let oldest = table.order.pop_front();
-                oldest.and_then(|oldest| table.keys.remove(&oldest));
-            }
-        }
-        number
     }
 
-    /// The key that a walk goes on behind; none if it begins.
-    pub fn key(&self, number: u64) -> Option<Vec<u8>> {
-        if number == 0 {
+    /// Notes the position of a step, which is the newest of its walk.
+    fn note(&mut self, number: u32, step: u32, key: &[u8]) {
+        let walk = self.walks.entry(number).or_insert_with(|| Walk { steps: VecDeque::new(), used: 0 });
+        walk.steps.push_back((step, key.to_vec()));
+        self.bytes += key.len();
+        if walk.steps.len() > STEPS_KEPT {
+            self.bytes -= walk.steps.pop_front().map_or(0, |step| step.1.len());
+        }
+        self.use_walk(number);
+        while self.walks.len() > WALKS_MAX || self.bytes > BYTES_MAX && self.walks.len() > 1 {
+            let Some((_, oldest)) = self.order.pop_first() else { return };
+            let steps = self.walks.remove(&oldest).map(|walk| walk.steps).unwrap_or_default();
+            self.bytes -= steps.iter().map(|step| step.1.len()).sum::<usize>();
+        }
+    }
+
+    /// The step behind this one with this position, in the walk that came from there, if it may be one.
+    fn following(&mut self, number: u64, key: &[u8]) -> Option<u64> {
+        let (number, step) = ((number >> STEP_BITS) as u32, number as u32 & STEP_MAX);
+        let walk = self.walks.get(&number)?;
+        if let Some(known) = walk.steps.iter().find(|known| known.0 == step + 1) {
+            return (known.1 == key).then(|| number_of(number, step + 1));
+        }
+        if walk.steps.back()?.0 != step || step == STEP_MAX {
             return None;
         }
-        self.table.lock().keys.get(&number).cloned()
+        self.note(number, step + 1, key);
+        Some(number_of(number, step + 1))
+    }
+}
+
+impl Cursors {
+    /// The number of the cursor behind a key, in a walk that came from there.
+    pub fn number(&self, from: &From, key: &[u8]) -> u64 {
+        let mut table = self.table.lock();
+        if let From::Behind(before, _) = from
+            && let Some(number) = table.following(*before, key)
+        {
+            return number;
+        }
+        // Numbers of another server, or of one that ran before, hardly ever name a walk of this one.
+        let walk = loop {
+            table.begun = table.begun.wrapping_add(1);
+            let walk = self.hashing.hash_one(table.begun) as u32;
+            if walk != 0 && !table.walks.contains_key(&walk) {
+                break walk;
+            }
+        };
+        table.note(walk, 1, key);
+        number_of(walk, 1)
+    }
+
+    /// Where the walk of a cursor goes on (cursors.2).
+    pub fn find(&self, number: u64) -> From {
+        if number == 0 {
+            return From::Start;
+        }
+        let mut table = self.table.lock();
+        let Ok(walk) = u32::try_from(number >> STEP_BITS) else { return From::End };
+        table.use_walk(walk);
+        let step = number as u32 & STEP_MAX;
+        let steps = table.walks.get(&walk).map(|walk| &walk.steps);
+        // The oldest position that is kept, if the step is older; none if the walk has not come so far.
+        match steps.and_then(|steps| steps.iter().find(|known| known.0 >= step)) {
+            Some((step, key)) => From::Behind(number_of(walk, *step), key.clone()),
+            None => From::End,
+        }
     }
 }
 
@@ -57,15 +146,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cursors_1_cursors_2_numbers_stand_for_keys() {
+    fn cursors_1_cursors_2_cursors_3_walks_go_forward_and_end() {
         let cursors = Cursors::default();
-        let number = cursors.number(b"a");
-        assert_eq!((cursors.number(b"a"), cursors.key(number)), (number, Some(b"a".to_vec())));
-        assert_eq!((cursors.key(0), cursors.key(number ^ 1)), (None, None));
-        for n in 0..KEPT_MAX as u32 {
-            cursors.number(&n.to_be_bytes());
+        let (mut from, mut numbers) = (From::Start, Vec::new());
+        for n in 0..10_u32 {
+            let number = cursors.number(&from, &n.to_be_bytes());
+            assert!(0 < number && number < 1 << 52);
+            from = cursors.find(number);
+            assert_eq!(from, From::Behind(number, n.to_be_bytes().to_vec()));
+            numbers.push(number);
         }
-        assert_eq!(cursors.key(number), None);
-        assert_eq!(cursors.table.lock().keys.len(), KEPT_MAX);
+        // A step that is repeated has the same cursor; one that goes on elsewhere has a walk of its own.
+        let before = cursors.find(numbers[8]);
+        assert_eq!(cursors.number(&before, &9_u32.to_be_bytes()), numbers[9]);
+        let other = cursors.number(&before, b"elsewhere");
+        assert!(!numbers.contains(&other));
+        assert_eq!(cursors.find(numbers[9]), from);
+        // An old one goes on later in the walk; what is not known ends it.
+        assert_eq!(cursors.find(numbers[0]), cursors.find(numbers[6]));
+        for unknown in [numbers[9] + 1, 7, (1 << 60) + 5, u64::MAX] {
+            assert_eq!(cursors.find(unknown), From::End);
+        }
+    }
+
+    #[test]
+    fn cursors_4_the_table_is_bounded_and_keeps_what_is_used() {
+        let cursors = Cursors::default();
+        let mine = cursors.number(&From::Start, b"mine");
+        for n in 0..2 * WALKS_MAX as u32 {
+            cursors.number(&From::Start, &n.to_be_bytes());
+            if n % 1000 == 0 {
+                assert_eq!(cursors.find(mine), From::Behind(mine, b"mine".to_vec()));
+            }
+        }
+        assert_eq!(cursors.table.lock().walks.len(), WALKS_MAX);
+        let long = vec![b'k'; BYTES_MAX / 8];
+        let first = cursors.number(&From::Start, &long);
+        (0..8).for_each(|_| assert_ne!(cursors.number(&From::Start, &long), first));
+        assert_eq!(cursors.find(first), From::End);
+        let table = cursors.table.lock();
+        assert!(table.bytes <= BYTES_MAX && table.order.len() == table.walks.len());
     }
 }

@@ -75,7 +75,7 @@ pub struct Effects {
     pub versions: u64,
     /// Changes are not told to those who watch keys.
     pub is_quiet: bool,
-    /// A script was broken off in the midst of its writes.
+    /// A command failed and its writes could not be undone: nothing may be committed.
     pub must_not_commit: bool,
     /// A script was ended in the midst of its writes, so nothing may be committed.
     pub has_ended_script: bool,
@@ -89,7 +89,41 @@ pub struct Effects {
     pub scratch: Vec<u8>,
 }
 
+/// How far the effects were at a moment.
+#[derive(Clone, Copy, Debug)]
+pub struct EffectsMark {
+    messages: usize,
+    filled: usize,
+    replaced: usize,
+    said: usize,
+    changed: usize,
+    changes: u64,
+}
+
 impl Effects {
+    /// This moment.
+    pub fn mark(&self) -> EffectsMark {
+        EffectsMark {
+            messages: self.messages.len(),
+            filled: self.filled.len(),
+            replaced: self.replaced.len(),
+            said: self.said.len(),
+            changed: self.changed.len(),
+            changes: self.changes,
+        }
+    }
+
+    /// Forgets what a failed command added since a moment.
+    pub fn undo(&mut self, mark: EffectsMark) {
+        self.messages.truncate(mark.messages);
+        self.filled.truncate(mark.filled);
+        self.replaced.truncate(mark.replaced);
+        self.said.truncate(mark.said);
+        self.changed.truncate(mark.changed);
+        self.changes = mark.changes;
+        self.is_quiet = false;
+    }
+
     pub(crate) fn event(&mut self, wanted: u32, event: Event, name: &str, db: usize, key: &[u8]) {
         if wanted & 1 << event as u32 == 0 {
             return;

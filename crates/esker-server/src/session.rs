@@ -64,6 +64,9 @@ pub struct Session {
     pub is_inside: bool,
     /// Its command has waited, and is tried again.
     pub is_again: bool,
+    /// The keys that its command names; none if it may use others, too. The data layer checks it in tests.
+    #[cfg(debug_assertions)]
+    pub named: Option<Vec<Vec<u8>>>,
     /// Which replies it wants.
     pub reply: ReplyMode,
     /// The connection ends after the reply.
@@ -101,6 +104,8 @@ impl Session {
             watch: None,
             is_inside: false,
             is_again: false,
+            #[cfg(debug_assertions)]
+            named: None,
             reply: ReplyMode::On,
             is_over: false,
             subscribed: Default::default(),

@@ -158,6 +158,15 @@ pub trait Transaction: Reads + Send {
     /// Whether it has written nothing.
     fn is_empty(&self) -> bool;
 
+    /// Notes this point for [`undo`](Self::undo), in place of the one noted before.
+    fn mark(&mut self);
+
+    /// Undoes what was written since the last [`mark`](Self::mark).
+    ///
+    /// # Errors
+    /// No point was noted.
+    fn undo(&mut self) -> Result<()>;
+
     /// Commits.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use super::selector::{READ, Selector, WRITE};
 use super::subcommands;
 use super::user::User;
-use crate::commands::{Command, flag};
+use crate::commands::{Command, flag, sort_reads_others};
 use crate::resp::Request;
 
 /// Why a request is refused.
@@ -213,20 +213,13 @@ pub fn key_uses<'r>(command: &Command, request: &'r Request) -> Vec<(&'r [u8], u
             _ => WRITE,
         }
     };
-    let mut uses: Vec<_> = keys.into_iter().enumerate().map(|(at, key)| (key, use_of(at))).collect();
-    if is(STORES_ELSEWHERE) {
-        let is_store = |at: &usize| request.is(*at, "store") || request.is(*at, "storedist");
-        let stores = (2..request.len()).filter(is_store);
-        uses.extend(stores.filter_map(|at| request.get(at + 1)).map(|key| (key, WRITE)));
-    }
-    uses
+    keys.into_iter().enumerate().map(|(at, key)| (key, use_of(at))).collect()
 }
 
 /// How a request uses keys that it does not name; none if it shows nothing of their values.
 fn uses_of_all_keys(command: &Command, request: &Request) -> Option<u8> {
     if matches!(command.name, "sort" | "sort_ro") {
-        let looks_elsewhere = (2..request.len()).any(|at| request.is(at, "by") || request.is(at, "get"));
-        return looks_elsewhere.then_some(READ);
+        return sort_reads_others(request).then_some(READ);
     }
     if matches!(command.name, "es.ks" | "ob.ks") {
         let changes = ["create", "drop", "operator", "rename"].into_iter().any(|word| request.is(1, word));

@@ -45,7 +45,7 @@ fn rules_allow_what_they_say() {
         +@all %R~a* %W~b*                   | set b1 v get     | key:b1
         +@all %R~a* %W~b*                   | sort a1 store a2 | key:a2
         +@all %R~a* %W~b*                   | georadius a1 0 0 1 km store a2 | key:a2
-        +@all %R~a* %W~b*                   | georadius a1 0 0 1 km storedist a2 store b1 | key:a2
+        +@all %R~a* %W~b*                   | georadius a1 0 0 1 km store b1 storedist a2 | key:a2
         +@all %R~a* %W~b*                   | geosearchstore b1 a1 fromlonlat 0 0 byradius 1 km | yes
         +@all %R~a* %W~b*                   | sort a1 by x_*   | key:*
         +@all %R~a* %W~b*                   | zunionstore b1 2 a1 a2 | yes

@@ -3,7 +3,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use super::sorted_sets::store;
-use super::table::{Command, FIRST, FIRST_TWO, Group::Geo, command, flag::*};
+use super::table::{Command, FIRST, FIRST_TWO, Group::Geo, STORED, command, flag::*};
 use crate::cx::Cx;
 use crate::data::{Scored, SortedSet, ZSpan};
 use crate::fail::{Done, Fail, SYNTAX};
@@ -20,9 +20,9 @@ pub(super) const TABLE: &[Command] = &[
     command("geodist", -4, READ, FIRST, Geo, "key member other [m|km|ft|mi]", "How far two places are from each other.", geodist),
     command("geohash", -2, READ, FIRST, Geo, "key [member ...]", "The geohashes of places.", geohash),
     command("geopos", -2, READ, FIRST, Geo, "key [member ...]", "Longitude and latitude of places.", geopos),
-    command("georadius", -6, STORES, FIRST, Geo, "key longitude latitude radius m|km|ft|mi [withcoord] [withdist] [withhash] [count n [any]] [asc|desc] [store to|storedist to]", "Places near a place. GEOSEARCH does more.", |cx, r| near(cx, r, &Form::RADIUS)),
+    command("georadius", -6, STORES, STORED, Geo, "key longitude latitude radius m|km|ft|mi [withcoord] [withdist] [withhash] [count n [any]] [asc|desc] [store to|storedist to]", "Places near a place. GEOSEARCH does more.", |cx, r| near(cx, r, &Form::RADIUS)),
     command("georadius_ro", -6, READ, FIRST, Geo, "key longitude latitude radius m|km|ft|mi [withcoord] [withdist] [withhash] [count n [any]] [asc|desc]", "As GEORADIUS, without STORE.", |cx, r| near(cx, r, &Form { stores: false, ..Form::RADIUS })),
-    command("georadiusbymember", -5, STORES, FIRST, Geo, "key member radius m|km|ft|mi [withcoord] [withdist] [withhash] [count n [any]] [asc|desc] [store to|storedist to]", "Places near a member.", |cx, r| near(cx, r, &Form::BY_MEMBER)),
+    command("georadiusbymember", -5, STORES, STORED, Geo, "key member radius m|km|ft|mi [withcoord] [withdist] [withhash] [count n [any]] [asc|desc] [store to|storedist to]", "Places near a member.", |cx, r| near(cx, r, &Form::BY_MEMBER)),
     command("georadiusbymember_ro", -5, READ, FIRST, Geo, "key member radius m|km|ft|mi [withcoord] [withdist] [withhash] [count n [any]] [asc|desc]", "As GEORADIUSBYMEMBER, without STORE.", |cx, r| near(cx, r, &Form { stores: false, ..Form::BY_MEMBER })),
     command("geosearch", -7, READ, FIRST, Geo, "key frommember member|fromlonlat longitude latitude byradius radius unit|bybox width height unit [asc|desc] [count n [any]] [withcoord] [withdist] [withhash]", "Places in a circle or a box.", geosearch),
     command("geosearchstore", -8, STORES, FIRST_TWO, Geo, "to key frommember member|fromlonlat longitude latitude byradius radius unit|bybox width height unit [asc|desc] [count n [any]] [storedist]", "Stores what GEOSEARCH finds.", geosearchstore),

@@ -1,6 +1,6 @@
 //! Hashes: fields with values. A part of the collection is a field.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 
 use super::scan::{Step, put_cursor};
 use super::strings::plain_float;
@@ -221,7 +221,7 @@ fn hscan(cx: &mut Cx<'_>, request: &Request) -> Done {
     let step = Step::parse(cx, request, 2)?;
     let hash = open(cx, &request[1])?;
     let (last, found) = walk_step(cx, hash.as_ref(), &step)?;
-    put_cursor(cx, last.as_deref());
+    put_cursor(cx, &step, last.as_deref());
     cx.out.array(if step.without_values { found.len() } else { 2 * found.len() });
     for (field, value) in found {
         cx.out.bulk(&field);
@@ -243,8 +243,7 @@ pub(super) fn walk_step(
 ) -> Done<(Option<Vec<u8>>, Parts)> {
     let (mut seen, mut last, mut found) = (0, None, Vec::new());
     if let Some(collection) = collection {
-        let span = Span { lower: step.lower(), upper: Bound::Unbounded };
-        collection.range(cx, span, Order::Up, &mut |sub, value| {
+        collection.range(cx, step.span(), Order::Up, &mut |sub, value| {
             seen += 1;
             if seen > step.count {
                 return ControlFlow::Break(());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::ordered::write_string;
+use super::table::{Command, Group, flag};
 use super::words::Words;
 use crate::cx::Cx;
 use crate::data::Main;
@@ -94,9 +95,7 @@ fn finish(cx: &mut Cx<'_>, held: &Held) -> Done {
         cx.access.reads().get(&place.space, b"")?;
     }
     for (place, writes) in state.writes() {
-        let done = apply(cx, place, writes);
-        cx.effects.must_not_commit |= done.is_err();
-        done?;
+        apply(cx, place, writes)?;
     }
     cx.effects.durability = cx.effects.durability.max(Some(state.durability()));
     cx.effects.said.extend(state.said());
@@ -106,7 +105,7 @@ fn finish(cx: &mut Cx<'_>, held: &Held) -> Done {
 /// Makes writes to a place.
 ///
 /// # Errors
-/// The store's: some may be made.
+/// The store's. Writes that were made by then are undone with the command (commands.2).
 pub(super) fn apply(cx: &mut Cx<'_>, place: &Place, writes: &Writes) -> Done {
     if let Some(number) = place.database {
         return cx.in_database(number, |cx| {
@@ -129,6 +128,18 @@ pub(super) fn apply(cx: &mut Cx<'_>, place: &Place, writes: &Writes) -> Done {
         cx.changed(place, key, if matches!(entry, Entry::Removed) { "del" } else { "set" });
     }
     Ok(())
+}
+
+/// A command has failed: if it writes or says something, the transaction that the connection holds cannot commit (commands.3).
+pub(super) fn refuse_commit(cx: &Cx<'_>, command: &Command) {
+    let takes_part = command.group == Group::Rows || command.flags & flag::TAKES_PART != 0;
+    let matters = takes_part && command.flags & (flag::WRITE | flag::PUBSUB) != 0 && !cx.session.is_inside;
+    let Some(held) = cx.session.own.transaction.as_ref().filter(|_| matters) else { return };
+    // One that has ended meanwhile cannot commit either.
+    let _ = held.with(cx.now, |state| {
+        state.refuse_level();
+        Ok(())
+    });
 }
 
 /// Rolls back the innermost transaction.

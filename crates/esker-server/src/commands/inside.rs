@@ -78,10 +78,7 @@ fn command_command(cx: &mut Cx<'_>, request: &Request) -> Done {
             if !command.fits(&words) {
                 return Err("ERR Invalid number of arguments specified for command".into());
             }
-            let mut keys = command.keys_of(&words);
-            if let Some(at) = command.stores_at(&words) {
-                keys.extend(words.get(at));
-            }
+            let keys = command.keys_of(&words);
             // Scripts may have none.
             if keys.is_empty() && !matches!(command.keys, Keys::Numbered(..)) {
                 return Err("ERR The command has no key arguments".into());

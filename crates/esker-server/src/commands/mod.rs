@@ -5,6 +5,8 @@
 //! ```
 //!
 //! commands.1. A command that fails has written nothing to its reply before its error.
+//! commands.2. A command that fails has changed nothing: its writes and effects are undone. A script and EXEC keep what their commands did.
+//! commands.3. A held transaction cannot commit after one of its commands that may write has failed, until it is rolled back to before it.
 
 mod acl;
 mod bit_fields;
@@ -27,6 +29,7 @@ mod list_pops;
 mod lists;
 mod not_built;
 mod operations;
+mod options;
 mod ordered;
 mod pubsub;
 mod replication;
@@ -53,13 +56,15 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 pub use self::connection::credentials;
+pub(crate) use self::options::sort_reads_others;
 pub use self::replication::awaited;
 pub use self::scripts::Scripts;
 pub use self::slots::{ShownSlot, shown_slots};
 pub use self::table::{CATEGORIES, Command, Keys, commands as table, commands_document, flag};
 pub use self::transactions::unwatch;
 use crate::clock;
-use crate::cx::Cx;
+use crate::cx::{Access, Cx};
+use crate::effects::EffectsMark;
 use crate::fail::{Done, Fail};
 use crate::pause;
 use crate::resp::{Out, Request};
@@ -167,6 +172,10 @@ pub fn run_caught(cx: &mut Cx<'_>, request: &Request) -> Option<Done> {
         cx.out.truncate(mark);
         cx.out.error(BROKEN);
         cx.session.is_inside = false;
+        #[cfg(debug_assertions)]
+        {
+            cx.session.named = None;
+        }
     }
     ran.ok()
 }
@@ -192,10 +201,17 @@ fn admit(cx: &mut Cx<'_>, request: &Request) -> Done {
             if let Some(multi) = &mut cx.session.multi {
                 multi.has_failed = true;
             }
+            if let Some((command, _)) = found {
+                held::refuse_commit(cx, command);
+            }
             return Err(Fail::text(text));
         }
     };
-    check_rights(cx, command, at, request)?;
+    let allowed = check_rights(cx, command, at, request);
+    if allowed.is_err() {
+        held::refuse_commit(cx, command);
+    }
+    allowed?;
     check_busy(cx, command, request)?;
     if command.flags & flag::WRITE != 0 && cx.server.replication.is_replica() {
         if let Some(multi) = &mut cx.session.multi {
@@ -294,6 +310,11 @@ fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: &Request
     let stats = &cx.server.commands.stats[at];
     let times = calls_measured(cx, command, stats.calls.get());
     let start = (times > 0).then(clock::moment);
+    let before = mark(cx, command);
+    #[cfg(debug_assertions)]
+    {
+        cx.session.named = named(command, request);
+    }
     let done = {
         let _span = trace::command(&cx.session.client, command.name);
         match help::is_asked(command, request) {
@@ -301,6 +322,13 @@ fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: &Request
             false => (command.run)(cx, request),
         }
     };
+    #[cfg(debug_assertions)]
+    if let (Some(named), Err(Fail::Blocks(wait))) = (cx.session.named.take(), &done) {
+        assert!(wait.keys.iter().all(|key| named.contains(key)), "{} waits for other keys", command.name);
+    }
+    if let (Err(fail), Some(before)) = (&done, before) {
+        undo(cx, command, fail, before);
+    }
     if is_monitored && command.name == "exec" {
         server::tell_monitors(cx, command, request);
     }
@@ -325,6 +353,39 @@ fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: &Request
         stats.failed.add(1);
     }
     done
+}
+
+/// The keys that a command may use; none if it may use any.
+#[cfg(debug_assertions)]
+fn named(command: &Command, request: &Request) -> Option<Vec<Vec<u8>>> {
+    let uses_others = matches!(command.keys, Keys::None)
+        || command.group == table::Group::Scripting
+        || command.name.starts_with("sort") && sort_reads_others(request);
+    (!uses_others).then(|| command.keys_of(request).into_iter().map(<[u8]>::to_vec).collect())
+}
+
+/// Notes the moment before a command, to undo what it does if it fails. None if it runs other commands, which are undone one by one.
+fn mark(cx: &mut Cx<'_>, command: &Command) -> Option<EffectsMark> {
+    if command.name == "exec" || command.group == table::Group::Scripting {
+        return None;
+    }
+    if let Access::Write(transaction) = cx.access {
+        transaction.mark();
+    }
+    Some(cx.effects.mark())
+}
+
+/// Undoes what a failed command did (commands.2). One that waits keeps what it did: it has not failed.
+fn undo(cx: &mut Cx<'_>, command: &Command, fail: &Fail, before: EffectsMark) {
+    if matches!(fail, Fail::Blocks(_)) {
+        return;
+    }
+    if let Access::Write(transaction) = cx.access {
+        let undone = transaction.undo();
+        cx.effects.must_not_commit |= undone.is_err();
+    }
+    cx.effects.undo(before);
+    held::refuse_commit(cx, command);
 }
 
 /// So many calls of a fast command are measured by one of them.

@@ -3,6 +3,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use super::table::{Command, Group::Generic, NO_KEYS, command, flag::*};
+use crate::cursors::From;
 use crate::cx::Cx;
 use crate::data::Main;
 use crate::fail::{Done, Fail, NO_INTEGER, SYNTAX};
@@ -19,8 +20,8 @@ pub(super) const TABLE: &[Command] = &[
 
 /// What a walk in steps is asked for.
 pub(super) struct Step {
-    /// The key that it goes on behind.
-    pub after: Option<Vec<u8>>,
+    /// Where it goes on.
+    from: From,
     pub pattern: Option<Vec<u8>>,
     pub count: usize,
     kind: Option<String>,
@@ -32,13 +33,8 @@ impl Step {
     pub(super) fn parse(cx: &Cx<'_>, request: &Request, first: usize) -> Done<Self> {
         let cursor = std::str::from_utf8(&request[first]).ok().and_then(|text| text.parse().ok());
         let cursor: u64 = cursor.ok_or("ERR invalid cursor")?;
-        let mut step = Step {
-            after: cx.server.cursors.key(cursor),
-            pattern: None,
-            count: 10,
-            kind: None,
-            without_values: false,
-        };
+        let from = cx.server.cursors.find(cursor);
+        let mut step = Step { from, pattern: None, count: 10, kind: None, without_values: false };
         let mut at = first + 1;
         while at < request.len() {
             if first == 2 && (request.is(at, "novalues") || request.is(at, "noscores")) {
@@ -67,15 +63,19 @@ impl Step {
         self.pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, name))
     }
 
-    /// Where the walk begins.
-    pub(super) fn lower(&self) -> Bound<&[u8]> {
-        self.after.as_deref().map_or(Bound::Unbounded, Bound::Excluded)
+    /// The keys that the walk has not come to.
+    pub(super) fn span(&self) -> Span<'_> {
+        match &self.from {
+            From::Start => Span::ALL,
+            From::Behind(_, key) => Span { lower: Bound::Excluded(key), upper: Bound::Unbounded },
+            From::End => Span::between(b"", b""),
+        }
     }
 }
 
 /// Begins the reply: the cursor of the next step.
-pub(super) fn put_cursor(cx: &mut Cx<'_>, last: Option<&[u8]>) {
-    let number = last.map_or(0, |key| cx.server.cursors.number(key));
+pub(super) fn put_cursor(cx: &mut Cx<'_>, step: &Step, last: Option<&[u8]>) {
+    let number = last.map_or(0, |key| cx.server.cursors.number(&step.from, key));
     cx.out.array(2);
     cx.out.bulk(number.to_string().as_bytes());
 }
@@ -122,8 +122,7 @@ fn scan(cx: &mut Cx<'_>, request: &Request) -> Done {
     let now = cx.now;
     let mut seen = 0;
     let (mut last, mut found, mut wrong) = (None, Vec::new(), None);
-    let span = Span { lower: step.lower(), upper: Bound::Unbounded };
-    cx.access.reads().range(&cx.session.data.main, span, Order::Up, &mut |key, value| {
+    cx.access.reads().range(&cx.session.data.main, step.span(), Order::Up, &mut |key, value| {
         seen += 1;
         if seen > step.count {
             return ControlFlow::Break(());
@@ -150,7 +149,7 @@ fn scan(cx: &mut Cx<'_>, request: &Request) -> Done {
     }
     // The one that broke off is the proof that there is more.
     let last = last.filter(|_| seen > step.count);
-    put_cursor(cx, last.as_deref());
+    put_cursor(cx, &step, last.as_deref());
     cx.out.array(found.len());
     found.iter().for_each(|key| cx.out.bulk(key));
     Ok(())

@@ -275,7 +275,7 @@ fn sscan(cx: &mut Cx<'_>, request: &Request) -> Done {
     let step = Step::parse(cx, request, 2)?;
     let set = open(cx, &request[1])?;
     let (last, found) = walk_step(cx, set.as_ref(), &step)?;
-    put_cursor(cx, last.as_deref());
+    put_cursor(cx, &step, last.as_deref());
     cx.out.array(found.len());
     found.iter().for_each(|(member, _)| cx.out.bulk(member));
     Ok(())

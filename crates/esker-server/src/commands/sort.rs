@@ -1,6 +1,6 @@
 //! `SORT`: elements of a list, a set or a sorted set in an order that other keys may give.
 
-use super::table::{Command, FIRST, Group::Generic, command, flag::*};
+use super::table::{Command, FIRST, Group::Generic, STORED, command, flag::*};
 use crate::cx::Cx;
 use crate::data::{Collection, End, Kind, List, SortedSet};
 use crate::effects::Event;
@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("sort", -2, WRITE | DENY_OOM | DANGEROUS, FIRST, Generic, "key [by pattern] [limit skip n] [get pattern ...] [asc|desc] [alpha] [store to]", "Elements in order.", |cx, r| sort(cx, r, false)),
+    command("sort", -2, WRITE | DENY_OOM | DANGEROUS, STORED, Generic, "key [by pattern] [limit skip n] [get pattern ...] [asc|desc] [alpha] [store to]", "Elements in order.", |cx, r| sort(cx, r, false)),
     command("sort_ro", -2, READ | DANGEROUS, FIRST, Generic, "key [by pattern] [limit skip n] [get pattern ...] [asc|desc] [alpha]", "As SORT, without STORE.", |cx, r| sort(cx, r, true)),
 ];
 

@@ -266,7 +266,8 @@ fn zscan(cx: &mut Cx<'_>, request: &Request) -> Done {
     let step = Step::parse(cx, request, 2)?;
     let (mut seen, mut last, mut found) = (0, None, Vec::new());
     if let Some(set) = SortedSet::open(cx, &request[1])? {
-        let span = ZSpan::members(step.lower(), std::ops::Bound::Unbounded);
+        let span = step.span();
+        let span = ZSpan::members(span.lower, span.upper);
         set.walk(cx, &span, Order::Up, &mut |member, score| {
             seen += 1;
             if seen > step.count {
@@ -281,7 +282,7 @@ fn zscan(cx: &mut Cx<'_>, request: &Request) -> Done {
             ControlFlow::Continue(())
         })?;
     }
-    put_cursor(cx, last.filter(|_| seen > step.count).as_deref());
+    put_cursor(cx, &step, last.filter(|_| seen > step.count).as_deref());
     cx.out.array(if step.without_values { found.len() } else { 2 * found.len() });
     for (member, score) in found {
         cx.out.bulk(&member);

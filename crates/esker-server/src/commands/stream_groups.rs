@@ -85,8 +85,9 @@ fn xgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
         b"create" | b"setid" => {
             let last = match &request[4] {
                 b"$" => stream.last_id(),
-                b"-" => StreamId::default(),
-                b"+" => StreamId::MAX,
+                // As in Redis 7.0, which takes bounds here alone.
+                b"-" if &*sub == b"setid" => StreamId::default(),
+                b"+" if &*sub == b"setid" => StreamId::MAX,
                 word => id(word, 0)?,
             };
             if group.is_some() && &*sub == b"create" {

@@ -214,6 +214,7 @@ pub(super) fn reading(request: &Request, mut at: usize) -> Done<Reading> {
             return Err(SYNTAX.into());
         }
     }
+    debug_assert_eq!(super::options::streams_at(request), Some(at), "rights go by the same word");
     let words = request.len() - at - 1;
     if words == 0 || !words.is_multiple_of(2) {
         let name = String::from_utf8_lossy(&request[0]).to_lowercase();
@@ -246,7 +247,6 @@ fn xread(cx: &mut Cx<'_>, request: &Request) -> Done {
         let stream = Stream::open(cx, key)?;
         let after = match &request[at] {
             b"$" => stream.as_ref().map_or_else(StreamId::default, Stream::last_id),
-            b"+" => stream.as_ref().and_then(|stream| stream.last_id().previous()).unwrap_or_default(),
             b">" => {
                 return Err("ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option.".into());
             }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{
     acl, bits, connection, dump, expiry, geo, hashes, hyper_log_logs, inside, keys, latency, list_pops,
-    lists, operations, ordered, pubsub, replication, rows, scan, scripts, server, sets, slots, sort,
+    lists, operations, options, ordered, pubsub, replication, rows, scan, scripts, server, sets, slots, sort,
     sorted_sets, stream_groups, stream_info, streams, strings, transactions,
 };
 use crate::acl::subcommands;
@@ -118,8 +118,10 @@ pub enum Keys {
     At(i32, i32, i32),
     /// Their number stands there, and they follow. There is one more before, unless this is 0.
     Numbered(usize, usize),
-    /// Behind the word `STREAMS`, the first half of what follows.
+    /// Behind the word `STREAMS`, the first half of what follows. Options stand before it, and their values may be any words.
     Streams,
+    /// The first word, and the one behind the last `STORE`.
+    Stored,
 }
 
 /// What a command does.
@@ -189,30 +191,22 @@ impl Command {
                 other.into_iter().chain(request.from(at + 1).take(count.unwrap_or(0))).collect()
             }
             Keys::Streams => {
-                let Some(at) = (1..request.len()).find(|at| request.is(*at, "streams")) else {
-                    return Vec::new();
-                };
-                let count = (request.len() - at - 1) / 2;
-                request.from(at + 1).take(count).collect()
+                let Some(at) = options::streams_at(request) else { return Vec::new() };
+                let count = request.len() - at - 1;
+                request.from(at + 1).take(if count % 2 == 0 { count / 2 } else { 0 }).collect()
+            }
+            Keys::Stored => {
+                let to = options::stored_to(self.name, request).and_then(|at| request.get(at));
+                request.get(1).into_iter().chain(to).collect()
             }
         }
-    }
-
-    /// Where the key stands that it stores to, behind the word `STORE`: the last one counts.
-    pub fn stores_at(&self, request: &Request) -> Option<usize> {
-        let words: &[&str] = match self.name {
-            "sort" => &["store"],
-            "georadius" | "georadiusbymember" => &["store", "storedist"],
-            _ => return None,
-        };
-        let is_store = |at: &usize| words.iter().any(|word| request.is(*at, word));
-        (2..request.len() - 1).rfind(is_store).map(|at| at + 1)
     }
 
     /// First, last and step, as `COMMAND INFO` has them.
     pub fn positions(&self) -> [i64; 3] {
         match self.keys {
             Keys::At(first, last, step) => [first.into(), last.into(), step.into()],
+            Keys::Stored => [1, 1, 1],
             Keys::Numbered(_, other) if other > 0 => [other as i64, other as i64, 1],
             _ => [0, 0, 0],
         }
@@ -240,8 +234,7 @@ impl Command {
         ];
         let mut names: Vec<_> = names.iter().filter(|(bit, _)| flags & bit != 0).map(|n| n.1).collect();
         // Where the keys are, other words tell.
-        let may_store = matches!(self.name, "georadius" | "georadiusbymember" | "sort" | "sort_ro");
-        if may_store || matches!(self.keys, Keys::Numbered(..) | Keys::Streams) {
+        if self.name == "sort_ro" || matches!(self.keys, Keys::Numbered(..) | Keys::Streams | Keys::Stored) {
             names.push("movablekeys");
         }
         names
@@ -301,6 +294,8 @@ pub(super) const NO_KEYS: Keys = Keys::None;
 pub(super) const FIRST: Keys = Keys::At(1, 1, 1);
 /// The first two words.
 pub(super) const FIRST_TWO: Keys = Keys::At(1, 2, 1);
+/// The first word, and where the command stores to.
+pub(super) const STORED: Keys = Keys::Stored;
 /// All words.
 pub(super) const ALL: Keys = Keys::At(1, -1, 1);
 
@@ -449,5 +444,17 @@ mod tests {
         assert_eq!(find("get a"), "a");
         assert_eq!(find("del a b c"), "a b c");
         assert_eq!(find("ping"), "");
+        // The values of options are no keys, whatever they are called.
+        assert_eq!(find("xreadgroup group streams c streams a >"), "a");
+        assert_eq!(find("xreadgroup group g streams count 1 noack streams a b > >"), "a b");
+        assert_eq!(find("xreadgroup group g c streams a b >"), "");
+        assert_eq!(find("xread block 5 count 1 streams streams 0"), "streams");
+        assert_eq!(find("xread x streams a 0"), "");
+        assert_eq!(find("sort a by store get store limit 0 store"), "a");
+        assert_eq!(find("sort a store b by store store c"), "a c");
+        assert_eq!(find("sort a store b get store"), "a b");
+        assert_eq!(find("georadius a 0 0 1 m count store store b"), "a b");
+        assert_eq!(find("georadiusbymember a store 1 m storedist b"), "a b");
+        assert_eq!(find("georadius a 0 0 1 m store b storedist c"), "a c");
     }
 }

@@ -7,11 +7,22 @@ use crate::effects::Event;
 use crate::fail::{Done, WRONG_TYPE};
 
 impl Cx<'_> {
+    /// Users' rights go by the keys that a command names, so it may use no others.
+    #[inline]
+    fn check_is_named(&self, key: &[u8]) {
+        #[cfg(debug_assertions)]
+        if let Some(named) = &self.session.named {
+            assert!(named.iter().any(|known| known == key), "a command does not name {}", key.escape_ascii());
+        }
+        let _ = key;
+    }
+
     /// The main record of a key (data.2).
     ///
     /// # Errors
     /// The store's.
     pub fn main(&mut self, key: &[u8]) -> Done<Option<Main>> {
+        self.check_is_named(key);
         let Some(raw) = self.access.reads().get(&self.session.data.main, key)? else { return Ok(None) };
         let main = Main::decode(raw)?;
         if main.has_expired(self.now) {
@@ -72,6 +83,7 @@ impl Cx<'_> {
 
     /// Writes a main record, and when it expires (data.1).
     pub(super) fn store_main(&mut self, key: &[u8], expired: u64, expires: u64, bytes: &[u8]) -> Done {
+        self.check_is_named(key);
         if self.server.config.wants(Event::New) && self.main(key)?.is_none() {
             self.event(Event::New, "new", key);
         }
@@ -127,6 +139,7 @@ impl Cx<'_> {
 
     /// Removes a main record whose parts are removed.
     pub(super) fn forget_main(&mut self, key: &[u8], expired: u64) -> Done {
+        self.check_is_named(key);
         let data = self.session.data.clone();
         let transaction = self.access.transaction()?;
         transaction.remove(&data.main, key)?;

@@ -40,6 +40,8 @@ const SAID_BYTES_MAX: usize = 16 << 20;
 const DIRTY: &str = "DIRTY something that was watched has changed: nothing was committed; begin again";
 /// The error of a commit that found a change of what was read or written.
 const CONFLICT: &str = "CONFLICT others have changed what the transaction has read or written: nothing was committed; begin again";
+/// The error of a commit after a write that failed.
+const FAILED: &str = "EXECABORT Transaction discarded because of previous errors: nothing was committed";
 /// The error of all commands of one that was left alone for too long.
 pub const IDLE: &str = "TXTIMEOUT the transaction was left alone for too long and is rolled back: roll it back, \
      and begin again; see the option transaction-timeout";
@@ -82,6 +84,8 @@ pub struct State {
     generation: Option<u64>,
     /// Why it cannot commit any more.
     refusal: Option<&'static str>,
+    /// A write failed when this many levels were open: it cannot commit until one of them is undone.
+    failed_at: Option<usize>,
 }
 
 impl State {
@@ -107,6 +111,7 @@ impl State {
     /// Ends the innermost level, if it is inside of another. What it did stays.
     fn keep(&mut self) {
         self.levels.leave();
+        self.failed_at = self.failed_at.map(|level| level.min(self.levels.len()));
         self.places.values_mut().for_each(|(_, writes)| writes.keep());
     }
 
@@ -117,6 +122,7 @@ impl State {
             self.said_bytes = self.said.iter().map(Saying::bytes).sum();
             self.places.values_mut().for_each(|(_, writes)| writes.undo());
         }
+        self.failed_at = self.failed_at.filter(|level| *level <= self.levels.len());
     }
 
     /// Undoes what was written since the savepoint of this name. It stays.
@@ -216,6 +222,12 @@ impl State {
         self.refusal = Some(why);
     }
 
+    /// A write failed: it cannot commit until the innermost level is undone.
+    pub fn refuse_level(&mut self) {
+        let level = self.levels.len();
+        self.failed_at = Some(self.failed_at.map_or(level, |failed| failed.min(level)));
+    }
+
     fn has_conflict(&self, now: At<'_>) -> Done<bool> {
         let Some(snapshot) = self.snapshot().filter(|_| self.isolation >= Isolation::Snapshot) else {
             return Ok(false);
@@ -244,6 +256,9 @@ impl State {
     pub fn check(&self, now: At<'_>, generation: u64) -> Done {
         if let Some(why) = self.refusal {
             return Err(why.into());
+        }
+        if self.failed_at.is_some() {
+            return Err(FAILED.into());
         }
         if self.places.values().all(|(_, writes)| writes.is_empty()) && self.said.is_empty() {
             return Ok(());
@@ -308,6 +323,7 @@ impl Held {
             durability: Durability::None,
             generation: None,
             refusal: None,
+            failed_at: None,
         };
         Held {
             id,

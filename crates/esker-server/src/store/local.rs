@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker::backup::{Backup, BackupInfo, Segment};
-use esker::{Counting, Db, Durability, Error, Health, Isolation, Keyspace, Result, Value};
+use esker::{Counting, Db, Durability, Error, Health, Isolation, Keyspace, Result, Savepoint, Value};
 
 use super::{Order, Reads, Snapshot, Space, Span, Store, Transaction, Visit};
 
@@ -120,7 +120,7 @@ impl Store for LocalStore {
     }
 
     fn begin(&self) -> Box<dyn Transaction> {
-        Box::new(LocalTransaction { inner: self.db.begin_with(Isolation::Snapshot), writes: 0 })
+        Box::new(LocalTransaction::new(self.db.begin_with(Isolation::Snapshot)))
     }
 
     fn sync(&self) -> Result<()> {
@@ -213,6 +213,24 @@ impl Reads for LocalSnapshot {
 struct LocalTransaction {
     inner: esker::Transaction,
     writes: u64,
+    /// `writes` at the last mark.
+    marked: u64,
+    /// The engine's savepoint of the last mark. The first write after the mark makes it: most marks see no write.
+    point: Option<Savepoint>,
+}
+
+impl LocalTransaction {
+    fn new(inner: esker::Transaction) -> Self {
+        LocalTransaction { inner, writes: 0, marked: 0, point: None }
+    }
+
+    /// Counts a write that is about to happen.
+    fn note_write(&mut self) {
+        if self.point.is_none() {
+            self.point = Some(self.inner.savepoint());
+        }
+        self.writes += 1;
+    }
 }
 
 impl Reads for LocalTransaction {
@@ -235,22 +253,22 @@ impl Reads for LocalTransaction {
 
 impl Transaction for LocalTransaction {
     fn put(&mut self, space: &Space, key: &[u8], value: &[u8]) -> Result<()> {
-        self.writes += 1;
+        self.note_write();
         self.inner.put(keyspace(space)?, key, value)
     }
 
     fn merge(&mut self, space: &Space, key: &[u8], operand: &[u8]) -> Result<()> {
-        self.writes += 1;
+        self.note_write();
         self.inner.merge(keyspace(space)?, key, operand)
     }
 
     fn remove(&mut self, space: &Space, key: &[u8]) -> Result<()> {
-        self.writes += 1;
+        self.note_write();
         self.inner.remove(keyspace(space)?, key)
     }
 
     fn remove_range(&mut self, space: &Space, span: Span<'_>) -> Result<()> {
-        self.writes += 1;
+        self.note_write();
         self.inner.remove_range(keyspace(space)?, bounds(&span))
     }
 
@@ -261,6 +279,23 @@ impl Transaction for LocalTransaction {
 
     fn is_empty(&self) -> bool {
         self.writes == 0
+    }
+
+    fn mark(&mut self) {
+        self.marked = self.writes;
+        if let Some(point) = self.point.take() {
+            // It fails only for a savepoint that is gone, and then there is nothing to release.
+            let _ = self.inner.release(point);
+        }
+    }
+
+    fn undo(&mut self) -> Result<()> {
+        if let Some(point) = self.point.take() {
+            self.inner.rollback_to(&point)?;
+            self.inner.release(point)?;
+        }
+        self.writes = self.marked;
+        Ok(())
     }
 
     fn commit(self: Box<Self>, durability: Durability) -> Result<()> {
@@ -304,6 +339,22 @@ mod tests {
         assert_eq!(before.get(&space, b"b").unwrap(), None);
         assert_eq!(store.get_if_cached(&space, b"b").unwrap(), Some(Some(Value::from("1"))));
         assert_eq!(store.multi_get(&space, &[b"b", b"x"]).unwrap(), [Some(Value::from("1")), None]);
+        let mut third = store.begin();
+        third.put(&space, b"kept", b"1").unwrap();
+        third.mark();
+        third.undo().unwrap();
+        third.mark();
+        third.remove(&space, b"b").unwrap();
+        third.put(&space, b"kept", b"2").unwrap();
+        third.undo().unwrap();
+        third.put(&space, b"later", b"3").unwrap();
+        assert_eq!(third.get(&space, b"kept").unwrap(), Some(Value::from("1")));
+        assert_eq!((third.len(&space).unwrap(), third.is_empty()), (4, false));
+        let mut fourth = store.begin();
+        fourth.mark();
+        fourth.put(&space, b"x", b"1").unwrap();
+        fourth.undo().unwrap();
+        assert!(fourth.is_empty());
         store.rename_spaces(&[("s", "t")]).unwrap();
         assert!(store.find_space("s").unwrap().is_none() && store.find_space("t").unwrap().is_some());
         store.drop_space("t").unwrap();

@@ -8,6 +8,7 @@
 mod clients;
 mod cold;
 mod differential;
+mod failing;
 mod feed;
 mod generator;
 mod harness;

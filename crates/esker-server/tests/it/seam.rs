@@ -106,6 +106,14 @@ reads!(Begun, *);
 impl Snapshot for Still {}
 
 impl Transaction for Begun {
+    fn mark(&mut self) {
+        self.0.mark();
+    }
+
+    fn undo(&mut self) -> Result<()> {
+        self.0.undo()
+    }
+
     fn put(&mut self, space: &Space, key: &[u8], value: &[u8]) -> Result<()> {
         self.0.put(space, key, value)
     }

@@ -85,3 +85,33 @@ fn users_are_kept_in_their_file() {
     assert!(admin.say("ACL LOAD").contains("users.acl:1"));
     assert_eq!(ann.say("GET k"), "null");
 }
+
+#[test]
+fn rights_go_by_the_keys_that_a_command_uses() {
+    let server = TestServer::start();
+    let (mut root, mut wire) = (server.wire(), server.wire());
+    for line in [
+        "ACL SETUSER app on >pw ~app:* ~STREAMS +@all",
+        "XADD secret 1-1 f v",
+        "XGROUP CREATE secret streams 0",
+        "XADD app:x 1-1 f v",
+        "XGROUP CREATE app:x streams 0",
+        "RPUSH app:list a",
+    ] {
+        root.say(line);
+    }
+    wire.say("AUTH app pw");
+    for refused in [
+        "XREADGROUP GROUP streams app:c STREAMS secret >",
+        "XREADGROUP GROUP streams app:c COUNT 1 STREAMS secret app:x > >",
+        "SORT app:list STORE secret",
+        "SORT app:list BY x STORE secret",
+        "SORT app:list GET app:*",
+    ] {
+        assert!(wire.say(refused).starts_with("-NOPERM"), "{refused}");
+    }
+    assert!(wire.say("XREADGROUP GROUP streams c STREAMS app:x >").contains("1-1"));
+    assert_eq!(wire.say("SORT app:list BY x STORE app:by"), ":1");
+    assert_eq!(wire.say("COMMAND GETKEYS XREADGROUP GROUP streams c STREAMS a >"), "*[\"a\"]");
+    assert_eq!(wire.say("ACL SETUSER ''"), "-ERR Usernames can't be empty");
+}
