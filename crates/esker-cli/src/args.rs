@@ -41,7 +41,8 @@ Bytes:
 
 Exit codes:
   0  done, or found
-  1  not found (get, del, shell), not sound (check, dump, backup), or something lost (repair)
+  1  not found (get, ttl, versions, del, shell), not sound (check, dump, backup), or something
+     lost (repair)
   2  an error; the message says what to do";
 
 /// Look into, fill, empty and check an Esker database.

@@ -199,7 +199,7 @@ impl<K: Encode + Decode, V, C: Codec<V>> Table<K, V, C> {
     /// The value of a key.
     ///
     /// # Errors
-    /// Those of [`Keyspace::get`]; [`Error::Invalid`] if the value is of another type.
+    /// Those of [`Keyspace::get`]; [`Error::Invalid`] if the codec does not take the bytes. Bytes of another type may pass for a value of this one.
     pub fn get(&self, key: &K) -> Result<Option<V>> {
         self.get_from(&self.keyspace, key)
     }

@@ -51,7 +51,7 @@ Examples:
         /// The directory of backups
         directory: PathBuf,
     },
-    /// Remove all backups but the newest, and the files that no other needs
+    /// Remove all backups but the newest of each database, and the files that no other needs
     #[command(after_help = "Examples:\n  esker backup prune /backup/data --keep 14")]
     Prune {
         /// The directory of backups

@@ -58,7 +58,7 @@ Examples:
 Examples:
   esker ttl session:7
   esker ttl -k users -k mails ann            NAME <tab> SECONDS for each keyspace that has it")]
-    Ttl(Get),
+    Ttl(crate::commands::ttl::TtlArgs),
     /// Remove keys, or all keys of a range; exit code 1 if there was nothing to remove
     #[command(after_help = "\
 Examples:
@@ -574,7 +574,7 @@ pub(crate) struct Scan {
     /// Stop after this many entries of a keyspace
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) limit: Option<usize>,
-    /// Leave out the values; they are read from the disk all the same
+    /// Leave out the values; those in tables are read from the disk all the same
     #[arg(long)]
     pub(crate) keys_only: bool,
     /// As it was at this commit

@@ -25,7 +25,7 @@ mod sink;
 pub(crate) mod stats;
 #[cfg(feature = "server")]
 pub(crate) mod top;
-mod ttl;
+pub(crate) mod ttl;
 mod unload;
 
 use crate::Answer;

@@ -1,19 +1,26 @@
 //! `esker ttl`: print how long a key is still there.
 
+use std::ffi::OsString;
 use std::io::Write;
 
 use esker::Ttl;
 
 use crate::Answer;
-use crate::args::Get;
 use crate::database::Session;
 use crate::failure::Result;
 use crate::output;
 use crate::text::shown;
 
-pub(super) fn run(session: &Session<'_>, get: &Get) -> Result<Answer> {
+#[derive(Debug, clap::Args)]
+pub(crate) struct TtlArgs {
+    /// The key
+    #[arg(allow_negative_numbers = true)]
+    key: OsString,
+}
+
+pub(super) fn run(session: &Session<'_>, args: &TtlArgs) -> Result<Answer> {
     let common = &session.common;
-    let key = common.decode(&get.key)?;
+    let key = common.decode(&args.key)?;
     let database = session.open()?;
     let mut answer = Answer::No;
     let mut out = output::stdout();

@@ -67,7 +67,8 @@ pub enum FeedChange<'a> {
         /// The key.
         key: &'a [u8],
     },
-    /// A key has expired, and was removed for that. Until then its [`FeedValue::expires_at`] tells.
+    /// A key has expired, and was removed for that. Until then its [`FeedValue::expires_at`] tells. Keys of a table that has expired as a whole are
+    /// removed as a range.
     Expire {
         /// The keyspace's number.
         keyspace: KeyspaceId,

@@ -6,7 +6,7 @@ use crate::engine::keyspace_stats::KeyspaceStats;
 
 impl Db {
     /// Whether all work succeeds now, and if not, what fails, since when, and why. Cheap, waits for no commit and no disk, and answers also when the database
-    /// was closed. It clears by itself; what has failed some time is in [`Stats::background_error`](crate::Stats::background_error).
+    /// was closed. What is tried again clears by itself; what has failed some time is in [`Stats::background_error`](crate::Stats::background_error).
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

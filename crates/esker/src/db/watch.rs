@@ -29,7 +29,8 @@ pub enum Change {
         /// The key.
         key: Key,
     },
-    /// A key has expired, and was swept: a while after the first moment at which readers no longer found it.
+    /// A key has expired, and was swept: a while after the first moment at which readers no longer found it. Keys of a table that has expired as a
+    /// whole are removed as a range.
     Expired {
         /// The key.
         key: Key,
