@@ -36,7 +36,8 @@ impl Db {
     /// # }
     /// ```
     ///
-    /// A thread that takes the same lock twice waits for itself until its patience ends, unless both times are shared.
+    /// A thread that takes the same lock twice waits for itself until its patience ends, unless both times are shared. Deadlocks are looked for between
+    /// transactions and guards, not threads: if a thread holds a guard, and waits for another lock in a transaction, that is not followed.
     ///
     /// # Errors
     /// [`Error::LockTimeout`], [`Error::Deadlock`], [`Error::Closed`].
