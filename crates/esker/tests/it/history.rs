@@ -335,8 +335,26 @@ fn versions_are_what_happened() {
         let since = SeqNo::new(db.stats().seqno);
         let mut states: Vec<(SeqNo, Map)> = vec![(since, Map::new())];
         let (mut model, mut snapshots) = (Map::new(), Vec::new());
+        let mut ends: BTreeMap<Vec<u8>, Duration> = BTreeMap::new();
         for round in 0..1500 {
-            match rng.u8(0..24) {
+            let (before, op) = (SeqNo::new(db.stats().seqno), rng.u8(0..27));
+            match op {
+                24 if map.merge_operator().is_none() => {
+                    let (key, value) = (vec![rng.u8(0..40)], vec![rng.u8(..); rng.usize(1..100)]);
+                    let ttl = Duration::from_secs(rng.u64(1..20));
+                    map.put_with_ttl(&key, &value, ttl).unwrap();
+                    ends.insert(key.clone(), world.clock.monotonic() + ttl);
+                    model.insert(key, value);
+                }
+                25 => world.clock.advance(Duration::from_secs(rng.u64(0..4))),
+                26 => {
+                    let now = world.clock.monotonic();
+                    let swept = db.sweep().unwrap();
+                    let expired: Vec<_> =
+                        ends.iter().filter(|end| *end.1 <= now).map(|end| end.0.clone()).collect();
+                    assert_eq!(swept, expired.len() as u64, "seed {seed} round {round}");
+                    expired.iter().for_each(|key| drop((ends.remove(key), model.remove(key))));
+                }
                 0..12 => change(&map, &mut model, &mut rng),
                 12..15 => change_at_once(&db, &map, &mut model, &mut rng),
                 15 => snapshots.push(db.snapshot()),
@@ -369,6 +387,9 @@ fn versions_are_what_happened() {
                     listed += shown.len();
                 }
             }
+            // Another write of the key takes its end away.
+            let newest = |key: &[u8]| map.versions(key).unwrap().next().unwrap().unwrap().seqno;
+            ends.retain(|key, _| op == 24 || newest(key) <= before);
             states.push((SeqNo::new(db.stats().seqno), model.clone()));
         }
     }
