@@ -290,16 +290,18 @@ fn a_limit_of_open_files_is_told_as_that() {
         let output = command.current_dir(esker.path(".")).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
+    let mut has_put = false;
     for limit in 4..9 {
         for line in ["count", "put a 1", "check", "repair db new"] {
             let (code, said) = run(line, limit);
+            has_put |= code == Some(0) && line.starts_with("put");
             let _missing = std::fs::remove_dir_all(esker.path("new"));
             let is_told = said.contains("ulimit -n") && !said.contains("salvages");
             assert!(code == Some(0) || code == Some(2) && is_told, "{limit}: {line}: {code:?} {said}");
         }
     }
     assert_eq!(run("count", 4).0, Some(2));
-    assert_eq!(esker.ok("count"), "50\n");
+    assert_eq!(esker.ok("count"), if has_put { "51\n" } else { "50\n" });
 }
 
 #[test]
