@@ -24,7 +24,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use self::file::FaultFile;
-use crate::{Clock, File, FileLock, Fs, FsRef, LockError, OpenOptions, SystemClock};
+use crate::{Clock, Entry, File, FileLock, Fs, FsRef, LockError, OpenOptions, SystemClock};
 
 /// The kinds of calls that rules can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -345,6 +345,16 @@ impl Plan {
 }
 
 impl Shared {
+    /// Open handles of a file go by its new name.
+    fn note_renamed(&self, from: &Path, to: &Path) {
+        for path in self.open.lock().iter().filter_map(Weak::upgrade) {
+            let mut path = path.lock();
+            if *path == from {
+                *path = to.to_owned();
+            }
+        }
+    }
+
     fn check(&self, kind: OpKind, paths: &[&Path]) -> io::Result<Option<Partial>> {
         self.check_bytes(kind, paths, &(0..0))
     }
@@ -432,6 +442,12 @@ impl Fs for FaultFs {
         answer((), partial, OpKind::CreateDir, &[path])
     }
 
+    fn create_dir(&self, path: &Path, mode: Option<u32>) -> io::Result<()> {
+        let partial = self.shared.check(OpKind::CreateDir, &[path])?;
+        self.inner.create_dir(path, mode)?;
+        answer((), partial, OpKind::CreateDir, &[path])
+    }
+
     fn list_dir(&self, path: &Path) -> io::Result<Vec<String>> {
         self.shared.check(OpKind::List, &[path])?;
         self.inner.list_dir(path)
@@ -440,12 +456,14 @@ impl Fs for FaultFs {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let partial = self.shared.check(OpKind::Rename, &[from, to])?;
         self.inner.rename(from, to)?;
-        for path in self.shared.open.lock().iter().filter_map(Weak::upgrade) {
-            let mut path = path.lock();
-            if *path == from {
-                *path = to.to_owned();
-            }
-        }
+        self.shared.note_renamed(from, to);
+        answer((), partial, OpKind::Rename, &[from, to])
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let partial = self.shared.check(OpKind::Rename, &[from, to])?;
+        self.inner.rename_new(from, to)?;
+        self.shared.note_renamed(from, to);
         answer((), partial, OpKind::Rename, &[from, to])
     }
 
@@ -502,6 +520,11 @@ impl Fs for FaultFs {
     fn exists(&self, path: &Path) -> io::Result<bool> {
         self.shared.check(OpKind::Stat, &[path])?;
         self.inner.exists(path)
+    }
+
+    fn entry(&self, path: &Path) -> io::Result<Option<Entry>> {
+        self.shared.check(OpKind::Stat, &[path])?;
+        self.inner.entry(path)
     }
 
     fn file_size(&self, path: &Path) -> io::Result<u64> {

@@ -64,12 +64,30 @@ impl OpenOptions {
     }
 }
 
+/// What has a name in a directory. A symbolic link is an entry of its own, whatever it leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// A regular file.
+    File {
+        /// Its length in bytes.
+        len: u64,
+        /// Number of names it has; 1 where the system does not tell.
+        names: u64,
+    },
+    /// A directory.
+    Dir,
+    /// A symbolic link.
+    Link,
+    /// A pipe, a socket or a device.
+    Special,
+}
+
 /// A file system: directories, names, locks.
 pub trait Fs: Send + Sync + Debug + 'static {
     /// Opens a regular file. Directories, pipes and the like are refused.
     fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>>;
     /// This file system with a directory that is opened once: paths that begin with `dir` mean names in that very directory (fs.5), and no
-    /// file there is opened or made through a symbolic link. New files get the permission bits of `mode` that files have, without
+    /// file or directory below it is opened or made through a symbolic link. A held file system can hold a directory below its own. New files get the permission bits of `mode` that files have, without
     /// one those that the directory and the process's mask allow. `None` where paths are all there is: then this one serves.
     fn hold(&self, dir: &Path, mode: Option<u32>) -> io::Result<Option<FsRef>> {
         let _ = (dir, mode);
@@ -82,12 +100,30 @@ pub trait Fs: Send + Sync + Debug + 'static {
         let _ = mode;
         self.create_dir_all(path)
     }
+    /// Creates a directory, durably (fs.3). Its parent is there; fails with `AlreadyExists` if anything has the name.
+    fn create_dir(&self, path: &Path, mode: Option<u32>) -> io::Result<()> {
+        if self.entry(path)?.is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        match mode {
+            Some(mode) => self.create_dir_all_as(path, mode),
+            None => self.create_dir_all(path),
+        }
+    }
     /// The names (not paths) in a directory, in no particular order; files and directories alike. A name that is
     /// not UTF-8 is not one of ours and comes with replacement characters.
     fn list_dir(&self, path: &Path) -> io::Result<Vec<String>>;
     /// Renames a file (not a directory), replacing `to` atomically if it exists. After a crash before the directory
     /// was synced, the file has its old or its new name, never both and never none.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Renames a file to a name that nothing has: fails with `AlreadyExists` otherwise, and replaces nothing. After a crash before
+    /// the directory was synced, the file has its old name, its new name, or both.
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        if self.entry(to)?.is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.rename(from, to)
+    }
     /// Removes a file's name.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
     /// Gives a file a second name, which must be free: writes and changes of the length are seen under both. Not supported is an error, and so is
@@ -136,6 +172,13 @@ pub trait Fs: Send + Sync + Debug + 'static {
     }
     /// Whether a file or directory of this name exists.
     fn exists(&self, path: &Path) -> io::Result<bool>;
+    /// What has this name, if anything does. Links are not followed.
+    fn entry(&self, path: &Path) -> io::Result<Option<Entry>> {
+        if !self.exists(path)? {
+            return Ok(None);
+        }
+        Ok(Some(self.file_size(path).map_or(Entry::Dir, |len| Entry::File { len, names: 1 })))
+    }
     /// The length of a file in bytes.
     fn file_size(&self, path: &Path) -> io::Result<u64>;
     /// The permission bits of a file or directory, where there are such.

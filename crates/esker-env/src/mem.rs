@@ -13,6 +13,7 @@
 //!
 //! Locking order: state, then one inode.
 
+mod file;
 mod inode;
 mod names;
 mod pages;
@@ -28,18 +29,17 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use fastrand::Rng;
 use parking_lot::{Mutex, RwLock};
 
+use self::file::MemFile;
 use self::inode::Inode;
 use self::names::{InodeRef, Names};
 use self::pages::Pages;
 use crate::process::process_id;
-use crate::{AlignedBuf, File, FileLock, Fs, LockError, OpenOptions};
+use crate::{Entry, File, FileLock, Fs, LockError, OpenOptions};
 
 /// Longer files are refused: their page table alone would fill this machine's memory.
 const LEN_MAX: u64 = 1 << 38;
 /// What it says of the page cache: there is room for tables of small databases with little memory.
 const PAGE_CACHE_ROOM: u64 = (1 << 20) + (64 << 10);
-/// A read of a plain file system gives no more.
-const PLAIN_READ_BYTES_MAX: usize = 1_000;
 
 /// A file system in memory. Clones are handles to the same files; relative paths start at a root of their own.
 #[derive(Clone)]
@@ -363,6 +363,14 @@ impl Fs for MemFs {
         self.0.state.write().names.create_dir_all(clean(path))
     }
 
+    fn create_dir(&self, path: &Path, _mode: Option<u32>) -> io::Result<()> {
+        let path = clean(path);
+        let mut state = self.0.state.write();
+        self.0.count_op();
+        state.names.check_free(path)?;
+        state.names.create_dir_all(path)
+    }
+
     fn list_dir(&self, path: &Path) -> io::Result<Vec<String>> {
         self.0.state.read().names.list(clean(path))
     }
@@ -372,6 +380,13 @@ impl Fs for MemFs {
         self.0.count_op();
         self.0.unlink(state.names.rename(clean(from), clean(to))?);
         Ok(())
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.0.state.write();
+        self.0.count_op();
+        state.names.check_free(clean(to))?;
+        state.names.rename(clean(from), clean(to)).map(drop)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
@@ -415,6 +430,16 @@ impl Fs for MemFs {
         let path = clean(path);
         let state = self.0.state.read();
         Ok(state.names.get(path).is_some() || state.names.is_dir(path))
+    }
+
+    fn entry(&self, path: &Path) -> io::Result<Option<Entry>> {
+        let path = clean(path);
+        let state = self.0.state.read();
+        let file = |inode: &InodeRef| {
+            let inode = inode.lock();
+            Entry::File { len: inode.current().len(), names: inode.links.into() }
+        };
+        Ok(state.names.get(path).map(file).or(state.names.is_dir(path).then_some(Entry::Dir)))
     }
 
     fn file_size(&self, path: &Path) -> io::Result<u64> {
@@ -471,137 +496,5 @@ impl std::fmt::Debug for MemLock {
 impl Drop for MemLock {
     fn drop(&mut self) {
         self.shared.state.write().locks.remove(&self.path);
-    }
-}
-
-struct MemFile {
-    shared: Arc<Shared>,
-    inode: InodeRef,
-    writable: bool,
-    direct: bool,
-}
-
-impl std::fmt::Debug for MemFile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MemFile").field("writable", &self.writable).field("direct", &self.direct).finish()
-    }
-}
-
-impl Drop for MemFile {
-    fn drop(&mut self) {
-        let mut inode = self.inode.lock();
-        inode.handles -= 1;
-        self.shared.release_if_unreachable(&inode);
-    }
-}
-
-impl MemFile {
-    fn check_aligned(&self, buf: &[u8], offset: u64) {
-        if self.direct {
-            let aligned = |n: u64| n.is_multiple_of(AlignedBuf::ALIGN as u64);
-            assert!(
-                aligned(offset) && aligned(buf.len() as u64) && aligned(buf.as_ptr().addr() as u64),
-                "mem.4: direct I/O of {} bytes at offset {offset} from address {:p}",
-                buf.len(),
-                buf.as_ptr()
-            );
-        }
-    }
-
-    fn check_writable(&self) -> io::Result<()> {
-        if self.writable { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
-    }
-
-    /// Runs `work` on the inode, as one operation (mem.1).
-    fn with<R>(&self, work: impl FnOnce(&mut Inode) -> R) -> R {
-        let _state = self.shared.state.read();
-        work(&mut self.inode.lock())
-    }
-
-    fn change<R>(&self, work: impl FnOnce(&mut Inode) -> io::Result<R>) -> io::Result<R> {
-        self.check_writable()?;
-        self.shared.count_op();
-        self.with(work)
-    }
-}
-
-impl File for MemFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.check_aligned(buf, offset);
-        let is_short = self.shared.plain.load(Ordering::Relaxed) && !self.direct;
-        let len = if is_short { buf.len().min(PLAIN_READ_BYTES_MAX) } else { buf.len() };
-        Ok(self.with(|inode| inode.current().read(&mut buf[..len], offset)))
-    }
-
-    fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        self.check_aligned(buf, offset);
-        let end = offset.checked_add(buf.len() as u64).filter(|end| *end <= LEN_MAX);
-        let end = end.ok_or(io::ErrorKind::FileTooLarge)?;
-        self.change(|inode| {
-            if buf.is_empty() {
-                return Ok(());
-            }
-            let old = inode.current().len();
-            let fits = if end > old { self.shared.reserve(old, end) } else { end };
-            if fits == end {
-                inode.write(buf, offset);
-                return Ok(());
-            }
-            // Full: the part that fits is written, as a real disk does, in whole blocks if the file is direct.
-            let mut part = fits.saturating_sub(offset);
-            if self.direct {
-                part -= part % AlignedBuf::ALIGN as u64;
-            }
-            if part > 0 {
-                inode.write(&buf[..part as usize], offset);
-            }
-            self.shared.release(fits - inode.current().len());
-            self.shared.refuse()
-        })
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.shared.count_op();
-        if !self.shared.is_broken(BrokenSync::Data) {
-            self.with(Inode::sync);
-        }
-        Ok(())
-    }
-
-    fn forget_unsynced(&self) {
-        self.shared.count_op();
-        self.with(Inode::forget_unsynced);
-    }
-
-    fn start_writeback(&self, _offset: u64, _len: u64) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.with(|inode| inode.current().len()))
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.change(|inode| self.shared.set_len(inode, len))
-    }
-
-    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
-        if self.shared.plain.load(Ordering::Relaxed) {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        let end = offset.checked_add(len).ok_or(io::ErrorKind::FileTooLarge)?;
-        self.change(
-            |inode| {
-                if end > inode.current().len() { self.shared.set_len(inode, end) } else { Ok(()) }
-            },
-        )
-    }
-
-    fn drop_cache(&self, _offset: u64, _len: u64) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn is_direct(&self) -> bool {
-        self.direct
     }
 }

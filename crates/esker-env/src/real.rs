@@ -22,6 +22,8 @@
 //!     there, and nothing else, could have files overwritten elsewhere. Renames and removals are of the link itself.
 //! real.8. With a lock file in a held directory the directory itself is locked, so that one that is removed or replaced lets nobody in.
 //!     Some file systems lock no directories: there the file alone counts.
+//! real.9. A lock file is written to only if it is empty or holds a process id, and has no other name. A file that somebody put in its
+//!     place stays as it is.
 
 #[cfg(unix)]
 #[path = "real/unix.rs"]
@@ -40,10 +42,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::{AlignedBuf, File, FileLock, FileWindow, Fs, FsRef, LockError, OpenOptions};
+use crate::{AlignedBuf, Entry, File, FileLock, FileWindow, Fs, FsRef, LockError, OpenOptions};
 
 /// How often a lock file is opened that is another one once it is locked (real.4).
 const LOCK_ROUNDS: u32 = 100;
+/// More than a process id takes.
+const LOCK_BYTES_MAX: usize = 32;
 
 /// The operating system's file system.
 #[derive(Debug, Clone, Default)]
@@ -64,6 +68,8 @@ struct Meta {
     is_file: bool,
     is_link: bool,
     len: u64,
+    /// How many names it has, 1 if the system does not tell.
+    names: u64,
     /// Device and number, where the system tells them.
     identity: Option<(u64, u64)>,
     /// Permission bits, where there are such.
@@ -97,7 +103,7 @@ impl RealFs {
 
 impl Fs for RealFs {
     fn hold(&self, dir: &Path, mode: Option<u32>) -> io::Result<Option<FsRef>> {
-        let held = Some(Arc::new(sys::Held::open(dir, mode)?));
+        let held = Some(Arc::new(sys::Held::open(self.at(dir), mode)?));
         Ok(Some(Arc::new(RealFs { held })))
     }
 
@@ -113,12 +119,26 @@ impl Fs for RealFs {
         self.create_dirs(path, Some(mode))
     }
 
+    fn create_dir(&self, path: &Path, mode: Option<u32>) -> io::Result<()> {
+        sys::create_one_dir(self.at(path), mode)?;
+        self.sync_dir_if_readable(path.parent().unwrap_or(Path::new("")))
+    }
+
     fn list_dir(&self, path: &Path) -> io::Result<Vec<String>> {
         sys::list_dir(self.at(path))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         sys::rename(self.at(from), self.at(to))
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        rename_new(self.at(from), self.at(to), |from, to| match sys::hard_link(from, to) {
+            Ok(()) => sys::remove_file(from),
+            // A file system without links.
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => sys::rename(from, to),
+            refused => refused,
+        })
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
@@ -133,10 +153,7 @@ impl Fs for RealFs {
         if !sys::stat(self.at(from))?.is_dir {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        if look(self.at(to))?.is_some() {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        sys::rename(self.at(from), self.at(to))
+        rename_new(self.at(from), self.at(to), sys::rename)
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
@@ -174,6 +191,15 @@ impl Fs for RealFs {
         Ok(look(self.at(path))?.is_some())
     }
 
+    fn entry(&self, path: &Path) -> io::Result<Option<Entry>> {
+        Ok(look_at_name(self.at(path))?.map(|meta| match () {
+            () if meta.is_link => Entry::Link,
+            () if meta.is_dir => Entry::Dir,
+            () if meta.is_file => Entry::File { len: meta.len, names: meta.names },
+            () => Entry::Special,
+        }))
+    }
+
     fn file_size(&self, path: &Path) -> io::Result<u64> {
         Ok(sys::stat(self.at(path))?.len)
     }
@@ -206,10 +232,35 @@ fn or_here(dir: &Path) -> &Path {
 
 /// What stands at the path, if anything does.
 fn look(at: At<'_>) -> io::Result<Option<Meta>> {
-    match sys::stat(at) {
+    found(sys::stat(at))
+}
+
+/// What has the name itself, be it a link.
+fn look_at_name(at: At<'_>) -> io::Result<Option<Meta>> {
+    found(sys::stat_name(at))
+}
+
+fn found(meta: io::Result<Meta>) -> io::Result<Option<Meta>> {
+    match meta {
         Ok(meta) => Ok(Some(meta)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e),
+    }
+}
+
+/// Renames to a name that nothing has: by one call, or by `otherwise` where the system has no such call.
+fn rename_new<'a>(
+    from: At<'a>,
+    to: At<'a>,
+    otherwise: impl FnOnce(At<'a>, At<'a>) -> io::Result<()>,
+) -> io::Result<()> {
+    match sys::rename_new(from, to) {
+        Err(e) if e.kind() == io::ErrorKind::Unsupported => {}
+        renamed => return renamed,
+    }
+    match look_at_name(to)? {
+        Some(_) => Err(io::ErrorKind::AlreadyExists.into()),
+        None => otherwise(from, to),
     }
 }
 
@@ -275,16 +326,32 @@ fn lock_with(at: At<'_>, mut when: impl FnMut(Moment)) -> Result<Box<dyn FileLoc
             // real.4: each time round somebody else has held the lock and removed its file.
             continue;
         }
+        refuse_other_content(&file)?;
         let dir = lock_held_dir(at, fs::File::try_lock)?;
         // Of one length whatever the number, so that the file mostly need not be cut: that takes longer than all else here.
         let pid = format!("{:<10}\n", std::process::id());
         let is_longer = file.metadata().is_ok_and(|meta| meta.len() > pid.len() as u64);
         // real.2: a full disk is no reason to refuse the lock; at worst a loser's message lacks the id.
-        let cut = if is_longer { file.set_len(0) } else { Ok(()) };
-        let _ = cut.and_then(|()| sys::write_at(&file, pid.as_bytes(), 0));
+        let cut = || if is_longer { file.set_len(0) } else { Ok(()) };
+        // real.9
+        if look(at).is_ok_and(|meta| meta.is_none_or(|meta| meta.names == 1)) {
+            let _ = cut().and_then(|()| sys::write_at(&file, pid.as_bytes(), 0));
+        }
         return Ok(Box::new(RealLock { file, dir }));
     }
     Err(never_the_same())
+}
+
+/// Refuses a file that holds anything but what this module writes into lock files (real.9).
+fn refuse_other_content(file: &fs::File) -> Result<(), LockError> {
+    let mut bytes = [0; LOCK_BYTES_MAX + 1];
+    let len = sys::read_at(file, &mut bytes, 0).map_err(LockError::Io)?;
+    let is_ours = |byte: &u8| byte.is_ascii_digit() || [0, b' ', b'\n'].contains(byte);
+    if len <= LOCK_BYTES_MAX && bytes[..len].iter().all(is_ours) {
+        return Ok(());
+    }
+    let text = "it is no lock file of Esker's: something else has this name";
+    Err(LockError::Io(io::Error::new(io::ErrorKind::InvalidInput, text)))
 }
 
 /// Keeps others from locking the file at the path, if there is one; `opened` is called between its opening and its locking.

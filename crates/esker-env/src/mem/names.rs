@@ -366,7 +366,7 @@ impl Names {
     }
 
     /// A new name that nothing has.
-    fn check_free(&self, path: &Path) -> io::Result<()> {
+    pub(super) fn check_free(&self, path: &Path) -> io::Result<()> {
         if self.is_dir(path) || self.current.files.contains_key(path) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }

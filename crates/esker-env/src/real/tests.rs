@@ -277,7 +277,7 @@ fn real_7_no_file_of_a_held_directory_is_reached_through_a_link() {
         assert!(matches!(fs.lock(path), Err(LockError::Io(_))), "real.7");
         assert!(matches!(fs.lock_to_read(path), Err(LockError::Io(_))), "real.7");
         // As if it were put there after the look.
-        let held = sys::Held::open(&dir, None).unwrap();
+        let held = sys::Held::open(At { held: None, path: &dir }, None).unwrap();
         let refused = sys::open(At { held: Some(&held), path }, of_writing).unwrap_err();
         assert!(refused.to_string().contains("symbolic link"), "real.7: {refused}");
     }

@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, RawMode, linkat, openat, renameat, statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RawMode, linkat, mkdirat, openat, renameat, statat, unlinkat,
 };
 use rustix::io::{Errno, retry_on_intr};
 
@@ -52,12 +52,16 @@ pub(super) struct Held {
 }
 
 impl Held {
-    pub(super) fn open(path: &Path, mode: Option<u32>) -> io::Result<Self> {
-        let fd = open_dir(At { held: None, path })?;
+    pub(super) fn open(at: At<'_>, mode: Option<u32>) -> io::Result<Self> {
+        let fd = match open_dir(at) {
+            // A directory that may be passed through and not read serves as well (fs.4).
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => open_dir_unread(at)?,
+            opened => opened?,
+        };
         let of_files = mode.map_or_else(|| retry(|| fd.metadata()).map(|meta| meta.mode()), Ok)?;
         // Whatever the directory has, its owner reads and writes.
         let of_files = Mode::from_raw_mode((of_files & 0o666 | 0o600) as RawMode);
-        Ok(Held { fd: fd.into(), path: path.to_owned(), mode: of_files, is_exact: mode.is_some() })
+        Ok(Held { fd: fd.into(), path: at.path.to_owned(), mode: of_files, is_exact: mode.is_some() })
     }
 }
 
@@ -73,8 +77,54 @@ impl<'a> At<'a> {
         self.held_name().filter(|(_, name)| *name == or_here(Path::new(""))).map(|(held, _)| held)
     }
 
-    fn place(self) -> (BorrowedFd<'a>, &'a Path) {
-        self.held_name().map_or((CWD, or_here(self.path)), |(held, name)| (held.fd.as_fd(), name))
+    /// The directory to look the name up in, and the name. Below a held directory no link is passed on the way (real.7).
+    fn place(self) -> io::Result<(DirFd<'a>, &'a Path)> {
+        let Some((held, path)) = self.held_name() else {
+            return Ok((DirFd::Borrowed(CWD), or_here(self.path)));
+        };
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Ok((DirFd::Borrowed(held.fd.as_fd()), path));
+        };
+        let mut dir = DirFd::Borrowed(held.fd.as_fd());
+        for part in parent.components() {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let part = part.as_os_str();
+            let below = retry_on_intr(|| openat(&dir, part, flags, Mode::empty())).map_err(|error| {
+                // The system says of a link that it is no directory.
+                let found = statat(&dir, part, AtFlags::SYMLINK_NOFOLLOW);
+                let is_link = found.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_symlink());
+                refused_link(if is_link { Errno::LOOP } else { error })
+            });
+            dir = DirFd::Owned(below?);
+        }
+        Ok((dir, Path::new(name)))
+    }
+
+    fn is_held(self) -> bool {
+        self.held_name().is_some()
+    }
+}
+
+/// A directory that is open.
+enum DirFd<'a> {
+    Borrowed(BorrowedFd<'a>),
+    Owned(OwnedFd),
+}
+
+impl AsFd for DirFd<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            DirFd::Borrowed(fd) => *fd,
+            DirFd::Owned(fd) => fd.as_fd(),
+        }
+    }
+}
+
+/// What an opening that follows no links says of one.
+fn refused_link(error: Errno) -> io::Error {
+    match error {
+        Errno::LOOP | Errno::MLINK => super::link_refused(),
+        other => other.into(),
     }
 }
 
@@ -83,11 +133,11 @@ pub(super) fn open(at: At<'_>, options: OpenOptions) -> io::Result<File> {
     flags.set(OFlags::CREATE, options.create);
     flags.set(OFlags::EXCL, options.create_new);
     flags.set(OFlags::TRUNC, options.truncate);
-    flags.set(OFlags::NOFOLLOW, at.held_name().is_some());
+    flags.set(OFlags::NOFOLLOW, at.is_held());
     let mode = at.held_name().map_or(Mode::from_raw_mode(0o666), |(held, _)| held.mode);
-    let (dir, name) = at.place();
-    match retry_on_intr(|| openat(dir, name, flags, mode)) {
-        Err(Errno::LOOP | Errno::MLINK) if flags.contains(OFlags::NOFOLLOW) => Err(super::link_refused()),
+    let (dir, name) = at.place()?;
+    match retry_on_intr(|| openat(&dir, name, flags, mode)) {
+        Err(error) if flags.contains(OFlags::NOFOLLOW) => Err(refused_link(error)),
         opened => Ok(opened?.into()),
     }
 }
@@ -108,15 +158,24 @@ pub(super) fn give_mode(at: At<'_>, file: &File) -> io::Result<()> {
 }
 
 pub(super) fn stat(at: At<'_>) -> io::Result<Meta> {
-    let flags = if at.held_name().is_some() { AtFlags::SYMLINK_NOFOLLOW } else { AtFlags::empty() };
-    let (dir, name) = at.place();
-    let stat = retry_on_intr(|| statat(dir, name, flags))?;
+    stat_with(at, if at.is_held() { AtFlags::SYMLINK_NOFOLLOW } else { AtFlags::empty() })
+}
+
+/// What has the name itself, be it a link.
+pub(super) fn stat_name(at: At<'_>) -> io::Result<Meta> {
+    stat_with(at, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+fn stat_with(at: At<'_>, flags: AtFlags) -> io::Result<Meta> {
+    let (dir, name) = at.place()?;
+    let stat = retry_on_intr(|| statat(&dir, name, flags))?;
     let kind = FileType::from_raw_mode(stat.st_mode);
     Ok(Meta {
         is_dir: kind.is_dir(),
         is_file: kind.is_file(),
         is_link: kind.is_symlink(),
         len: stat.st_size as u64,
+        names: stat.st_nlink as u64,
         identity: Some((stat.st_dev as u64, stat.st_ino as u64)),
         mode: Some(stat.st_mode as u32 & 0o777),
     })
@@ -128,24 +187,40 @@ pub(super) fn identity(file: &File) -> io::Result<Option<(u64, u64)>> {
 }
 
 pub(super) fn rename(from: At<'_>, to: At<'_>) -> io::Result<()> {
-    let ((from_dir, from), (to_dir, to)) = (from.place(), to.place());
-    Ok(retry_on_intr(|| renameat(from_dir, from, to_dir, to))?)
+    let ((from_dir, from), (to_dir, to)) = (from.place()?, to.place()?);
+    Ok(retry_on_intr(|| renameat(&from_dir, from, &to_dir, to))?)
+}
+
+/// Renames to a name that nothing has, in one step. `Unsupported` where there is no such call.
+#[cfg(target_os = "linux")]
+pub(super) fn rename_new(from: At<'_>, to: At<'_>) -> io::Result<()> {
+    use rustix::fs::{RenameFlags, renameat_with};
+    let ((from_dir, from), (to_dir, to)) = (from.place()?, to.place()?);
+    match retry_on_intr(|| renameat_with(&from_dir, from, &to_dir, to, RenameFlags::NOREPLACE)) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => Err(io::ErrorKind::Unsupported.into()),
+        renamed => Ok(renamed?),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn rename_new(_from: At<'_>, _to: At<'_>) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// A link is not followed: it gets a second name itself.
 pub(super) fn hard_link(from: At<'_>, to: At<'_>) -> io::Result<()> {
-    let ((from_dir, from), (to_dir, to)) = (from.place(), to.place());
-    Ok(retry_on_intr(|| linkat(from_dir, from, to_dir, to, AtFlags::empty()))?)
+    let ((from_dir, from), (to_dir, to)) = (from.place()?, to.place()?);
+    Ok(retry_on_intr(|| linkat(&from_dir, from, &to_dir, to, AtFlags::empty()))?)
 }
 
 pub(super) fn remove_dir(at: At<'_>) -> io::Result<()> {
-    let (dir, name) = at.place();
-    Ok(retry_on_intr(|| unlinkat(dir, name, AtFlags::REMOVEDIR))?)
+    let (dir, name) = at.place()?;
+    Ok(retry_on_intr(|| unlinkat(&dir, name, AtFlags::REMOVEDIR))?)
 }
 
 pub(super) fn remove_file(at: At<'_>) -> io::Result<()> {
-    let (dir, name) = at.place();
-    Ok(retry_on_intr(|| unlinkat(dir, name, AtFlags::empty()))?)
+    let (dir, name) = at.place()?;
+    Ok(retry_on_intr(|| unlinkat(&dir, name, AtFlags::empty()))?)
 }
 
 pub(super) fn list_dir(at: At<'_>) -> io::Result<Vec<String>> {
@@ -157,6 +232,16 @@ pub(super) fn list_dir(at: At<'_>) -> io::Result<Vec<String>> {
         }
     }
     Ok(names)
+}
+
+/// Makes a directory in one that is there; with a mode it gets that one, whatever the process's mask.
+pub(super) fn create_one_dir(at: At<'_>, mode: Option<u32>) -> io::Result<()> {
+    let (dir, name) = at.place()?;
+    mkdirat(&dir, name, Mode::from_raw_mode(mode.unwrap_or(0o777) as RawMode))?;
+    let Some(mode) = mode else { return Ok(()) };
+    let made = open_dir(at)?;
+    let set = made.metadata()?.mode() & 0o7000;
+    Ok(rustix::fs::fchmod(&made, Mode::from_raw_mode((set | mode & 0o777) as RawMode))?)
 }
 
 /// Makes a directory; with a mode it gets that one, whatever the process's mask.
@@ -318,9 +403,31 @@ fn has_no_descriptor(error: &io::Error) -> bool {
 
 /// What is no directory is not touched: opening a named pipe would wait for its other end.
 fn open_dir(at: At<'_>) -> io::Result<File> {
-    let (dir, name) = at.place();
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(retry_on_intr(|| openat(dir, name, flags, Mode::empty()))?.into())
+    open_dir_with(at, OFlags::RDONLY)
+}
+
+/// Opens a directory only to look names up in it.
+#[cfg(target_os = "linux")]
+fn open_dir_unread(at: At<'_>) -> io::Result<File> {
+    open_dir_with(at, OFlags::PATH)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_dir_unread(at: At<'_>) -> io::Result<File> {
+    open_dir(at)
+}
+
+fn open_dir_with(at: At<'_>, how: OFlags) -> io::Result<File> {
+    let (dir, name) = at.place()?;
+    let mut flags = how | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    flags.set(OFlags::NOFOLLOW, at.is_held());
+    match retry_on_intr(|| openat(&dir, name, flags, Mode::empty())) {
+        // The system says of a link that it is no directory.
+        Err(Errno::NOTDIR) if at.is_held() && stat_name(at).is_ok_and(|meta| meta.is_link) => {
+            Err(super::link_refused())
+        }
+        opened => Ok(opened.map_err(refused_link)?.into()),
+    }
 }
 
 pub(super) fn free_bytes(at: At<'_>) -> io::Result<u64> {

@@ -31,16 +31,32 @@ pub(super) struct Held {
 }
 
 impl Held {
-    pub(super) fn open(path: &Path, _mode: Option<u32>) -> io::Result<Self> {
-        fs::read_dir(path)?;
-        Ok(Held { path: path.to_owned() })
+    pub(super) fn open(at: At<'_>, _mode: Option<u32>) -> io::Result<Self> {
+        refuse_links(at)?;
+        fs::read_dir(at.path)?;
+        Ok(Held { path: at.path.to_owned() })
     }
 }
 
 pub(super) fn open(at: At<'_>, options: OpenOptions) -> io::Result<File> {
+    refuse_links(at)?;
     let mut open = fs::OpenOptions::new();
     open.read(true).write(options.write).create(options.create).create_new(options.create_new);
     open.truncate(options.truncate).open(at.path)
+}
+
+/// Refuses links below a held directory. One that is put there after the look is followed.
+fn refuse_links(at: At<'_>) -> io::Result<()> {
+    let Some(held) = at.held else { return Ok(()) };
+    let Ok(below) = at.path.strip_prefix(&held.path) else { return Ok(()) };
+    let mut path = held.path.clone();
+    for part in below.components() {
+        path.push(part);
+        if fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_symlink()) {
+            return Err(super::link_refused());
+        }
+    }
+    Ok(())
 }
 
 /// Directories cannot be locked here.
@@ -55,15 +71,34 @@ pub(super) fn give_mode(_at: At<'_>, _file: &File) -> io::Result<()> {
 
 pub(super) fn stat(at: At<'_>) -> io::Result<Meta> {
     let is_held = at.held.is_some_and(|held| at.path.starts_with(&held.path));
-    let meta = if is_held { fs::symlink_metadata(at.path)? } else { fs::metadata(at.path)? };
-    Ok(Meta {
+    Ok(meta_of(&if is_held { fs::symlink_metadata(at.path)? } else { fs::metadata(at.path)? }))
+}
+
+/// What has the name itself, be it a link.
+pub(super) fn stat_name(at: At<'_>) -> io::Result<Meta> {
+    Ok(meta_of(&fs::symlink_metadata(at.path)?))
+}
+
+fn meta_of(meta: &fs::Metadata) -> Meta {
+    Meta {
         is_dir: meta.is_dir(),
         is_file: meta.is_file(),
         is_link: meta.is_symlink(),
         len: meta.len(),
+        names: 1,
         identity: None,
         mode: None,
-    })
+    }
+}
+
+/// There is no such call.
+pub(super) fn rename_new(_from: At<'_>, _to: At<'_>) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(super) fn create_one_dir(at: At<'_>, _mode: Option<u32>) -> io::Result<()> {
+    refuse_links(at)?;
+    fs::create_dir(at.path)
 }
 
 /// `std` tells no identity of files there.
@@ -88,6 +123,7 @@ pub(super) fn remove_file(at: At<'_>) -> io::Result<()> {
 }
 
 pub(super) fn list_dir(at: At<'_>) -> io::Result<Vec<String>> {
+    refuse_links(at)?;
     fs::read_dir(or_here(at.path))?
         .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
         .collect()

@@ -1,0 +1,187 @@
+//! Proof that what a crash has left behind was made by Esker: a file of a job, told by its content.
+//!
+//! ```text
+//!   JobFile::begin --> ESKER-JOB-<id>: magic, kind, id, checksum; durable --> the job makes its files --> end: removed last
+//!   JobFile::left  --> the job files in a directory that a job of this kind has not ended
+//! ```
+//!
+//! Checkpoints, backups, restores and the copies of replicas work in directories that others may write to, and remove what an earlier
+//! process has left there. A name proves nothing.
+//!
+//! job.1. A job file is durable, with its name, before the job makes anything else. So what a crash leaves of a job lies beside its file.
+//! job.2. A job file has the checksum of its content, and its name holds the same random number. Anything else is not a job file and
+//!     is not touched.
+//! job.3. Temporary files of a job have its number in their names ([`JobFile::temporary`]). Only these are removed for it, or, in a
+//!     directory that the job has made, files with names that Esker gives. Links are removed, never followed.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::{Entry, Env, OpenOptions, read_range};
+
+/// What the names of job files begin with.
+const PREFIX: &str = "ESKER-JOB-";
+/// The first line of a job file.
+const MAGIC: &str = "This file belongs to a job of Esker. format 1";
+/// Longer files are not job files.
+const BYTES_MAX: u64 = 256;
+
+/// The file of a job. See the module's text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobFile {
+    dir: PathBuf,
+    id: u64,
+}
+
+impl JobFile {
+    /// Begins a job in a directory that is there, durably (job.1). `kind` is a word.
+    pub fn begin(env: &Env, dir: &Path, kind: &str) -> io::Result<JobFile> {
+        let job = JobFile { dir: dir.to_owned(), id: env.random.next_u64() };
+        let made = || {
+            let file = env.fs.open(&job.path(), OpenOptions::create_new())?;
+            let written =
+                file.write_all_at(content(kind, job.id).as_bytes(), 0).and_then(|()| file.sync_data());
+            drop(file);
+            written.and_then(|()| env.fs.sync_dir_if_readable(dir)).inspect_err(|_| {
+                // The error that matters is the one above. A torn job file is left alone by all.
+                let _ = env.fs.remove_file(&job.path());
+            })
+        };
+        made().map(|()| job)
+    }
+
+    /// The jobs of this kind that have not ended, in the order of their names (job.2). The caller keeps others from beginning some.
+    pub fn left(env: &Env, dir: &Path, kind: &str) -> io::Result<Vec<JobFile>> {
+        let mut names = env.fs.list_dir(dir)?;
+        names.sort_unstable();
+        let jobs = names.iter().filter_map(|name| {
+            let job = JobFile { dir: dir.to_owned(), id: id_of(name)? };
+            match job.is_of(env, kind) {
+                Ok(true) => Some(Ok(job)),
+                Ok(false) => None,
+                Err(e) => Some(Err(e)),
+            }
+        });
+        jobs.collect()
+    }
+
+    /// Whether this is how job files are called. Says nothing of what the file is.
+    pub fn is_name(name: &str) -> bool {
+        id_of(name).is_some()
+    }
+
+    fn is_of(&self, env: &Env, kind: &str) -> io::Result<bool> {
+        let path = self.path();
+        match env.fs.entry(&path)? {
+            Some(Entry::File { len, .. }) if len <= BYTES_MAX => {}
+            _ => return Ok(false),
+        }
+        let read = || {
+            let file = env.fs.open(&path, OpenOptions::read())?;
+            let len = file.len()?.min(BYTES_MAX) as usize;
+            read_range(&*file, 0, len)
+        };
+        match read() {
+            Ok(found) => Ok(found == content(kind, self.id).as_bytes()),
+            // It ended meanwhile, or is another file by now.
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.join(format!("{PREFIX}{:016x}", self.id))
+    }
+
+    /// The path of a temporary file of this job in a directory (job.3).
+    pub fn temporary(&self, dir: &Path, name: &str) -> PathBuf {
+        dir.join(format!("{name}-{:016x}.tmp", self.id))
+    }
+
+    /// Removes the temporary files of this job in a directory, which need not be there.
+    pub fn remove_temporary(&self, env: &Env, dir: &Path) -> io::Result<()> {
+        if env.fs.entry(dir)? != Some(Entry::Dir) {
+            return Ok(());
+        }
+        let ending = format!("-{:016x}.tmp", self.id);
+        let mut names = env.fs.list_dir(dir)?;
+        names.sort_unstable();
+        for name in names.iter().filter(|name| name.ends_with(&ending)) {
+            remove_if_file(env, &dir.join(name))?;
+        }
+        Ok(())
+    }
+
+    /// The job has ended: removes its file.
+    pub fn end(self, env: &Env) -> io::Result<()> {
+        remove_if_file(env, &self.path())
+    }
+}
+
+/// Removes a file or a link; what is not there is gone, and a directory stays.
+fn remove_if_file(env: &Env, path: &Path) -> io::Result<()> {
+    match env.fs.entry(path)? {
+        None | Some(Entry::Dir) => Ok(()),
+        Some(_) => env.fs.remove_file(path),
+    }
+}
+
+fn id_of(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix(PREFIX)?;
+    let is_ours = digits.len() == 16 && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    if is_ours { u64::from_str_radix(digits, 16).ok() } else { None }
+}
+
+fn content(kind: &str, id: u64) -> String {
+    let text = format!("{MAGIC}\nkind {kind}\nid {id:016x}\n");
+    let sum = checksum(text.as_bytes());
+    format!("{text}checksum {sum:016x}\n")
+}
+
+/// FNV-1a: tells torn bytes, not forged ones.
+fn checksum(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xCBF2_9CE4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{Fs, MemFs};
+
+    #[test]
+    fn job_2_job_3_only_what_a_job_file_proves_is_removed() {
+        let fs = MemFs::new();
+        let env = Env::simulated(Arc::new(fs.clone()), 1);
+        let dir = Path::new("dir");
+        fs.create_dir_all(dir).unwrap();
+        let write = |path: &Path, bytes: &[u8]| {
+            fs.open(path, OpenOptions::create()).unwrap().write_all_at(bytes, 0).unwrap();
+        };
+        let job = JobFile::begin(&env, dir, "test").unwrap();
+        assert_eq!(JobFile::left(&env, dir, "test").unwrap(), [job.clone()], "job.1");
+        assert_eq!(JobFile::left(&env, dir, "other").unwrap(), [], "job.2");
+        let (ours, others) = (job.temporary(dir, "incoming"), dir.join("incoming.tmp"));
+        write(&ours, b"1");
+        write(&others, b"2");
+        job.remove_temporary(&env, dir).unwrap();
+        assert!(!fs.exists(&ours).unwrap() && fs.exists(&others).unwrap(), "job.3");
+        // Damaged, copied to another name, or cut: not a job file.
+        let text = content("test", job.id);
+        for at in 0..text.len() {
+            let mut torn = text.clone().into_bytes();
+            torn[at] ^= 1;
+            write(&job.path(), &torn);
+            assert_eq!(JobFile::left(&env, dir, "test").unwrap(), [], "job.2: byte {at}");
+        }
+        write(&dir.join("ESKER-JOB-0000000000000007"), text.as_bytes());
+        assert_eq!(JobFile::left(&env, dir, "test").unwrap(), [], "job.2");
+        write(&job.path(), text.as_bytes());
+        JobFile::left(&env, dir, "test").unwrap().pop().unwrap().end(&env).unwrap();
+        assert!(!fs.exists(&job.path()).unwrap());
+        assert!(fs.crash_strict().list_dir(dir).unwrap().len() < 4);
+    }
+}
