@@ -138,6 +138,10 @@ mod types;
 pub mod unload;
 mod wal;
 
+/// Whether a database has files of this name, apart from its lock: for the server, which moves databases around. Not part of the API.
+#[doc(hidden)]
+pub use crate::engine::copies::names::is_of_database;
+
 /// Entries for fuzzers: every decoder of bytes from disk, on any bytes. Not part of the API. See docs/testing.md.
 #[doc(hidden)]
 pub mod fuzzing {
@@ -159,8 +163,8 @@ pub mod env {
     #[cfg(any(unix, windows))]
     pub use esker_env::RealFs;
     pub use esker_env::{
-        AppendWriter, Clock, Env, FaultAction, FaultFs, FaultRule, File, FileLock, Fs, FsRef, LockError,
-        ManualClock, MemFs, OpKind, OpenOptions, Random, SeededRandom, SystemClock, SystemRandom,
+        AppendWriter, Clock, Entry, Env, FaultAction, FaultFs, FaultRule, File, FileLock, Fs, FsRef, JobFile,
+        LockError, ManualClock, MemFs, OpKind, OpenOptions, Random, SeededRandom, SystemClock, SystemRandom,
         SystemThreads, ThreadHandle, Threads,
     };
 }

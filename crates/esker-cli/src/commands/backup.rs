@@ -200,16 +200,17 @@ fn restore_to(
     let call = |backup: &mut Backup| backup.restore_to(point, base, target, Db::builder());
     let (done, seconds) = with_bar(session, directory, call, |e| of_backups(&e))?;
     if session.common.json {
-        output::print_json(
-            &json!({ "backup": done.backup, "commit": done.seqno.get(), "commits": done.commits }),
-        )?;
+        output::print_json(&json!({
+            "backup": done.backup, "commit": done.seqno.get(), "commits": done.commits, "made": done.made,
+        }))?;
     } else {
         output::print_line(format_args!(
-            "{}: backup {} and {} after it, up to commit {}, {seconds:.2} s",
+            "{}: backup {} and {} after it, up to commit {}, archived {}, {seconds:.2} s",
             shown(target.display()),
             done.backup,
             output::plural(done.commits, "commit"),
             done.seqno,
+            moment::text_of(done.made),
         ))?;
     }
     Ok(Answer::Yes)

@@ -48,7 +48,10 @@ impl Backup {
     /// [`Error::Invalid`] if there is no backup of the database yet, or it has no feed, or it was put back to an older state;
     /// [`Error::FeedTruncated`] if commits in between are not kept any more: make a backup, and go on; [`Error::Locked`]; [`Error::Io`], [`Error::NoSpace`].
     pub fn archive(&mut self, db: &Db) -> Result<Option<Segment>> {
-        let _lock = self.lock_to_create()?;
+        self.lock_to_create()?.add(db)
+    }
+
+    fn add(&mut self, db: &Db) -> Result<Option<Segment>> {
         let core = &db.handle.core;
         let upto = db.snapshot().seqno();
         db.sync()?;
@@ -64,8 +67,8 @@ impl Backup {
         }
         let created = core.env.clock.unix_time().as_secs();
         let dir = self.segments_dir();
-        self.env.fs.create_dir_all(&dir).map_err(|e| Error::io("create", &dir, e))?;
-        let incoming = Self::incoming(&dir);
+        self.make_dir(&dir)?;
+        let incoming = self.incoming(&dir);
         let head = Head { database, backup: newest.id, created, before, digest_before: digest };
         let mut writer = Writer::create(&self.env, &incoming, &head)?;
         while writer.last < upto {
@@ -89,7 +92,7 @@ impl Backup {
         core.check_ours()?;
         let segment = Segment { database, after: before, last, backup: newest.id, created, bytes };
         let path = self.segment_path(&segment);
-        self.env.fs.rename(&incoming, &path).map_err(|e| Error::io("rename", &incoming, e))?;
+        self.env.fs.rename_new(&incoming, &path).map_err(|e| Error::io("rename", &incoming, e))?;
         self.sync_dir(&dir)?;
         self.sync_dir(&self.dir)?;
         Ok(Some(segment))
@@ -98,7 +101,7 @@ impl Backup {
     /// Where the next segment begins: behind this commit, with this digest, and the feed from there on.
     fn begin(&self, db: &Db, database: u32, backup: SeqNo) -> Result<(SeqNo, Option<Digest>, Feed)> {
         let last = self
-            .segments()?
+            .segments_here()?
             .into_iter()
             .filter(|segment| segment.database == database)
             .max_by_key(|s| s.last);
@@ -153,10 +156,14 @@ impl Backup {
     /// # Errors
     /// [`Error::Io`]; [`Error::Corrupt`] if the beginning of one is damaged.
     pub fn segments(&self) -> Result<Vec<Segment>> {
-        let dir = self.segments_dir();
-        if !self.env.fs.exists(&dir).map_err(|e| Error::io("look for", &dir, e))? {
-            return Ok(Vec::new());
+        match self.look()? {
+            true => self.held()?.segments_here(),
+            false => Ok(Vec::new()),
         }
+    }
+
+    pub(super) fn segments_here(&self) -> Result<Vec<Segment>> {
+        let dir = self.segments_dir();
         let mut segments = Vec::new();
         for name in self.names(&dir)? {
             let Some((database, after, last)) = parse(&name) else { continue };

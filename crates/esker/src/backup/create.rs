@@ -1,8 +1,9 @@
 //! A new backup: what is there already is named again, the rest is copied.
 
 use std::collections::HashMap;
+use std::path::Path;
 
-use esker_env::{OpenOptions, read_range};
+use esker_env::{File, OpenOptions, read_range};
 
 use super::record::{self, Record, StoredFile, stored_name};
 use super::{Backup, BackupInfo, Reporter};
@@ -16,19 +17,28 @@ use esker_env::Env;
 
 /// So much of the beginning and of the end of a blob file goes into what it is known by.
 const MARKED_BYTES: u64 = 4096;
+/// Blob files up to this size are known by all of their bytes.
+const WHOLE_BYTES_MAX: u64 = 8 << 20;
+/// So much is read at a time.
+const PIECE_BYTES: u64 = 1 << 20;
 
 impl Backup {
     /// Makes a backup of the database, while reads and writes go on. It holds all that was visible when the call began. Files that an earlier backup has are not
-    /// copied again.
+    /// copied again: their lengths, beginnings and ends are compared, and what differs is copied. To compare every byte would take as long as
+    /// to copy everything; [`verify`](Self::verify) does so.
     ///
     /// # Errors
     /// Those of [`Db::flush`]; [`Error::Locked`] if somebody else makes or reads backups here; [`Error::Io`], [`Error::NoSpace`]: then the earlier
     /// backups are as they were.
     pub fn create(&mut self, db: &Db) -> Result<BackupInfo> {
-        let _lock = self.lock_to_create()?;
+        self.lock_to_create()?.make(db)
+    }
+
+    fn make(&mut self, db: &Db) -> Result<BackupInfo> {
         let core = &db.handle.core;
         let id = self.ids()?.last().map_or(1, |last| last + 1);
         let known = self.known()?;
+        let previous = self.newest_of(core.database_id())?;
         let capture = core.capture()?;
         let mut files = Vec::new();
         let mut missing = Vec::new();
@@ -36,8 +46,8 @@ impl Backup {
             let mark = mark_of(&core.env, file)?;
             let name = stored_name(capture.database_id, file.kind, file.id, file.len, mark);
             let path = self.files_dir().join(&name);
-            // One that has lost its end is copied again.
-            let is_there = || self.env.fs.file_size(&path).is_ok_and(|len| len == file.len);
+            // One that is missing, or seen to be harmed, is copied again.
+            let is_there = || self.looks_like(&path, &core.env, file);
             let digest = known.get(&name).copied().filter(|_| is_there());
             if digest.is_none() {
                 missing.push(files.len());
@@ -70,7 +80,25 @@ impl Backup {
         copied?;
         core.check_ours()?;
         let Capture { state, .. } = capture;
-        self.enter(&Record { info, state, files })
+        self.enter(&Record { info, previous, state, files })
+    }
+
+    /// The newest backup of a database. One whose record is damaged is of none.
+    fn newest_of(&self, database: u32) -> Result<Option<u64>> {
+        let of_it = |id: &u64| self.record(*id).is_ok_and(|record| record.info.database == database);
+        Ok(self.ids()?.into_iter().rev().find(of_it))
+    }
+
+    /// Whether a stored file has the length, the beginning and the end of the database's.
+    fn looks_like(&self, path: &Path, env: &Env, file: &CapturedFile) -> bool {
+        let ends = |env: &Env, path: &Path| -> std::io::Result<Vec<Vec<u8>>> {
+            let opened = env.fs.open(path, OpenOptions::read())?;
+            let part = file.len.min(MARKED_BYTES);
+            [0, file.len - part].into_iter().map(|at| read_range(&*opened, at, part as usize)).collect()
+        };
+        self.env.fs.file_size(path).is_ok_and(|len| len == file.len)
+            && ends(&self.env, path)
+                .is_ok_and(|stored| !file.is_final || ends(env, &file.path).is_ok_and(|live| live == stored))
     }
 
     /// Copies a file of the database.
@@ -83,17 +111,14 @@ impl Backup {
         reporter: &mut Reporter<'_>,
     ) -> Result<Digest> {
         let dir = self.files_dir();
-        let (incoming, path) = (Self::incoming(&dir), dir.join(stored.name(info.database)));
+        let (incoming, path) = (self.incoming(&dir), dir.join(stored.name(info.database)));
         let mut digester = Digester::default();
         let copied = transfer::copy((env, &file.path), (&self.env, &incoming), file.len, |piece| {
             digester.add(piece);
             reporter.bytes(piece.len());
             Ok(())
         });
-        copied.inspect_err(|_| {
-            // What cannot be removed goes with the next backup (backup_place.2).
-            let _ = self.env.fs.remove_file(&incoming);
-        })?;
+        copied?;
         self.env.fs.rename(&incoming, &path).map_err(|e| Error::io("rename", &incoming, e))?;
         Ok(digester.finish())
     }
@@ -102,11 +127,9 @@ impl Backup {
     fn enter(&self, record: &Record) -> Result<BackupInfo> {
         self.sync_dir(&self.files_dir())?;
         let dir = self.records_dir();
-        let (incoming, path) = (Self::incoming(&dir), self.record_path(record.info.id));
-        record::write(&self.env, &incoming, record).inspect_err(|_| {
-            let _ = self.env.fs.remove_file(&incoming);
-        })?;
-        self.env.fs.rename(&incoming, &path).map_err(|e| Error::io("rename", &incoming, e))?;
+        let (incoming, path) = (self.incoming(&dir), self.record_path(record.info.id));
+        record::write(&self.env, &incoming, record)?;
+        self.env.fs.rename_new(&incoming, &path).map_err(|e| Error::io("rename", &incoming, e))?;
         self.sync_dir(&dir)?;
         Ok(record.info.clone())
     }
@@ -122,14 +145,19 @@ impl Backup {
     }
 }
 
-/// What tells a file from another of the same number and length, without reading it whole: a database that was put back to an older state
-/// gives numbers out again.
+/// What tells a file from another of the same number and length: a database that was put back to an older state, or copied with all its
+/// numbers, gives them out again. A large blob file that is complete has a random number in its header, and does not change. One that is
+/// written to is read whole: parts of it that others have leased may get their values later. A small one is read whole as well, so that
+/// it has the same mark before and after it is complete.
 fn mark_of(env: &Env, file: &CapturedFile) -> Result<u32> {
     if let Some(fingerprint) = file.fingerprint {
         return Ok(fingerprint);
     }
     let read = || {
         let opened = env.fs.open(&file.path, OpenOptions::read())?;
+        if !file.is_final || file.len <= WHOLE_BYTES_MAX {
+            return mark_of_all(&*opened, file.len);
+        }
         let part = file.len.min(MARKED_BYTES);
         let mut mark = 0;
         for at in [0, file.len - part] {
@@ -138,4 +166,15 @@ fn mark_of(env: &Env, file: &CapturedFile) -> Result<u32> {
         Ok(mark)
     };
     read().map_err(|e| Error::io("read", &file.path, e))
+}
+
+/// The CRC-32C of the first `len` bytes.
+fn mark_of_all(file: &dyn File, len: u64) -> std::io::Result<u32> {
+    let (mut mark, mut at) = (0, 0);
+    while at < len {
+        let piece = read_range(file, at, (len - at).min(PIECE_BYTES) as usize)?;
+        mark = crc32c_append(mark, &piece);
+        at += piece.len() as u64;
+    }
+    Ok(mark)
 }

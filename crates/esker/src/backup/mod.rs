@@ -59,7 +59,7 @@
 //! One directory takes the backups of several databases. A restored database is another one: its first backup copies everything.
 //!
 //! backup.1. A backup counts from the moment on at which its record has its name: then all of its files are durable. A crash before leaves files that
-//!      nothing names, which the next `create` or `prune` removes or writes anew.
+//!      nothing names: the next `prune` removes them, or the next `create` replaces them.
 //! backup.2. No file that a backup names is changed or written over. It is removed only after the records of all backups that name it are gone.
 //! backup.3. Damage is an error that names the file. Nothing is restored from bytes whose digest is wrong.
 //!
@@ -79,7 +79,7 @@ mod verify;
 
 use std::path::{Path, PathBuf};
 
-use esker_env::Env;
+use esker_env::{Env, JobFile};
 
 pub use self::archive::Segment;
 pub use self::point::{Point, Restored};
@@ -92,6 +92,8 @@ pub struct Backup {
     env: Env,
     dir: PathBuf,
     on_progress: Option<OnProgress>,
+    /// Of a call that makes something.
+    job: Option<JobFile>,
 }
 
 type OnProgress = Box<dyn FnMut(&Progress) + Send>;
@@ -153,7 +155,7 @@ impl Backup {
             return Err(Error::Invalid("the path of the backups is empty".to_owned()));
         }
         let dir = env.fs.absolute(dir).map_err(|e| Error::io("find", dir, e))?;
-        let backup = Backup { env, dir, on_progress: None };
+        let backup = Backup { env, dir, on_progress: None, job: None };
         backup.look()?;
         Ok(backup)
     }
@@ -174,7 +176,9 @@ impl Backup {
     /// # Errors
     /// [`Error::Io`]. A backup whose record is damaged is in the list, and says so.
     pub fn list(&self) -> Result<Vec<BackupInfo>> {
-        let records = self.ids()?.into_iter().map(|id| match self.record(id) {
+        self.check_there()?;
+        let here = self.held()?;
+        let records = here.ids()?.into_iter().map(|id| match here.record(id) {
             Ok(record) => record.info,
             Err(error) => BackupInfo { id, damage: Some(error.to_string()), ..BackupInfo::default() },
         });

@@ -3,48 +3,101 @@
 //! ```text
 //!   ESKER-BACKUPS            says what the directory is
 //!   LOCK                     of who makes or prunes backups; shared by who reads them
+//!   ESKER-JOB-<id>           of a backup that is being made, or was when its process ended
 //!   backups/000007.backup    records
 //!   files/NAME.sst, .blob    what they name
-//!   files/incoming.tmp       what is being copied
+//!   files/incoming-<id>.tmp  what is being copied by that job
 //!   feed/NAME.segment        what was committed between backups; made by the first one
 //! ```
 //!
-//! backup_place.1. A directory that holds something else is never written to.
-//! backup_place.2. Files that are here for a while have names that end with `.tmp`.
+//! backup_place.1. A directory that holds something else is never written to, nor is one that lies in a database.
+//! backup_place.2. Temporary files have the number of a job in their names (job.3). What a crash leaves is told by the job's file: files
+//!      of others stay, whatever they are called.
+//! backup_place.3. No symbolic link in the directory is followed: it is held while it is used (fs.5).
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::ops::{Deref, DerefMut};
+use std::path::{Path, PathBuf};
 
-use esker_env::{FileLock, OpenOptions, read_range};
+use esker_env::{FileLock, JobFile, OpenOptions, read_range};
 
 use super::Backup;
 use super::record::{self, FORMAT_VERSION, Record};
+use crate::engine::copies::names::refuse_in_database;
 use crate::manifest::file_name::LOCK;
-use crate::manifest::log::replace_file;
 use crate::types::{Error, Result};
 
 const MARKER: &str = "ESKER-BACKUPS";
-const MARKER_TMP: &str = "ESKER-BACKUPS.tmp";
 const MARKER_TEXT: &str = "esker backups, format ";
 /// Longer markers are none.
 const MARKER_BYTES_MAX: u64 = 64;
 const RECORDS: &str = "backups";
 const FILES: &str = "files";
 const RECORD_ENDING: &str = ".backup";
-const TEMPORARY_ENDING: &str = ".tmp";
+/// What the files of its jobs say.
+const KIND: &str = "backup";
+
+/// The directory of backups, held and locked for one call. Ends the call's job when it drops.
+pub(super) struct Here<'a> {
+    backup: Backup,
+    /// Gets its progress call back.
+    caller: &'a mut Backup,
+    _lock: Option<Box<dyn FileLock>>,
+}
+
+impl<'a> Here<'a> {
+    fn new(caller: &'a mut Backup, mut backup: Backup, lock: Option<Box<dyn FileLock>>) -> Self {
+        backup.on_progress = caller.on_progress.take();
+        Here { backup, caller, _lock: lock }
+    }
+}
+
+impl Deref for Here<'_> {
+    type Target = Backup;
+
+    fn deref(&self) -> &Backup {
+        &self.backup
+    }
+}
+
+impl DerefMut for Here<'_> {
+    fn deref_mut(&mut self) -> &mut Backup {
+        &mut self.backup
+    }
+}
+
+impl Drop for Here<'_> {
+    fn drop(&mut self) {
+        self.caller.on_progress = self.backup.on_progress.take();
+        if let Some(job) = self.backup.job.take() {
+            // What cannot be removed is for the next backup (backup_place.2).
+            let _ = self.backup.end(job);
+        }
+    }
+}
 
 impl Backup {
     /// Looks whether this is a directory of backups, or may become one; whether it is one (backup_place.1).
     pub(super) fn look(&self) -> Result<bool> {
-        let fs = &self.env.fs;
-        if !fs.exists(&self.dir).map_err(|e| Error::io("look for", &self.dir, e))? {
+        if !self.env.fs.exists(&self.dir).map_err(|e| Error::io("look for", &self.dir, e))? {
             return Ok(false);
         }
+        self.held()?.look_inside()
+    }
+
+    fn look_inside(&self) -> Result<bool> {
+        let fs = &self.env.fs;
         let path = self.dir.join(MARKER);
-        if !fs.exists(&path).map_err(|e| Error::io("look for", &path, e))? {
+        if fs.entry(&path).map_err(|e| Error::io("look for", &path, e))?.is_none() {
             // A crash may have left what the first backup begins with.
-            let ours = |name: &String| [MARKER_TMP, LOCK, RECORDS, FILES].contains(&name.as_str());
+            let jobs = self.jobs()?;
+            let is_ours = |name: &String| {
+                let path = self.dir.join(name);
+                let is_temporary = || jobs.iter().any(|job| job.temporary(&self.dir, "incoming") == path);
+                name == LOCK || JobFile::is_name(name) || is_temporary()
+            };
             let names = fs.list_dir(&self.dir).map_err(|e| Error::io("list", &self.dir, e))?;
-            return match names.iter().find(|name| !ours(name)) {
+            return match names.iter().find(|name| !is_ours(name)) {
                 None => Ok(false),
                 Some(name) => Err(Error::Invalid(format!(
                     "{} holds {name}, and no backups: name another directory",
@@ -69,53 +122,96 @@ impl Backup {
         }
     }
 
-    /// Makes the directory if it is none yet, and keeps others out. Removes what was left half done (backup_place.2).
-    pub(super) fn lock_to_create(&self) -> Result<Box<dyn FileLock>> {
-        let fs = &self.env.fs;
-        for dir in [self.dir.clone(), self.records_dir(), self.files_dir()] {
-            fs.create_dir_all(&dir).map_err(|e| Error::io("create", &dir, e))?;
+    /// Makes the directory if it is not there yet, and keeps others out. Begins a job, and removes what earlier ones have left.
+    pub(super) fn lock_to_create(&mut self) -> Result<Here<'_>> {
+        for dir in [self.dir.clone(), self.records_dir(), self.files_dir(), self.segments_dir()] {
+            refuse_in_database(&self.env, &dir)?;
         }
-        let lock = self.lock()?;
-        if !self.look()? {
-            let text = format!("{MARKER_TEXT}{FORMAT_VERSION}\n");
-            replace_file(&self.env, &self.dir, MARKER_TMP, MARKER, text.as_bytes())?;
+        self.look()?;
+        self.env.fs.create_dir_all(&self.dir).map_err(|e| Error::io("create", &self.dir, e))?;
+        let mut here = self.lock()?;
+        let job = JobFile::begin(&here.env, &here.dir, KIND);
+        here.job = Some(job.map_err(|e| Error::io("mark", &here.dir, e))?);
+        if !here.look()? {
+            here.write_marker()?;
         }
-        for dir in [self.records_dir(), self.files_dir(), self.segments_dir()] {
-            if !fs.exists(&dir).map_err(|e| Error::io("look for", &dir, e))? {
-                continue;
-            }
-            for name in self.names(&dir)?.iter().filter(|name| name.ends_with(TEMPORARY_ENDING)) {
-                let path = dir.join(name);
-                fs.remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
-            }
+        for dir in [here.records_dir(), here.files_dir()] {
+            here.make_dir(&dir)?;
         }
-        Ok(lock)
+        Ok(here)
+    }
+
+    /// Makes a directory of this one, if it is not there.
+    pub(super) fn make_dir(&self, dir: &Path) -> Result<()> {
+        match self.env.fs.create_dir(dir, None) {
+            Err(e) if e.kind() != ErrorKind::AlreadyExists => Err(Error::io("create", dir, e)),
+            _ => Ok(()),
+        }
+    }
+
+    fn write_marker(&self) -> Result<()> {
+        let (from, to) = (self.incoming(&self.dir), self.dir.join(MARKER));
+        let file = self.env.fs.open(&from, OpenOptions::create_new());
+        let file = file.map_err(|e| Error::io("create", &from, e))?;
+        let text = format!("{MARKER_TEXT}{FORMAT_VERSION}\n");
+        let written = file.write_all_at(text.as_bytes(), 0).and_then(|()| file.sync_data());
+        written.map_err(|e| Error::io("write", &from, e))?;
+        self.env.fs.rename_new(&from, &to).map_err(|e| Error::io("rename", &from, e))?;
+        self.sync_dir(&self.dir)
     }
 
     /// Keeps others out of a directory that has backups.
-    pub(super) fn lock_to_change(&self) -> Result<Box<dyn FileLock>> {
+    pub(super) fn lock_to_change(&mut self) -> Result<Here<'_>> {
         self.check_there()?;
         self.lock()
     }
 
     /// Keeps others from removing anything.
-    pub(super) fn lock_to_read(&self) -> Result<Option<Box<dyn FileLock>>> {
+    pub(super) fn lock_to_read(&mut self) -> Result<Here<'_>> {
         self.check_there()?;
-        let path = self.dir.join(LOCK);
-        let lock = self.env.fs.lock_to_read(&path);
-        lock.map_err(|e| Error::lock(path, e, self.env.threads.process_id()))
+        let backup = self.held()?;
+        let path = backup.dir.join(LOCK);
+        let lock = backup.env.fs.lock_to_read(&path);
+        let lock = lock.map_err(|e| Error::lock(path, e, backup.env.threads.process_id()))?;
+        Ok(Here::new(self, backup, lock))
     }
 
-    fn check_there(&self) -> Result<()> {
+    /// The same with the directory held (backup_place.3), which is there.
+    pub(super) fn held(&self) -> Result<Backup> {
+        let env = self.env.hold(&self.dir, None).map_err(|e| Error::io("open", &self.dir, e))?;
+        Ok(Backup { env, dir: self.dir.clone(), on_progress: None, job: None })
+    }
+
+    pub(super) fn check_there(&self) -> Result<()> {
         match self.look()? {
             true => Ok(()),
             false => Err(Error::Invalid(format!("there are no backups in {}", self.dir.display()))),
         }
     }
 
-    fn lock(&self) -> Result<Box<dyn FileLock>> {
-        let path = self.dir.join(LOCK);
-        self.env.fs.lock(&path).map_err(|e| Error::lock(path, e, self.env.threads.process_id()))
+    /// Locks the directory, and removes what jobs have left in it (backup_place.2).
+    fn lock(&mut self) -> Result<Here<'_>> {
+        let backup = self.held()?;
+        let path = backup.dir.join(LOCK);
+        let lock = backup.env.fs.lock(&path);
+        let lock = lock.map_err(|e| Error::lock(path, e, backup.env.threads.process_id()))?;
+        for job in backup.jobs()? {
+            backup.end(job)?;
+        }
+        Ok(Here::new(self, backup, Some(lock)))
+    }
+
+    fn jobs(&self) -> Result<Vec<JobFile>> {
+        JobFile::left(&self.env, &self.dir, KIND).map_err(|e| Error::io("look into", &self.dir, e))
+    }
+
+    /// Removes the temporary files of a job, and then its own.
+    fn end(&self, job: JobFile) -> Result<()> {
+        for dir in [&self.dir, &self.records_dir(), &self.files_dir(), &self.segments_dir()] {
+            job.remove_temporary(&self.env, dir)
+                .map_err(|e| Error::io("remove temporary files in", dir, e))?;
+        }
+        job.end(&self.env).map_err(|e| Error::io("remove the job file in", &self.dir, e))
     }
 
     pub(super) fn records_dir(&self) -> PathBuf {
@@ -131,12 +227,15 @@ impl Backup {
     }
 
     /// A file of this directory while it is being written.
-    pub(super) fn incoming(dir: &std::path::Path) -> PathBuf {
-        dir.join(format!("incoming{TEMPORARY_ENDING}"))
+    pub(super) fn incoming(&self, dir: &Path) -> PathBuf {
+        self.job.as_ref().expect("the caller has locked the directory to create").temporary(dir, "incoming")
     }
 
-    /// The names in a directory of this one, in order.
-    pub(super) fn names(&self, dir: &std::path::Path) -> Result<Vec<String>> {
+    /// The names in a directory of this one, in order; none if it is not there.
+    pub(super) fn names(&self, dir: &Path) -> Result<Vec<String>> {
+        if self.env.fs.entry(dir).map_err(|e| Error::io("look for", dir, e))?.is_none() {
+            return Ok(Vec::new());
+        }
         let mut names = self.env.fs.list_dir(dir).map_err(|e| Error::io("list", dir, e))?;
         names.sort_unstable();
         Ok(names)
@@ -144,7 +243,6 @@ impl Backup {
 
     /// The numbers of all backups, ascending.
     pub(super) fn ids(&self) -> Result<Vec<u64>> {
-        self.check_there()?;
         let number = |name: &String| name.strip_suffix(RECORD_ENDING)?.parse::<u64>().ok();
         let mut ids: Vec<u64> = self.names(&self.records_dir())?.iter().filter_map(number).collect();
         ids.sort_unstable();
@@ -167,7 +265,7 @@ impl Backup {
         }
     }
 
-    pub(super) fn sync_dir(&self, dir: &std::path::Path) -> Result<()> {
+    pub(super) fn sync_dir(&self, dir: &Path) -> Result<()> {
         self.env.fs.sync_dir(dir).map_err(|e| Error::io("sync directory", dir, e))
     }
 }

@@ -15,7 +15,6 @@ use super::record::Record;
 use super::segment::{Item, Reader};
 use super::{Backup, BackupInfo, Segment};
 use crate::db::{Builder, Db};
-use crate::engine::copies::workplace::Workplace;
 use crate::replay::Replay;
 use crate::txn::commit::Durability;
 use crate::types::{Error, Result, SeqNo};
@@ -42,6 +41,9 @@ pub struct Restored {
     pub seqno: SeqNo,
     /// Commits that were made again.
     pub commits: u64,
+    /// When the segment with the last of these was made, or the backup if there are none: in seconds since 1970. A later
+    /// [`Point::Time`] restores no more than there is.
+    pub made: u64,
 }
 
 impl Backup {
@@ -58,20 +60,22 @@ impl Backup {
         dir: impl AsRef<Path>,
         builder: Builder,
     ) -> Result<Restored> {
-        let _lock = self.lock_to_read()?;
-        let record = self.base(point, base)?;
-        let (backup, from) = (record.info.id, record.info.seqno);
-        let segments = self.segments_for(point, &record.info)?;
-        let workplace = Workplace::take(&self.env, dir.as_ref(), None)?;
-        self.put(&workplace, record)?;
-        let db = builder.env(self.env.clone()).create_if_missing(false).open(workplace.dir())?;
-        let seqno = self.replay(&db, point, from, &segments)?;
+        let mut here = self.lock_to_read()?;
+        let record = here.base(point, base)?;
+        let (backup, from, created) = (record.info.id, record.info.seqno, record.info.created);
+        let segments = here.segments_for(point, &record.info)?;
+        let workplace = here.workplace(dir.as_ref())?;
+        here.put(&workplace, record)?;
+        let env = workplace.held().clone();
+        let db = builder.env(env).create_if_missing(false).open(workplace.dir())?;
+        let seqno = here.replay(&db, point, from, &segments)?;
         if db.open_keyspace(REPLICATION).is_ok() {
             db.drop_keyspace(REPLICATION)?;
         }
         db.close()?;
         workplace.finish()?;
-        Ok(Restored { backup, seqno, commits: seqno.get() - from.get() })
+        let made = segments.last().map_or(created, |segment| segment.created);
+        Ok(Restored { backup, seqno, commits: seqno.get() - from.get(), made })
     }
 
     /// The backup to begin with.
@@ -102,7 +106,7 @@ impl Backup {
         let mut at = backup.seqno;
         let mut chosen = Vec::new();
         let is_over = |at: SeqNo| matches!(point, Point::Commit(seq) if at >= seq);
-        let all = self.segments()?;
+        let all = self.segments_here()?;
         while !is_over(at) {
             let follows = |segment: &&Segment| {
                 let is_of_it = segment.database == backup.database && segment.backup >= backup.id;

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::record::Record;
+use esker_env::Entry;
+
+use super::record::{Record, stored_len};
 use super::{Backup, BackupInfo};
 use crate::types::{Error, Result};
 
@@ -31,7 +33,10 @@ impl Backup {
         if keep == 0 {
             return Err(Error::Invalid("keep at least one backup, or remove the directory".to_owned()));
         }
-        let _lock = self.lock_to_change()?;
+        self.lock_to_change()?.remove_old(keep)
+    }
+
+    fn remove_old(&mut self, keep: usize) -> Result<Pruned> {
         let mut needed = BTreeSet::new();
         // How many of each database are kept, and the oldest of them.
         let mut kept: BTreeMap<u32, (usize, BackupInfo)> = BTreeMap::new();
@@ -59,14 +64,18 @@ impl Backup {
         // backup.2
         self.sync_dir(&self.records_dir())?;
         let dir = self.files_dir();
-        let is_ours = |name: &&String| [".sst", ".blob", ".tmp"].iter().any(|ending| name.ends_with(ending));
-        for name in self.names(&dir)?.iter().filter(is_ours).filter(|name| !needed.contains(*name)) {
+        for name in self.names(&dir)?.iter().filter(|name| !needed.contains(*name)) {
             let path = dir.join(name);
-            let bytes = self.env.fs.file_size(&path).unwrap_or(0);
+            // Files that no backup has made stay.
+            let entry = self.env.fs.entry(&path).map_err(|e| Error::io("look for", &path, e))?;
+            let bytes = match (entry, stored_len(name)) {
+                (Some(Entry::File { len, .. }), Some(stored)) if len == stored => len,
+                _ => continue,
+            };
             self.env.fs.remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
             (pruned.files, pruned.bytes) = (pruned.files + 1, pruned.bytes + bytes);
         }
-        for segment in self.segments()? {
+        for segment in self.segments_here()? {
             let leads_on = |(_, oldest): &(usize, BackupInfo)| {
                 segment.last > oldest.seqno && segment.backup >= oldest.id
             };

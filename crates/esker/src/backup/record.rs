@@ -27,6 +27,8 @@ pub(super) const FORMAT_VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) info: BackupInfo,
+    /// The backup of the same database before this one, if there was one. It tells a record that was lost.
+    pub(super) previous: Option<u64>,
     /// What the manifest of the restored database says.
     pub(super) state: VersionEdit,
     pub(super) files: Vec<StoredFile>,
@@ -81,16 +83,36 @@ pub(super) fn stored_name(database: u32, kind: DataKind, id: FileId, len: u64, m
     format!("{database:08x}-{:06}-{len}-{mark:08x}.{ending}", id.get())
 }
 
-fn encode_info(info: &BackupInfo) -> Vec<u8> {
+/// The length in a name that [`stored_name`] gives; none if it does not give such a name.
+pub(super) fn stored_len(name: &str) -> Option<u64> {
+    let (stem, ending) = name.rsplit_once('.')?;
+    let kind = match ending {
+        "sst" => DataKind::Table,
+        "blob" => DataKind::Blobs,
+        _ => return None,
+    };
+    let mut parts = stem.split('-');
+    let mut next = || parts.next();
+    let (database, id, len, mark) = (next()?, next()?, next()?, next()?);
+    let hex = |text| u32::from_str_radix(text, 16).ok();
+    let len = len.parse().ok()?;
+    let given = stored_name(hex(database)?, kind, FileId::new(id.parse().ok()?), len, hex(mark)?);
+    (given == name).then_some(len)
+}
+
+fn encode_info(info: &BackupInfo, previous: Option<u64>) -> Vec<u8> {
     let BackupInfo { id, created, database, seqno, files, bytes, new_files, new_bytes, damage: _ } = info;
     let mut out = Vec::new();
     for n in [*id, *created, (*database).into(), seqno.get(), *files, *bytes, *new_files, *new_bytes] {
         put_varint(&mut out, n);
     }
+    if let Some(previous) = previous {
+        put_varint(&mut out, previous);
+    }
     out
 }
 
-fn decode_info(bytes: &[u8]) -> Decoded<BackupInfo> {
+fn decode_info(bytes: &[u8]) -> Decoded<(BackupInfo, Option<u64>)> {
     let mut reader = ByteReader::new(bytes);
     let (id, created, database, seqno) =
         (reader.varint()?, reader.varint()?, reader.varint()?, reader.varint()?);
@@ -98,10 +120,12 @@ fn decode_info(bytes: &[u8]) -> Decoded<BackupInfo> {
     let seqno = SeqNo::try_new(seqno).ok_or_else(|| reader.error("a sequence number of 64 bits"))?;
     let (files, bytes) = (reader.varint()?, reader.varint()?);
     let (new_files, new_bytes) = (reader.varint()?, reader.varint()?);
-    if !reader.is_empty() {
+    let previous = if reader.is_empty() { None } else { Some(reader.varint()?) };
+    if !reader.is_empty() || previous.is_some_and(|previous| previous >= id) {
         return Err(reader.error("more than a head"));
     }
-    Ok(BackupInfo { id, created, database, seqno, files, bytes, new_files, new_bytes, damage: None })
+    let info = BackupInfo { id, created, database, seqno, files, bytes, new_files, new_bytes, damage: None };
+    Ok((info, previous))
 }
 
 /// Writes a record, durably, to a file that nothing names yet.
@@ -110,7 +134,7 @@ pub(super) fn write(env: &Env, path: &Path, record: &Record) -> Result<()> {
     let mut header = MAGIC.to_vec();
     put_varint(&mut header, FORMAT_VERSION.into());
     writer.append(&header)?;
-    writer.append(&encode_info(&record.info))?;
+    writer.append(&encode_info(&record.info, record.previous))?;
     writer.append(&record.state.encode())?;
     for file in &record.files {
         writer.append(&file.encode())?;
@@ -130,7 +154,7 @@ pub(super) fn read(env: &Env, path: &Path) -> Result<Record> {
     let (header, at) = next()?.ok_or_else(|| cut(0))?;
     check_header(&header, path, at)?;
     let (head, at) = next()?.ok_or_else(|| cut(at))?;
-    let info = decode_info(&head).map_err(|e| e.in_file(WHAT, path, at))?;
+    let (info, previous) = decode_info(&head).map_err(|e| e.in_file(WHAT, path, at))?;
     let (state, at) = next()?.ok_or_else(|| cut(at))?;
     let state = VersionEdit::decode(&state).map_err(|e| e.in_file(WHAT, path, at))?;
     let mut files = Vec::new();
@@ -139,7 +163,7 @@ pub(super) fn read(env: &Env, path: &Path) -> Result<Record> {
         files.push(StoredFile::decode(&file).map_err(|e| e.in_file(WHAT, path, at))?);
         last = at;
     }
-    let record = Record { info, state, files };
+    let record = Record { info, previous, state, files };
     match record.problem() {
         None => Ok(record),
         Some(detail) => Err(Error::corrupt(WHAT, path, last, format!("{detail}: restore another backup"))),
@@ -199,16 +223,23 @@ mod tests {
         let state = VersionEdit { blobs: vec![(FileId::new(4), FileId::new(5))], ..VersionEdit::default() };
         let digest = Digest([9; DIGEST_BYTES]);
         let files = vec![StoredFile { kind: DataKind::Blobs, id: FileId::new(5), len: 500, mark: 3, digest }];
-        Record { info, state, files }
+        Record { info, previous: Some(6), state, files }
     }
 
     #[test]
     fn golden_bytes() {
         let hex = |bytes: Vec<u8>| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
         let record = sample();
-        assert_eq!(hex(encode_info(&record.info)), "07c0843dab01ac0201f40301f403");
+        assert_eq!(hex(encode_info(&record.info, None)), "07c0843dab01ac0201f40301f403");
         assert_eq!(hex(record.files[0].encode()), format!("0105f40303000000{}", "09".repeat(16)));
         assert_eq!(record.files[0].name(0xAB), "000000ab-000005-500-00000003.blob");
+    }
+
+    #[test]
+    fn golden_bytes_of_a_record_that_follows_another() {
+        let hex = |bytes: Vec<u8>| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+        let record = sample();
+        assert_eq!(hex(encode_info(&record.info, record.previous)), "07c0843dab01ac0201f40301f40306");
     }
 
     #[test]

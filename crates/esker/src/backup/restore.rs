@@ -18,17 +18,28 @@ impl Backup {
     /// [`Error::Invalid`] if there is no such backup, or anything of the directory's name; [`Error::Corrupt`] naming a file of the backup that is
     /// damaged; [`Error::Io`], [`Error::NoSpace`].
     pub fn restore(&mut self, id: u64, dir: impl AsRef<Path>) -> Result<BackupInfo> {
-        let _lock = self.lock_to_read()?;
-        let record = self.record(id)?;
-        let workplace = Workplace::take(&self.env, dir.as_ref(), None)?;
-        let info = self.put(&workplace, record)?;
+        let mut here = self.lock_to_read()?;
+        let record = here.record(id)?;
+        let workplace = here.workplace(dir.as_ref())?;
+        let info = here.put(&workplace, record)?;
         workplace.finish()?;
         Ok(info)
     }
 
+    /// A workplace for a database in `dir`, which does not lie among the backups.
+    pub(super) fn workplace(&self, dir: &Path) -> Result<Workplace> {
+        let target = self.env.fs.absolute(dir).map_err(|e| Error::io("find", dir, e))?;
+        if target.starts_with(&self.dir) {
+            let (target, backups) = (target.display(), self.dir.display());
+            let text = format!("{target} lies among the backups in {backups}: name a place outside of them");
+            return Err(Error::Invalid(text));
+        }
+        Workplace::take(&self.env, dir, None)
+    }
+
     /// Makes the database of a backup in a workplace.
     pub(super) fn put(&mut self, workplace: &Workplace, record: Record) -> Result<BackupInfo> {
-        let Record { info, state, files } = record;
+        let Record { info, state, files, previous: _ } = record;
         let stored_dir = self.files_dir();
         let mut reporter = Reporter::new(&mut self.on_progress, info.files, info.bytes);
         for file in &files {

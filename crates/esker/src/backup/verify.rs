@@ -1,13 +1,13 @@
 //! Looks whether backups are whole: every byte of every file is read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use esker_env::{Env, OpenOptions, read_range};
 
 use super::record::StoredFile;
 use super::segment::Reader;
-use super::{Backup, Reporter};
+use super::{Backup, BackupInfo, Reporter, Segment};
 use crate::encoding::digest::Digester;
 use crate::types::{Error, Result};
 
@@ -40,19 +40,28 @@ impl Verified {
 }
 
 impl Backup {
-    /// Reads all files of all backups and all segments of the archive, and compares their digests.
+    /// Reads all files of all backups and all segments of the archive, and compares their digests. A record or a segment that later ones
+    /// have followed, and that is missing, is a problem as well. Nothing tells of the newest one, or of the oldest, which may have been pruned.
     ///
     /// # Errors
     /// Those that keep it from looking; what it finds is in the result.
     pub fn verify(&mut self) -> Result<Verified> {
-        let _lock = self.lock_to_read()?;
+        self.lock_to_read()?.look_at_all()
+    }
+
+    fn look_at_all(&mut self) -> Result<Verified> {
         let mut found = Verified::default();
         // Each file once, and the backups that need it.
         let mut files: BTreeMap<String, (StoredFile, Vec<u64>)> = BTreeMap::new();
-        for id in self.ids()? {
+        // Of each database: its backups, with the numbers of those before them.
+        let mut chains: BTreeMap<u32, Vec<(BackupInfo, Option<u64>)>> = BTreeMap::new();
+        let ids = self.ids()?;
+        for &id in &ids {
             found.backups += 1;
             match self.record(id) {
                 Ok(record) => {
+                    let chain = chains.entry(record.info.database).or_default();
+                    chain.push((record.info.clone(), record.previous));
                     for file in record.files {
                         let name = file.name(record.info.database);
                         files.entry(name).or_insert_with(|| (file, Vec::new())).1.push(id);
@@ -77,24 +86,55 @@ impl Backup {
             found.bytes += file.len;
             reporter.file();
         }
-        let segments = match self.segments() {
+        let segments = match self.segments_here() {
             Err(error) if error.is_corrupt() => {
                 found.problems.push(error);
                 Vec::new()
             }
             segments => segments?,
         };
-        for segment in segments {
+        let mut lost = lost_records(&chains, &ids);
+        for segment in &segments {
             found.segments += 1;
-            let path = self.segment_path(&segment);
-            let checked = Reader::open(&self.env, &path).and_then(|mut reader| reader.check());
+            let path = self.segment_path(segment);
+            let mut goes_on = false;
+            let checked = Reader::open(&self.env, &path).and_then(|mut reader| {
+                goes_on = reader.head.digest_before.is_some();
+                reader.check()
+            });
             found.problems.extend(checked.err());
             found.bytes += segment.bytes;
+            let Some((oldest, _)) = chains.get(&segment.database).and_then(|chain| chain.first()) else {
+                continue;
+            };
+            if segment.backup > oldest.id && !ids.contains(&segment.backup) {
+                lost.insert(segment.backup);
+            }
+            let is_before =
+                |other: &Segment| other.database == segment.database && other.last == segment.after;
+            if goes_on && segment.after > oldest.seqno && !segments.iter().any(is_before) {
+                let detail =
+                    format!("the segment before it is missing, which ends with commit {}", segment.after);
+                found.problems.push(Error::corrupt("segment of the feed", path, 0, detail));
+            }
+        }
+        for id in lost {
+            let detail = "it is missing, and later ones have followed it: restore another backup".to_owned();
+            found.problems.push(Error::corrupt("backup record", self.record_path(id), 0, detail));
+            found.damaged.push(id);
         }
         found.damaged.sort_unstable();
         found.damaged.dedup();
         Ok(found)
     }
+}
+
+/// The records that later ones of their database have followed, and that are not there.
+fn lost_records(chains: &BTreeMap<u32, Vec<(BackupInfo, Option<u64>)>>, ids: &[u64]) -> BTreeSet<u64> {
+    // The oldest followed one that was pruned.
+    let followed =
+        chains.values().flat_map(|chain| chain.iter().skip(1)).filter_map(|(_, previous)| *previous);
+    followed.filter(|previous| !ids.contains(previous)).collect()
 }
 
 /// Whether a stored file is what its backup says.

@@ -93,13 +93,14 @@ impl Drop for Lease {
     }
 }
 
-fn header(id: FileId) -> Vec<u8> {
+/// `random` tells files of one number apart that a database and a copy of it have made.
+fn header(id: FileId, random: u32) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
     // Flags: none yet.
     out.extend_from_slice(&0_u32.to_le_bytes());
     out.extend_from_slice(&id.get().to_le_bytes());
-    out.extend_from_slice(&0_u32.to_le_bytes());
+    out.extend_from_slice(&random.to_le_bytes());
     out.extend_from_slice(&crc32c(&out).to_le_bytes());
     out
 }
@@ -117,7 +118,7 @@ fn check_header(file: &dyn File, path: &Path, id: FileId) -> Result<()> {
         let (path, supported) = (path.to_owned(), FORMAT_VERSION);
         return Err(Error::UnsupportedVersion { what: "blob file", path, found, supported });
     }
-    if bytes != header(id) {
+    if bytes != header(id, ByteReader::new(&bytes[24..]).u32().unwrap_or_default()) {
         return Err(Error::corrupt("blob file header", path, 0, "it is not the header of this file"));
     }
     Ok(())
@@ -129,7 +130,7 @@ impl BlobFile {
         let options = OpenOptions::create_new();
         let file = env.fs.open(path, options).map_err(|e| Error::io("create", path, e))?;
         let blob = Self::of(Handle::Written(file), path, id, 0, false);
-        let begun = blob.append(&header(id)).and_then(|_| blob.sync());
+        let begun = blob.append(&header(id, env.random.next_u64() as u32)).and_then(|_| blob.sync());
         begun.map_err(|error| {
             let _ = env.fs.remove_file(path);
             error.not_of_the_log()

@@ -31,7 +31,7 @@ pub(crate) fn refuse(env: &Env, dir: &Path) -> Result<()> {
 /// Makes the marker, durably.
 pub(crate) fn place(env: &Env, dir: &Path) -> Result<()> {
     let path = dir.join(REPAIRING);
-    let file = env.fs.open(&path, OpenOptions::create()).map_err(|e| Error::io("create", &path, e))?;
+    let file = env.fs.open(&path, OpenOptions::create_new()).map_err(|e| Error::io("create", &path, e))?;
     file.write_all_at(TEXT, 0).map_err(|e| Error::io("write", &path, e))?;
     file.sync_data().map_err(|e| Error::io("sync", &path, e))?;
     sync_dir(env, dir)

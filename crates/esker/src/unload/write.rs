@@ -1,13 +1,15 @@
 //! From a database to a file.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use esker_env::Env;
+use esker_env::{Entry as FileEntry, Env, OpenOptions, read_range};
 
 use super::format::{Entry, Head, Record, begin_entries, put_entry};
 use super::{OnProgress, Unloaded, check_asked_for, is_left_out};
 use crate::db::{Db, Keyspace, Range, Snapshot};
 use crate::encoding::Compression;
+use crate::engine::copies::names::refuse_in_database;
 use crate::recordio::{Reader, Writer};
 use crate::types::{Error, Result};
 
@@ -15,6 +17,9 @@ use crate::types::{Error, Result};
 const RECORD_BYTES: usize = 256 << 10;
 /// So much is made durable at a time, for an unload that goes on later.
 const SYNC_BYTES: u64 = 64 << 20;
+
+/// A file with no more than this may hold nothing yet: its head.
+const HEAD_BYTES_MAX: u64 = 64 << 10;
 
 /// Writes a database to a file. See the [module](super).
 #[derive(Default)]
@@ -68,9 +73,15 @@ impl Unload {
     pub fn write(mut self, db: &Db, path: impl AsRef<Path>) -> Result<Unloaded> {
         let path = path.as_ref();
         let env = self.env.clone().unwrap_or_else(Env::real);
-        if env.fs.exists(path).map_err(|e| Error::io("look for", path, e))? {
-            return Err(Error::Invalid(format!("{} is there already", path.display())));
+        let is_there = || Error::Invalid(format!("{} is there already", path.display()));
+        if env.fs.entry(path).map_err(|e| Error::io("look for", path, e))?.is_some() {
+            return Err(is_there());
         }
+        refuse_in_database(&env, &env.fs.absolute(path).map_err(|e| Error::io("find", path, e))?)?;
+        // Links to the directory are the user's business; none in it is followed (fs.5).
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let path = &dir.join(path.file_name().ok_or_else(is_there)?);
+        let env = env.hold(dir, None).map_err(|e| Error::io("open", dir, e))?;
         check_asked_for(self.keyspaces.as_ref())?;
         let snapshot = db.snapshot();
         let names = match self.keyspaces.take() {
@@ -96,8 +107,10 @@ impl Unload {
         let mut run = Run { source, writer, synced: 0, done, call: self.on_progress };
         run.all(&keyspaces, place)?;
         let done = run.done;
-        env.fs.rename(&partial, path).map_err(|e| Error::io("rename", &partial, e))?;
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        env.fs.rename_new(&partial, path).map_err(|e| match e.kind() {
+            ErrorKind::AlreadyExists => is_there(),
+            _ => Error::io("rename", &partial, e),
+        })?;
         env.fs.sync_dir_if_readable(dir).map_err(|e| Error::io("sync directory", dir, e))?;
         Ok(done)
     }
@@ -118,14 +131,44 @@ fn begin(
     keyspaces: &[Keyspace],
 ) -> Result<(Writer, Place)> {
     let options = Writer::options().env(env).compression(Compression::Lz4);
-    if env.fs.exists(path).map_err(|e| Error::io("look for", path, e))?
-        && let Some(place) = look(env, path, head, source, keyspaces)?
-    {
-        return Ok((options.open_append(path)?, place));
+    if let Some(found) = env.fs.entry(path).map_err(|e| Error::io("look for", path, e))? {
+        if !is_unfinished(env, path, found)? {
+            return Err(Error::Invalid(format!(
+                "{} is there, and is not an unfinished file of an unload: move it away, or name another file",
+                path.display()
+            )));
+        }
+        // One with a second name is a file of somebody's: it is not written to.
+        if matches!(found, FileEntry::File { names: 1, .. })
+            && let Some(place) = look(env, path, head, source, keyspaces)?
+        {
+            return Ok((options.open_append(path)?, place));
+        }
+        env.fs.remove_file(path).map_err(|e| Error::io("remove", path, e))?;
     }
-    let mut writer = options.create(path)?;
+    let mut writer = options.create_new(path)?;
     writer.append(&head.encode())?;
+    // From here on the file shows what it is (unload.4).
+    writer.sync()?;
     Ok((writer, Place::default()))
+}
+
+/// Whether a file was begun by an unload: it has the head of one, or is a record file without a record yet (unload.4).
+fn is_unfinished(env: &Env, path: &Path, found: FileEntry) -> Result<bool> {
+    let FileEntry::File { len, .. } = found else { return Ok(false) };
+    let begun = Reader::options().env(env).open(path).and_then(|mut reader| match reader.next()? {
+        Some(head) => Head::decode(head, path, 0).map(|_| true),
+        None => Ok(false),
+    });
+    match begun {
+        Ok(true) => return Ok(true),
+        Ok(false) if len <= HEAD_BYTES_MAX => {}
+        _ => return Ok(false),
+    }
+    // A crash may leave the header of a record file alone, or the length and zeros of what was written first.
+    let read = || read_range(&*env.fs.open(path, OpenOptions::read())?, 0, len as usize);
+    let bytes = read().map_err(|e| Error::io("read", path, e))?;
+    Ok(bytes.first() != Some(&0) || bytes.iter().all(|byte| *byte == 0))
 }
 
 /// How far a file is; none if it is of something else, or damaged. Names and numbers can be those of another database, so what the

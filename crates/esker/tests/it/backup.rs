@@ -245,7 +245,8 @@ fn a_crash_while_one_is_restored_leaves_all_of_it_or_nothing() {
             assert_same(&dump_sound(&open(left, "restored")).unwrap(), &expected, what);
         }
         assert_same(&restored(left, 1, "again"), &expected, what);
-        assert!(!left.exists("restored.esker-new".as_ref()).unwrap(), "{what}");
+        // What is left is no more than the beginning of a workplace.
+        assert!(!left.exists("restored.esker-new/db".as_ref()).unwrap(), "{what}");
     });
 }
 
@@ -507,4 +508,79 @@ fn archive_2_a_database_that_was_put_back_and_a_gap_are_told() {
     assert_eq!(backups(&fs).archive(&db).unwrap().unwrap().last, last);
     let restored = backups(&fs).restore_to(Point::Commit(last), None, "new", Db::builder().stepped());
     assert_eq!(restored.unwrap().commits, 1);
+}
+
+#[test]
+fn verify_tells_of_a_record_or_a_segment_that_is_missing() {
+    let fs = MemFs::new();
+    let db = builder(Arc::new(fs.clone())).feed_retention(1 << 20, Duration::MAX).open(DIR).unwrap();
+    let world = Env::simulated(Arc::new(fs.clone()), 77);
+    let other = builder(Arc::new(fs.clone())).env(world).open("other").unwrap();
+    let mut backup = backups(&fs);
+    for round in 0..4_u8 {
+        db.default_keyspace().put([round], [round]).unwrap();
+        backup.create(&db).unwrap();
+        backup.create(&other).unwrap();
+        for value in 0..2 {
+            db.default_keyspace().put([round], [value]).unwrap();
+            backup.archive(&db).unwrap().unwrap();
+        }
+    }
+    backup.prune(3).unwrap();
+    let found = backup.verify().unwrap();
+    assert!(found.is_sound() && found.backups == 6, "{found:?}");
+    let lost = |path: &Path| {
+        let kept = fs.kill();
+        kept.remove_file(path).unwrap();
+        let found = Backup::open_in(Env::simulated(Arc::new(kept), 9), BACKUPS).unwrap().verify().unwrap();
+        found.problems.len()
+    };
+    let records: Vec<_> =
+        (3..9).map(|id| Path::new(BACKUPS).join(format!("backups/{id:06}.backup"))).collect();
+    let found: Vec<_> = records.iter().map(|path| lost(path)).collect();
+    // The oldest two may have been pruned; nothing has followed the newest one of the other database.
+    assert_eq!(found, [0, 0, 1, 1, 1, 0]);
+    let dir = Path::new(BACKUPS).join("feed");
+    let mut names = fs.list_dir(&dir).unwrap();
+    names.sort();
+    let found: Vec<_> = names.iter().map(|name| lost(&dir.join(name))).collect();
+    // Nothing has followed the last one.
+    assert_eq!(found.iter().sum::<usize>(), names.len() - 1, "{names:?}: {found:?}");
+    assert_eq!(found.last(), Some(&0));
+}
+
+#[test]
+fn a_database_and_its_twin_with_the_same_numbers_have_backups_in_one_directory() {
+    let fs = MemFs::new();
+    let db = open(&fs, DIR);
+    db.default_keyspace().put("a", [0; 300]).unwrap();
+    db.close().unwrap();
+    // As `cp -r` does.
+    fs.create_dir_all("twin".as_ref()).unwrap();
+    for name in fs.list_dir(DIR.as_ref()).unwrap() {
+        let read = |fs: &MemFs| {
+            let file = fs.open(&Path::new(DIR).join(&name), OpenOptions::read()).unwrap();
+            read_range(&*file, 0, file.len().unwrap() as usize).unwrap()
+        };
+        let to = fs.open(&Path::new("twin").join(&name), OpenOptions::create()).unwrap();
+        to.write_all_at(&read(&fs), 0).unwrap();
+    }
+    let mut expected = Vec::new();
+    for (dir, seed) in [(DIR, 1), ("twin", 2)] {
+        let env = Env::simulated(Arc::new(fs.clone()), seed);
+        let db = Db::builder().env(env).stepped().blobs_over(200).open(dir).unwrap();
+        // Of one length, and alike at the beginning and the end.
+        let mut value: Vec<u8> =
+            (0..40_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        value[20_000] = seed as u8;
+        db.default_keyspace().put("b", value).unwrap();
+        let made = backups(&fs).create(&db).unwrap();
+        expected.push((made, dump(&db).unwrap()));
+    }
+    assert_eq!(expected[0].0.database, expected[1].0.database);
+    assert!(backups(&fs).verify().unwrap().is_sound());
+    for (made, contents) in expected {
+        let to = format!("restored {}", made.id);
+        assert_same(&restored(&fs, made.id, &to), &contents, &to);
+    }
 }

@@ -45,7 +45,12 @@ fn assert_same(found: &Contents, expected: &Contents, what: &str) {
 }
 
 fn workplaces(fs: &dyn Fs) -> Vec<String> {
-    fs.list_dir("copies".as_ref()).unwrap_or_default().into_iter().filter(|name| name != "one").collect()
+    let names = fs.list_dir("copies".as_ref()).unwrap_or_default().into_iter();
+    // A crash may leave the beginning of a workplace, which nothing is in and nothing proves.
+    let is_begun = |name: &str| {
+        name.ends_with(".esker-new") && !fs.exists(&Path::new("copies").join(name).join("db")).unwrap()
+    };
+    names.filter(|name| name != "one" && !is_begun(name)).collect()
 }
 
 #[test]

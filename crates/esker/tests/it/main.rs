@@ -22,6 +22,8 @@ mod damaged_blocks;
 mod dump;
 mod feed;
 mod filters;
+#[cfg(unix)]
+mod foreign_files;
 mod foreign_garbage;
 mod fork;
 mod group_commit;

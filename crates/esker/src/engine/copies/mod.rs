@@ -11,5 +11,6 @@
 
 pub(crate) mod capture;
 pub(crate) mod checkpoint;
+pub(crate) mod names;
 pub(crate) mod transfer;
 pub(crate) mod workplace;

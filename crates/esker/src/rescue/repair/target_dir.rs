@@ -22,13 +22,13 @@ use std::sync::Arc;
 
 use esker_env::{Env, FileLock};
 
+use crate::engine::copies::names::is_of_database;
 use crate::engine::open::create_and_lock;
 use crate::engine::options::Modes;
 use crate::engine::unfinished;
-use crate::manifest::file_name::{CURRENT, FileKind, LOCK, OPTIONS, REPAIRING, parse};
+use crate::manifest::file_name::{LOCK, REPAIRING};
 use crate::rescue::lock_to_read;
 use crate::types::{Error, Result};
-use crate::wal;
 
 /// So many directories above the target are looked at. Above the root `..` leads nowhere.
 const DEPTH_MAX: usize = 1000;
@@ -123,13 +123,6 @@ fn refuse_files(env: &Env, target: &Path) -> Result<()> {
         return Err(Error::Invalid(text));
     }
     Ok(())
-}
-
-/// Whether a database has files of this name, apart from its lock.
-fn is_of_database(name: &str) -> bool {
-    let of_log = wal::file_name::parse_segment(name).or(wal::file_name::parse_prepared(name)).is_some();
-    let is_fixed = name == CURRENT || name == OPTIONS;
-    is_fixed || of_log || wal::file_name::is_spare(name) || parse(name) != FileKind::Other
 }
 
 /// Whether the target is the source or lies in it (target_dir.1).
