@@ -13,6 +13,7 @@
 //!
 //! Bytes: docs/formats/server.md
 
+mod check;
 mod collection;
 mod keys;
 mod list;
@@ -22,12 +23,15 @@ mod sorted_set;
 mod stream;
 mod subkey;
 mod sweeper;
+mod verify;
 
+pub use self::check::check_copy;
 pub use self::collection::Collection;
 pub use self::list::{End, List};
 pub use self::main_record::{Kind, Main, has_expired, string_record};
 pub use self::sorted_set::{Scored, SortedSet, ZSpan};
-pub use self::stream::{Entry, Group, Pending, Stream, StreamId, parse_count};
+pub use self::stream::{Consumer, Entry, Group, Pending, Stream, StreamId, parse_count};
+pub use self::verify::verify;
 
 pub use self::sweeper::{expire_some, remove_garbage};
 

@@ -45,6 +45,7 @@ mod lua;
 mod numbers;
 mod options;
 mod pause;
+mod process;
 mod pubsub;
 mod rates;
 mod readers;

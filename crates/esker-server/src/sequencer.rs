@@ -40,6 +40,8 @@ use crate::waiters::{Waiters, Woken};
 const JOBS_MAX: usize = 1024;
 /// Keys that are fetched before the first command runs: they fit the processor's second cache.
 const PREFETCHED_MAX: usize = 512;
+/// How long it removes from one database while commands wait.
+const SWEEP_FOR: Duration = Duration::from_millis(10);
 /// How often it looks for what has expired, and for garbage.
 const SWEEP_EVERY: Duration = Duration::from_millis(100);
 
@@ -185,6 +187,7 @@ pub async fn run(server: Arc<Server>) {
     let mut turn = Turns { server: server.clone(), waiters: Waiters::default(), crowd: Crowd::default() };
     let mut sweep = tokio::time::interval(SWEEP_EVERY);
     sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut swept = clock::moment();
     loop {
         let deadline = turn.waiters.deadline().map(|ms| ms.saturating_sub(clock::now_ms()));
         let until = tokio::time::sleep(Duration::from_millis(deadline.unwrap_or(86_400_000)));
@@ -195,7 +198,7 @@ pub async fn run(server: Arc<Server>) {
                 tokio::task::yield_now().await;
             }
             () = until, if deadline.is_some() => {}
-            _ = sweep.tick() => turn.sweep(),
+            _ = sweep.tick() => swept = turn.sweep_at(&mut sweep),
         }
         loop {
             turn.crowd.gather(&server.sequencer).await;
@@ -204,6 +207,10 @@ pub async fn run(server: Arc<Server>) {
                 break;
             }
             turn.take(messages);
+            // Commands that never stop coming do not keep it from sweeping.
+            if swept.elapsed() >= SWEEP_EVERY {
+                swept = turn.sweep_at(&mut sweep);
+            }
             tokio::task::yield_now().await;
         }
         if server.is_stopping() && server.clients.is_empty() {
@@ -216,6 +223,17 @@ struct Turns {
     server: Arc<Server>,
     waiters: Waiters,
     crowd: Crowd,
+}
+
+/// How far a sweep of a database has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Swept {
+    /// There is nothing more to remove.
+    All,
+    /// Its time was over before all was removed.
+    Some,
+    /// A commit failed: the next time comes after a pause.
+    Failed,
 }
 
 /// One commit on its way.
@@ -294,7 +312,9 @@ impl Turns {
                         self.end_wait(&mut turn, job, woken);
                     }
                 }
-                Message::Retry(id) => self.retry(&mut turn, id),
+                Message::Retry(id) => {
+                    self.retry(&mut turn, id);
+                }
             }
         }
         while let Some(job) = self.waiters.remove_due(turn.now) {
@@ -334,29 +354,43 @@ impl Turns {
         }
         while !turn.effects.filled.is_empty() {
             let (db, key) = turn.effects.filled.remove(0);
+            // Each change is looked at once by those who wait for the same, not by each of them.
+            let mut in_vain: Vec<Vec<u8>> = Vec::new();
             for id in self.waiters.of(db, &key) {
-                self.retry(turn, id);
+                let class = self.waiters.class(id);
+                if class.is_some_and(|class| in_vain.iter().any(|known| known == class)) {
+                    continue;
+                }
+                let class = class.map(<[u8]>::to_vec);
+                if self.retry(turn, id) {
+                    in_vain.extend(class);
+                }
             }
         }
     }
 
-    /// Tries again what a connection waits for.
-    fn retry(&mut self, turn: &mut Turn<'_>, id: u64) {
-        let Some(mut job) = self.waiters.take(id) else { return };
+    /// Tries again what a connection waits for. Whether that was in vain.
+    fn retry(&mut self, turn: &mut Turn<'_>, id: u64) -> bool {
+        let Some(mut job) = self.waiters.take(id) else { return false };
         let mark = job.out.mark();
         job.session.is_again = true;
         let attempt = turn.attempt(&mut job);
         job.session.is_again = false;
         match attempt {
-            Err(Fail::Blocks(_)) => self.waiters.put_back(job),
+            Err(Fail::Blocks(_)) => {
+                self.waiters.put_back(job);
+                true
+            }
             // A key of another type is as good as none.
             Err(Fail::Told(text)) if text.starts_with("WRONGTYPE") => {
                 job.out.truncate(mark);
                 self.waiters.put_back(job);
+                false
             }
             _ => {
                 self.waiters.forget(id);
                 self.go_on(turn, job);
+                false
             }
         }
     }
@@ -394,10 +428,10 @@ impl Turns {
         }
     }
 
-    /// Commits, publishes, replies.
-    fn finish(&mut self, turn: Turn<'_>) {
+    /// Commits, publishes, replies. Whether the commit succeeded.
+    fn finish(&mut self, turn: Turn<'_>) -> bool {
         let Turn { server, access, effects, done, early, is_spoilt, .. } = turn;
-        let Access::Write(transaction) = access else { return };
+        let Access::Write(transaction) = access else { return true };
         let mut committed = match (effects.has_ended_script, is_spoilt || effects.must_not_commit) {
             (true, _) => Err(Fail::from(commands::ENDED_SCRIPT)),
             (false, true) => Err(Fail::from(commands::BROKEN)),
@@ -451,50 +485,61 @@ impl Turns {
                 drop(back.send(job));
             }
         }
+        failed.is_none()
     }
 
-    /// Removes what has expired, and garbage.
-    fn sweep(&mut self) {
+    /// Sweeps, and says when that was. If there is more to remove, the next time comes as soon as no commands wait.
+    fn sweep_at(&mut self, interval: &mut tokio::time::Interval) -> std::time::Instant {
+        if self.sweep() {
+            interval.reset_immediately();
+        }
+        clock::moment()
+    }
+
+    /// Removes what has expired, and garbage. Whether there may be more.
+    fn sweep(&mut self) -> bool {
         let idle_ms = 1000 * self.server.config.number("transaction-timeout").max(0) as u64;
         if idle_ms > 0 {
             self.server.holdings.expire(clock::now_ms(), idle_ms, &self.server.sequencer);
         }
         if self.server.replication.is_replica() || self.server.pause.is_on(clock::now_ms()) {
-            return;
-        }
-        for data in self.server.open_databases() {
-            self.sweep_database(&data, expire_some);
-        }
-        if !self.server.take_garbage() {
-            return;
+            return false;
         }
         let mut is_more = false;
         for data in self.server.open_databases() {
-            is_more |= self.sweep_database(&data, remove_garbage);
+            is_more |= self.sweep_database(&data, expire_some) == Swept::Some;
         }
-        if is_more {
-            self.server.has_garbage();
+        if !self.server.take_garbage() {
+            return is_more;
         }
+        for data in self.server.open_databases() {
+            let swept = self.sweep_database(&data, remove_garbage);
+            is_more |= swept == Swept::Some;
+            if swept != Swept::All {
+                self.server.has_garbage();
+            }
+        }
+        is_more
     }
 
     fn sweep_database(
         &mut self,
         data: &Arc<crate::data::Database>,
         step: impl Fn(&mut Cx<'_>) -> Done<bool>,
-    ) -> bool {
+    ) -> Swept {
         let server = self.server.clone();
         let mut session = Session::new(Arc::default(), data.clone(), true);
-        let mut is_more = true;
         // The rest is for the next time: commands wait meanwhile.
-        for _ in 0..4 {
+        let start = clock::moment();
+        while start.elapsed() < SWEEP_FOR {
             let mut turn = Self::begin(&server);
             let step = step(&mut turn.cx(&mut session, &mut Out::default()));
-            is_more = matches!(step, Ok(true));
-            self.finish(turn);
-            if !is_more {
-                break;
+            match (step, self.finish(turn)) {
+                (Ok(true), true) => {}
+                (Ok(false), true) => return Swept::All,
+                _ => return Swept::Failed,
             }
         }
-        is_more
+        Swept::Some
     }
 }

@@ -271,15 +271,6 @@ impl Server {
         }
     }
 
-    /// Memory that the process has, in bytes; 0 where that cannot be told.
-    pub fn memory_of_process(&self) -> u64 {
-        #[expect(clippy::disallowed_methods, reason = "a figure of the system, no file of the database")]
-        let text = std::fs::read("/proc/self/statm").unwrap_or_default();
-        let pages =
-            String::from_utf8_lossy(&text).split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
-        pages.unwrap_or(0) * 4096
-    }
-
     /// There are parts to remove.
     pub fn has_garbage(&self) {
         self.garbage.store(true, Ordering::Relaxed);

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use crate::commands;
 use crate::fail::Wait;
 use crate::sequencer::Job;
 
@@ -29,6 +30,8 @@ struct Waiting {
     deadline: Option<u64>,
     place: u64,
     minds_changes: bool,
+    /// Those of one class get the same of a key: if it is nothing, all of them go on waiting.
+    class: Option<Vec<u8>>,
 }
 
 /// Jobs that wait, by the numbers of their connections.
@@ -56,13 +59,19 @@ impl Waiters {
         self.deadlines.extend(deadline.map(|at| (at, id)));
         let minds_changes = wait.minds_changes;
         self.minding += usize::from(minds_changes);
-        self.waiting.insert(id, Waiting { job: Some(job), keys, deadline, place, minds_changes });
+        let class = commands::wait_class(&job.requests[job.done]);
+        self.waiting.insert(id, Waiting { job: Some(job), keys, deadline, place, minds_changes, class });
     }
 
     /// The connections that wait for a key, in their order (waiters.1).
     pub fn of(&self, db: usize, key: &[u8]) -> Vec<u64> {
         let waiting = self.by_key.get(&(db, key.to_vec()));
         waiting.map_or(Vec::new(), |ids| ids.iter().map(|(_, id)| *id).collect())
+    }
+
+    /// What a connection waits for, if others may wait for the same.
+    pub fn class(&self, id: u64) -> Option<&[u8]> {
+        self.waiting.get(&id)?.class.as_deref()
     }
 
     /// The keys of a database that somebody waits for.

@@ -160,16 +160,33 @@ const READ_AND_WRITE: &[&str] = &[
     "incrbyfloat",
     "lmpop",
     "lpop",
+    "move",
     "rpop",
     "setbit",
     "spop",
-    "xautoclaim",
-    "xclaim",
-    "xreadgroup",
     "zincrby",
     "zmpop",
     "zpopmax",
     "zpopmin",
+];
+/// Commands that show of a key no more than that it is there, how large it is, or whether something is in it: any right to the key is enough.
+const LOOKS: &[&str] = &[
+    "exists",
+    "hexists",
+    "hlen",
+    "hstrlen",
+    "llen",
+    "memory",
+    "object",
+    "scard",
+    "sismember",
+    "smismember",
+    "strlen",
+    "touch",
+    "type",
+    "watch",
+    "xlen",
+    "zcard",
 ];
 /// Commands that read the first key and change the second; those that also remove from the first.
 const COPIES: &[&str] = &["copy"];
@@ -202,8 +219,16 @@ pub fn key_uses<'r>(command: &Command, request: &'r Request) -> Vec<(&'r [u8], u
         if command.name == "es.lock" && !(2..request.len()).any(|at| request.is(at, "shared")) {
             return WRITE;
         }
+        let only_reads = match command.name {
+            // Reading moves the group on, and changes no entry.
+            "xreadgroup" => true,
+            "bitfield" => !(2..request.len()).any(|at| request.is(at, "set") || request.is(at, "incrby")),
+            _ => command.flags & flag::WRITE == 0,
+        };
         match at {
-            _ if command.flags & flag::WRITE == 0 => READ,
+            _ if is(LOOKS) => 0,
+            _ if only_reads => READ,
+            0 if command.name == "pfmerge" => READ | WRITE,
             0 if is(COPIES) || is(STORES_ELSEWHERE) => READ,
             0 if is(COMBINES) => WRITE,
             _ if is(COMBINES) => READ,

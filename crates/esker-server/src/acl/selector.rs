@@ -162,13 +162,17 @@ impl Selector {
         }
         let is_in = |categories: Vec<String>| categories.iter().any(|category| category == name);
         for (at, command) in commands::table().enumerate() {
+            let own: Vec<_> = subcommands::with_own_flags(command)
+                .map(|(word, flags)| {
+                    let is_meant = is_in(command.categories_with(flags));
+                    (word, if is_meant { is_allowed } else { self.allows(at, Some(word)) })
+                })
+                .collect();
             if is_in(command.categories()) {
                 self.allowed[at] = is_allowed;
                 self.forget_subcommands(at);
             }
-            for (word, flags) in subcommands::with_own_flags(command) {
-                let had = self.allows(at, Some(word));
-                let has = if is_in(command.categories_with(flags)) { is_allowed } else { had };
+            for (word, has) in own {
                 self.subcommands.insert((at, word.to_owned()), has);
             }
         }

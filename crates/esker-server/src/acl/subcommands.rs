@@ -6,6 +6,11 @@ use crate::resp::Request;
 /// Subcommands whose rights are not those of their command: the command, the words, their flags.
 const OWN_FLAGS: &[(&str, &[&str], u32)] = &[
     ("acl", &["cat", "genpass", "help", "whoami"], 0),
+    ("config", &["help"], 0),
+    ("latency", &["help"], 0),
+    ("memory", &["doctor", "help", "malloc-stats", "purge", "stats"], 0),
+    ("module", &["help"], 0),
+    ("slowlog", &["help"], 0),
     ("client", &["kill", "list", "no-evict", "pause", "unblock", "unpause"], flag::ADMIN),
 ];
 
@@ -18,7 +23,8 @@ pub fn with_own_flags(command: &Command) -> impl Iterator<Item = (&'static str, 
 /// The name of what a request asks for.
 pub fn full_name(command: &Command, request: &Request) -> String {
     match command.asked_subcommand(request) {
-        Some(word) => format!("{}|{word}", command.name),
-        None => command.name.to_owned(),
+        // In Redis the words behind DEBUG are no subcommands.
+        Some(word) if command.name != "debug" => format!("{}|{word}", command.name),
+        _ => command.name.to_owned(),
     }
 }

@@ -126,8 +126,7 @@ fn wrong_rules_are_refused_and_change_nothing() {
 
 #[test]
 fn keys_are_used_as_commands_say() {
-    for (text, uses) in [("get a", READ), ("append a b", WRITE), ("incr a", READ | WRITE), ("watch a", READ)]
-    {
+    for (text, uses) in [("get a", READ), ("append a b", WRITE), ("incr a", READ | WRITE), ("watch a", 0)] {
         let request = Request::of(text.split(' '));
         let command = commands::table().find(|command| request.is(0, command.name)).unwrap();
         assert_eq!(key_uses(command, &request), [(&b"a"[..], uses)], "{text}");

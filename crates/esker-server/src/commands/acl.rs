@@ -164,6 +164,12 @@ fn dry_run(cx: &mut Cx<'_>, request: &Request) -> Done {
     if !command.fits(&words) {
         return Err(Fail::text(command.wrong_arity()));
     }
+    if let Some(wrong) = command.wrong_subcommand(&words) {
+        return Err(match command.asked_subcommand(&words) {
+            Some(_) => Fail::text(wrong),
+            None => Fail::text(format!("ERR Command '{}' not found", text(&words[0]))),
+        });
+    }
     match user.check(at, command, &words) {
         Ok(()) => cx.out.ok(),
         Err(denied) => cx.out.bulk(denied.dry_message().as_bytes()),

@@ -6,7 +6,7 @@
 
 use super::table::{Command, FIRST, Group::Generic, command, flag::*};
 use crate::cx::Cx;
-use crate::data::{Collection, Kind, Main};
+use crate::data::{Collection, Kind, Main, check_copy};
 use crate::effects::Event;
 use crate::fail::{Done, SYNTAX};
 use crate::numbers::int;
@@ -66,13 +66,13 @@ fn decode(bytes: &[u8]) -> Option<Dumped> {
     let (body, sum) = bytes.split_last_chunk::<8>()?;
     let mut rest = body.strip_prefix(MAGIC).filter(|_| checksum(body) == u64::from_le_bytes(*sum))?;
     let main = Main::decode(Value::from(take(&mut rest)?)).ok()?;
-    if main.kind != Kind::String {
-        main.shape().ok()?;
-    }
     let mut parts = Vec::new();
     while !rest.is_empty() {
         parts.push((take(&mut rest)?.to_vec(), take(&mut rest)?.to_vec()));
     }
+    // A payload with the right sum may come from anybody. The copy gets a version and an expiry of its own.
+    (main.expires == 0 && main.raw() == main.with_expiry(0)).then_some(())?;
+    check_copy(&main, &parts).ok()?;
     Some((main, parts))
 }
 

@@ -56,7 +56,7 @@ fn expire(cx: &mut Cx<'_>, request: &Request, unit: i64, is_relative: bool) -> D
     };
     let old = if main.expires == 0 { i64::MAX } else { main.expires as i64 };
     let has_one = main.expires != 0;
-    if nx && has_one || xx && !has_one || gt && at <= old || lt && at >= old {
+    if nx && has_one || xx && !has_one || gt && at <= old || lt && has_one && at >= old {
         cx.out.int(0);
         return Ok(());
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use super::server::REDIS_VERSION;
 use crate::cx::Cx;
 use crate::fail::Done;
+use crate::process;
 use crate::pubsub::Hearing;
 use crate::rates::{Rate, WINDOWS};
 use crate::resp::Request;
@@ -91,11 +92,11 @@ fn section(cx: &mut Cx<'_>, name: &str, text: &mut String) -> Done {
             put("total_watched_keys", &server.watches.len());
         }
         "memory" => {
-            let used = server.memory_of_process();
+            let used = process::memory();
             put("used_memory", &used);
             put("used_memory_human", &format_args!("{:.2}M", used as f64 / f64::from(1 << 20)));
             put("used_memory_rss", &used);
-            put("used_memory_peak", &used);
+            put("used_memory_peak", &process::memory_peak().max(used));
             put("maxmemory", &server.config.number("maxmemory"));
             put("maxmemory_policy", &"noeviction");
             put("mem_fragmentation_ratio", &"1.00");
@@ -145,8 +146,10 @@ fn section(cx: &mut Cx<'_>, name: &str, text: &mut String) -> Done {
             }
         }
         "cpu" => {
-            put("used_cpu_sys", &"0.0");
-            put("used_cpu_user", &"0.0");
+            let names = ["used_cpu_sys", "used_cpu_user", "used_cpu_sys_children", "used_cpu_user_children"];
+            for (name, seconds) in names.iter().zip(process::cpu_seconds()) {
+                put(name, &format_args!("{seconds:.6}"));
+            }
         }
         "commandstats" => {
             for (name, stats) in server.commands.stats() {

@@ -1,17 +1,21 @@
 //! What the server tells of itself: `COMMAND`, `INFO`, the slow log, memory.
 
+use std::ops::ControlFlow;
+
 use super::info;
 use super::table::{Command, Group::Server, Keys, NO_KEYS, command, commands, flag::*};
 use super::unknown_subcommand;
 use crate::cx::Cx;
+use crate::data::{Collection, Kind, Main};
 use crate::fail::{Done, SYNTAX};
 use crate::numbers::{int, parse_int};
 use crate::resp::{Out, Request};
+use crate::store::{Order, Span};
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
     command("command", -1, 0, NO_KEYS, Server, "[count | info [name ...] | docs [name ...] | list [filterby pattern|aclcat|module name] | getkeys command argument ... | getkeysandflags command argument ...]", "Tells of commands.", command_command),
-    command("function", -2, NO_SCRIPT, NO_KEYS, Server, "flush [async|sync] | list", "There are no functions: flush has nothing to do.", function),
+    command("function", -2, NO_SCRIPT, NO_KEYS, Server, "flush [async|sync] | list [libraryname pattern] [withcode]", "There are no functions: flush has nothing to do.", function),
     command("info", -1, DANGEROUS, NO_KEYS, Server, "[section ...]", "Figures of the server.", info::info),
     command("memory", -2, READ, Keys::At(2, 2, 1), Server, "usage key [samples n] | doctor | stats | malloc-stats | purge", "Figures of memory.", memory),
     command("module", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "list", "There are no modules.", module),
@@ -194,19 +198,45 @@ fn function(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
+/// Elements that `MEMORY USAGE` looks at if it is not told how many.
+const SAMPLES: usize = 5;
+/// What the engine needs for a record beside its key and value, about.
+const OVERHEAD: usize = 32;
+/// What the key of a part begins with.
+const VERSION_BYTES: usize = 8;
+
+/// Bytes of the parts of a collection that are records of their own: the average of some, for all.
+fn parts_bytes(cx: &Cx<'_>, key: &[u8], main: &Main, samples: usize) -> Done<usize> {
+    let collection = Collection::of(key, main)?;
+    let (mut seen, mut bytes) = (0, 0);
+    collection.range(cx, Span::ALL, Order::Up, &mut |sub, value| {
+        seen += 1;
+        bytes += VERSION_BYTES + sub.len() + value.len() + OVERHEAD;
+        if seen < samples { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    // A member of a sorted set has two parts.
+    let each = if main.kind == Kind::SortedSet { 2 } else { 1 };
+    let all = (each * collection.len() as usize).max(seen);
+    Ok(if seen < samples { bytes } else { (bytes as f64 / seen as f64 * all as f64) as usize })
+}
+
 fn memory_usage(cx: &mut Cx<'_>, request: &Request) -> Done {
-    match request.len() {
-        3 => {}
-        5 if request.is(3, "samples") => {
-            if int(&request[4])? < 0 {
-                return Err(SYNTAX.into());
-            }
-        }
+    let samples = match request.len() {
+        3 => SAMPLES,
+        5 if request.is(3, "samples") => match usize::try_from(int(&request[4])?) {
+            Ok(0) => usize::MAX,
+            Ok(samples) => samples,
+            Err(_) => return Err(SYNTAX.into()),
+        },
         _ => return Err(SYNTAX.into()),
-    }
-    match cx.main(&request[2])? {
+    };
+    let key = &request[2];
+    match cx.main(key)? {
         None => cx.out.null(),
-        Some(main) => cx.out.count(main.stored_bytes() + request[2].len() + 32),
+        Some(main) => {
+            let parts = if main.has_parts() { parts_bytes(cx, key, &main, samples)? } else { 0 };
+            cx.out.count(main.stored_bytes() + key.len() + OVERHEAD + parts);
+        }
     }
     Ok(())
 }

@@ -76,6 +76,7 @@ const OVERWRITES: &[&str] = &[
 pub(super) fn key_flags<'r>(command: &Command, request: &'r Request) -> Vec<(&'r [u8], Vec<&'static str>)> {
     let is = |names: &[&str]| names.contains(&command.name);
     let flags = |at: usize, uses: u8| match uses {
+        0 => vec!["RO"],
         READ => vec!["RO", "access"],
         _ if is(MOVES) && at == 1 => vec!["RW", "insert"],
         WRITE if is(REMOVES_KEYS) => vec!["RM", "delete"],

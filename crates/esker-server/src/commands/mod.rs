@@ -56,7 +56,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 pub use self::connection::credentials;
-pub(crate) use self::options::sort_reads_others;
+pub(crate) use self::options::{sort_reads_others, wait_class};
 pub use self::replication::awaited;
 pub use self::scripts::Scripts;
 pub use self::slots::{ShownSlot, shown_slots};

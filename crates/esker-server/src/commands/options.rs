@@ -44,6 +44,20 @@ pub(super) fn stored_to(command: &str, request: &Request) -> Option<usize> {
     to.filter(|at| *at < request.len())
 }
 
+/// What a command waits for, if all that wait for it get the same of a key: elements of a list, members of a sorted set, new entries for a group.
+pub(crate) fn wait_class(request: &Request) -> Option<Vec<u8>> {
+    let is = |names: &[&str]| names.iter().any(|name| request.is(0, name));
+    if is(&["blpop", "brpop", "blmpop", "blmove", "brpoplpush"]) {
+        Some(b"list".to_vec())
+    } else if is(&["bzpopmin", "bzpopmax", "bzmpop"]) {
+        Some(b"zset".to_vec())
+    } else if is(&["xreadgroup"]) {
+        Some([b"group ", request.get(2)?].concat())
+    } else {
+        None
+    }
+}
+
 /// Whether a `SORT` reads keys that its patterns lead to.
 pub(crate) fn sort_reads_others(request: &Request) -> bool {
     let mut at = 2;

@@ -29,7 +29,7 @@ pub(super) const TABLE: &[Command] = &[
     command("debug", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "sleep seconds | jmap | set-active-expire n | object key | error text | digest", "For tests.", debug),
     command("flushall", -1, WHOLE, NO_KEYS, Server, "[async|sync]", "Removes all keys of all databases.", flushall),
     command("flushdb", -1, WHOLE, NO_KEYS, Server, "[async|sync]", "Removes all keys of the database.", flushdb),
-    command("lastsave", 1, FAST, NO_KEYS, Server, "", "When SAVE was called last.", lastsave),
+    command("lastsave", 1, FAST | ADMIN, NO_KEYS, Server, "", "When SAVE was called last.", lastsave),
     command("lolwut", -1, READ | FAST, NO_KEYS, Server, "[version n]", "Tells the version.", lolwut),
     command("save", 1, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Server, "", "Makes all that was written durable.", save),
     command("shutdown", -1, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Server, "[nosave|save] [now] [force]", "Stops the server, with all that was written durable.", shutdown),
@@ -142,7 +142,10 @@ fn swapdb(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-fn lolwut(cx: &mut Cx<'_>, _: &Request) -> Done {
+fn lolwut(cx: &mut Cx<'_>, request: &Request) -> Done {
+    if request.is(1, "version") && request.len() > 2 {
+        int(&request[2])?;
+    }
     cx.out.verbatim(&format!("Redis ver. {REDIS_VERSION}\n"));
     Ok(())
 }
@@ -200,6 +203,10 @@ fn shutdown(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
+/// What `DEBUG` does on purpose in Redis, and never here.
+const HARMFUL: &[&str] =
+    &["assert", "crash-and-abort", "crash-and-recover", "oom", "panic", "restart", "segfault"];
+
 fn debug(cx: &mut Cx<'_>, request: &Request) -> Done {
     if request.is(1, "sleep") && request.len() == 3 {
         let seconds = parse_float(&request[2]).filter(|n| (0.0..=3600.0).contains(n)).unwrap_or(0.0);
@@ -218,6 +225,8 @@ fn debug(cx: &mut Cx<'_>, request: &Request) -> Done {
         cx.out.simple(&format!(
             "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{bytes} lru:0 lru_seconds_idle:0"
         ));
+    } else if HARMFUL.iter().any(|word| request.is(1, word)) {
+        return Err("ERR this server does not crash on demand".into());
     } else {
         // Switches for what does not exist here.
         cx.out.ok();

@@ -5,7 +5,7 @@ use crate::cx::Cx;
 use crate::data::{Collection, End, Kind, List, SortedSet};
 use crate::effects::Event;
 use crate::fail::{Done, SYNTAX, WRONG_TYPE};
-use crate::numbers::{int, parse_float};
+use crate::numbers::{int, parse_weight};
 use crate::resp::Request;
 use std::cmp::Ordering;
 
@@ -129,7 +129,7 @@ fn sort(cx: &mut Cx<'_>, request: &Request, only_reads: bool) -> Done {
                 (true, weight) => Weight::Text(weight),
                 (false, None) => Weight::Number(0.0),
                 (false, Some(text)) => Weight::Number(
-                    parse_float(&text).ok_or("ERR One or more scores can't be converted into double")?,
+                    parse_weight(&text).ok_or("ERR One or more scores can't be converted into double")?,
                 ),
             };
             weighed.push((weight, element));

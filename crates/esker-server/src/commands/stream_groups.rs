@@ -93,7 +93,7 @@ fn xgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
             if group.is_some() && &*sub == b"create" {
                 return Err("BUSYGROUP Consumer Group name already exists".into());
             }
-            stream.put_group(cx, name, Group { last, read })?;
+            stream.put_group(cx, name, Group { last, read, pending: 0 })?;
             cx.out.ok();
             true
         }
@@ -141,7 +141,7 @@ fn note_consumer(
     if before.is_none() {
         cx.event(Event::Stream, "xgroup-createconsumer", key);
     }
-    let active = if got { cx.now } else { before.map_or(0, |(_, active)| active) };
+    let active = if got { cx.now } else { before.map_or(0, |before| before.active) };
     stream.put_consumer(cx, group, name, cx.now, active)
 }
 
@@ -189,9 +189,9 @@ fn xreadgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
         } else {
             waits = false;
             let Some(from) = id(word, 0)?.next() else { continue };
-            let own = stream.pending_between(cx, name, from, StreamId::MAX)?;
+            let own = stream.pending_of(cx, (name, consumer), (from, StreamId::MAX), reading.count)?;
             let mut entries = Vec::new();
-            for mut pending in own.into_iter().filter(|own| own.consumer == consumer).take(reading.count) {
+            for mut pending in own {
                 let fields = stream.entry(cx, pending.id)?;
                 if fields.is_some() {
                     pending.delivered = cx.now;
@@ -273,12 +273,18 @@ fn xpending(cx: &mut Cx<'_>, request: &Request) -> Done {
     let consumer = request.get(at + 3);
     let (stream, _) = open(cx, key, name)?;
     let now = cx.now;
-    let mut found = stream.pending_between(cx, name, from, to)?;
-    found.retain(|pending| {
-        consumer.is_none_or(|consumer| pending.consumer == consumer)
-            && now.saturating_sub(pending.delivered) >= idle
-    });
-    found.truncate(limit);
+    let is_idle = |pending: &Pending| now.saturating_sub(pending.delivered) >= idle;
+    let found = match consumer {
+        None => stream.pending_between(cx, name, (from, to, Order::Up), limit, is_idle)?,
+        Some(consumer) => {
+            // All of a consumer are looked at only if the idle ones are asked for.
+            let most = if idle == 0 { limit } else { usize::MAX };
+            let mut own = stream.pending_of(cx, (name, consumer), (from, to), most)?;
+            own.retain(is_idle);
+            own.truncate(limit);
+            own
+        }
+    };
     cx.out.array(found.len());
     for pending in found {
         cx.out.array(4);
@@ -291,23 +297,26 @@ fn xpending(cx: &mut Cx<'_>, request: &Request) -> Done {
 }
 
 fn summary(cx: &mut Cx<'_>, stream: &Stream, name: &[u8]) -> Done {
-    let all = stream.pending_between(cx, name, StreamId::default(), StreamId::MAX)?;
+    let count = stream.group(cx, name)?.map_or(0, |group| group.pending);
+    let end =
+        |order| stream.pending_between(cx, name, (StreamId::default(), StreamId::MAX, order), 1, |_| true);
+    let ends = [end(Order::Up)?, end(Order::Down)?];
     cx.out.array(4);
-    cx.out.count(all.len());
-    let (Some(first), Some(last)) = (all.first(), all.last()) else {
+    cx.out.int(count as i64);
+    let [Some(first), Some(last)] = ends.each_ref().map(|end| end.first()) else {
         (0..2).for_each(|_| cx.out.null());
         cx.out.null_array();
         return Ok(());
     };
     cx.out.bulk(first.id.to_string().as_bytes());
     cx.out.bulk(last.id.to_string().as_bytes());
-    let mut counts = std::collections::BTreeMap::<&[u8], usize>::new();
-    all.iter().for_each(|pending| *counts.entry(&pending.consumer).or_default() += 1);
-    cx.out.array(counts.len());
-    for (consumer, count) in counts {
+    let mut consumers = stream.consumers(cx, name)?;
+    consumers.retain(|consumer| consumer.pending > 0);
+    cx.out.array(consumers.len());
+    for consumer in consumers {
         cx.out.array(2);
-        cx.out.bulk(consumer);
-        cx.out.bulk(count.to_string().as_bytes());
+        cx.out.bulk(&consumer.name);
+        cx.out.bulk(consumer.pending.to_string().as_bytes());
     }
     Ok(())
 }
@@ -409,7 +418,8 @@ fn xautoclaim(cx: &mut Cx<'_>, request: &Request) -> Done {
     let (mut stream, _) = open(cx, key, name)?;
     let (mut claimed, mut gone, mut next) = (Vec::new(), Vec::new(), StreamId::default());
     let (mut looked_at, most) = (0, limit * 10);
-    for pending in stream.pending_between(cx, name, from, StreamId::MAX)? {
+    let range = (from, StreamId::MAX, Order::Up);
+    for pending in stream.pending_between(cx, name, range, most + 1, |_| true)? {
         // What is gone counts, too: both are in the reply.
         if claimed.len() + gone.len() == limit || looked_at == most {
             next = pending.id;

@@ -3,7 +3,7 @@
 use super::table::{Command, Group::Stream as Streams, Keys, command, flag::*};
 use super::unknown_subcommand;
 use crate::cx::Cx;
-use crate::data::{Group, Stream, StreamId};
+use crate::data::{Consumer, Group, Stream, StreamId};
 use crate::fail::{Done, Fail, NO_KEY, SYNTAX};
 use crate::resp::Request;
 use crate::store::Order;
@@ -139,12 +139,11 @@ fn groups(cx: &mut Cx<'_>, request: &Request) -> Done {
     cx.out.array(groups.len());
     for (group_name, group) in groups {
         let consumers = stream.consumers(cx, &group_name)?.len();
-        let pending = stream.pending_between(cx, &group_name, StreamId::default(), StreamId::MAX)?.len();
         cx.out.map(6);
         name(cx, "name");
         cx.out.bulk(&group_name);
         put_int(cx, "consumers", consumers as u64);
-        put_int(cx, "pending", pending as u64);
+        put_int(cx, "pending", group.pending);
         put_id(cx, "last-delivered-id", group.last);
         put_optional(cx, "entries-read", group.read.map(|read| read as i64));
         let lag = Place::of(cx, &stream)?.lag(&group);
@@ -161,15 +160,13 @@ fn consumers(cx: &mut Cx<'_>, request: &Request) -> Done {
         let (group, key) = (text(group), text(&request[2]));
         return Err(Fail::text(format!("NOGROUP No such consumer group '{group}' for key name '{key}'")));
     }
-    let pending = stream.pending_between(cx, group, StreamId::default(), StreamId::MAX)?;
     let consumers = stream.consumers(cx, group)?;
     cx.out.array(consumers.len());
-    for (consumer, seen, active) in consumers {
-        let own = pending.iter().filter(|pending| pending.consumer == consumer).count();
+    for Consumer { name: consumer, seen, active, pending } in consumers {
         cx.out.map(4);
         name(cx, "name");
         cx.out.bulk(&consumer);
-        put_int(cx, "pending", own as u64);
+        put_int(cx, "pending", pending);
         put_int(cx, "idle", cx.now.saturating_sub(seen));
         name(cx, "inactive");
         cx.out.int(if active == 0 { -1 } else { cx.now.saturating_sub(active) as i64 });
@@ -194,7 +191,8 @@ fn full(cx: &mut Cx<'_>, request: &Request) -> Done {
     let groups = stream.groups(cx)?;
     cx.out.array(groups.len());
     for (group_name, group) in groups {
-        let pending = stream.pending_between(cx, &group_name, StreamId::default(), StreamId::MAX)?;
+        let all = (StreamId::default(), StreamId::MAX, Order::Up);
+        let pending = stream.pending_between(cx, &group_name, all, limit, |_| true)?;
         cx.out.map(7);
         name(cx, "name");
         cx.out.bulk(&group_name);
@@ -202,10 +200,10 @@ fn full(cx: &mut Cx<'_>, request: &Request) -> Done {
         put_optional(cx, "entries-read", group.read.map(|read| read as i64));
         let lag = Place::of(cx, &stream)?.lag(&group);
         put_optional(cx, "lag", lag);
-        put_int(cx, "pel-count", pending.len() as u64);
+        put_int(cx, "pel-count", group.pending);
         name(cx, "pending");
-        cx.out.array(pending.len().min(limit));
-        for pending in pending.iter().take(limit) {
+        cx.out.array(pending.len());
+        for pending in &pending {
             cx.out.array(4);
             cx.out.bulk(pending.id.to_string().as_bytes());
             cx.out.bulk(&pending.consumer);
@@ -215,17 +213,18 @@ fn full(cx: &mut Cx<'_>, request: &Request) -> Done {
         name(cx, "consumers");
         let consumers = stream.consumers(cx, &group_name)?;
         cx.out.array(consumers.len());
-        for (consumer, seen, active) in consumers {
-            let own: Vec<_> = pending.iter().filter(|pending| pending.consumer == consumer).collect();
+        for Consumer { name: consumer, seen, active, pending } in consumers {
+            let all = (StreamId::default(), StreamId::MAX);
+            let own = stream.pending_of(cx, (&group_name, &consumer), all, limit)?;
             cx.out.map(5);
             name(cx, "name");
             cx.out.bulk(&consumer);
             put_int(cx, "seen-time", seen);
             put_int(cx, "active-time", active);
-            put_int(cx, "pel-count", own.len() as u64);
+            put_int(cx, "pel-count", pending);
             name(cx, "pending");
-            cx.out.array(own.len().min(limit));
-            for pending in own.iter().take(limit) {
+            cx.out.array(own.len());
+            for pending in &own {
                 cx.out.array(3);
                 cx.out.bulk(pending.id.to_string().as_bytes());
                 cx.out.int(pending.delivered as i64);

@@ -256,7 +256,14 @@ impl Command {
             (flag::PUBSUB, "pubsub"),
             (flag::BLOCKING, "blocking"),
         ];
-        let mut names: Vec<&str> = self.group.category().into_iter().collect();
+        let category = match self.name {
+            "command" | "wait" => Some("connection"),
+            _ => self.group.category(),
+        };
+        let mut names: Vec<&str> = category.into_iter().collect();
+        if self.name == "xread" {
+            names.push("read");
+        }
         if self.group == Group::Server && flags & (flag::WRITE | flag::READ) != 0 {
             names.push("keyspace");
         }

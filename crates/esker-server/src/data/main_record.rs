@@ -122,6 +122,16 @@ impl Main {
         self.is_small.then(|| self.text().get(16 + 8 * self.kind.head_len()..)).flatten()
     }
 
+    /// Whether its parts are in it.
+    pub(super) fn is_small(&self) -> bool {
+        self.is_small
+    }
+
+    /// Whether nothing follows the head of a collection.
+    pub(super) fn has_no_rest(&self) -> bool {
+        self.text().len() == 16 + 8 * self.kind.head_len()
+    }
+
     /// Whether it names parts that are records of their own.
     pub fn has_parts(&self) -> bool {
         self.kind != Kind::String && !self.is_small

@@ -56,6 +56,16 @@ fn parts(bytes: &[u8]) -> impl Iterator<Item = Part<'_>> {
     })
 }
 
+/// All parts. None if bytes are left over, or are more than this server would keep in one piece.
+pub(super) fn decode(bytes: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+    let (mut found, mut end) = (Vec::new(), 0);
+    for part in parts(bytes) {
+        end = part.at.end;
+        found.push((part.sub.to_vec(), part.value.to_vec()));
+    }
+    (end == bytes.len() && end <= SMALL_BYTES_MAX).then_some(found)
+}
+
 /// The value of a sub-key.
 pub(super) fn get<'a>(bytes: &'a [u8], sub: &[u8]) -> Option<&'a [u8]> {
     parts(bytes).find(|part| part.sub == sub).map(|part| part.value)

@@ -42,7 +42,7 @@ pub fn metrics(server: &Arc<Server>) -> String {
         "Connections that wait for a key, or for the end of a pause.",
         blocked,
     );
-    text.one("memory_bytes", "gauge", "Memory of the process.", server.memory_of_process());
+    text.one("memory_bytes", "gauge", "Memory of the process.", crate::process::memory());
     for (name, help, counter) in [
         ("connections_total", "Connections taken.", &stats.connections),
         ("rejected_connections_total", "Connections refused.", &stats.refused),

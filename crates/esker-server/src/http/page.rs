@@ -46,7 +46,7 @@ pub fn page(server: &Arc<Server>) -> String {
         env!("CARGO_PKG_VERSION"),
         span(server.started.elapsed().as_secs()),
         server.clients.len(),
-        bytes(server.memory_of_process() as f64),
+        bytes(crate::process::memory() as f64),
         escaped(&server.options.dir.display().to_string()),
     );
     html.push_str("<div class=charts>");

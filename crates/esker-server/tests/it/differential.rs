@@ -9,15 +9,15 @@ use crate::harness::{TestServer, until};
 use crate::wire::{Reply, Wire};
 
 /// A Redis that ends when this is dropped.
-struct Redis {
+pub struct Redis {
     process: Child,
-    port: u16,
+    pub port: u16,
     _dir: tempfile::TempDir,
 }
 
 impl Redis {
     /// None if there is no `redis-server` here.
-    fn start() -> Option<Self> {
+    pub fn start() -> Option<Self> {
         // Another process may take the port meanwhile; then Redis does not start, and the next one is tried.
         for _ in 0..5 {
             let port = std::net::TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();

@@ -171,3 +171,48 @@ fn commands_use_no_keys_but_those_they_name() {
         }
     }
 }
+
+#[test]
+fn figures_of_groups_do_not_take_time_for_what_is_pending() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    wire.say("XGROUP CREATE s g 0 MKSTREAM");
+    for n in 1..=300 {
+        wire.say(&format!("XADD s {n}-1 f v"));
+    }
+    wire.say("XREADGROUP GROUP g a COUNT 200 STREAMS s >");
+    wire.say("XREADGROUP GROUP g b STREAMS s >");
+    assert_eq!(
+        wire.say("XPENDING s g"),
+        "*[:300, \"1-1\", \"300-1\", *[*[\"a\", \"200\"], *[\"b\", \"100\"]]]"
+    );
+    // The counts follow each change: acknowledged, claimed, delivered again, removed.
+    assert_eq!(wire.say("XACK s g 1-1 2-1 299-1 299-1"), ":3");
+    assert!(wire.say("XCLAIM s g b 0 3-1 4-1 JUSTID").contains("4-1"));
+    assert_eq!(
+        wire.say("XPENDING s g"),
+        "*[:297, \"3-1\", \"300-1\", *[*[\"a\", \"196\"], *[\"b\", \"101\"]]]"
+    );
+    wire.say("XGROUP SETID s g 0");
+    wire.say("XREADGROUP GROUP g a COUNT 4 STREAMS s >");
+    assert_eq!(
+        wire.say("XPENDING s g"),
+        "*[:299, \"1-1\", \"300-1\", *[*[\"a\", \"200\"], *[\"b\", \"99\"]]]"
+    );
+    wire.say("XDEL s 10-1");
+    assert!(
+        wire.say("XAUTOCLAIM s g c 0 9-1 COUNT 3 JUSTID")
+            .starts_with("*[\"12-1\", *[\"9-1\", \"11-1\"], *[\"10-1\"]]")
+    );
+    assert_eq!(wire.say("XPENDING s g - + 2 c"), wire.say("XPENDING s g 9-1 11-1 2"));
+    assert_eq!(
+        wire.say("XREADGROUP GROUP g c COUNT 1 STREAMS s 9-1"),
+        "*[*[\"s\", *[*[\"11-1\", *[\"f\", \"v\"]]]]]"
+    );
+    assert!(wire.say("XINFO GROUPS s").contains("\"pending\", :298"));
+    assert_eq!(wire.say("XGROUP DELCONSUMER s g a"), ":197");
+    assert_eq!(wire.say("XPENDING s g"), "*[:101, \"9-1\", \"300-1\", *[*[\"b\", \"99\"], *[\"c\", \"2\"]]]");
+    assert_eq!(wire.say("ES.VERIFY"), "*[]");
+    wire.say("XGROUP DESTROY s g");
+    assert_eq!(wire.say("ES.VERIFY"), "*[]");
+}

@@ -5,6 +5,7 @@
     reason = "tests start threads, processes and sockets of their own, and fail where something does"
 )]
 
+mod blocked;
 mod clients;
 mod cold;
 mod differential;
@@ -20,6 +21,8 @@ mod ordered;
 mod proxy;
 mod replication;
 mod replication_faults;
+mod restoring;
+mod rights;
 mod rows;
 mod rows_model;
 #[cfg(feature = "lua")]

@@ -3,6 +3,7 @@
 use super::super::table::{Command, Group::Esker, NO_KEYS, command, flag::*};
 use super::super::{READ_ONLY, unknown_subcommand};
 use crate::cx::Cx;
+use crate::data::Database;
 use crate::fail::{Done, Fail};
 use crate::numbers::int;
 use crate::resp::Request;
@@ -121,8 +122,20 @@ fn stats(cx: &mut Cx<'_>, _: &Request) -> Done {
 }
 
 fn verify(cx: &mut Cx<'_>, _: &Request) -> Done {
-    let store = &cx.server.store;
-    let problems = tokio::task::block_in_place(|| store.check())?;
+    let server = cx.server.clone();
+    let problems: Done<Vec<String>> = tokio::task::block_in_place(|| {
+        let mut problems = server.store.check()?;
+        // Databases that were not used since the start are opened here, and none are made.
+        for number in 0..server.databases_max() {
+            let [main, ..] = Database::names(number);
+            if server.store.find_space(&main)?.is_some() {
+                let data = server.database(number)?;
+                problems.extend(crate::data::verify(&*server.store.snapshot(), &data)?);
+            }
+        }
+        Ok(problems)
+    });
+    let problems = problems?;
     cx.out.array(problems.len());
     problems.iter().for_each(|problem| cx.out.bulk(problem.as_bytes()));
     Ok(())

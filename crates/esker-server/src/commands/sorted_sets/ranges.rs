@@ -8,7 +8,7 @@ use crate::cx::Cx;
 use crate::data::{Scored, SortedSet, ZSpan};
 use crate::effects::Event;
 use crate::fail::{Done, SYNTAX};
-use crate::numbers::{int, parse_float, places};
+use crate::numbers::{int, parse_bound, places};
 use crate::resp::Request;
 use crate::store::Order;
 
@@ -55,7 +55,7 @@ fn score_bound(word: &[u8]) -> Done<Bound<f64>> {
         Some((b'(', number)) => (true, number),
         _ => (false, word),
     };
-    let score = parse_float(number).ok_or("ERR min or max is not a float")?;
+    let score = parse_bound(number).ok_or("ERR min or max is not a float")?;
     Ok(if is_open { Bound::Excluded(score) } else { Bound::Included(score) })
 }
 

@@ -1,0 +1,150 @@
+//! Blocked readers whose keys go away, and payloads of `DUMP`: replies are those of Redis.
+
+use std::time::Duration;
+
+use crate::differential::Redis;
+use crate::harness::TestServer;
+use crate::wire::{Reply, Wire};
+
+/// Ways to change a key that a reader waits for.
+const CHANGES: &[&[&str]] = &[
+    &["DEL k"],
+    &["UNLINK k"],
+    &["SET k v"],
+    &["RENAME k k2"],
+    &["FLUSHALL"],
+    &["PEXPIRE k 30"],
+    &["PEXPIREAT k 1"],
+    &["MULTI", "DEL k", "EXEC"],
+    &["XGROUP DESTROY k g"],
+    &["XADD k 9-1 f v"],
+    &["DEL k", "XADD k 9-1 f v"],
+    &["RPUSH k a"],
+    &["RPUSH k a b c", "LPOP k"],
+    &["ZADD k 1 m"],
+    &["MULTI", "RPUSH k a", "DEL k", "EXEC", "RPUSH k b"],
+];
+
+const READERS: &[&str] = &[
+    "XREAD BLOCK 600 STREAMS k $",
+    "BLPOP k 0.6",
+    "BLMOVE k to LEFT RIGHT 0.6",
+    "BLMOVE k string LEFT RIGHT 0.6",
+    "BLMPOP 0.6 2 other k LEFT COUNT 2",
+    "BZPOPMIN k other 0.6",
+    "BZMPOP 0.6 1 k MAX",
+];
+
+fn hear(port: u16, reader: &str, changes: &[&str]) -> (String, Vec<String>) {
+    let (mut blocked, mut wire) = (Wire::connect(port), Wire::connect(port));
+    wire.say("FLUSHALL");
+    wire.say("SET string x");
+    if reader.starts_with('X') {
+        wire.say("XADD k 1-1 f v");
+        wire.say("XGROUP CREATE k g $");
+    }
+    let words: Vec<_> = reader.split(' ').collect();
+    blocked.send(&words);
+    std::thread::sleep(Duration::from_millis(60));
+    let told: Vec<_> = changes.iter().map(|change| wire.say(change)).collect();
+    let heard = format!("{:?}", blocked.reply());
+    (heard, told)
+}
+
+#[test]
+fn blocked_readers_hear_what_redis_tells() {
+    let Some(redis) = Redis::start() else { return };
+    let server = TestServer::start();
+    let ports = [server.port(), redis.port];
+    let mut differences = Vec::new();
+    for reader in READERS {
+        // Both servers at once: most of the time is waiting.
+        let hear_all = |port| CHANGES.iter().map(|changes| hear(port, reader, changes)).collect::<Vec<_>>();
+        let [ours, theirs] = std::thread::scope(|scope| {
+            ports.map(|port| scope.spawn(move || hear_all(port))).map(|thread| thread.join().unwrap())
+        });
+        let pairs = CHANGES.iter().zip(ours.into_iter().zip(theirs));
+        let different = pairs.filter(|(_, (ours, theirs))| ours != theirs);
+        differences.extend(different.map(|(changes, pair)| format!("{reader} + {changes:?}: {pair:?}")));
+    }
+    assert!(differences.is_empty(), "{differences:#?}");
+}
+
+/// All that a key holds.
+fn read_all(wire: &mut Wire, key: &str) -> Vec<Reply> {
+    let reads: &[&[&str]] = &[
+        &["TYPE"],
+        &["PTTL"],
+        &["GET"],
+        &["LRANGE", "0", "-1"],
+        &["HLEN"],
+        &["SCARD"],
+        &["ZRANGE", "0", "-1", "WITHSCORES"],
+        &["XRANGE", "-", "+"],
+        &["XPENDING", "g"],
+    ];
+    let mut replies: Vec<_> =
+        reads.iter().map(|words| wire.call(&[&[words[0], key], &words[1..]].concat())).collect();
+    for list in ["HGETALL", "SMEMBERS"] {
+        if let Reply::List(_, mut items) = wire.call(&[list, key]) {
+            items.sort();
+            replies.extend(items);
+        }
+    }
+    replies
+}
+
+/// What a server says of a payload of its own, whole and damaged.
+fn restored(wire: &mut Wire, key: &str, damage: usize) -> Vec<Reply> {
+    let payload = match wire.call(&["DUMP", key]) {
+        Reply::Bulk(payload) => payload,
+        other => return vec![other],
+    };
+    let mut damaged = payload.clone();
+    let at = damage % damaged.len();
+    damaged[at] ^= 0x10;
+    let mut restore = |ttl: &str, payload: &[u8], more: &[&str]| {
+        let head: [&[u8]; 4] = [b"RESTORE", b"copy", ttl.as_bytes(), payload];
+        let more = more.iter().map(|word| word.as_bytes());
+        let mut replies = vec![wire.call(&head.into_iter().chain(more).collect::<Vec<_>>())];
+        replies.extend(read_all(wire, "copy"));
+        replies
+    };
+    let replies = [
+        restore("5", &payload, &["REPLACE", "ABSTTL"]),
+        restore("0", &payload, &[]),
+        restore("0", &payload, &[]),
+        restore("-1", &payload, &["REPLACE"]),
+        restore("0", &payload[..at], &["REPLACE"]),
+        restore("0", &damaged, &["REPLACE"]),
+        restore("0", b"", &["REPLACE"]),
+    ];
+    replies.concat()
+}
+
+#[test]
+fn own_payloads_are_restored_and_damaged_ones_refused_as_by_redis() {
+    let Some(redis) = Redis::start() else { return };
+    let server = TestServer::start();
+    let mut random = fastrand::Rng::with_seed(12);
+    let (mut ours, mut theirs) = (server.wire(), Wire::connect(redis.port));
+    for n in 0..60 {
+        for line in [
+            format!("RPUSH l {n}"),
+            format!("HSET h f{n} {n}"),
+            format!("SADD t m{n}"),
+            format!("ZADD z {n} m{n}"),
+            format!("XADD x {}-1 f v", n + 1),
+            "XGROUP CREATE x g 0".to_owned(),
+            "XREADGROUP GROUP g c COUNT 1 STREAMS x >".to_owned(),
+            format!("SET s {n}"),
+        ] {
+            assert_eq!(ours.say(&line), theirs.say(&line), "{line}");
+        }
+        for key in ["s", "l", "h", "t", "z", "x", "none"] {
+            let damage = random.usize(..);
+            let replies = [&mut ours, &mut theirs].map(|wire| restored(wire, key, damage));
+            assert_eq!(replies[0], replies[1], "{key} {n}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Payloads of `RESTORE` that are not what `DUMP` makes, and what `ES.VERIFY` says of what is stored.
+
+use esker_server::Options;
+
+use crate::harness::TestServer;
+use crate::wire::{Reply, Wire};
+
+fn with_sum(body: &[u8]) -> Vec<u8> {
+    let sum = body.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    [body, &sum.to_le_bytes()].concat()
+}
+
+fn dump(wire: &mut Wire, key: &str) -> Vec<u8> {
+    match wire.call(&["DUMP", key]) {
+        Reply::Bulk(bytes) => bytes,
+        other => panic!("{key}: {other:?}"),
+    }
+}
+
+/// Makes a key of each type, small and large. Their names.
+fn make_all(wire: &mut Wire) -> Vec<&'static str> {
+    for n in 0..60 {
+        for size in ["small", "large"] {
+            if size == "small" && n > 4 {
+                continue;
+            }
+            let long = "x".repeat(if size == "small" { 3 } else { 40 });
+            wire.say(&format!("RPUSH {size}l {n}{long}"));
+            wire.say(&format!("HSET {size}h {n}{long} v"));
+            wire.say(&format!("SADD {size}t {n}{long}"));
+            wire.say(&format!("ZADD {size}z {n} {n}{long}"));
+            wire.say(&format!("XADD {size}x {}-1 f {long}", n + 1));
+        }
+    }
+    wire.say("SET s text");
+    for key in ["smallx", "largex"] {
+        wire.say(&format!("XGROUP CREATE {key} g 0"));
+        for consumer in ["a", "b"] {
+            wire.say(&format!("XREADGROUP GROUP g {consumer} COUNT 2 STREAMS {key} >"));
+        }
+        wire.say(&format!("XACK {key} g 1-1"));
+    }
+    vec![
+        "s", "smalll", "largel", "smallh", "largeh", "smallt", "larget", "smallz", "largez", "smallx",
+        "largex",
+    ]
+}
+
+/// Commands that read and change all of a key, whatever it is.
+const USES: &[&str] = &[
+    "TYPE k",
+    "OBJECT ENCODING k",
+    "MEMORY USAGE k",
+    "STRLEN k",
+    "APPEND k x",
+    "LRANGE k 0 -1",
+    "LPUSH k a",
+    "RPUSH k b",
+    "LINSERT k BEFORE a c",
+    "LPOP k",
+    "LTRIM k 1 3",
+    "HGETALL k",
+    "HSET k f v",
+    "HDEL k f",
+    "SMEMBERS k",
+    "SADD k m",
+    "SPOP k 3",
+    "SRANDMEMBER k 3",
+    "ZRANGE k 0 -1 WITHSCORES",
+    "ZADD k 1 m",
+    "ZPOPMIN k 2",
+    "ZINCRBY k 1 m",
+    "XRANGE k - +",
+    "XADD k * f v",
+    "XINFO STREAM k FULL",
+    "XREADGROUP GROUP g a COUNT 2 STREAMS k >",
+    "XREADGROUP GROUP g a STREAMS k 0",
+    "XPENDING k g",
+    "XPENDING k g - + 10",
+    "XAUTOCLAIM k g b 0 0",
+    "XACK k g 2-1",
+    "XTRIM k MAXLEN 1",
+    "XGROUP DELCONSUMER k g a",
+    "XGROUP DESTROY k g",
+    "COPY k k2 REPLACE",
+    "RENAME k k3",
+    "DEL k3",
+];
+
+#[test]
+fn payloads_are_restored_as_they_were_or_refused() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    let keys = make_all(&mut wire);
+    let mut random = fastrand::Rng::with_seed(8);
+    let mut taken = 0;
+    for key in keys {
+        let payload = dump(&mut wire, key);
+        assert_eq!(
+            wire.call(&[&b"RESTORE"[..], b"same", b"0", &payload[..], b"REPLACE"]),
+            Reply::Simple("OK".into()),
+            "{key}"
+        );
+        assert_eq!(dump(&mut wire, "same").len(), payload.len());
+        for _ in 0..150 {
+            let mut body = payload[..payload.len() - 8].to_vec();
+            let at = random.usize(8..body.len());
+            match random.u8(0..4) {
+                0 => body[at] = random.u8(..),
+                1 => body[at] ^= 1 << random.u8(0..8),
+                2 => drop(body.drain(at..(at + random.usize(1..20)).min(body.len()))),
+                _ => {
+                    let end = (at + 8).min(body.len());
+                    body[at..end].fill([0, 0xFF, 0x40][random.usize(0..3)]);
+                }
+            }
+            let reply = wire.call(&[&b"RESTORE"[..], b"k", b"0", &with_sum(&body)[..], b"REPLACE"]);
+            if reply == Reply::Simple("OK".into()) {
+                taken += 1;
+                assert_eq!(wire.say("ES.VERIFY"), "*[]", "{key}: {}", body.escape_ascii());
+                for line in USES {
+                    let reply = wire.say(line);
+                    assert!(
+                        !reply.contains("internal error"),
+                        "{key}: {line}: {reply}: {}",
+                        body.escape_ascii()
+                    );
+                }
+                assert_eq!(wire.say("ES.VERIFY"), "*[]", "{key} once used: {}", body.escape_ascii());
+            } else {
+                let wrong = Reply::Error("ERR DUMP payload version or checksum are wrong".into());
+                assert_eq!(reply, wrong, "{key}");
+            }
+        }
+    }
+    assert!(taken > 100, "{taken}: other bytes in values are no damage");
+    assert_eq!(wire.say("ES.VERIFY"), "*[]");
+}
+
+#[test]
+fn what_does_not_fit_together_is_told() {
+    let db = esker::Db::in_memory().unwrap();
+    let server = TestServer::start_with(db.clone(), Options::default());
+    let mut wire = server.wire();
+    make_all(&mut wire);
+    wire.say("SET expiring v EX 1000");
+    assert_eq!(wire.say("ES.VERIFY"), "*[]");
+    let spaces = ["r0", "r0.s", "r0.t", "r0.g"].map(|name| db.keyspace(name).unwrap());
+    let [main, sub, ttl, garbage] = &spaces;
+    let first = |space: &esker::Keyspace| space.iter().next().unwrap().unwrap();
+    let mut told = |what: &str| {
+        let reply = wire.say("ES.VERIFY");
+        assert!(reply.contains(what), "{what}: {reply}");
+    };
+    let (entry, _) = first(ttl);
+    ttl.remove(&entry).unwrap();
+    told("its expiry is not noted");
+    ttl.put([&1_u64.to_be_bytes()[..], b"none"].concat(), b"").unwrap();
+    told("an expiry is noted that the key does not have");
+    let (part, _) = first(sub);
+    garbage.put(&part[..8], b"").unwrap();
+    told("parts that a key has are noted as garbage");
+    garbage.remove(&part[..8]).unwrap();
+    sub.remove(&part).unwrap();
+    told("is not the number of");
+    sub.put([&1_u64.to_be_bytes()[..], b"lost"].concat(), b"").unwrap();
+    told("parts that no key has");
+    main.put("bad", b"\x0F").unwrap();
+    told("its kind is unknown");
+    main.remove("bad").unwrap();
+}
