@@ -58,6 +58,7 @@ use std::sync::atomic::Ordering;
 pub use self::connection::credentials;
 pub(crate) use self::options::{sort_reads_others, wait_class};
 pub use self::replication::awaited;
+pub(crate) use self::scripts::Script;
 pub use self::scripts::Scripts;
 pub use self::slots::{ShownSlot, shown_slots};
 pub use self::table::{CATEGORIES, Command, Keys, commands as table, commands_document, flag};
@@ -213,7 +214,9 @@ fn admit(cx: &mut Cx<'_>, request: &Request) -> Done {
     }
     allowed?;
     check_busy(cx, command, request)?;
-    if command.flags & flag::WRITE != 0 && cx.server.replication.is_replica() {
+    // Each command of a script is looked at by itself.
+    let is_write = command.flags & flag::WRITE != 0 && command.group != table::Group::Scripting;
+    if is_write && cx.server.replication.is_replica() {
         if let Some(multi) = &mut cx.session.multi {
             multi.has_failed = true;
         }

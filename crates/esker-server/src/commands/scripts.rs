@@ -97,38 +97,60 @@ fn key_count(request: &Request) -> Done<usize> {
     Ok(count)
 }
 
+/// A script to run.
+#[cfg_attr(not(feature = "lua"), expect(dead_code, reason = "no scripts are run"))]
+#[derive(Clone, Copy)]
+pub(crate) struct Script<'a> {
+    pub digest: &'a str,
+    /// As the client sent it.
+    pub whole: &'a [u8],
+    /// What is compiled of it.
+    pub source: &'a [u8],
+    pub keys: &'a [&'a [u8]],
+    pub arguments: &'a [&'a [u8]],
+    pub only_reads: bool,
+}
+
+/// Marks that a script runs, until it is dropped.
+struct Running<'a>(&'a Scripts);
+
+impl<'a> Running<'a> {
+    fn new(scripts: &'a Scripts, since: u64) -> Self {
+        scripts.kill.store(false, Ordering::Relaxed);
+        scripts.is_running.store(true, Ordering::Relaxed);
+        scripts.since.store(since, Ordering::Relaxed);
+        Running(scripts)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.is_running.store(false, Ordering::Relaxed);
+        self.0.since.store(0, Ordering::Relaxed);
+    }
+}
+
 fn run(cx: &mut Cx<'_>, request: &Request, digest: &str, source: &[u8], only_reads: bool) -> Done {
     let words = request.tail(3);
     let (keys, arguments) = words.split_at(key_count(request)?);
-    let scripts = &cx.server.scripts;
-    scripts.kill.store(false, Ordering::Relaxed);
-    scripts.is_running.store(true, Ordering::Relaxed);
-    scripts.since.store(cx.now, Ordering::Relaxed);
+    let server = cx.server.clone();
+    let _running = Running::new(&server.scripts, cx.now);
     let was_inside = std::mem::replace(&mut cx.session.is_inside, true);
     let (db, data, is_resp3) = (cx.session.db, cx.session.data.clone(), cx.out.is_resp3);
-    let done = execute(cx, digest, source, keys, arguments, only_reads);
+    let done = execute(cx, &Script { digest, whole: source, source, keys, arguments, only_reads });
     cx.session.is_inside = was_inside;
     cx.out.is_resp3 = is_resp3;
     (cx.session.db, cx.session.data) = (db, data);
-    cx.server.scripts.is_running.store(false, Ordering::Relaxed);
-    cx.server.scripts.since.store(0, Ordering::Relaxed);
     done
 }
 
 #[cfg(feature = "lua")]
-fn execute(
-    cx: &mut Cx<'_>,
-    digest: &str,
-    source: &[u8],
-    keys: &[&[u8]],
-    arguments: &[&[u8]],
-    only_reads: bool,
-) -> Done {
-    crate::lua::run(cx, digest, source, keys, arguments, only_reads)
+fn execute(cx: &mut Cx<'_>, script: &Script<'_>) -> Done {
+    crate::lua::run(cx, script)
 }
 
 #[cfg(not(feature = "lua"))]
-fn execute(_: &mut Cx<'_>, _: &str, _: &[u8], _: &[&[u8]], _: &[&[u8]], _: bool) -> Done {
+fn execute(_: &mut Cx<'_>, _: &Script<'_>) -> Done {
     Err("ERR this server was built without scripts (feature `lua`)".into())
 }
 

@@ -5,7 +5,8 @@ use std::fmt;
 
 use mlua::{Lua, Table, Value};
 
-use crate::resp::Out;
+use super::limits::{self, Limits};
+use crate::resp::{Mark, Out};
 
 /// Tables in tables, no deeper.
 const DEPTH_MAX: usize = 64;
@@ -41,34 +42,52 @@ fn text_of(error: &mlua::Error) -> Cow<'_, str> {
     }
 }
 
+/// The text of an error of Luau's, without the line of the prelude, if that differs. No program depends on it.
+fn in_words_of_redis(text: &str) -> Option<String> {
+    let own = super::without_prelude(text);
+    let own = own.replace("attempt to modify a readonly table", "Attempt to modify a readonly table");
+    (own != text).then_some(own)
+}
+
 /// An error as scripts see it: a table, or the text of one.
 pub(super) fn caught(lua: &Lua, value: Value, as_table: bool) -> mlua::Result<Value> {
     match &value {
         Value::Error(failed) if as_table => error(lua, &text_of(failed)),
         Value::Error(failed) => Ok(Value::String(lua.create_string(text_of(failed).as_bytes())?)),
-        Value::Table(table) if !as_table => match table.get::<Value>("err")? {
+        Value::Table(table) if !as_table => match table.raw_get::<Value>("err")? {
             text @ Value::String(_) => Ok(text),
             _ => Ok(value),
+        },
+        Value::String(text) => match in_words_of_redis(&text.to_string_lossy()) {
+            Some(text) => Ok(Value::String(lua.create_string(text)?)),
+            None => Ok(value),
         },
         _ => Ok(value),
     }
 }
 
-/// What a client is told of an error that a script has not caught.
-pub(super) fn error_text(value: &Value) -> String {
-    let text = match value {
-        Value::Table(table) => match table.raw_get::<Value>("err") {
-            Ok(Value::String(text)) => return text.to_string_lossy(),
-            _ => "unknown error".to_owned(),
-        },
-        Value::String(text) => text.to_string_lossy(),
-        Value::Error(error) => match error.downcast_ref::<Told>() {
-            Some(Told(text)) => return text.clone(),
-            None => super::plain(error),
-        },
-        other => format!("{other:?}"),
+/// What a client is told of an error that a script has not caught, and that was raised at a place.
+pub(super) fn error_text(value: &Value, digest: &str, place: Option<&str>) -> String {
+    let behind = place.map(|place| format!(" script: {digest}, on @{place}.")).unwrap_or_default();
+    let of_lua = |text: &str| {
+        let own = super::without_prelude(text);
+        // Functions of the prelude raise what the script that called them did wrong.
+        let before = if own.len() < text.len() { place.map(|place| format!("{place}: ")) } else { None };
+        let own = in_words_of_redis(own).unwrap_or_else(|| own.to_owned());
+        format!("ERR {}{own}{behind}", before.unwrap_or_default())
     };
-    format!("ERR {text}")
+    match value {
+        Value::Table(table) => match table.raw_get::<Value>("err") {
+            Ok(Value::String(text)) => text.to_string_lossy() + &behind,
+            _ => of_lua("unknown error"),
+        },
+        Value::String(text) => of_lua(&text.to_string_lossy()),
+        Value::Error(error) => match error.downcast_ref::<Told>() {
+            Some(Told(text)) => format!("{text}{behind}"),
+            None => of_lua(&super::plain(error)),
+        },
+        other => of_lua(other.type_name()),
+    }
 }
 
 /// A value as a number, as Lua takes it for one.
@@ -104,7 +123,8 @@ fn tagged(lua: &Lua, name: &str, value: Value) -> mlua::Result<Value> {
 }
 
 /// The next reply of some bytes.
-pub(super) fn reply(lua: &Lua, bytes: &mut &[u8]) -> mlua::Result<Value> {
+pub(super) fn reply(lua: &Lua, limits: &Limits, bytes: &mut &[u8]) -> mlua::Result<Value> {
+    limits.step()?;
     let head = line(bytes);
     let Some((kind, text)) = head.split_first() else { return Ok(Value::Boolean(false)) };
     match kind {
@@ -128,7 +148,7 @@ pub(super) fn reply(lua: &Lua, bytes: &mut &[u8]) -> mlua::Result<Value> {
         b'%' => {
             let map = lua.create_table()?;
             for _ in 0..count(text) {
-                let (key, value) = (reply(lua, bytes)?, reply(lua, bytes)?);
+                let (key, value) = (reply(lua, limits, bytes)?, reply(lua, limits, bytes)?);
                 map.raw_set(key, value)?;
             }
             tagged(lua, "map", Value::Table(map))
@@ -136,7 +156,7 @@ pub(super) fn reply(lua: &Lua, bytes: &mut &[u8]) -> mlua::Result<Value> {
         b'~' => {
             let set = lua.create_table()?;
             for _ in 0..count(text) {
-                set.raw_set(reply(lua, bytes)?, true)?;
+                set.raw_set(reply(lua, limits, bytes)?, true)?;
             }
             tagged(lua, "set", Value::Table(set))
         }
@@ -144,7 +164,7 @@ pub(super) fn reply(lua: &Lua, bytes: &mut &[u8]) -> mlua::Result<Value> {
             let Ok(len) = usize::try_from(count(text)) else { return Ok(Value::Boolean(false)) };
             let list = lua.create_table_with_capacity(len.min(1 << 16), 0)?;
             for at in 0..len {
-                list.raw_set(at + 1, reply(lua, bytes)?)?;
+                list.raw_set(at + 1, reply(lua, limits, bytes)?)?;
             }
             Ok(Value::Table(list))
         }
@@ -155,70 +175,91 @@ fn count_int(text: &[u8]) -> i64 {
     crate::numbers::parse_int(text).unwrap_or(0)
 }
 
-/// Replies a value. `is_resp3`: the script has chosen version 3, so that it tells false from nothing.
-pub(super) fn put(out: &mut Out, value: &Value, is_resp3: bool, depth: usize) -> mlua::Result<()> {
-    if depth > DEPTH_MAX {
-        out.error("ERR reached lua stack limit");
-        return Ok(());
-    }
-    match value {
-        Value::String(text) => out.bulk(&text.as_bytes()),
-        Value::Integer(n) => out.int(*n),
-        Value::Number(n) => out.int(*n as i64),
-        Value::Boolean(true) if !is_resp3 => out.int(1),
-        Value::Boolean(false) if !is_resp3 => out.null(),
-        Value::Boolean(yes) => out.bool(*yes),
-        Value::Table(table) => return put_table(out, table, is_resp3, depth),
-        _ => out.null(),
-    }
-    Ok(())
+/// Replies values of a script.
+pub(super) struct Putter<'a> {
+    pub out: &'a mut Out,
+    pub limits: &'a Limits,
+    /// The script has chosen version 3, so that it tells false from nothing.
+    pub is_resp3: bool,
+    /// Where its reply begins.
+    pub mark: Mark,
 }
 
-fn put_table(out: &mut Out, table: &Table, is_resp3: bool, depth: usize) -> mlua::Result<()> {
-    if let Value::String(text) = table.raw_get::<Value>("err")? {
-        out.error(&text.to_string_lossy());
-        return Ok(());
+impl Putter<'_> {
+    pub(super) fn put(&mut self, value: &Value, depth: usize) -> mlua::Result<()> {
+        self.limits.add(self.out.since(self.mark).len() + limits::len_of(value))?;
+        if depth > DEPTH_MAX {
+            self.out.error("ERR reached lua stack limit");
+            return Ok(());
+        }
+        match value {
+            Value::String(text) => self.out.bulk(&text.as_bytes()),
+            Value::Integer(n) => self.out.int(*n),
+            Value::Number(n) => self.out.int(*n as i64),
+            Value::Boolean(true) if !self.is_resp3 => self.out.int(1),
+            Value::Boolean(false) if !self.is_resp3 => self.out.null(),
+            Value::Boolean(yes) => self.out.bool(*yes),
+            Value::Table(table) => return self.put_table(table, depth),
+            _ => self.out.null(),
+        }
+        Ok(())
     }
-    if let Value::String(text) = table.raw_get::<Value>("ok")? {
-        out.simple(&text.to_string_lossy().replace(['\r', '\n'], " "));
-        return Ok(());
-    }
-    if let Value::Number(n) = table.raw_get::<Value>("double")? {
-        out.double(n);
-        return Ok(());
-    }
-    if let Value::Table(map) = table.raw_get::<Value>("map")? {
-        let mark = out.mark();
+
+    fn put_table(&mut self, table: &Table, depth: usize) -> mlua::Result<()> {
+        if let Value::String(text) = table.raw_get::<Value>("err")? {
+            self.add_text(&text)?;
+            self.out.error(&text.to_string_lossy());
+            return Ok(());
+        }
+        if let Value::String(text) = table.raw_get::<Value>("ok")? {
+            self.add_text(&text)?;
+            self.out.simple(&text.to_string_lossy().replace(['\r', '\n'], " "));
+            return Ok(());
+        }
+        match table.raw_get::<Value>("double")? {
+            Value::Number(n) => {
+                self.out.double(n);
+                return Ok(());
+            }
+            Value::Integer(n) => {
+                self.out.double(n as f64);
+                return Ok(());
+            }
+            _ => {}
+        }
+        let mark = self.out.mark();
         let mut len = 0;
-        for pair in map.pairs::<Value, Value>() {
-            let (key, value) = pair?;
-            put(out, &key, is_resp3, depth + 1)?;
-            put(out, &value, is_resp3, depth + 1)?;
+        if let Value::Table(map) = table.raw_get::<Value>("map")? {
+            for pair in map.pairs::<Value, Value>() {
+                let (key, value) = pair?;
+                self.put(&key, depth + 1)?;
+                self.put(&value, depth + 1)?;
+                len += 1;
+            }
+            self.out.map_at(mark, len);
+            return Ok(());
+        }
+        if let Value::Table(set) = table.raw_get::<Value>("set")? {
+            for pair in set.pairs::<Value, Value>() {
+                self.put(&pair?.0, depth + 1)?;
+                len += 1;
+            }
+            self.out.set_at(mark, len);
+            return Ok(());
+        }
+        loop {
+            let item = table.raw_get::<Value>(len + 1)?;
+            if item.is_nil() {
+                break;
+            }
+            self.put(&item, depth + 1)?;
             len += 1;
         }
-        out.map_at(mark, len);
-        return Ok(());
+        self.out.array_at(mark, len);
+        Ok(())
     }
-    if let Value::Table(set) = table.raw_get::<Value>("set")? {
-        let mark = out.mark();
-        let mut len = 0;
-        for pair in set.pairs::<Value, Value>() {
-            put(out, &pair?.0, is_resp3, depth + 1)?;
-            len += 1;
-        }
-        out.set_at(mark, len);
-        return Ok(());
+
+    fn add_text(&self, text: &mlua::LuaString) -> mlua::Result<()> {
+        self.limits.add(self.out.since(self.mark).len() + text.as_bytes().len())
     }
-    let mark = out.mark();
-    let mut len = 0;
-    loop {
-        let item = table.raw_get::<Value>(len + 1)?;
-        if item.is_nil() {
-            break;
-        }
-        put(out, &item, is_resp3, depth + 1)?;
-        len += 1;
-    }
-    out.array_at(mark, len);
-    Ok(())
 }

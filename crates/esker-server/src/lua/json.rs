@@ -2,6 +2,8 @@
 
 use mlua::{Lua, Table, Value};
 
+use super::limits::{self, Limits};
+
 /// Nesting is no deeper.
 const DEPTH_MAX: usize = 1000;
 
@@ -16,7 +18,7 @@ pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
         "encode",
         lua.create_function(|lua, value: Value| {
             let mut text = Vec::new();
-            encode(&mut text, &value, 0)?;
+            encode(&mut text, &*limits::of(lua)?, &value, 0)?;
             lua.create_string(text)
         })?,
     )?;
@@ -24,7 +26,8 @@ pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
         "decode",
         lua.create_function(|lua, text: mlua::LuaString| {
             let bytes = text.as_bytes();
-            let mut reader = Reader { bytes: &bytes, at: 0 };
+            let limits = limits::of(lua)?;
+            let mut reader = Reader { limits: &limits, bytes: &bytes, at: 0 };
             let value = reader.value(lua, 0)?;
             reader.skip_spaces();
             if reader.at < reader.bytes.len() {
@@ -83,9 +86,10 @@ fn number(n: f64) -> mlua::Result<String> {
 }
 
 /// How many elements a table has as a list; none if it is none.
-fn list_len(table: &Table) -> mlua::Result<Option<usize>> {
+fn list_len(limits: &Limits, table: &Table) -> mlua::Result<Option<usize>> {
     let (mut count, mut max) = (0usize, 0usize);
     for pair in table.pairs::<Value, Value>() {
+        limits.step()?;
         let at = match pair?.0 {
             Value::Integer(n) => usize::try_from(n).unwrap_or(0),
             Value::Number(n) if n.fract() == 0.0 && n >= 1.0 => n as usize,
@@ -103,7 +107,8 @@ fn list_len(table: &Table) -> mlua::Result<Option<usize>> {
     Ok((count > 0).then_some(max))
 }
 
-fn encode(out: &mut Vec<u8>, value: &Value, depth: usize) -> mlua::Result<()> {
+fn encode(out: &mut Vec<u8>, limits: &Limits, value: &Value, depth: usize) -> mlua::Result<()> {
+    limits.add(out.len() + limits::len_of(value))?;
     if depth > DEPTH_MAX {
         return wrong("Cannot serialise, excessive depth");
     }
@@ -114,11 +119,11 @@ fn encode(out: &mut Vec<u8>, value: &Value, depth: usize) -> mlua::Result<()> {
         Value::Integer(n) => out.extend_from_slice(n.to_string().as_bytes()),
         Value::Number(n) => out.extend_from_slice(number(*n)?.as_bytes()),
         Value::String(text) => put_text(out, &text.as_bytes()),
-        Value::Table(table) => match list_len(table)? {
+        Value::Table(table) => match list_len(limits, table)? {
             Some(len) => {
                 for at in 1..=len {
                     out.push(if at == 1 { b'[' } else { b',' });
-                    encode(out, &table.raw_get::<Value>(at)?, depth + 1)?;
+                    encode(out, limits, &table.raw_get::<Value>(at)?, depth + 1)?;
                 }
                 out.push(b']');
             }
@@ -130,6 +135,7 @@ fn encode(out: &mut Vec<u8>, value: &Value, depth: usize) -> mlua::Result<()> {
                     if !std::mem::take(&mut is_first) {
                         out.push(b',');
                     }
+                    limits.add(out.len() + limits::len_of(&key))?;
                     match key {
                         Value::String(text) => put_text(out, &text.as_bytes()),
                         Value::Integer(n) => put_text(out, n.to_string().as_bytes()),
@@ -137,7 +143,7 @@ fn encode(out: &mut Vec<u8>, value: &Value, depth: usize) -> mlua::Result<()> {
                         _ => return wrong("Cannot serialise table: table key must be a number or string"),
                     }
                     out.push(b':');
-                    encode(out, &value, depth + 1)?;
+                    encode(out, limits, &value, depth + 1)?;
                 }
                 out.push(b'}');
             }
@@ -148,6 +154,7 @@ fn encode(out: &mut Vec<u8>, value: &Value, depth: usize) -> mlua::Result<()> {
 }
 
 struct Reader<'b> {
+    limits: &'b Limits,
     bytes: &'b [u8],
     at: usize,
 }
@@ -172,6 +179,7 @@ impl Reader<'_> {
     }
 
     fn value(&mut self, lua: &Lua, depth: usize) -> mlua::Result<Value> {
+        self.limits.step()?;
         if depth > DEPTH_MAX {
             return wrong("Found too many nested data structures");
         }

@@ -2,6 +2,8 @@
 
 use mlua::{Lua, MultiValue, Table, Value, Variadic};
 
+use super::limits::{self, Limits, VALUES_MAX};
+
 /// Deeper tables are packed as nil, and not unpacked.
 const DEPTH_MAX: usize = 16;
 
@@ -10,9 +12,9 @@ pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
     msgpack.set(
         "pack",
         lua.create_function(|lua, values: Variadic<Value>| {
-            let mut bytes = Vec::new();
+            let (mut bytes, limits) = (Vec::new(), limits::of(lua)?);
             for value in values.iter() {
-                pack(&mut bytes, value, 0)?;
+                pack(&mut bytes, &limits, value, 0)?;
             }
             lua.create_string(bytes)
         })?,
@@ -20,13 +22,9 @@ pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
     msgpack.set(
         "unpack",
         lua.create_function(|lua, text: mlua::LuaString| {
-            let bytes = text.as_bytes();
-            let mut rest: &[u8] = &bytes;
-            let mut values = Vec::new();
-            while !rest.is_empty() {
-                values.push(unpack(lua, &mut rest, 0)?);
-            }
-            Ok(MultiValue::from_vec(values))
+            let mut values = unpack_some(lua, &text.as_bytes(), Some(usize::MAX), None)?;
+            values.pop_front();
+            Ok(values)
         })?,
     )?;
     msgpack.set(
@@ -57,8 +55,12 @@ fn unpack_some(
         limit.ok_or_else(|| mlua::Error::runtime("Invalid request to unpack with a negative limit."))?;
     let mut rest = &bytes[start..];
     let mut values = vec![Value::Nil];
+    let limits = limits::of(lua)?;
     while !rest.is_empty() && values.len() <= limit {
-        values.push(unpack(lua, &mut rest, 0)?);
+        if values.len() > VALUES_MAX {
+            return Err(mlua::Error::runtime("too many results to unpack"));
+        }
+        values.push(unpack(lua, &limits, &mut rest, 0)?);
     }
     let next = if rest.is_empty() { -1.0 } else { (bytes.len() - rest.len()) as f64 };
     values[0] = Value::Number(next);
@@ -115,9 +117,10 @@ fn put_int(bytes: &mut Vec<u8>, n: i64) {
 }
 
 /// Whether all keys of a table are 1 to its length.
-fn is_list(table: &Table) -> mlua::Result<bool> {
+fn is_list(limits: &Limits, table: &Table) -> mlua::Result<bool> {
     let (mut count, mut max) = (0usize, 0.0f64);
     for pair in table.pairs::<Value, Value>() {
+        limits.step()?;
         let n = match pair?.0 {
             Value::Integer(n) => n as f64,
             Value::Number(n) => n,
@@ -132,7 +135,8 @@ fn is_list(table: &Table) -> mlua::Result<bool> {
     Ok(max == count as f64)
 }
 
-fn pack(bytes: &mut Vec<u8>, value: &Value, depth: usize) -> mlua::Result<()> {
+fn pack(bytes: &mut Vec<u8>, limits: &Limits, value: &Value, depth: usize) -> mlua::Result<()> {
+    limits.add(bytes.len() + limits::len_of(value))?;
     match value {
         Value::String(text) => {
             let text = text.as_bytes();
@@ -151,11 +155,11 @@ fn pack(bytes: &mut Vec<u8>, value: &Value, depth: usize) -> mlua::Result<()> {
             bytes.extend(n.to_be_bytes());
         }
         Value::Table(_) if depth >= DEPTH_MAX => bytes.push(0xC0),
-        Value::Table(table) if is_list(table)? => {
+        Value::Table(table) if is_list(limits, table)? => {
             let len = table.raw_len();
             put_len(bytes, len, Some((15, 0x90)), [None, Some(0xDC), Some(0xDD)]);
             for at in 1..=len {
-                pack(bytes, &table.raw_get::<Value>(at)?, depth + 1)?;
+                pack(bytes, limits, &table.raw_get::<Value>(at)?, depth + 1)?;
             }
         }
         Value::Table(table) => {
@@ -164,8 +168,8 @@ fn pack(bytes: &mut Vec<u8>, value: &Value, depth: usize) -> mlua::Result<()> {
             put_len(bytes, len, Some((15, 0x80)), [None, Some(0xDE), Some(0xDF)]);
             for pair in table.pairs::<Value, Value>() {
                 let (key, value) = pair?;
-                pack(bytes, &key, depth + 1)?;
-                pack(bytes, &value, depth + 1)?;
+                pack(bytes, limits, &key, depth + 1)?;
+                pack(bytes, limits, &value, depth + 1)?;
             }
         }
         _ => bytes.push(0xC0),
@@ -189,24 +193,25 @@ fn text(lua: &Lua, rest: &mut &[u8], len: usize) -> mlua::Result<Value> {
     Ok(Value::String(lua.create_string(text)?))
 }
 
-fn list(lua: &Lua, rest: &mut &[u8], len: usize, depth: usize) -> mlua::Result<Value> {
+fn list(lua: &Lua, limits: &Limits, rest: &mut &[u8], len: usize, depth: usize) -> mlua::Result<Value> {
     let list = lua.create_table()?;
     for at in 1..=len {
-        list.raw_set(at, unpack(lua, rest, depth + 1)?)?;
+        list.raw_set(at, unpack(lua, limits, rest, depth + 1)?)?;
     }
     Ok(Value::Table(list))
 }
 
-fn map(lua: &Lua, rest: &mut &[u8], len: usize, depth: usize) -> mlua::Result<Value> {
+fn map(lua: &Lua, limits: &Limits, rest: &mut &[u8], len: usize, depth: usize) -> mlua::Result<Value> {
     let map = lua.create_table()?;
     for _ in 0..len {
-        let (key, value) = (unpack(lua, rest, depth + 1)?, unpack(lua, rest, depth + 1)?);
+        let (key, value) = (unpack(lua, limits, rest, depth + 1)?, unpack(lua, limits, rest, depth + 1)?);
         map.raw_set(key, value)?;
     }
     Ok(Value::Table(map))
 }
 
-fn unpack(lua: &Lua, rest: &mut &[u8], depth: usize) -> mlua::Result<Value> {
+fn unpack(lua: &Lua, limits: &Limits, rest: &mut &[u8], depth: usize) -> mlua::Result<Value> {
+    limits.step()?;
     if depth > DEPTH_MAX {
         return Err(mlua::Error::runtime("Found too many nested data structures"));
     }
@@ -214,8 +219,8 @@ fn unpack(lua: &Lua, rest: &mut &[u8], depth: usize) -> mlua::Result<Value> {
     let number = |n: f64| Ok(Value::Number(n));
     match mark {
         0..=0x7F => number(mark.into()),
-        0x80..=0x8F => map(lua, rest, usize::from(mark & 15), depth),
-        0x90..=0x9F => list(lua, rest, usize::from(mark & 15), depth),
+        0x80..=0x8F => map(lua, limits, rest, usize::from(mark & 15), depth),
+        0x90..=0x9F => list(lua, limits, rest, usize::from(mark & 15), depth),
         0xA0..=0xBF => text(lua, rest, usize::from(mark & 31)),
         0xC0 => Ok(Value::Nil),
         0xC2 | 0xC3 => Ok(Value::Boolean(mark == 0xC3)),
@@ -243,19 +248,19 @@ fn unpack(lua: &Lua, rest: &mut &[u8], depth: usize) -> mlua::Result<Value> {
         0xD3 => number(i64::from_be_bytes(*take(rest)?) as f64),
         0xDC => {
             let len = u16::from_be_bytes(*take(rest)?);
-            list(lua, rest, len.into(), depth)
+            list(lua, limits, rest, len.into(), depth)
         }
         0xDD => {
             let len = u32::from_be_bytes(*take(rest)?);
-            list(lua, rest, len as usize, depth)
+            list(lua, limits, rest, len as usize, depth)
         }
         0xDE => {
             let len = u16::from_be_bytes(*take(rest)?);
-            map(lua, rest, len.into(), depth)
+            map(lua, limits, rest, len.into(), depth)
         }
         0xDF => {
             let len = u32::from_be_bytes(*take(rest)?);
-            map(lua, rest, len as usize, depth)
+            map(lua, limits, rest, len as usize, depth)
         }
         0xE0.. => number((mark as i8).into()),
         _ => Err(mlua::Error::runtime("Bad data format in input.")),

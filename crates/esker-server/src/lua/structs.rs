@@ -12,6 +12,8 @@
 
 use mlua::{Lua, LuaString, MultiValue, Table, Value, Variadic};
 
+use super::limits::{self, Limits, VALUES_MAX};
+
 /// What a format makes is no longer.
 const BYTES_MAX: usize = 64 << 20;
 
@@ -126,11 +128,12 @@ fn number(value: Option<&Value>) -> mlua::Result<f64> {
     }
 }
 
-fn pack(format: &[u8], values: &[Value]) -> mlua::Result<Vec<u8>> {
+fn pack(limits: &Limits, format: &[u8], values: &[Value]) -> mlua::Result<Vec<u8>> {
     let mut format = Format::new(format);
     let mut bytes = Vec::new();
     let mut values = values.iter();
     while let Some(item) = format.next()? {
+        limits.step()?;
         bytes.resize(bytes.len() + format.padding(item, bytes.len()), 0);
         match item {
             Item::Int { size, .. } => {
@@ -170,7 +173,12 @@ fn unpack(lua: &Lua, format: &[u8], data: &[u8], from: usize) -> mlua::Result<Mu
     let mut format = Format::new(format);
     let mut at = from.saturating_sub(1);
     let mut values: Vec<Value> = Vec::new();
+    let limits = limits::of(lua)?;
     while let Some(item) = format.next()? {
+        limits.step()?;
+        if values.len() >= VALUES_MAX {
+            return wrong("too many results to unpack");
+        }
         at += format.padding(item, at);
         let mut take = |len: usize| match data.get(at..).and_then(|rest| rest.get(..len)) {
             Some(bytes) => {
@@ -217,10 +225,11 @@ fn unpack(lua: &Lua, format: &[u8], data: &[u8], from: usize) -> mlua::Result<Mu
     Ok(values.into_iter().collect())
 }
 
-fn size(format: &[u8]) -> mlua::Result<usize> {
+fn size(limits: &Limits, format: &[u8]) -> mlua::Result<usize> {
     let mut format = Format::new(format);
     let mut total = 0usize;
     while let Some(item) = format.next()? {
+        limits.step()?;
         total += format.padding(item, total);
         total += match item {
             Item::Int { size, .. } | Item::Float { size } => size,
@@ -239,7 +248,7 @@ fn size(format: &[u8]) -> mlua::Result<usize> {
 pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
     let library = lua.create_table()?;
     let packing = lua.create_function(|lua, (format, values): (LuaString, Variadic<Value>)| {
-        lua.create_string(pack(&format.as_bytes(), &values)?)
+        lua.create_string(pack(&*limits::of(lua)?, &format.as_bytes(), &values)?)
     })?;
     library.set("pack", packing)?;
     let unpacking =
@@ -247,6 +256,9 @@ pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
             unpack(lua, &format.as_bytes(), &data.as_bytes(), from.unwrap_or(1))
         })?;
     library.set("unpack", unpacking)?;
-    library.set("size", lua.create_function(|_, format: LuaString| size(&format.as_bytes()))?)?;
+    library.set(
+        "size",
+        lua.create_function(|lua, format: LuaString| size(&*limits::of(lua)?, &format.as_bytes()))?,
+    )?;
     Ok(library)
 }

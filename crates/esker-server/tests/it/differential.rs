@@ -71,6 +71,10 @@ fn plain(name: &str, reply: Reply) -> Reply {
             }
             Reply::List(kind, items)
         }
+        // The two compilers word what is wrong differently.
+        Reply::Error(text) if text.starts_with("ERR Error compiling script") => {
+            Reply::Error("ERR Error compiling script".to_owned())
+        }
         // Time goes on between the two.
         Reply::Int(n) if name == "TTL" => Reply::Int(n.min(1)),
         other => other,

@@ -14,6 +14,8 @@ mod feed;
 mod generator;
 mod harness;
 mod hostile;
+#[cfg(feature = "lua")]
+mod hostile_scripts;
 mod monitoring;
 mod node;
 mod operations;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::harness::{TestServer, until};
+use crate::node::{Node, assert_same};
 use crate::wire::{Reply, Wire};
 
 fn eval(wire: &mut Wire, script: &str, words: &[&str]) -> String {
@@ -155,6 +156,56 @@ fn a_script_without_end_is_ended_and_leaves_nothing() {
     until(|| other.say("SCRIPT KILL") == "+OK");
     assert!(format!("{:?}", wire.reply()).starts_with("-"));
     assert_eq!((wire.say("EXISTS half"), wire.say("SET k v")), (":0".to_owned(), "+OK".to_owned()));
+}
+
+#[test]
+fn the_first_line_of_a_script_has_flags() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    for (script, reply) in [
+        ("#!lua\nreturn 1", ":1"),
+        ("#!lua flags=allow-oom,no-cluster\nreturn redis.call('SET', 'a', 1)", "+OK"),
+        (
+            "#!lua flags=no-writes\nreturn redis.call('SET', 'a', 1)",
+            "-ERR Write commands are not allowed from read-only",
+        ),
+        ("#!lua flags=other\nreturn 1", "-ERR Unexpected flag in script shebang: other"),
+        ("#!lua name=x\nreturn 1", "-ERR Unknown lua shebang option: name=x"),
+        ("#!js\nreturn 1", "-ERR Unexpected engine in script shebang: #!js"),
+        ("#!lua", "-ERR Invalid script shebang"),
+        (
+            "#!lua\n\nreturn none",
+            "-ERR user_script:3: Script attempted to access nonexistent global variable 'none'",
+        ),
+    ] {
+        let found = eval(&mut wire, script, &["0"]);
+        assert!(found.starts_with(reply), "{script}: {found}");
+    }
+}
+
+#[test]
+fn replicas_run_scripts_that_only_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let primary = Node::start(&dir.path().join("a"));
+    primary.say("SET k v");
+    let replica = Node::replica_of(&dir.path().join("b"), primary.port());
+    assert_same(&primary, &replica);
+    let read = "return(redis.call('GET',KEYS[1]))";
+    let digest = replica.say(&format!("SCRIPT LOAD {read}"));
+    let digest = digest.trim_matches('"');
+    for command in ["EVAL", "EVAL_RO"] {
+        assert_eq!(replica.say(&format!("{command} {read} 1 k")), "\"v\"");
+    }
+    for command in ["EVALSHA", "EVALSHA_RO"] {
+        assert_eq!(replica.say(&format!("{command} {digest} 1 k")), "\"v\"");
+    }
+    assert!(replica.say("EVAL return(redis.call('SET',KEYS[1],1)) 1 k").starts_with("-READONLY"));
+    assert!(replica.say("EVAL return(redis.pcall('DEL',KEYS[1]).err) 1 k").contains("READONLY"));
+    // A key that the replica has to take for expired.
+    primary.say("SET short v PX 40");
+    std::thread::sleep(Duration::from_millis(60));
+    assert_eq!(replica.say(&format!("EVAL {read} 1 short")), "null");
+    assert_same(&primary, &replica);
 }
 
 #[test]

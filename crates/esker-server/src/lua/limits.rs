@@ -1,0 +1,130 @@
+//! What bounds a script: its time, `SCRIPT KILL`, and the bytes that its library functions make outside of the
+//! interpreter.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use mlua::{Lua, Value};
+
+use crate::Server;
+use crate::clock;
+
+/// A script that runs longer fails (lua.2).
+const TIME_MAX: Duration = Duration::from_secs(5);
+/// Steps between two looks at the clock.
+const STEPS: u32 = 8;
+/// Memory of the interpreter.
+pub(super) const MEMORY_MAX: usize = 256 << 20;
+/// Bytes of a text that a library function makes, of the words of a command, and of a reply.
+const BYTES_MAX: usize = 128 << 20;
+/// Bytes of a script's source: the compiler's memory is not the interpreter's, and grows with them.
+pub(super) const SOURCE_MAX: usize = 1 << 20;
+/// Values that a function of ours returns: as many as the stack of Redis takes.
+pub(super) const VALUES_MAX: usize = 8000;
+
+/// The limits of the script that runs. Relaxed: only its thread uses the atomics.
+pub(super) struct Limits {
+    server: Arc<Server>,
+    start: Instant,
+    steps: AtomicU32,
+    was_killed: AtomicBool,
+    has_taken_too_long: AtomicBool,
+    random: AtomicU64,
+}
+
+impl Limits {
+    pub(super) fn new(server: Arc<Server>) -> Self {
+        Limits {
+            server,
+            start: clock::moment(),
+            steps: AtomicU32::new(0),
+            was_killed: AtomicBool::new(false),
+            has_taken_too_long: AtomicBool::new(false),
+            random: AtomicU64::new(seeded(fastrand::u32(..))),
+        }
+    }
+
+    /// Whether the script was ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.was_killed.load(Ordering::Relaxed) || self.has_taken_too_long.load(Ordering::Relaxed)
+    }
+
+    /// Called in each loop, call and step of a match, and for each value that is converted.
+    ///
+    /// # Errors
+    /// The script was ended. Then each later call fails, too: what a script does with the error does not matter.
+    pub(super) fn step(&self) -> mlua::Result<()> {
+        let steps = self.steps.load(Ordering::Relaxed);
+        self.steps.store(steps.wrapping_add(1), Ordering::Relaxed);
+        if self.server.scripts.kill.load(Ordering::Relaxed) {
+            self.was_killed.store(true, Ordering::Relaxed);
+        } else if steps.is_multiple_of(STEPS) {
+            self.look_at_clock();
+        }
+        self.failed()
+    }
+
+    /// The same before what may take long.
+    ///
+    /// # Errors
+    /// The script was ended.
+    pub(super) fn long_step(&self) -> mlua::Result<()> {
+        self.look_at_clock();
+        self.step()
+    }
+
+    fn look_at_clock(&self) {
+        if self.start.elapsed() > TIME_MAX {
+            self.has_taken_too_long.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn failed(&self) -> mlua::Result<()> {
+        match (self.was_killed.load(Ordering::Relaxed), self.has_taken_too_long.load(Ordering::Relaxed)) {
+            (true, _) => Err(mlua::Error::runtime("Script killed by user with SCRIPT KILL")),
+            (false, true) => Err(mlua::Error::runtime("Script took too long")),
+            (false, false) => Ok(()),
+        }
+    }
+
+    /// Called for each value that is added to a text of this length.
+    ///
+    /// # Errors
+    /// The text is too long, or the script was ended.
+    pub(super) fn add(&self, len: usize) -> mlua::Result<()> {
+        self.step()?;
+        if len > BYTES_MAX { Err(mlua::Error::runtime("not enough memory")) } else { Ok(()) }
+    }
+
+    /// The next random number from 0 to 1: what Redis gives after the same seed. Each script begins with another one.
+    pub(super) fn random(&self) -> f64 {
+        let next = self.random.load(Ordering::Relaxed).wrapping_mul(0x5_DEEC_E66D).wrapping_add(0xB);
+        let next = next & 0xFFFF_FFFF_FFFF;
+        self.random.store(next, Ordering::Relaxed);
+        let max = f64::from(i32::MAX);
+        ((next >> 17) as f64 % max) / max
+    }
+
+    pub(super) fn seed(&self, seed: u32) {
+        self.random.store(seeded(seed), Ordering::Relaxed);
+    }
+}
+
+fn seeded(seed: u32) -> u64 {
+    u64::from(seed) << 16 | 0x330E
+}
+
+/// The limits of the script that runs.
+pub(super) fn of(lua: &Lua) -> mlua::Result<Arc<Limits>> {
+    let limits = lua.app_data_ref::<Arc<Limits>>().map(|limits| Arc::clone(&limits));
+    limits.ok_or_else(|| mlua::Error::runtime("no script runs"))
+}
+
+/// Bytes that a value takes in a text, at least.
+pub(super) fn len_of(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.as_bytes().len(),
+        _ => 1,
+    }
+}

@@ -1,0 +1,159 @@
+//! An interpreter with what scripts find in it.
+
+use std::collections::HashMap;
+
+use mlua::chunk::ChunkMode;
+use mlua::{Function, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value, VmState};
+
+use super::limits::{self, MEMORY_MAX, SOURCE_MAX};
+use super::{bit, convert, json, msgpack, structs};
+
+const PRELUDE: &str = include_str!("prelude.luau");
+/// What the errors of the prelude are said to come from: nothing that users have written.
+pub(super) const PRELUDE_NAME: &str = "=prelude";
+/// The same of scripts.
+pub(super) const SCRIPT_NAME: &str = "=user_script";
+/// Bytes of sources that are kept compiled.
+const COMPILED_MAX: usize = 1 << 20;
+/// An interpreter that holds more memory after a script is not used again.
+const KEPT_MAX: usize = 16 << 20;
+/// Letters of a source that name what it makes in errors.
+const NAME_MAX: usize = 60;
+
+/// The machine that runs scripts.
+pub struct Machine {
+    pub(super) lua: Lua,
+    /// The table `redis`, read-only except while commands are put into it.
+    pub(super) calls: Table,
+    pub(super) globals: Table,
+    /// `xpcall`, as the interpreter has it.
+    pub(super) protect: Function,
+    compiled: HashMap<String, Function>,
+    compiled_bytes: usize,
+}
+
+impl Machine {
+    pub(super) fn new() -> mlua::Result<Self> {
+        let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::OS | StdLib::COROUTINE;
+        let lua = Lua::new_with(libraries, LuaOptions::default())?;
+        lua.set_memory_limit(MEMORY_MAX)?;
+        let prelude = lua.load(PRELUDE).set_name(PRELUDE_NAME).set_mode(ChunkMode::Text);
+        let (calls, globals, protect): (Table, Table, Function) = prelude.call(host(&lua)?)?;
+        // Chunks that scripts compile see what scripts see.
+        lua.set_named_registry_value(GLOBALS, &globals)?;
+        lua.set_interrupt(|lua| limits::of(lua)?.step().map(|()| VmState::Continue));
+        Ok(Machine { lua, calls, globals, protect, compiled: HashMap::new(), compiled_bytes: 0 })
+    }
+
+    /// Whether it may run another script: no script has left much in it.
+    pub(super) fn is_small(&self) -> bool {
+        self.lua.used_memory() <= KEPT_MAX
+    }
+
+    /// The function that a script is.
+    pub(super) fn compile(&mut self, digest: &str, source: &[u8]) -> mlua::Result<Function> {
+        if let Some(function) = self.compiled.get(digest) {
+            return Ok(function.clone());
+        }
+        let function = load(&self.lua, source, SCRIPT_NAME, &self.globals)?;
+        if self.compiled_bytes + source.len() > COMPILED_MAX {
+            self.compiled.clear();
+            self.compiled_bytes = 0;
+        }
+        self.compiled_bytes += source.len();
+        self.compiled.insert(digest.to_owned(), function.clone());
+        Ok(function)
+    }
+}
+
+const GLOBALS: &str = "globals";
+
+/// Refuses sources that are too long for the compiler.
+pub(super) fn check_len(source: &[u8]) -> mlua::Result<()> {
+    if source.len() <= SOURCE_MAX {
+        return Ok(());
+    }
+    let message = format!("user_script:1: a script has at most {SOURCE_MAX} bytes");
+    Err(mlua::Error::SyntaxError { message, incomplete_input: false })
+}
+
+/// Compiles text. Compiled code is refused: nobody checks it.
+fn load(lua: &Lua, source: &[u8], name: &str, globals: &Table) -> mlua::Result<Function> {
+    check_len(source)?;
+    let chunk = lua.load(source).set_name(name).set_mode(ChunkMode::Text);
+    chunk.set_environment(globals.clone()).into_function()
+}
+
+/// `loadstring`: a function, or nil and what is wrong.
+fn load_text(
+    lua: &Lua,
+    (source, name): (LuaString, Option<LuaString>),
+) -> mlua::Result<(Option<Function>, Option<String>)> {
+    limits::of(lua)?.long_step()?;
+    let name = match name {
+        Some(name) => name.to_string_lossy(),
+        None => source.to_string_lossy(),
+    };
+    let name: String = name.chars().take_while(|c| *c != '\0').take(NAME_MAX).collect();
+    let globals = lua.named_registry_value(GLOBALS)?;
+    match load(lua, &source.as_bytes(), &name, &globals) {
+        Ok(function) => Ok((Some(function), None)),
+        Err(error @ mlua::Error::SyntaxError { .. }) => Ok((None, Some(super::plain(&error)))),
+        Err(error) => Err(error),
+    }
+}
+
+/// `string.find` of a text that is no pattern, in a time that grows with the lengths and not with their product.
+fn search(lua: &Lua, (text, part, first): (LuaString, LuaString, Option<f64>)) -> mlua::Result<MultiValue> {
+    limits::of(lua)?.long_step()?;
+    let (text, part) = (text.as_bytes(), part.as_bytes());
+    let first = first.unwrap_or(1.0) as i64;
+    let start = match first {
+        1.. => first as usize - 1,
+        0 => 0,
+        _ => text.len().saturating_sub(first.unsigned_abs() as usize),
+    };
+    let found = text.get(start..).and_then(|rest| memchr::memmem::find(rest, &part));
+    Ok(match found {
+        Some(at) => {
+            let at = start + at;
+            [at + 1, at + part.len()].into_iter().map(|n| Value::Number(n as f64)).collect()
+        }
+        None => MultiValue::from_iter([Value::Nil]),
+    })
+}
+
+/// What the prelude is given.
+fn host(lua: &Lua) -> mlua::Result<Table> {
+    let host = lua.create_table()?;
+    host.set("cjson", json::library(lua)?)?;
+    host.set("cmsgpack", msgpack::library(lua)?)?;
+    host.set("bit", bit::library(lua)?)?;
+    host.set("struct", structs::library(lua)?)?;
+    let digest = lua.create_function(|_, words: MultiValue| match words.front() {
+        Some(Value::String(text)) if words.len() == 1 => Ok(crate::sha1::hex(&text.as_bytes())),
+        Some(word) if words.len() == 1 => Ok(crate::sha1::hex(&word.to_string()?.into_bytes())),
+        _ => Err(convert::told("ERR wrong number of arguments")),
+    })?;
+    host.set("sha1hex", digest)?;
+    host.set("log", lua.create_function(|_, words: MultiValue| check_log(&words))?)?;
+    let caught =
+        lua.create_function(|lua, (value, as_table): (Value, bool)| convert::caught(lua, value, as_table))?;
+    host.set("caught", caught)?;
+    host.set("compile", lua.create_function(load_text)?)?;
+    host.set("search", lua.create_function(search)?)?;
+    host.set("random", lua.create_function(|lua, ()| Ok(limits::of(lua)?.random()))?)?;
+    host.set("seed", lua.create_function(|lua, n: f64| Ok(limits::of(lua)?.seed(n as i64 as u32)))?)?;
+    Ok(host)
+}
+
+/// Whether `redis.log` is given a level and a text. Nothing is written.
+fn check_log(words: &MultiValue) -> mlua::Result<()> {
+    let wrong = match words.front().map(convert::number) {
+        _ if words.len() < 2 => "ERR redis.log() requires two arguments or more.",
+        Some(Some(level)) if (0.0..4.0).contains(&level) => return Ok(()),
+        Some(Some(_)) => "ERR Invalid debug level.",
+        _ => "ERR First argument must be a number (log level).",
+    };
+    Err(convert::told(wrong))
+}
