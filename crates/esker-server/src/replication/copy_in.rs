@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use esker::Db;
+use esker::{Db, is_of_database};
 
 use super::apply::text;
 use super::disk;
@@ -37,8 +37,7 @@ pub fn receive(server: &Arc<Server>, upstream: &mut Upstream, source: &Source) -
     if dir.as_os_str().is_empty() {
         return Err("a copy is needed, and a database in memory cannot take one".to_owned());
     }
-    let full = disk::full_dir(dir);
-    disk::make_dir(&full).map_err(text)?;
+    let full = disk::begin_full(dir).map_err(text)?;
     for (name, len) in disk::files(&full).map_err(text)? {
         let digest = disk::read(&full.join(&name), PIECE_BYTES, |_| true).map_err(text)?;
         upstream.send(&Frame::Have(name, len, digest))?;
@@ -128,10 +127,10 @@ fn write_files(full: &Path, queue: &Receiver<Work>) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a name is one of a file in the directory itself.
+/// Whether a name is that of a file of a database, in the directory itself.
 fn is_plain(name: &str) -> bool {
     let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    !name.is_empty() && !name.starts_with('.') && name.bytes().all(is_known)
+    is_of_database(name) && name.bytes().all(is_known)
 }
 
 /// Has the copy say what it is (copy_in.2), and have the name of what it takes the place of.
@@ -158,7 +157,11 @@ mod tests {
 
     #[test]
     fn files_lie_in_the_directory_itself() {
-        assert!(["000012.sst", "CURRENT", "MANIFEST-7"].iter().all(|name| is_plain(name)));
-        assert!(["", ".", "..", "../x", "a/b", "a\\b", "C:x", ".hidden"].iter().all(|name| !is_plain(name)));
+        assert!(["000012.sst", "CURRENT", "MANIFEST-000007"].iter().all(|name| is_plain(name)));
+        assert!(
+            ["", ".", "..", "../x", "a/b", "a\\b", "C:x", ".hidden", "notes.txt"]
+                .iter()
+                .all(|name| !is_plain(name))
+        );
     }
 }

@@ -8,7 +8,6 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::disk;
 use super::frame::{FRAME_BYTES_MAX, Frame};
@@ -36,21 +35,19 @@ pub fn why_not(server: &Server) -> Option<&'static str> {
 
 /// Sends a copy. `have`: what the replica has of an earlier try.
 pub fn send(server: &Server, have: &[(String, u64, u128)], pieces: &Pieces) {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
     let Some((db, _)) = server.replication.local() else { return };
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let dir = disk::beside(&server.options.dir, &format!(".esker-copy-{number}"));
-    let sent = match db.checkpoint(&dir) {
-        Ok(_) => send_files(&dir, have, pieces).map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
-    };
+    let made = disk::Sent::begin(&server.options.dir).map_err(|error| error.to_string());
+    let sent = made.and_then(|made| {
+        let dir = made.database();
+        db.checkpoint(&dir).map_err(|error| error.to_string())?;
+        // The directory goes when this ends.
+        send_files(&dir, have, pieces).map_err(|error| error.to_string())
+    });
     let last = match sent {
         Ok(()) => Frame::CopyEnd,
         Err(why) => Frame::End(why),
     };
     push(pieces, &last);
-    // The next start removes what is left.
-    let _ = disk::remove_dir(&dir);
 }
 
 fn push(pieces: &Pieces, frame: &Frame) -> bool {

@@ -8,18 +8,34 @@
 //! ```
 //!
 //! repl_disk.1. At any moment of the exchange, one of the directories is whole; the next start ends what was begun.
+//! repl_disk.2. Each of these directories has a job file that proves what it is (job.2). A directory that only has such a name is left
+//!      alone, and is in the way. From one that is proved only files with names of a database are removed.
+//! repl_disk.3. No symbolic link below the directory that all these lie in is followed (fs.5).
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
     reason = "files of a database that nobody has open are sent and put into place around the engine"
 )]
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use esker::env::{AppendWriter, RealFs};
+use esker::env::{AppendWriter, Entry, Env, JobFile, OpenOptions};
+use esker::is_of_database;
 use xxhash_rust::xxh3::Xxh3;
+
+/// What the job files say: of a copy that comes, of a database that a copy replaces, of a copy that is sent.
+const COMING: &str = "replica-copy";
+const REPLACED: &str = "replaced-database";
+const SENT: &str = "copy-to-send";
+/// What a checkpoint says that is being made in the directory of a copy to send.
+const WORKPLACE: &str = "workplace";
+/// The database in the directory of a copy to send, and the workplace of its checkpoint.
+const DATABASE: &str = "db";
+const DATABASE_NEW: &str = "db.esker-new";
+/// Numbers that are tried for a copy to send. Directories of others are in the way of the others.
+const COPIES_MAX: u64 = 1000;
 
 /// A path beside a directory.
 pub fn beside(dir: &Path, suffix: &str) -> PathBuf {
@@ -37,12 +53,58 @@ fn old_dir(dir: &Path) -> PathBuf {
     beside(dir, ".esker-old")
 }
 
+/// A file system in which the directories beside this one are reached through no link (repl_disk.3).
+fn env_beside(dir: &Path) -> io::Result<Env> {
+    Env::real().hold(parent(dir), None)
+}
+
+fn is_proved(env: &Env, dir: &Path, kind: &str) -> io::Result<bool> {
+    Ok(env.fs.entry(dir)? == Some(Entry::Dir) && !JobFile::left(env, dir, kind)?.is_empty())
+}
+
+fn in_the_way(path: &Path) -> io::Error {
+    let text = format!("{} is there, and is not of this server: move it away", path.display());
+    io::Error::new(io::ErrorKind::AlreadyExists, text)
+}
+
+/// Makes the directory that a copy comes to, or finds what an earlier try has left. Nothing may be in the way of the exchange.
+///
+/// # Errors
+/// Of the file system; something else has one of the names.
+pub fn begin_full(dir: &Path) -> io::Result<PathBuf> {
+    let (full, old, env) = (full_dir(dir), old_dir(dir), env_beside(dir)?);
+    if env.fs.entry(&old)?.is_some() {
+        return Err(in_the_way(&old));
+    }
+    match env.fs.create_dir(&full, None) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            if is_proved(&env, &full, COMING)? {
+                return Ok(full);
+            }
+            // A crash may leave the beginning of one.
+            let is_empty = env.fs.entry(&full)? == Some(Entry::Dir)
+                && env.fs.list_dir(&full)?.iter().all(|name| JobFile::is_name(name));
+            if !is_empty {
+                return Err(in_the_way(&full));
+            }
+        }
+        made => made?,
+    }
+    JobFile::begin(&env, &full, COMING)?;
+    Ok(full)
+}
+
 /// Puts a copy that has come into the place of a database that nobody has open (repl_disk.1).
 ///
 /// # Errors
 /// Of the file system.
 pub fn exchange(dir: &Path) -> io::Result<()> {
-    fs::rename(dir, old_dir(dir))?;
+    let (env, old) = (env_beside(dir)?, old_dir(dir));
+    if env.fs.entry(&old)?.is_some() {
+        return Err(in_the_way(&old));
+    }
+    JobFile::begin(&env, dir, REPLACED)?;
+    env.fs.rename_dir(dir, &old)?;
     sync_parent(dir)?;
     finish_copy(dir)
 }
@@ -52,35 +114,112 @@ pub fn exchange(dir: &Path) -> io::Result<()> {
 /// # Errors
 /// Of the file system.
 pub fn finish_copy(dir: &Path) -> io::Result<()> {
-    let (old, full) = (old_dir(dir), full_dir(dir));
-    if old.exists() {
-        if !dir.exists() {
-            fs::rename(&full, dir)?;
-            sync_parent(dir)?;
-        }
-        fs::remove_dir_all(&old)?;
-    }
-    remove_copies(dir)
-}
-
-/// Removes checkpoints that were to be sent, by a process that has ended.
-fn remove_copies(dir: &Path) -> io::Result<()> {
-    let parent = parent(dir);
-    if !parent.is_dir() {
+    if !parent(dir).is_dir() {
         return Ok(());
     }
+    let (env, old, full) = (env_beside(dir)?, old_dir(dir), full_dir(dir));
+    if is_proved(&env, &old, REPLACED)? {
+        if env.fs.entry(dir)?.is_none() {
+            if !is_proved(&env, &full, COMING)? {
+                return Err(in_the_way(&full));
+            }
+            env.fs.rename_dir(&full, dir)?;
+            sync_parent(dir)?;
+        }
+        remove_proved(&env, &old, &[REPLACED])?;
+    }
+    // An exchange that did not begin, or has ended.
+    if env.fs.entry(dir)? == Some(Entry::Dir) {
+        for kind in [REPLACED, COMING] {
+            JobFile::left(&env, dir, kind)?.into_iter().try_for_each(|job| job.end(&env))?;
+        }
+    }
+    remove_copies(&env, dir)
+}
+
+/// Removes copies that were to be sent, by a process that has ended.
+fn remove_copies(env: &Env, dir: &Path) -> io::Result<()> {
     let prefix = beside(dir, ".esker-copy-");
-    for entry in fs::read_dir(parent)? {
-        let path = entry?.path();
-        let is_one = path
-            .file_name()
-            .zip(prefix.file_name())
-            .is_some_and(|(name, prefix)| name.as_encoded_bytes().starts_with(prefix.as_encoded_bytes()));
-        if is_one {
-            fs::remove_dir_all(path)?;
+    let prefix = prefix.file_name().unwrap_or_default().to_string_lossy();
+    for name in env.fs.list_dir(parent(dir))?.iter().filter(|name| name.starts_with(&*prefix)) {
+        let path = dir.with_file_name(name);
+        if is_proved(env, &path, SENT)? {
+            remove_sent(env, &path)?;
         }
     }
     Ok(())
+}
+
+fn remove_sent(env: &Env, path: &Path) -> io::Result<()> {
+    let made = path.join(DATABASE_NEW);
+    for (dir, kinds) in [
+        (path.join(DATABASE), &[][..]),
+        (made.join(DATABASE), &[][..]),
+        (made, &[WORKPLACE][..]),
+        (path.to_owned(), &[SENT][..]),
+    ] {
+        remove_proved(env, &dir, kinds)?;
+    }
+    Ok(())
+}
+
+/// Removes a directory that is proved, or lies in one that is, if nothing of others is in it (repl_disk.2). The proof goes last.
+fn remove_proved(env: &Env, dir: &Path, kinds: &[&str]) -> io::Result<()> {
+    if env.fs.entry(dir)? != Some(Entry::Dir) {
+        return Ok(());
+    }
+    let env_in = env.hold(dir, None)?;
+    for name in env_in.fs.list_dir(dir)?.iter().filter(|name| *name == "LOCK" || is_of_database(name)) {
+        env_in.fs.remove_file(&dir.join(name))?;
+    }
+    let is_job = |name: &String| JobFile::is_name(name);
+    if env_in.fs.list_dir(dir)?.iter().all(is_job) {
+        for kind in kinds {
+            JobFile::left(&env_in, dir, kind)?.into_iter().try_for_each(|job| job.end(&env_in))?;
+        }
+    }
+    match env.fs.remove_dir(dir) {
+        Err(e) if e.kind() != io::ErrorKind::DirectoryNotEmpty => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// The directory of a copy to send.
+pub struct Sent {
+    env: Env,
+    path: PathBuf,
+}
+
+impl Sent {
+    /// Makes one beside a database.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn begin(dir: &Path) -> io::Result<Sent> {
+        let env = env_beside(dir)?;
+        let mut number = 1;
+        let path = loop {
+            let path = beside(dir, &format!(".esker-copy-{number}"));
+            match env.fs.create_dir(&path, None) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && number < COPIES_MAX => number += 1,
+                made => break made.map(|()| path)?,
+            }
+        };
+        JobFile::begin(&env, &path, SENT)?;
+        Ok(Sent { env, path })
+    }
+
+    /// Where the checkpoint is to be made.
+    pub fn database(&self) -> PathBuf {
+        self.path.join(DATABASE)
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        // The next start removes what is left.
+        let _ = remove_sent(&self.env, &self.path);
+    }
 }
 
 /// The directory that a directory lies in; a name alone lies in the working directory.
@@ -101,17 +240,16 @@ pub fn sync_dir(dir: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
 }
 
-/// Names and lengths of the files of a directory, in order of names. A database has no directories inside.
+/// Names and lengths of the files of a database in a directory, in order of names. A database has no directories inside.
 ///
 /// # Errors
 /// Of the file system.
 pub fn files(dir: &Path) -> io::Result<Vec<(String, u64)>> {
     let mut files = Vec::new();
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        let metadata = entry.metadata()?;
-        if let (Ok(name), true) = (entry.file_name().into_string(), metadata.is_file()) {
-            files.push((name, metadata.len()));
+    let env = env_beside(dir)?;
+    for name in env.fs.list_dir(dir)?.into_iter().filter(|name| is_of_database(name)) {
+        if let Some(Entry::File { len, .. }) = env.fs.entry(&dir.join(&name))? {
+            files.push((name, len));
         }
     }
     files.sort();
@@ -123,14 +261,16 @@ pub fn files(dir: &Path) -> io::Result<Vec<(String, u64)>> {
 /// # Errors
 /// Of the file system.
 pub fn read(path: &Path, piece: usize, mut see: impl FnMut(&[u8]) -> bool) -> io::Result<u128> {
-    let mut file = File::open(path)?;
+    let file = env_beside(path)?.fs.open(path, OpenOptions::read())?;
     let mut digest = Xxh3::new();
     let mut buffer = vec![0; piece];
+    let mut at = 0;
     loop {
-        let n = file.read(&mut buffer)?;
+        let n = file.read_at(&mut buffer, at)?;
         if n == 0 {
             return Ok(digest.digest128());
         }
+        at += n as u64;
         digest.update(&buffer[..n]);
         if !see(&buffer[..n]) {
             return Err(io::ErrorKind::ConnectionAborted.into());
@@ -155,8 +295,11 @@ impl Writer {
     /// # Errors
     /// Of the file system.
     pub fn create(path: &Path, len: u64) -> io::Result<Self> {
-        let options = esker::env::OpenOptions::create().direct();
-        let file = AppendWriter::create(&RealFs::new(), path, options, WRITE_BYTES)?;
+        let env = env_beside(path)?;
+        if env.fs.entry(path)?.is_some() {
+            env.fs.remove_file(path)?;
+        }
+        let file = AppendWriter::create(&*env.fs, path, OpenOptions::create_new().direct(), WRITE_BYTES)?;
         Ok(Writer { file, digest: Xxh3::new(), left: len })
     }
 
@@ -180,51 +323,39 @@ impl Writer {
     }
 }
 
-/// Makes a directory, if there is none.
-///
-/// # Errors
-/// Of the file system.
-pub fn make_dir(dir: &Path) -> io::Result<()> {
-    fs::create_dir_all(dir)
-}
-
 /// Removes a file.
 ///
 /// # Errors
 /// Of the file system.
 pub fn remove_file(path: &Path) -> io::Result<()> {
-    fs::remove_file(path)
-}
-
-/// Removes a directory with all in it, if it is there.
-///
-/// # Errors
-/// Of the file system.
-pub fn remove_dir(dir: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    env_beside(path)?.fs.remove_file(path)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
     fn repl_disk_1_the_next_start_ends_an_exchange_wherever_it_was_broken_off() {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("data");
+        let env = Env::real();
         let make = |dir: &Path, text: &str| {
             fs::create_dir_all(dir).unwrap();
-            fs::write(dir.join("file"), text).unwrap();
+            fs::write(dir.join("CURRENT"), text).unwrap();
         };
-        let now = || fs::read(dir.join("file")).unwrap();
+        let now = || fs::read(dir.join("CURRENT")).unwrap();
         // What was done of it -> what the start finds.
         for step in 0..3 {
             make(&dir, "old");
+            if step > 0 {
+                JobFile::begin(&env, &dir, REPLACED).unwrap();
+            }
+            begin_full(&dir).unwrap();
             make(&full_dir(&dir), "new");
-            make(&beside(&dir, ".esker-copy-7"), "left");
+            make(&Sent::begin(&dir).map(std::mem::ManuallyDrop::new).unwrap().database(), "left");
             if step > 0 {
                 fs::rename(&dir, old_dir(&dir)).unwrap();
             }
@@ -233,13 +364,46 @@ mod tests {
             }
             finish_copy(&dir).unwrap();
             assert_eq!(now(), if step > 0 { &b"new"[..] } else { b"old" }, "repl_disk.1: step {step}");
+            assert_eq!(files(&dir).unwrap().len(), fs::read_dir(&dir).unwrap().count());
             let left = fs::read_dir(parent.path()).unwrap().count();
             assert_eq!(left, if step > 0 { 1 } else { 2 }, "an unfinished copy stays, to go on with it");
         }
         assert_eq!(super::parent(Path::new("data")), Path::new("."), "a name alone");
+        begin_full(&dir).unwrap();
         make(&full_dir(&dir), "newer");
         exchange(&dir).unwrap();
         assert_eq!(now(), b"newer");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn repl_disk_2_repl_disk_3_directories_of_others_stay_whatever_they_are_called() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("data");
+        fs::create_dir(&dir).unwrap();
+        let others = parent.path().join("others");
+        let names = [old_dir(&dir), full_dir(&dir), beside(&dir, ".esker-copy-1"), others.clone()];
+        for path in &names {
+            fs::create_dir(path).unwrap();
+            fs::write(path.join("CURRENT"), "mine").unwrap();
+        }
+        let check = || {
+            for path in &names {
+                assert_eq!(fs::read(path.join("CURRENT")).unwrap(), b"mine", "repl_disk.2: {path:?}");
+            }
+        };
+        finish_copy(&dir).unwrap();
+        assert!(begin_full(&dir).is_err() && exchange(&dir).is_err());
+        drop(Sent::begin(&dir).unwrap());
+        check();
+        for path in &names[..3] {
+            fs::remove_dir_all(path).unwrap();
+            std::os::unix::fs::symlink(&others, path).unwrap();
+        }
+        finish_copy(&dir).unwrap();
+        assert!(begin_full(&dir).is_err() && exchange(&dir).is_err());
+        drop(Sent::begin(&dir).unwrap());
+        check();
     }
 
     #[test]
@@ -259,6 +423,7 @@ mod tests {
             true
         });
         assert_eq!((read.unwrap(), &*seen), (written, &b"abcde"[..]));
-        assert_eq!(files(dir.path()).unwrap(), [("file".to_owned(), 5)]);
+        fs::rename(&path, dir.path().join("000007.sst")).unwrap();
+        assert_eq!(files(dir.path()).unwrap(), [("000007.sst".to_owned(), 5)]);
     }
 }
