@@ -115,6 +115,7 @@ impl Queue {
         if matches!(self.events.back(), Some((last, Event::Missed)) if *last == seq) {
             return;
         }
+        let mut is_crowded = false;
         if let (Some(newest), Event::Put(key, _) | Event::Removed(key) | Event::Expired(key)) =
             (&mut self.newest, &event)
         {
@@ -128,6 +129,8 @@ impl Queue {
                 };
                 self.events.retain(is_newest);
                 self.bytes = self.events.iter().map(|(_, event)| event.bytes()).sum();
+                // Otherwise each of the next events would look through all of them again.
+                is_crowded = self.events.len() > QUEUED_MAX / 4 * 3 || self.bytes > share / 4 * 3;
             }
         }
         let mut event = event;
@@ -137,7 +140,7 @@ impl Queue {
             // The watcher reads it: the key is enough.
             *value = None;
         }
-        if self.events.len() >= QUEUED_MAX || self.bytes + event.bytes() > share {
+        if is_crowded || self.events.len() >= QUEUED_MAX || self.bytes + event.bytes() > share {
             self.events.clear();
             self.newest.iter_mut().for_each(HashMap::clear);
             self.bytes = 0;
