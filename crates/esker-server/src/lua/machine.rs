@@ -143,7 +143,10 @@ fn host(lua: &Lua) -> mlua::Result<Table> {
     host.set("compile", lua.create_function(load_text)?)?;
     host.set("search", lua.create_function(search)?)?;
     host.set("random", lua.create_function(|lua, ()| Ok(limits::of(lua)?.random()))?)?;
-    host.set("seed", lua.create_function(|lua, n: f64| Ok(limits::of(lua)?.seed(n as i64 as u32)))?)?;
+    host.set(
+        "seed",
+        lua.create_function(|lua, n: f64| limits::of(lua).map(|limits| limits.seed(n as i64 as u32)))?,
+    )?;
     Ok(host)
 }
 
