@@ -162,7 +162,7 @@ mod tests {
             fs.open(path, OpenOptions::create()).unwrap().write_all_at(bytes, 0).unwrap();
         };
         let job = JobFile::begin(&env, dir, "test").unwrap();
-        assert_eq!(JobFile::left(&env, dir, "test").unwrap(), [job.clone()], "job.1");
+        assert_eq!(JobFile::left(&env, dir, "test").unwrap(), std::slice::from_ref(&job), "job.1");
         assert_eq!(JobFile::left(&env, dir, "other").unwrap(), [], "job.2");
         let (ours, others) = (job.temporary(dir, "incoming"), dir.join("incoming.tmp"));
         write(&ours, b"1");

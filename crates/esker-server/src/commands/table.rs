@@ -193,7 +193,7 @@ impl Command {
             Keys::Streams => {
                 let Some(at) = options::streams_at(request) else { return Vec::new() };
                 let count = request.len() - at - 1;
-                request.from(at + 1).take(if count % 2 == 0 { count / 2 } else { 0 }).collect()
+                request.from(at + 1).take(if count.is_multiple_of(2) { count / 2 } else { 0 }).collect()
             }
             Keys::Stored => {
                 let to = options::stored_to(self.name, request).and_then(|at| request.get(at));

@@ -13,6 +13,9 @@ use super::main_record::{Kind, Main};
 use super::subkey::{parts_prefix, split_number, ttl_key};
 use crate::store::{Order, Reads, Result, Span, Value, prefix_end};
 
+/// Keys and values of the parts of a version.
+type Parts = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// Problems that are told at most.
 const PROBLEMS_MAX: usize = 1000;
 /// Parts of one collection that are looked at as a whole: of a larger one, the main record alone is checked.
@@ -95,7 +98,7 @@ impl Verify<'_> {
     }
 
     /// All parts of a version; none if they are too large to be looked at.
-    fn parts(&self, version: u64) -> Result<Option<Vec<(Vec<u8>, Vec<u8>)>>> {
+    fn parts(&self, version: u64) -> Result<Option<Parts>> {
         let prefix = parts_prefix(version);
         let end = prefix_end(&prefix);
         let upper = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);

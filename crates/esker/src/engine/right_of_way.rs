@@ -373,7 +373,7 @@ mod tests {
             for n in 0..5 {
                 let (right, locks, order) = (&right, &locks, &order);
                 scope.spawn(move || {
-                    right.take_turn(&locks).unwrap();
+                    right.take_turn(locks).unwrap();
                     order.lock().push(n);
                     right.give_back();
                 });

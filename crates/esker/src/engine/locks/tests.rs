@@ -153,6 +153,7 @@ fn who_has_waited_long_enough_is_told_and_leaves_the_queue() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "real threads, and real time to see that none waits")]
 fn right_of_way_6_a_commit_passes_a_transaction_with_the_right_of_way_that_waits_for_its_lock() {
     for commit_first in [true, false] {
         let (locks, right, lock) = (Locks::default(), right(), name("x"));
