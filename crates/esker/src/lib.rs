@@ -185,9 +185,9 @@ pub use types::interleave;
 pub use compaction::filter::Decision;
 pub use db::{
     Builder, Change, Changed, Changes, CommitError, Committed, Cursor, Db, Feed, FeedChange, FeedCommit,
-    FeedValue, Ingest, Key, Keys, Keyspace, Listener, NamedLock, Notice, Past, Range, Reads, RemovedRange,
-    Savepoint, Sequence, Snapshot, Transaction, Ttl, Version, Versions, View, ViewMut, Watch, WriteBatch,
-    check_offline, repair,
+    FeedOperand, FeedValue, Ingest, Key, Keys, Keyspace, Listener, NamedLock, Notice, Past, Range, Reads,
+    RemovedRange, Savepoint, Sequence, Snapshot, Transaction, Ttl, Version, Versions, View, ViewMut, Watch,
+    WriteBatch, check_offline, repair,
 };
 #[cfg(feature = "tokio")]
 pub use db::{EntryStream, FeedStream};

@@ -93,7 +93,7 @@ impl Names {
                 operands.iter().enumerate().fold(line, |line, (i, operand)| {
                     line.with(
                         &if i == 0 { "operand".to_owned() } else { format!("operand_{}", i + 1) },
-                        operand,
+                        operand.bytes(),
                     )
                 })
             }),

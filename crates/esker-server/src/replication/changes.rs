@@ -146,7 +146,7 @@ fn key_change(change: &FeedChange<'_>, keyspace: u32, is_database: bool) -> Resu
             (id, KeyChange::Set(key.to_vec(), shown))
         }
         FeedChange::Merge { keyspace: id, key, operands } => {
-            let operands = operands.iter().map(|operand| operand.to_vec()).collect();
+            let operands = operands.iter().map(|operand| operand.bytes().to_vec()).collect();
             (id, KeyChange::Merge(key.to_vec(), operands))
         }
         FeedChange::Remove { keyspace: id, key } | FeedChange::Expire { keyspace: id, key } => {

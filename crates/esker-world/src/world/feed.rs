@@ -99,9 +99,11 @@ fn value_of(bytes: &[u8]) -> ValueNo {
 fn done(change: FeedChange<'_>, maps: &BTreeMap<KeyspaceId, Map>, before: &[Done]) -> Result<Option<Done>> {
     Ok(Some(match change {
         FeedChange::Put { keyspace, key, value } => Done::Put(keyspace, known(key), value_of(&value.read()?)),
-        FeedChange::Merge { keyspace, key, operands } => {
-            Done::Merge(keyspace, known(key), operands.into_iter().map(value_of).collect())
-        }
+        FeedChange::Merge { keyspace, key, operands } => Done::Merge(
+            keyspace,
+            known(key),
+            operands.iter().map(|operand| value_of(operand.bytes())).collect(),
+        ),
         FeedChange::Remove { keyspace, key } | FeedChange::Expire { keyspace, key } => {
             Done::Remove(keyspace, known(key))
         }

@@ -63,6 +63,8 @@ pub(crate) struct Context<'a> {
     pub blobs: BlobSet,
     /// What operands are merged with.
     pub operators: Arc<Operators>,
+    /// The tables below the memtables of a flush.
+    pub version: Arc<Version>,
 }
 
 impl<'a> Context<'a> {
@@ -176,7 +178,7 @@ pub(crate) fn flush(
     let judge =
         Judge::new(Horizons::new(snapshots), tombstones, bottommost).with_rules(context.rules.clone());
     let sources = memtables.iter().map(|m| Source::Memtable(m.scan()));
-    write(context, sources, judge, shape, None)
+    write(context, sources, judge, shape, (None, &|key| may_expire(&context.version, &[], key)))
 }
 
 /// Executes a plan made from `version` or an earlier version with the same input tables. `new_run` gives a new run id.
@@ -218,7 +220,8 @@ pub(crate) fn compact(
         newest_commit: newest_commits?.into_iter().max().unwrap_or_default(),
     };
     let sources = inputs.iter().map(|run| Source::run(run.iter().map(|t| t.table.clone()).collect()));
-    let built = write(context, sources, judge, shape, sieve)?;
+    let may_expire_below = |key: &[u8]| may_expire(version, &removed, key);
+    let built = write(context, sources, judge, shape, (sieve, &may_expire_below))?;
     Ok(built.map(|built| {
         let stats = CompactionStats { bytes_read: bytes, ..built.stats };
         let settle = |table: AddedTable| {
@@ -248,16 +251,27 @@ fn even_share(bytes: u64, table_bytes: u64) -> u64 {
     (share + share / SLACK_PART).clamp(1, table_bytes.max(1))
 }
 
+/// Whether a table that is not one of these may hold a version of an encoded key that expires (fold.4).
+fn may_expire(version: &Version, inputs: &[FileId], key: &[u8]) -> bool {
+    version.runs().iter().any(|run| {
+        let live = run.find(key).map(|index| &run.tables()[index]);
+        live.is_some_and(|live| live.meta.counts.expiring > 0 && !inputs.contains(&live.file))
+    })
+}
+
+/// What sees the versions that are kept, and whether one that expires may lie below them.
+type Seeing<'s, 'f> = (Option<&'s mut Sieve<'f>>, &'s dyn Fn(&[u8]) -> bool);
+
 fn write(
     context: &Context<'_>,
     sources: impl Iterator<Item = Source>,
     mut judge: Judge,
     shape: Shape,
-    sieve: Option<&mut Sieve<'_>>,
+    seeing: Seeing<'_, '_>,
 ) -> Result<Option<Built>> {
     let survivors = judge.surviving_tombstones();
     let mut output = Output::new(context.place(), shape, &survivors);
-    match write_to(context, sources, &mut judge, &mut output, sieve) {
+    match write_to(context, sources, &mut judge, &mut output, seeing) {
         Ok(Some(built)) => Ok(Some(built)),
         failed => {
             output.discard();
@@ -271,7 +285,7 @@ fn write_to(
     sources: impl Iterator<Item = Source>,
     judge: &mut Judge,
     output: &mut Output<'_>,
-    mut sieve: Option<&mut Sieve<'_>>,
+    (mut sieve, may_expire_below): Seeing<'_, '_>,
 ) -> Result<Option<Built>> {
     let mut stats = CompactionStats::default();
     if !(context.go_on)(0) {
@@ -279,7 +293,7 @@ fn write_to(
     }
     let mut stretch = 0;
     let mut scan = MergeScan::new(sources)?;
-    let (mut waiting, mut gather) = (Waiting::default(), Gather::new(context.means()));
+    let (mut waiting, mut gather) = (Waiting::default(), Gather::new(context.means(), may_expire_below));
     let mut write = |entry: EntryRef<'_>, seq| {
         if let Some(sieve) = &mut sieve {
             sieve.see(&entry, seq)?;

@@ -13,19 +13,17 @@
 //! compaction_operands.2. Where an operator fails or is not registered, or a base cannot be read, all versions stay, and readers are told.
 //! compaction_operands.3. A base in a blob file stays there, below its operands, until these have a part of its size: then the value, which would
 //!      be read again and again, moves into the table.
-//!      The same holds for a base that expires: readers take it for absent from then on, and the operands stay. In one commit the value that they
-//!      make expires as the base does.
+//!      What is made expires as fold.3 says, whatever the time of the compaction is.
 //! compaction_operands.4. What is made has the number of its newest operand, and is unresolved if its oldest version is.
 //! compaction_operands.5. A version that a rule of history keeps (compaction_judge.7) is not merged into a newer one. The oldest that it keeps
 //!      takes up its base, so that it can be read by itself.
 
 use super::judge::{Judge, Verdict};
 use crate::blob::BlobPointer;
-use crate::read::fold::{Means, Operands};
+use crate::read::fold::{Base, Means, Operands};
 use crate::types::entry::EntryRef;
-use crate::types::expiry::Expiry;
+use crate::types::expiry::value_of;
 use crate::types::op::Kind;
-use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
 
 /// Operands move a base out of its blob file that is so many times as large (compaction_operands.3).
@@ -36,6 +34,8 @@ const LIST_BYTES_MAX: usize = 1 << 30;
 /// Takes what the judge has said of versions, in their order, and gives what is to be written.
 pub(super) struct Gather<'a> {
     means: Means<'a>,
+    /// Whether a source below may hold a version of an encoded key that expires (fold.4).
+    may_expire_below: &'a dyn Fn(&[u8]) -> bool,
     /// Versions cannot stay beside each other: a failure is an error.
     is_strict: bool,
     key: Vec<u8>,
@@ -64,13 +64,13 @@ struct Made {
 }
 
 impl<'a> Gather<'a> {
-    pub(super) fn new(means: Means<'a>) -> Self {
-        Gather { means, is_strict: false, key: Vec::new(), pending: None }
+    pub(super) fn new(means: Means<'a>, may_expire_below: &'a dyn Fn(&[u8]) -> bool) -> Self {
+        Gather { means, may_expire_below, is_strict: false, key: Vec::new(), pending: None }
     }
 
     /// The same for an output that holds one version of a key.
     pub(super) fn strict(means: Means<'a>) -> Self {
-        Gather { is_strict: true, ..Self::new(means) }
+        Gather { is_strict: true, ..Self::new(means, &|_| true) }
     }
 
     /// Takes a version and its fate; `write` gets what is to be written, and the number that its source has
@@ -150,7 +150,7 @@ impl<'a> Gather<'a> {
             };
             match made {
                 Some(made) => self.write_made(made, write)?,
-                None => self.write_operands(pending, write)?,
+                None => self.write_operands(pending, true, write)?,
             }
         }
         match kept {
@@ -179,7 +179,10 @@ impl<'a> Gather<'a> {
         let made = if judge.is_bottommost() { self.fold(&pending, None, false)? } else { None };
         match made {
             Some(made) => self.write_made(made, write),
-            None => self.write_operands(pending, write),
+            None => {
+                let may_expire_below = (self.may_expire_below)(&self.key);
+                self.write_operands(pending, may_expire_below, write)
+            }
         }
     }
 
@@ -189,10 +192,11 @@ impl<'a> Gather<'a> {
         if self.is_strict || base.seq == pending.seq {
             return true;
         }
-        if base.kind.expires() || !base.kind.needs_fetch() {
-            return !base.kind.expires();
+        if !base.kind.needs_fetch() {
+            return true;
         }
-        let len = BlobPointer::decode(base.value).map_or(u64::MAX, |pointer| u64::from(pointer.len));
+        let pointer = BlobPointer::decode(value_of(base.kind, base.value));
+        let len = pointer.map_or(u64::MAX, |pointer| u64::from(pointer.len));
         pending.operands.byte_len() as u64 * BLOB_FACTOR >= len
     }
 
@@ -204,12 +208,11 @@ impl<'a> Gather<'a> {
         is_unresolved: bool,
     ) -> Result<Option<Made>> {
         let is_unresolved = is_unresolved || pending.is_unresolved;
-        let expiry = base.and_then(|base| Expiry::of_version(base.kind, base.value));
-        let kind = if expiry.is_some() { Kind::ExpiringPut } else { Kind::Put };
-        let kind = if is_unresolved { kind.unresolved() } else { kind };
-        let stored = base.map(|base| Stored::of(base.kind, base.value).to_value());
-        match pending.operands.fold(&self.key, stored, self.means) {
-            Ok(value) => {
+        let base = base.map(|base| Base::of(base.kind, base.value));
+        match pending.operands.fold(&self.key, base, self.means) {
+            Ok((value, expiry)) => {
+                let kind = if expiry.is_some() { Kind::ExpiringPut } else { Kind::Put };
+                let kind = if is_unresolved { kind.unresolved() } else { kind };
                 let value = match expiry {
                     Some(expiry) => [&expiry.to_bytes(), &*value].concat().into(),
                     None => value,
@@ -236,9 +239,10 @@ impl<'a> Gather<'a> {
     fn write_operands(
         &self,
         pending: Pending,
+        may_expire_below: bool,
         write: &mut impl FnMut(EntryRef<'_>, SeqNo) -> Result<()>,
     ) -> Result<()> {
-        let list = pending.operands.joined(&self.key, self.means.operators);
+        let list = pending.operands.joined(&self.key, self.means.operators, may_expire_below);
         let kind = if pending.is_unresolved { Kind::Merge.unresolved() } else { Kind::Merge };
         write(EntryRef { key: &self.key, seq: pending.seq, kind, value: &list }, pending.seq)
     }

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use super::commit_error::CommitError;
 use super::keyspace::Keyspace;
 use super::writes::{Basis, Writes, encode_bounds, prefix_bounds};
+use crate::encoding::operand::Operand;
 use crate::engine::committer::Committing;
 use crate::engine::handle::Handle;
 use crate::engine::keyspace_options::{Counting, KeyspaceOptions};
@@ -101,11 +102,13 @@ impl WriteBatch {
         self.writes.put_from(&self.handle.core, state, key.as_ref(), value, len)
     }
 
-    /// Merges an operand into a key, without reading it: see [`Keyspace::merge`]. Operands that the batch merges into one key are one write of it.
+    /// Merges an operand into a key, without reading it: see [`Keyspace::merge`]. The operand applies to what the key has at the time of
+    /// this call, not of the commit. The operands that a batch merges into one key are one write of it. If they follow a put or a
+    /// removal of the key in the batch, the operator runs when the batch is committed, which fails if the operator does.
     ///
     /// # Errors
     /// Those of [`put`](Self::put); [`Invalid`](crate::Error::Invalid) if the keyspace has no merge operator,
-    /// [`Merge`](crate::Error::Merge) if the operand is none for that operator.
+    /// [`Merge`](crate::Error::Merge) if the operator refuses the operand.
     pub fn merge(
         &mut self,
         keyspace: &Keyspace,
@@ -115,6 +118,13 @@ impl WriteBatch {
         let state = keyspace.state_in(&self.handle)?;
         self.writes.make_room(&self.handle.core)?;
         self.writes.merge(&self.handle.core, state, key.as_ref(), operand.as_ref())
+    }
+
+    /// Merges an operand that was merged into this key of another database.
+    pub(crate) fn merge_of(&mut self, keyspace: &Keyspace, key: &[u8], operand: Operand<'_>) -> Result<()> {
+        let state = keyspace.state_in(&self.handle)?;
+        self.writes.make_room(&self.handle.core)?;
+        self.writes.merge_of(&self.handle.core, state, key, operand)
     }
 
     /// Removes a key.
@@ -292,7 +302,7 @@ impl WriteBatch {
         if !self.writes.changes_nothing() {
             return Committing::done(self.commit_with(durability).map_err(Error::from));
         }
-        match self.writes.into_request(durability) {
+        match self.writes.into_request(&self.handle.core, durability) {
             Ok(request) => self.handle.commit_async(request),
             Err(error) => Committing::done(Err(error)),
         }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::Db;
 use crate::blob::BlobSet;
+use crate::encoding::operand::{Operand, elements};
 use crate::engine::catalog::{id_of, name_of};
 use crate::engine::handle::Handle;
 use crate::engine::keyspace_options::{KeyspaceOptions, StoredOptions, options_of};
 use crate::feed::{Change, Changes};
 use crate::read::fetch;
-use crate::read::fold::elements;
 use crate::types::expiry::Expiry;
 use crate::types::key::decode_key;
 use crate::types::op::Kind;
@@ -57,8 +57,8 @@ pub enum FeedChange<'a> {
         keyspace: KeyspaceId,
         /// The key.
         key: &'a [u8],
-        /// The operands, oldest first. Of several that the commit has merged there may be one in their place.
-        operands: Vec<&'a [u8]>,
+        /// The operands, oldest first. One operand may stand for several that the commit merged at the same time.
+        operands: Vec<FeedOperand<'a>>,
     },
     /// A key is removed. It need not have been there.
     Remove {
@@ -110,6 +110,29 @@ pub enum FeedChange<'a> {
         /// What; none: nothing any more.
         value: Option<&'a [u8]>,
     },
+}
+
+/// An operand of the feed. It applies to the value that the key had at the time of the merge. If there was none, or it had
+/// expired by then, the operand begins a new value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeedOperand<'a>(pub(crate) Operand<'a>);
+
+impl<'a> FeedOperand<'a> {
+    /// The operand.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.0.bytes
+    }
+
+    /// When it was merged, by the engine's time.
+    pub fn merged_at(&self) -> std::time::SystemTime {
+        let at = std::time::UNIX_EPOCH.checked_add(Duration::from_millis(self.0.at_ms));
+        at.unwrap_or(std::time::UNIX_EPOCH)
+    }
+
+    /// How long the value lasts if it begins with this operand; none: it does not expire.
+    pub fn lifetime(&self) -> Option<Duration> {
+        (self.0.lifetime_ms > 0).then(|| Duration::from_millis(self.0.lifetime_ms))
+    }
 }
 
 /// A value of the feed, read when it is asked for.
@@ -294,6 +317,7 @@ fn shown<'a>(change: Change<'a>, blobs: &'a BlobSet) -> Result<FeedChange<'a>> {
             (KeyspaceId::CATALOG, key) => of_catalog(key, kind.is_live().then_some(stored))?,
             (keyspace, key) if kind.is_operand() => {
                 let operands = elements(stored).map_err(|e| e.in_file("commit payload", Path::new(""), 0))?;
+                let operands = operands.into_iter().map(FeedOperand).collect();
                 FeedChange::Merge { keyspace, key, operands }
             }
             (keyspace, key) if kind.is_live() => {

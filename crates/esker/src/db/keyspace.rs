@@ -93,12 +93,22 @@ impl Keyspace {
     ) -> Result<SeqNo> {
         let mut writes = Writes::default();
         writes.put(self.core(), &self.state, key.as_ref(), value.as_ref())?;
-        self.core().submit(writes.into_request(durability)?)
+        self.core().submit(writes.into_request(self.core(), durability)?)
     }
 
     /// Sets a key to a value that expires: from `ttl` on after now no read finds it, in snapshots and transactions neither. The number is that of the
     /// commit. It is removed a while later, by a commit of the background (see [`Db::sweep`](crate::Db::sweep)), which [watches](Self::watch) tell as
     /// [`Change::Expired`](crate::Change::Expired).
+    ///
+    /// The rules of expiry:
+    /// - A put sets the key's expiry: by the lifetime given, by the keyspace's [default](Self::set_default_ttl) at the call, or to none.
+    ///   Lifetimes are rounded up to whole milliseconds. With a lifetime of zero the key expires at once, and no read finds it.
+    /// - A [merge](Self::merge) applies to what the key has at the time of the call, and keeps its expiry. If the key is absent at that time, or has expired,
+    ///   the operand begins a new value, which lasts as long as the default at the call.
+    /// - [`fetch_add`](Self::fetch_add), [`update`](Self::update) and [`compare_and_swap`](Self::compare_and_swap) keep the expiry of the
+    ///   value that they replace; a new key gets the default.
+    /// - [`len`](Self::len) counts a key until a sweep has removed it. A batch or transaction that merges into a key and commits only after a sweep has
+    ///   removed its value begins a new value.
     ///
     /// Time is that of the system's clock, in milliseconds, but it does not go back when that does: what has expired stays so. It does not go
     /// back over a restart either. Exception: if the process or the machine dies, and the clock is set back before the next opening, time resumes where
@@ -132,7 +142,7 @@ impl Keyspace {
         let mut writes = Writes::default();
         let lifetime = Lifetime::For(ttl);
         writes.put_for(self.core(), &self.state, key.as_ref(), value.as_ref(), lifetime)?;
-        self.core().submit(writes.into_request(self.core().options.durability())?)
+        self.core().submit(writes.into_request(self.core(), self.core().options.durability())?)
     }
 
     /// How long puts last from now on that do not say so themselves ([`put`](Self::put) and its kin, batches, transactions, ingests); none: for
@@ -181,7 +191,7 @@ impl Keyspace {
     pub fn put_from(&self, key: impl AsRef<[u8]>, value: &mut impl Read, len: u64) -> Result<SeqNo> {
         let mut writes = Writes::default();
         writes.put_from(self.core(), &self.state, key.as_ref(), value, len)?;
-        self.core().submit(writes.into_request(self.core().options.durability())?)
+        self.core().submit(writes.into_request(self.core(), self.core().options.durability())?)
     }
 
     /// Merges an operand into a key by the keyspace's merge operator (see [`set_merge_operator`](Self::set_merge_operator)), without reading it. The
@@ -221,7 +231,7 @@ impl Keyspace {
     ) -> Result<SeqNo> {
         let mut writes = Writes::default();
         writes.merge(self.core(), &self.state, key.as_ref(), operand.as_ref())?;
-        self.core().submit(writes.into_request(durability)?)
+        self.core().submit(writes.into_request(self.core(), durability)?)
     }
 
     /// [`merge`](Self::merge) without a thread that waits: see [`put_async`](Self::put_async).
@@ -267,7 +277,8 @@ impl Keyspace {
     fn write_async(&self, write: impl FnOnce(&Core, &mut Writes) -> Result<()>) -> Committing {
         let mut writes = Writes::default();
         let core = self.core();
-        let request = write(core, &mut writes).and_then(|()| writes.into_request(core.options.durability()));
+        let request =
+            write(core, &mut writes).and_then(|()| writes.into_request(core, core.options.durability()));
         match request {
             Ok(request) => self.handle.commit_async(request),
             Err(error) => Committing::done(Err(error)),
@@ -305,7 +316,7 @@ impl Keyspace {
     pub fn remove_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<SeqNo> {
         let mut writes = Writes::default();
         writes.remove(&self.state, key.as_ref())?;
-        self.core().submit(writes.into_request(durability)?)
+        self.core().submit(writes.into_request(self.core(), durability)?)
     }
 
     /// Removes all keys of a range, in one commit. What is stored is one range tombstone; the live keys are walked
@@ -337,7 +348,7 @@ impl Keyspace {
         let mut writes = Writes::default();
         writes.remove_range(&self.state, bounds)?;
         let core = self.core();
-        core.submit(writes.into_request(core.options.durability())?)
+        core.submit(writes.into_request(core, core.options.durability())?)
     }
 
     /// The smallest value, in bytes, that this keyspace stores in a blob file from now on, in place of

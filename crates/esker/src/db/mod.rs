@@ -37,7 +37,7 @@ use std::sync::Arc;
 pub use self::batch::WriteBatch;
 pub use self::builder::{Builder, check_offline, repair};
 pub use self::commit_error::CommitError;
-pub use self::feed::{Feed, FeedChange, FeedCommit, FeedValue};
+pub use self::feed::{Feed, FeedChange, FeedCommit, FeedOperand, FeedValue};
 pub use self::ingest::Ingest;
 pub use self::key_handle::Key;
 pub use self::keyspace::Keyspace;

@@ -5,6 +5,7 @@
 //! ```
 //!
 //! sequence.1. A number is given out only once a synced commit has said that the numbers up to the end of its lease are.
+//! sequence.2. What is stored never expires, whatever lifetime the keyspace gives to others: a sequence whose record is gone begins again.
 
 use parking_lot::Mutex;
 
@@ -24,7 +25,8 @@ pub struct Sequence {
 
 impl Keyspace {
     /// The sequence under a key, which begins at 0. It takes `lease` numbers at a time, by one synced commit: those that it has not given out when it is
-    /// dropped, or when the process or the machine ends, are left out. The value under the key is a number for [`fetch_add`](Self::fetch_add):
+    /// dropped, or when the process or the machine ends, are left out. It never expires, whatever the keyspace's
+    /// [default lifetime](Self::set_default_ttl) is. The value under the key is a number for [`fetch_add`](Self::fetch_add):
     /// the first that is not leased.
     ///
     /// ```
@@ -68,7 +70,7 @@ impl Sequence {
         let db = Db::new(self.keyspace.handle.clone());
         let lease = self.lease as i64;
         let taken = db.transact_with(Durability::Sync, |t| -> Result<i64> {
-            t.keyspace_mut(&self.keyspace).fetch_add(&self.key, lease)
+            t.keyspace_mut(&self.keyspace).fetch_add_unlimited(&self.key, lease)
         })?;
         let start = u64::try_from(taken.value)
             .map_err(|_| Error::Invalid(format!("a sequence that has come to {}", taken.value)))?;

@@ -21,14 +21,14 @@ use crate::engine::locks::Owner;
 use crate::engine::reads::ReadSource;
 use crate::engine::right_of_way::Turn;
 use crate::read::fold::Operands;
-use crate::read::point::{ExpiryOf, Presence, ValueOf, Want};
+use crate::read::point::{EntryOf, ExpiryOf, Presence, ValueOf, Want};
 use crate::read::value_reader::{ReaderOf, ValueReader};
 use crate::txn::commit::{Durability, Isolation};
 use crate::txn::layers::OwnAnswer;
 use crate::txn::read_set::ReadSet;
 use crate::types::bounds::Bounds;
 use crate::types::canary::{self, Canary};
-use crate::types::expiry::Lifetime;
+use crate::types::expiry::{Expiry, Lifetime};
 use crate::types::key::KeyBuf;
 use crate::types::limits::check_key;
 use crate::types::{Error, KeyBounds, Result, SeqNo, Value};
@@ -62,6 +62,9 @@ pub struct Transaction {
     pub(super) restart: Restart,
     attempt: u32,
 }
+
+/// A value, and when it expires.
+pub(super) type Entry = (Value, Option<Expiry>);
 
 /// The numbers of the savepoints of one transaction lie so far from those of another.
 const POINTS_MAX: u64 = 1 << 32;
@@ -159,6 +162,26 @@ impl Transaction {
         self.writes.put_for(&self.handle.core, state, key, value, lifetime)
     }
 
+    /// Replaces the entry that was read by another value, which expires when the entry would have. A new key lasts as long as its
+    /// keyspace says.
+    pub(super) fn put_in_place_of(
+        &mut self,
+        old: Option<&Entry>,
+        keyspace: &Keyspace,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
+        let Some((_, expiry)) = old else { return self.put(keyspace, key, value) };
+        let state = self.state_of(keyspace)?;
+        self.writes.make_room(&self.handle.core)?;
+        self.writes.put_until(&self.handle.core, state, key, value, *expiry)
+    }
+
+    /// A key's value, and when it expires.
+    pub(super) fn entry(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Entry>> {
+        self.find::<EntryOf>(keyspace, key)
+    }
+
     /// How long a key is still there: see [`Keyspace::ttl`].
     ///
     /// # Errors
@@ -184,7 +207,8 @@ impl Transaction {
         self.writes.put_from(&self.handle.core, state, key.as_ref(), value, len)
     }
 
-    /// Merges an operand into a key, without reading it: see [`Keyspace::merge`]. It conflicts as a [`put`](Self::put) of the key does: with every
+    /// Merges an operand into a key, without reading it: see [`Keyspace::merge`], and [`WriteBatch::merge`](crate::WriteBatch::merge) for
+    /// several writes of one key. It conflicts as a [`put`](Self::put) of the key does: with every
     /// later commit that has written the key, another merge included. Outside of transactions merges never conflict.
     ///
     /// # Errors

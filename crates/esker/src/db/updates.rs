@@ -4,8 +4,9 @@ use super::Db;
 use super::key_handle::Key;
 use super::keyspace::Keyspace;
 use super::reads::Reads;
-use super::transaction::Transaction;
+use super::transaction::{Entry, Transaction};
 use crate::txn::commit::Isolation;
+use crate::types::expiry::Lifetime;
 use crate::types::{Error, KeyBounds, Result, Value};
 
 /// One keyspace of a [`Transaction`], to read (see [`Reads`]) and to write. Made by [`Transaction::keyspace_mut`].
@@ -119,7 +120,8 @@ impl ViewMut<'_> {
     }
 
     /// Sets a key to `new`, or removes it if that is none, provided that its value is `expected`, none for a key that is not there. Whether
-    /// it was.
+    /// it was. The new value expires when the old one would have; a new key lasts as long as its keyspace's
+    /// [default](Keyspace::set_default_ttl).
     ///
     /// # Errors
     /// Those of [`Reads::get`] and [`put`](Self::put).
@@ -130,21 +132,23 @@ impl ViewMut<'_> {
         new: Option<&[u8]>,
     ) -> Result<bool> {
         let key = key.as_ref();
-        if self.get(key)?.as_deref() != expected {
+        let old = self.transaction.entry(self.keyspace, key)?;
+        if old.as_ref().map(|(value, _)| &**value) != expected {
             return Ok(false);
         }
-        self.set(key, new)?;
+        self.replace(old.as_ref(), key, new)?;
         Ok(true)
     }
 
-    fn set(&mut self, key: &[u8], new: Option<&[u8]>) -> Result<()> {
+    fn replace(&mut self, old: Option<&Entry>, key: &[u8], new: Option<&[u8]>) -> Result<()> {
         match new {
-            Some(new) => self.put(key, new),
+            Some(new) => self.transaction.put_in_place_of(old, self.keyspace, key, new),
             None => self.remove(key),
         }
     }
 
-    /// Replaces a key's value by what `change` makes of it; none stands for a key that is not there. The new value.
+    /// Replaces a key's value by what `change` makes of it; none stands for a key that is not there. The new value. It expires when the
+    /// old one would have; a new key lasts as long as its keyspace's [default](Keyspace::set_default_ttl).
     ///
     /// # Errors
     /// Those of [`Reads::get`] and [`put`](Self::put).
@@ -154,36 +158,52 @@ impl ViewMut<'_> {
         change: impl FnOnce(Option<&[u8]>) -> Option<V>,
     ) -> Result<Option<Value>> {
         let key = key.as_ref();
-        let old = self.get(key)?;
-        let new = change(old.as_deref()).map(Into::into);
+        let old = self.transaction.entry(self.keyspace, key)?;
+        let new = change(old.as_ref().map(|(value, _)| &**value)).map(Into::into);
         if old.is_some() || new.is_some() {
-            self.set(key, new.as_deref())?;
+            self.replace(old.as_ref(), key, new.as_deref())?;
         }
         Ok(new)
     }
 
-    /// Adds to a number: a value of 8 bytes, an `i64` in little-endian order. A key that is not there counts as 0. The number before.
+    /// Adds to a number: a value of 8 bytes, an `i64` in little-endian order. A key that is not there counts as 0. The number before. The
+    /// sum expires when the number before would have; a new key lasts as long as its keyspace's [default](Keyspace::set_default_ttl).
     ///
     /// # Errors
     /// Those of [`Reads::get`] and [`put`](Self::put); [`Error::Invalid`] if the value has another length, or the sum does not fit.
     pub fn fetch_add(&mut self, key: impl AsRef<[u8]>, add: i64) -> Result<i64> {
         let key = key.as_ref();
-        let shown = || format!("\"{}\"", key.escape_ascii());
-        let old = match self.get(key)? {
-            None => 0,
-            Some(value) => {
-                let bytes = <[u8; 8]>::try_from(&*value).map_err(|_| {
-                    let len = value.len();
-                    Error::Invalid(format!("the value of {} has {len} bytes: a number has 8", shown()))
-                })?;
-                i64::from_le_bytes(bytes)
-            }
-        };
-        let sum = old.checked_add(add);
-        let sum = sum.ok_or_else(|| Error::Invalid(format!("{}: {old} and {add} do not fit", shown())))?;
-        self.put(key, sum.to_le_bytes())?;
+        let entry = self.transaction.entry(self.keyspace, key)?;
+        let (old, sum) = sum(key, entry.as_ref(), add)?;
+        self.replace(entry.as_ref(), key, Some(&sum.to_le_bytes()))?;
         Ok(old)
     }
+
+    /// The same for a counter that never expires, whatever its keyspace says of others.
+    pub(super) fn fetch_add_unlimited(&mut self, key: &[u8], add: i64) -> Result<i64> {
+        let entry = self.transaction.entry(self.keyspace, key)?;
+        let (old, sum) = sum(key, entry.as_ref(), add)?;
+        self.transaction.put_for(self.keyspace, key, &sum.to_le_bytes(), Lifetime::Unlimited)?;
+        Ok(old)
+    }
+}
+
+/// The number that a key has, 0 if it is not there, and what it comes to with another one.
+fn sum(key: &[u8], entry: Option<&Entry>, add: i64) -> Result<(i64, i64)> {
+    let shown = || format!("\"{}\"", key.escape_ascii());
+    let old = match entry {
+        None => 0,
+        Some((value, _)) => {
+            let bytes = <[u8; 8]>::try_from(&**value).map_err(|_| {
+                let len = value.len();
+                Error::Invalid(format!("the value of {} has {len} bytes: a number has 8", shown()))
+            })?;
+            i64::from_le_bytes(bytes)
+        }
+    };
+    let sum = old.checked_add(add);
+    let sum = sum.ok_or_else(|| Error::Invalid(format!("{}: {old} and {add} do not fit", shown())))?;
+    Ok((old, sum))
 }
 
 /// Each is a transaction of its own, run again until it meets no conflict; see [`Db::transact`].
@@ -229,7 +249,8 @@ impl Keyspace {
     }
 
     /// Sets a key to `new`, or removes it if that is none, provided that its value is `expected`, none for a key that is not there. Whether
-    /// it was.
+    /// it was. The new value expires when the old one would have; a new key lasts as long as its keyspace's
+    /// [default](Keyspace::set_default_ttl).
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -252,7 +273,8 @@ impl Keyspace {
         self.alone(|view| view.compare_and_swap(key, expected, new))
     }
 
-    /// Replaces a key's value by what `change` makes of it; none stands for a key that is not there. The new value.
+    /// Replaces a key's value by what `change` makes of it; none stands for a key that is not there. The new value. It expires when the
+    /// old one would have; a new key lasts as long as its keyspace's [default](Keyspace::set_default_ttl).
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -273,7 +295,8 @@ impl Keyspace {
         self.alone(|view| view.update(key, &mut change))
     }
 
-    /// Adds to a number: a value of 8 bytes, an `i64` in little-endian order. A key that is not there counts as 0. The number before.
+    /// Adds to a number: a value of 8 bytes, an `i64` in little-endian order. A key that is not there counts as 0. The number before. The
+    /// sum expires when the number before would have; a new key lasts as long as its keyspace's [default](Keyspace::set_default_ttl).
     ///
     /// # Errors
     /// Those of [`get`](Self::get) and [`put`](Self::put); [`Error::Invalid`] if the value has another length, or the sum does not fit.

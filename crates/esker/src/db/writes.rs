@@ -12,17 +12,19 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
 use crate::blob::{BlobPointer, BlobWriter};
+use crate::encoding::operand::{LIST_BYTES_MAX, Operand};
 use crate::engine::catalog::{Catalog, KeyspaceState};
 use crate::engine::catalog_changes::Changes;
 use crate::engine::core::Core;
 use crate::engine::keyspace_options::KeyspaceOptions;
-use crate::read::fold::{LIST_BYTES_MAX, Operands};
+use crate::read::fold::{Base, Operands};
 use crate::read::operators::none_of;
-use crate::read::point::{ValueOf, Want};
+use crate::read::point::Want;
 use crate::read::view::ReadView;
 use crate::txn::blobs::BlobUse;
 use crate::txn::commit::{CommitRequest, Durability, KeyspaceLife};
@@ -32,7 +34,7 @@ use crate::txn::own::OwnWrites;
 use crate::txn::private::PrivateWrites;
 use crate::txn::read_set::ReadSet;
 use crate::txn::snapshots::SnapshotGuard;
-use crate::txn::write_set::{CountDeltas, Mark, Own, WriteSet};
+use crate::txn::write_set::{Below, CountDeltas, Mark, Own, WriteSet};
 use crate::types::bounds::{BoundKey, Bounds};
 use crate::types::expiry::{EXPIRY_BYTES, Expiry, Lifetime};
 use crate::types::key::{KeyBuf, decode_key, encode_key, keyspace_end};
@@ -149,16 +151,16 @@ struct Point {
 
 impl Writes {
     /// The commit of these writes, none of which changes the catalog.
-    pub(crate) fn into_request(self, durability: Durability) -> Result<CommitRequest> {
-        let blobs = self.blob_use()?;
-        let Writes { set, layers, keyspaces, .. } = self;
+    pub(crate) fn into_request(self, core: &Core, durability: Durability) -> Result<CommitRequest> {
+        let (set, blobs) = (self.settled(core)?, self.blob_use()?);
+        let Writes { layers, keyspaces, .. } = self;
         Ok(CommitRequest { set, layers, blobs, durability, keyspaces, ..CommitRequest::default() })
     }
 
     /// Commits, and keeps the writes in case that fails.
     pub(super) fn commit(&self, core: &Core, durability: Durability, basis: Basis) -> Result<SeqNo> {
         let Basis { since, reads, is_exclusive, notices } = basis;
-        let (set, layers, keyspaces) = (self.set.clone(), self.layers.clone(), self.keyspaces.clone());
+        let (set, layers, keyspaces) = (self.settled(core)?, self.layers.clone(), self.keyspaces.clone());
         let (blobs, drops) = (self.blob_use()?, self.changes.drop_marks());
         core.submit_changing(
             CommitRequest {
@@ -231,13 +233,21 @@ impl Writes {
                 let value = W::of_entry(&entry, view.version.blobs());
                 return value.map(|value| OwnAnswer::Known(Some(value)));
             }
-            Own::Operands(lists) => lists.into_iter().for_each(|list| operands.push(Value::copy_of(list))),
+            Own::Operands(lists, below) => {
+                lists.into_iter().for_each(|list| operands.push(Value::copy_of(list)));
+                let base = match below {
+                    Below::Put(entry) => Some(Base::of(entry.kind, entry.value)),
+                    Below::Removed => None,
+                    Below::Untouched => return self.layers.find::<W>(key, operands, view, &guard),
+                };
+                return view.folded::<W>(key, operands, base).map(OwnAnswer::Known);
+            }
             Own::Removed | Own::Untouched => {}
         }
         self.layers.find::<W>(key, operands, view, &guard)
     }
 
-    /// Merges an operand into a key (write_set.6).
+    /// Merges an operand into a key, by what the key has at this moment (fold.3).
     pub(crate) fn merge(
         &mut self,
         core: &Core,
@@ -245,31 +255,43 @@ impl Writes {
         key: &[u8],
         operand: &[u8],
     ) -> Result<()> {
+        let (at_ms, lifetime_ms) = (core.time.now_ms(), keyspace.ttl_ms.load(Ordering::Relaxed));
+        self.merge_of(core, keyspace, key, Operand { at_ms, lifetime_ms, bytes: operand })
+    }
+
+    /// The same of an operand that says when it was merged.
+    pub(super) fn merge_of(
+        &mut self,
+        core: &Core,
+        keyspace: &KeyspaceState,
+        key: &[u8],
+        operand: Operand<'_>,
+    ) -> Result<()> {
         check_key(key)?;
-        if operand.len() > VALUE_BYTES_MAX - LIST_BYTES_MAX {
-            return Err(Error::ValueTooLong { len: operand.len() });
+        if operand.bytes.len() > VALUE_BYTES_MAX - LIST_BYTES_MAX {
+            return Err(Error::ValueTooLong { len: operand.bytes.len() });
         }
         let operator = core.operators.of(keyspace.id).map_err(|_| none_of(&keyspace.name()))?;
-        operator.check(key, operand)?;
+        operator.check(key, operand.bytes)?;
+        // What a savepoint may go back to stays as it is.
+        let kept = self.points.last().filter(|point| point.set.is_none());
+        let kept = kept.map_or(0, |point| point.mark.op_count());
         let encoded = KeyBuf::new(keyspace.id, key);
-        if matches!(self.set.get(&encoded), Own::Untouched | Own::Operands(_)) {
-            // What a savepoint may go back to stays as it is.
-            let kept = self.points.last().filter(|point| point.set.is_none());
-            let kept = kept.map_or(0, |point| point.mark.op_count());
-            self.touch(keyspace)?.merge(&encoded, operand, &operator, kept);
-            return Ok(());
-        }
-        let before = match self.find::<ValueOf>(core, &encoded)? {
-            OwnAnswer::Known(before) => before,
-            OwnAnswer::Below(_) => unreachable!("the write set says what the key has"),
-        };
-        // What had an end keeps it, unless that has passed.
-        let expiry = match self.set.get(&encoded) {
-            Own::Put(entry) if before.is_some() => Expiry::of_version(entry.kind, entry.value),
-            _ => None,
-        };
-        let value = operator.merge(key, before.as_deref(), &[operand])?;
-        self.put_until(core, keyspace, key, &value, expiry)
+        self.touch(keyspace)?.merge(&encoded, operand, &operator, kept);
+        Ok(())
+    }
+
+    /// The set as it can be committed: with puts in place of operands that follow a put or a removal in it (write_set.6).
+    fn settled(&self, core: &Core) -> Result<Arc<WriteSet>> {
+        let settled = self.set.settled(|operands, base| {
+            // The base may be in a blob file.
+            self.blob_use()?;
+            let mut lists = Operands::default();
+            lists.push(Value::copy_of(operands.value));
+            let base = base.kind.is_live().then(|| Base::of(base.kind, base.value));
+            lists.fold(operands.key, base, core.view.get().means())
+        })?;
+        Ok(settled.map_or_else(|| self.set.clone(), Arc::new))
     }
 
     /// The writes so far, for walks.
@@ -290,7 +312,7 @@ impl Writes {
             return count_deltas(&self.set, view, at, count);
         }
         let mut layers = self.layers.clone();
-        core.push_piece(self.set.clone(), &mut layers);
+        core.push_piece(self.settled(core)?, &mut layers);
         let writes = PrivateWrites::new(&layers);
         writes.map_or(Ok(CountDeltas::new()), |writes| writes.count_deltas(view, at, count))
     }
@@ -304,12 +326,13 @@ impl Writes {
         }
         // What is merged may be in a blob file.
         self.blob_use()?;
+        let settled = self.settled(core)?;
         core.make_room_for_piece(&mut self.layers)?;
         for point in self.points.iter_mut().filter(|point| point.set.is_none()) {
             point.set = Some(self.set.clone());
         }
-        let fresh = Arc::new(self.layers.spares.take());
-        core.push_piece(std::mem::replace(&mut self.set, fresh), &mut self.layers);
+        self.set = Arc::new(self.layers.spares.take());
+        core.push_piece(settled, &mut self.layers);
         Ok(())
     }
 
@@ -578,11 +601,15 @@ mod tests {
             let mut noted: Vec<_> = writes.keyspaces.iter().map(|life| life.id).collect();
             noted.sort_unstable();
             assert_eq!(noted, maps.iter().map(|map| map.state.id).collect::<Vec<_>>(), "each once");
-            db.handle.core.submit(writes.clone().into_request(Durability::Sync).unwrap()).unwrap();
+            db.handle
+                .core
+                .submit(writes.clone().into_request(&db.handle.core, Durability::Sync).unwrap())
+                .unwrap();
             assert!(maps.iter().all(|map| map.len().unwrap() == 4), "counts.1");
             let dropped = name(rng.usize(..count));
             db.drop_keyspace(&dropped).unwrap();
-            let refused = db.handle.core.submit(writes.into_request(Durability::Sync).unwrap());
+            let refused =
+                db.handle.core.submit(writes.into_request(&db.handle.core, Durability::Sync).unwrap());
             let is_named = matches!(&refused, Err(Error::KeyspaceNotFound(gone)) if *gone == dropped);
             assert!(is_named, "catalog.3: {refused:?}");
         }

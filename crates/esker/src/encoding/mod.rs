@@ -8,5 +8,6 @@ pub(crate) mod digest;
 #[doc(hidden)]
 pub mod fuzzing;
 pub(crate) mod hash;
+pub(crate) mod operand;
 
 pub use compression::Compression;

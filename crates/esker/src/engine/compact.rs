@@ -345,6 +345,7 @@ impl Core {
         new_file: &'a (dyn Fn() -> FileId + Sync),
         go_on: &'a (dyn Fn(u64) -> bool + Sync),
     ) -> Context<'a> {
+        let version = self.version();
         Context {
             env: &self.env,
             dir: &self.dir,
@@ -354,8 +355,9 @@ impl Core {
             new_file,
             rules: self.history_rules(),
             go_on,
-            blobs: self.version().blobs().clone(),
+            blobs: version.blobs().clone(),
             operators: self.operators.clone(),
+            version,
         }
     }
 }

@@ -178,7 +178,19 @@ pub(crate) fn options_of(key: &[u8]) -> Option<KeyspaceId> {
 
 /// A lifetime as it is stored.
 fn ttl_ms(ttl: Duration) -> u64 {
-    Expiry::after(0, ttl).ms().max(1)
+    Expiry::after(0, ttl).ms()
+}
+
+/// Refuses a default lifetime of zero: all that is put would be gone at once.
+fn check_ttl(keyspace: &KeyspaceState, ttl: Option<Duration>) -> Result<()> {
+    match ttl {
+        Some(Duration::ZERO) => Err(Error::Invalid(format!(
+            "keyspace {:?} cannot have a default lifetime of zero: all that is put would expire at once. Give it none for entries that \
+             do not expire",
+            keyspace.name()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses another operator than the one that a keyspace has (operators.1).
@@ -206,6 +218,7 @@ impl Core {
 
     /// Puts of a keyspace last so long from now on, unless they say so themselves; none: for ever.
     pub(crate) fn set_default_ttl(&self, keyspace: &Arc<KeyspaceState>, ttl: Option<Duration>) -> Result<()> {
+        check_ttl(keyspace, ttl)?;
         let ms = ttl.map_or(0, ttl_ms);
         self.set_options(keyspace, |options| options.ttl_ms = ms)
     }
@@ -242,6 +255,7 @@ impl Core {
         if let Some(operator) = &options.merge_operator {
             self.check_knows(keyspace, operator)?;
         }
+        check_ttl(keyspace, options.default_ttl)?;
         check_operator(keyspace, before.merge_operator.as_deref(), options.merge_operator.as_deref())?;
         let history = self.begin_history(keyspace.id, before.history, options.history)?;
         Ok(StoredOptions::asked_for(options, history))

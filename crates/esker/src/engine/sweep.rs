@@ -9,7 +9,8 @@
 //! snapshots, the log and watchers need not know of time. Merges then drop the versions as they drop what was removed, and tables under the range
 //! removal go unread (compaction/covered.rs).
 //!
-//! engine_sweep.1. A key is removed only if its newest version has expired: the commit conflicts with whatever is written after that was found.
+//! engine_sweep.1. A key is removed only if its newest version has expired, or what its operands make (fold.3): the commit conflicts with whatever is
+//!      written after that was found.
 //! engine_sweep.2. The commit of a sweep stores the time by which it was made, as does a clean close after commits: so it is the time of the next
 //!      opening at least (time.2 in read/time.rs), and the log knows time no worse than what it says was removed. An opening that only reads commits
 //!      nothing.
@@ -29,6 +30,7 @@ use super::catalog::TIME_KEY;
 use super::core::Core;
 use super::stats::add;
 use crate::encoding::bytes::put_varint;
+use crate::encoding::operand::expiries;
 use crate::manifest::version::LiveTable;
 use crate::memtable::Memtable;
 use crate::read::point::{ExpiryOfCounted, LOOKUPS_PER_PIN};
@@ -163,12 +165,12 @@ impl Core {
             Ok(())
         };
         source.scan(|entry| {
-            match Expiry::of_version(entry.kind, entry.value) {
-                Some(expiry) if expiry > now => source.due().lower(expiry),
-                Some(_) if batch.last().is_none_or(|last| last != entry.key) => {
+            for expiry in expiries(entry.kind, entry.value) {
+                if expiry > now {
+                    source.due().lower(expiry);
+                } else if batch.last().is_none_or(|last| last != entry.key) {
                     batch.push(entry.key.to_vec());
                 }
-                _ => {}
             }
             if batch.len() < BATCH_KEYS {
                 return Ok(true);

@@ -47,11 +47,11 @@ use self::tree::{Tree, WARMED};
 use self::writer::TreeWriter;
 use crate::blob::BlobFile;
 use crate::encoding::hash::key_hash;
+use crate::encoding::operand::expiries;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::types::SeqNo;
 use crate::types::due::Due;
 use crate::types::entry::EntryRef;
-use crate::types::expiry::Expiry;
 use crate::types::key_range::KeyRange;
 use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
 
@@ -143,7 +143,7 @@ impl Memtable {
         if entry.kind.is_unresolved() {
             self.unresolved.store(self.unresolved() + 1, Ordering::Relaxed);
         }
-        if let Some(expiry) = Expiry::of_version(entry.kind, entry.value) {
+        if let Some(expiry) = expiries(entry.kind, entry.value).min() {
             self.expiring.store(self.expiring() + 1, Ordering::Relaxed);
             self.due.lower(expiry);
         }
@@ -215,13 +215,17 @@ impl Memtable {
         Some(self.tree.find(key)?.visible(at)?.entry())
     }
 
+    /// The versions of a key not newer than `at`, newest first. Does not probe the filter.
+    #[inline]
+    pub(crate) fn versions(&self, key: &[u8], at: SeqNo) -> impl Iterator<Item = EntryRef<'_>> {
+        let newest = self.tree.find(key).and_then(|newest| newest.visible(at));
+        std::iter::successors(newest, |version| version.previous()).map(|version| version.entry())
+    }
+
     /// The newest version of a key that somebody wrote, not a sweep (conflict.3); none if it is not newer than `since`.
     pub(crate) fn newest_written(&self, key: &[u8], since: SeqNo) -> Option<SeqNo> {
-        let mut entry = self.get(key, SeqNo::MAX)?;
-        while entry.seq > since && entry.kind.is_sweep() {
-            entry = self.get(key, entry.seq.before()?)?;
-        }
-        (entry.seq > since).then_some(entry.seq)
+        let mut newer = self.versions(key, SeqNo::MAX).take_while(|entry| entry.seq > since);
+        newer.find(|entry| !entry.kind.is_sweep()).map(|entry| entry.seq)
     }
 
     /// Whether there are range tombstones.
@@ -271,7 +275,7 @@ impl Memtable {
         self.unresolved.load(Ordering::Relaxed)
     }
 
-    /// Those of them that expire.
+    /// Those of them that expire, or whose operands may begin a value that does.
     #[inline]
     pub(crate) fn expiring(&self) -> u64 {
         self.expiring.load(Ordering::Relaxed)

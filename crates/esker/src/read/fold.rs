@@ -4,49 +4,37 @@
 //!   versions of a key, newest first:  operands, operands, base      base: a value, or nothing
 //!                                        |          |       |
 //!   Operands <---------push--------------'----------'       |
-//!      `--fold, oldest operand first, with the operator of the key's keyspace --> value
+//!      `--walk, oldest operand first: which of them count, and when the key expires
+//!           `--operator of the key's keyspace, over those that count --> value
 //! ```
 //!
-//! Beside a key of kind `Merge` stands a list of operands, oldest first. So lists can be joined without their operator: in a commit that merges
-//! into a key twice, in a compaction whose operator does not combine, in a repair.
+//! Beside a key of kind `Merge` stands a list of operands, oldest first. Lists can be joined without their operator: in a commit that
+//! merges into a key twice, in a compaction whose operator does not combine, in a repair.
 //!
 //! fold.1. A value is made of all operands that lie above its base, oldest first, whatever lists and sources they came in.
 //! fold.2. An operator that fails, panics or is not registered gives an error that names the key's keyspace. Nothing is written then.
+//! fold.3. An operand of time w applies to a value that does not expire, or expires after w, and the key keeps that expiry. Otherwise
+//!      it begins a new value, with the lifetime that it carries. So the result depends on the operands and the base alone, not on the
+//!      time of the reader, who compares the resulting expiry with the engine's time.
+//! fold.4. Two operands become one only where no base can tell them apart: if both are of the same time, or if nothing that
+//!      expires can lie below and the first does not expire before the time of the second.
 //!
 //! Bytes of a list: docs/formats/sstable.md, "Operands"
 
 use super::fetch;
 use super::operators::{Operator, Operators};
 use crate::blob::BlobSet;
-use crate::encoding::bytes::{ByteReader, Decoded, put_string};
+use crate::encoding::operand::{Elements, LIST_BYTES_MAX, Operand};
 use crate::types::canary::{self, Canary};
+use crate::types::expiry::{EXPIRY_BYTES, Expiry};
 use crate::types::key::decode_key;
 use crate::types::limits::VALUE_BYTES_MAX;
+use crate::types::op::Kind;
 use crate::types::stored::Stored;
 use crate::types::{Error, KeyspaceId, Result, Value};
 
-/// A list adds at most so many bytes to an operand.
-pub const LIST_BYTES_MAX: usize = 5;
-
-/// The list of one operand.
-pub fn list_of(operand: &[u8]) -> Vec<u8> {
-    let mut list = Vec::with_capacity(operand.len() + LIST_BYTES_MAX);
-    put_string(&mut list, operand);
-    list
-}
-
-/// The operands of a list, oldest first.
-pub fn elements(list: &[u8]) -> Decoded<Vec<&[u8]>> {
-    let mut reader = ByteReader::new(list);
-    let mut elements = Vec::new();
-    while !reader.is_empty() {
-        elements.push(reader.string()?);
-    }
-    Ok(elements)
-}
-
 /// What values are made with.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Means<'a> {
     /// Where values are that do not stand beside their keys.
     pub blobs: &'a BlobSet,
@@ -54,11 +42,39 @@ pub struct Means<'a> {
     pub operators: &'a Operators,
 }
 
+/// The value that operands lie above, and when it expires. Readers do not ask whether it has (fold.3).
+#[derive(Clone, Debug)]
+pub struct Base {
+    /// The value.
+    pub stored: Stored<Value>,
+    /// When it expires, if it does.
+    pub expiry: Option<Expiry>,
+}
+
+impl Base {
+    /// Of what stands beside a key of this kind.
+    pub(crate) fn of(kind: Kind, beside: &[u8]) -> Self {
+        Base { stored: Stored::of(kind, beside).to_value(), expiry: Expiry::of_version(kind, beside) }
+    }
+}
+
 /// The operands of one key, as far as they have been met.
 #[derive(Clone, Debug, Default)]
 pub struct Operands {
     /// Lists, the newest first.
     lists: Vec<Value>,
+    byte_len: usize,
+}
+
+/// Which operands make the value (fold.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Walk {
+    /// The number of the first operand that counts: those before it are in values that have ended.
+    first: usize,
+    /// Whether that one applies to the base.
+    keeps_base: bool,
+    /// When the key expires.
+    expiry: Option<Expiry>,
 }
 
 impl Operands {
@@ -72,64 +88,78 @@ impl Operands {
     #[cold]
     pub fn push(&mut self, list: Value) {
         if !canary::is_set(Canary::OperandDropped) || self.lists.is_empty() {
+            self.byte_len += list.len();
             self.lists.push(list);
         }
     }
 
     /// Bytes of the lists.
     pub fn byte_len(&self) -> usize {
-        self.lists.iter().map(|list| list.len()).sum()
+        self.byte_len
     }
 
-    /// The value of an encoded key that had this before; none: it had none.
+    /// The value of an encoded key that had this before (none: it had none), and when it expires.
     #[cold]
-    pub fn fold(&self, key: &[u8], base: Option<Stored<Value>>, means: Means<'_>) -> Result<Value> {
-        let base = base.map(|base| fetch::value(base, means.blobs)).transpose()?;
-        self.fold_bytes(key, base.as_deref(), means.operators)
+    pub fn fold(&self, key: &[u8], base: Option<Base>, means: Means<'_>) -> Result<(Value, Option<Expiry>)> {
+        let folded = Folded::of(self.clone(), base);
+        Ok((folded.value(key, means)?, folded.expiry()))
     }
 
-    /// The same, of a value that is at hand.
-    pub fn fold_bytes(&self, key: &[u8], base: Option<&[u8]>, operators: &Operators) -> Result<Value> {
-        let (id, user_key) = decode_key(key).unwrap_or((KeyspaceId::CATALOG, key));
-        let operator = operators.of(id)?;
-        let operands = self.elements().map_err(|detail| operator.failed(user_key, detail))?;
-        let value = operator.merge(user_key, base, &operands)?;
-        match value.len() {
-            ..=VALUE_BYTES_MAX => Ok(value.into()),
-            len => Err(Error::ValueTooLong { len }),
-        }
+    /// All of them as one list, with those combined that may be. `may_expire_below`: an older source may hold a version that expires.
+    pub fn joined(&self, key: &[u8], operators: &Operators, may_expire_below: bool) -> Vec<u8> {
+        self.combined(key, operators, may_expire_below)
+            .unwrap_or_else(|| self.lists.iter().rev().flat_map(|list| list.iter().copied()).collect())
     }
 
-    /// All of them as one list: of one operand, if the operator combines them.
-    pub fn joined(&self, key: &[u8], operators: &Operators) -> Vec<u8> {
-        if let Some(combined) = self.combined(key, operators) {
-            return list_of(&combined);
-        }
-        self.lists.iter().rev().flat_map(|list| list.iter().copied()).collect()
-    }
-
-    fn combined(&self, key: &[u8], operators: &Operators) -> Option<Vec<u8>> {
+    /// fold.4
+    fn combined(&self, key: &[u8], operators: &Operators, may_expire_below: bool) -> Option<Vec<u8>> {
         let (id, user_key) = decode_key(key)?;
         let operator = operators.of(id).ok()?;
-        combine(&operator, user_key, &self.elements().ok()?)
+        let all: Vec<_> = self.elements().collect::<Result<_, _>>().ok()?;
+        let mut out = Vec::new();
+        let mut left = &all[..];
+        while let Some(first) = left.first() {
+            let belongs = |next: &&Operand<'_>| {
+                next.at_ms == first.at_ms || !may_expire_below && next.applies_to(first.expiry())
+            };
+            let (group, rest) = left.split_at(1 + left[1..].iter().take_while(belongs).count());
+            match combine(&operator, user_key, group) {
+                Some(combined) => Operand { bytes: &combined, ..*first }.append_to(&mut out),
+                None => group.iter().for_each(|operand| operand.append_to(&mut out)),
+            }
+            left = rest;
+        }
+        Some(out)
     }
 
     /// Oldest first (fold.1).
-    fn elements(&self) -> Result<Vec<&[u8]>, String> {
-        let mut all = Vec::with_capacity(self.lists.len());
-        for list in self.lists.iter().rev() {
-            all.extend(elements(list).map_err(|e| format!("a list of operands: {}", e.detail))?);
+    fn elements(&self) -> impl Iterator<Item = Result<Operand<'_>, String>> {
+        let all = self.lists.iter().rev().flat_map(|list| Elements::of(list));
+        all.map(|element| element.map_err(|e| format!("a list of operands: {}", e.detail)))
+    }
+
+    /// fold.3
+    fn walk(&self, base: Option<Option<Expiry>>) -> Result<Walk, String> {
+        let mut walk = Walk { first: 0, keeps_base: base.is_some(), expiry: None };
+        let mut state = base;
+        for (i, operand) in self.elements().enumerate() {
+            let operand = operand?;
+            if !state.is_some_and(|expiry| operand.applies_to(expiry)) {
+                walk = Walk { first: i, keeps_base: false, expiry: None };
+                state = Some(operand.expiry());
+            }
         }
-        Ok(all)
+        Ok(Walk { expiry: state.flatten(), ..walk })
     }
 }
 
 /// One operand in place of several, if the operator makes one.
-pub fn combine(operator: &Operator, user_key: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
+pub fn combine(operator: &Operator, user_key: &[u8], operands: &[Operand<'_>]) -> Option<Vec<u8>> {
     match operands {
-        [only] => Some(only.to_vec()),
+        [only] => Some(only.bytes.to_vec()),
         several => {
-            operator.combine(user_key, several).filter(|c| c.len() <= VALUE_BYTES_MAX - LIST_BYTES_MAX)
+            let several: Vec<_> = several.iter().map(|operand| operand.bytes).collect();
+            operator.combine(user_key, &several).filter(|c| c.len() <= VALUE_BYTES_MAX - LIST_BYTES_MAX)
         }
     }
 }
@@ -139,13 +169,27 @@ pub fn combine(operator: &Operator, user_key: &[u8], operands: &[&[u8]]) -> Opti
 pub struct Folded {
     operands: Operands,
     base: Option<Stored<Value>>,
+    /// Or what is wrong with the lists.
+    walk: Result<Walk, String>,
 }
 
 impl Folded {
     /// What a reader has found; none if there are no operands.
     #[inline]
-    pub fn new(operands: Operands, base: Option<Stored<Value>>) -> Option<Box<Self>> {
-        if operands.is_empty() { None } else { Some(Box::new(Folded { operands, base })) }
+    pub fn new(operands: Operands, base: Option<Base>) -> Option<Box<Self>> {
+        if operands.is_empty() { None } else { Some(Box::new(Self::of(operands, base))) }
+    }
+
+    fn of(operands: Operands, base: Option<Base>) -> Self {
+        let walk = operands.walk(base.as_ref().map(|base| base.expiry));
+        let keeps_base = walk.as_ref().is_ok_and(|walk| walk.keeps_base);
+        let base = base.filter(|_| keeps_base).map(|base| base.stored);
+        Folded { operands, base, walk }
+    }
+
+    /// When the key expires, if it does.
+    pub fn expiry(&self) -> Option<Expiry> {
+        self.walk.as_ref().map_or(None, |walk| walk.expiry)
     }
 
     /// Whether the value below is in a blob file.
@@ -156,30 +200,117 @@ impl Folded {
     /// The value of an encoded key.
     #[cold]
     pub fn value(&self, key: &[u8], means: Means<'_>) -> Result<Value> {
-        self.operands.fold(key, self.base.clone(), means)
+        let base = self.base.clone().map(|base| fetch::value(base, means.blobs)).transpose()?;
+        self.value_on(key, base.as_deref(), means.operators)
+    }
+
+    fn value_on(&self, key: &[u8], base: Option<&[u8]>, operators: &Operators) -> Result<Value> {
+        let (id, user_key) = decode_key(key).unwrap_or((KeyspaceId::CATALOG, key));
+        let operator = operators.of(id)?;
+        let failed = |detail| operator.failed(user_key, detail);
+        let first = self.walk.as_ref().map_err(|detail| failed(detail.clone()))?.first;
+        let bytes = self.operands.elements().skip(first).map(|element| Ok(element?.bytes));
+        let operands: Vec<_> = bytes.collect::<Result<_, _>>().map_err(failed)?;
+        let value = operator.merge(user_key, base, &operands)?;
+        let longest = VALUE_BYTES_MAX - if self.expiry().is_some() { EXPIRY_BYTES } else { 0 };
+        match value.len() {
+            len if len <= longest => Ok(value.into()),
+            len => Err(Error::ValueTooLong { len }),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::encoding::operand::elements;
     use crate::types::key::encode_key;
+
+    fn operand(at_ms: u64, lifetime_ms: u64, bytes: &[u8]) -> Vec<u8> {
+        Operand { at_ms, lifetime_ms, bytes }.to_list()
+    }
+
+    fn appending() -> Operators {
+        let operators = Operators::default();
+        operators.set(KeyspaceId::DEFAULT, "append", || "default".to_owned());
+        operators
+    }
+
+    /// The value on a base that expires then, and its expiry.
+    fn folded(lists: &[Vec<u8>], base: Option<Option<u64>>, operators: &Operators) -> (Vec<u8>, Option<u64>) {
+        let mut operands = Operands::default();
+        lists.iter().rev().for_each(|list| operands.push(list.clone().into()));
+        let base = base.map(|expiry| Base {
+            stored: Stored::Inline(Value::copy_of(b"a")),
+            expiry: expiry.map(Expiry::at_ms),
+        });
+        let key = encode_key(KeyspaceId::DEFAULT, b"k");
+        let blobs = BlobSet::default();
+        let (value, expiry) = operands.fold(&key, base, Means { blobs: &blobs, operators }).unwrap();
+        (value.to_vec(), expiry.map(Expiry::ms))
+    }
 
     #[test]
     fn fold_1_operands_come_oldest_first_whatever_lists_they_came_in() {
-        let operators = Operators::default();
-        operators.set(KeyspaceId::DEFAULT, "append", || "default".to_owned());
+        let operators = appending();
         let key = encode_key(KeyspaceId::DEFAULT, b"k");
+        let (b, c, d) = (operand(1, 0, b"b"), operand(2, 0, b"c"), operand(2, 0, b"d"));
+        let lists = [b, [c, d].concat()];
+        assert_eq!(folded(&lists, Some(None), &operators), (b"abcd".to_vec(), None), "fold.1");
+        assert_eq!(folded(&lists, None, &operators), (b"bcd".to_vec(), None), "fold.1");
         let mut operands = Operands::default();
-        operands.push([list_of(b"c"), list_of(b"d")].concat().into());
-        operands.push(list_of(b"b").into());
-        assert_eq!(operands.fold_bytes(&key, Some(b"a"), &operators).unwrap(), b"abcd", "fold.1");
-        assert_eq!(operands.fold_bytes(&key, None, &operators).unwrap(), b"bcd", "fold.1");
-        let joined = operands.joined(&key, &operators);
-        assert_eq!(elements(&joined).unwrap(), [b"bcd"]);
-        let apart = operands.joined(&key, &Operators::default());
-        assert_eq!(elements(&apart).unwrap(), [&b"b"[..], b"c", b"d"], "fold.1");
-        assert!(elements(&apart[..5]).is_err());
+        lists.iter().rev().for_each(|list| operands.push(list.clone().into()));
+        let bytes =
+            |list: &[u8]| elements(list).unwrap().iter().map(|o| o.bytes.to_vec()).collect::<Vec<_>>();
+        assert_eq!(bytes(&operands.joined(&key, &operators, false)), [b"bcd"], "fold.4");
+        assert_eq!(bytes(&operands.joined(&key, &operators, true)), [&b"b"[..], b"cd"], "fold.4");
+        let apart = operands.joined(&key, &Operators::default(), false);
+        assert_eq!(bytes(&apart), [&b"b"[..], b"c", b"d"], "fold.1");
+    }
+
+    #[test]
+    fn fold_3_an_operand_applies_to_what_is_live_at_its_time_or_begins_a_value() {
+        let operators = appending();
+        let lists = [operand(5, 0, b"b"), operand(7, 3, b"c"), operand(9, 0, b"d"), operand(10, 4, b"e")];
+        for (base, value, expiry) in [
+            (Some(Some(11)), "abcde", Some(11)),
+            (Some(Some(10)), "e", Some(14)),
+            (Some(Some(9)), "de", None),
+            (Some(Some(6)), "e", Some(14)),
+            (Some(Some(5)), "bcde", None),
+            (Some(Some(0)), "bcde", None),
+            (Some(None), "abcde", None),
+            (None, "bcde", None),
+        ] {
+            let expected = (value.as_bytes().to_vec(), expiry);
+            assert_eq!(folded(&lists, base, &operators), expected, "fold.3: on {base:?}");
+        }
+    }
+
+    /// What is combined folds as what it was made of.
+    #[test]
+    fn fold_4_combined_operands_fold_as_they_did_apart() {
+        let (operators, key) = (appending(), encode_key(KeyspaceId::DEFAULT, b"k"));
+        let mut rng = fastrand::Rng::with_seed(4);
+        for round in 0..20_000 {
+            let one = |rng: &mut fastrand::Rng| {
+                let lifetime = if rng.bool() { 0 } else { rng.u64(1..6) };
+                operand(rng.u64(10..20), lifetime, &[rng.u8(b'a'..=b'z')])
+            };
+            let lists: Vec<_> = (0..rng.usize(1..6)).map(|_| one(&mut rng)).collect();
+            let mut operands = Operands::default();
+            lists.iter().rev().for_each(|list| operands.push(list.clone().into()));
+            let may_expire = rng.bool();
+            let joined = operands.joined(&key, &operators, may_expire);
+            let base = match rng.u8(0..3) {
+                0 => None,
+                1 => Some(None),
+                _ if may_expire => Some(Some(rng.u64(8..22))),
+                _ => continue,
+            };
+            let apart = folded(&lists, base, &operators);
+            assert_eq!(folded(&[joined], base, &operators), apart, "fold.4: round {round}, on {base:?}");
+        }
     }
 
     #[test]
@@ -192,7 +323,7 @@ mod tests {
         operators.set(KeyspaceId::new(7), "add-i64", || "sums".to_owned());
         operators.set(KeyspaceId::new(8), "of another program", || "eight".to_owned());
         let mut operands = Operands::default();
-        operands.push(list_of(&1_i64.to_le_bytes()).into());
+        operands.push(operand(0, 0, &1_i64.to_le_bytes()).into());
         for (id, base, text) in [
             (
                 1,
@@ -208,7 +339,10 @@ mod tests {
             (9, None, "keyspace \"9\" has no merge operator"),
         ] {
             let key = encode_key(KeyspaceId::new(id), b"k");
-            let error = operands.fold_bytes(&key, base, &operators).unwrap_err().to_string();
+            let base = base.map(|base| Base { stored: Stored::Inline(Value::copy_of(base)), expiry: None });
+            let blobs = BlobSet::default();
+            let means = Means { blobs: &blobs, operators: &operators };
+            let error = operands.fold(&key, base, means).unwrap_err().to_string();
             assert!(error.contains(text), "fold.2: {error}");
         }
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crossbeam_epoch::Guard;
 
 use super::fetch;
-use super::fold::{Folded, Means, Operands};
+use super::fold::{Base, Folded, Means, Operands};
 use super::resolve::{Answer, Resolver};
 use super::view::ReadView;
 use crate::blob::BlobSet;
@@ -41,8 +41,8 @@ pub trait Want {
     const EXPECTS_NONE: bool;
     /// Whether versions that have expired count as live (resolve.3).
     const SEES_EXPIRED: bool = false;
-    /// Whether the value has to be known.
-    const NEEDS_VALUE: bool = true;
+    /// Whether an operand alone is the answer, whatever lies below.
+    const OPERAND_SUFFICES: bool = false;
     /// Makes it of a live version in a memtable.
     fn of_memtable(stored: Stored<&[u8]>, blobs: &BlobSet) -> Result<Self::Out>;
     /// The same of one whose expiry is known.
@@ -62,7 +62,9 @@ pub struct ValueOf;
 pub struct Presence;
 /// Whether counts hold it: it is there, or has expired and was not swept yet.
 pub struct CountedPresence;
-/// When it expires; none if never, as what has operands.
+/// Its value, and when it expires; none if never.
+pub struct EntryOf;
+/// When it expires; none if never.
 pub struct ExpiryOf;
 /// The same, also of what has expired already.
 pub struct ExpiryOfCounted;
@@ -101,6 +103,25 @@ impl Want for ValueAsMade {
     }
 }
 
+impl Want for EntryOf {
+    type Out = (Value, Option<Expiry>);
+    const EXPECTS_NONE: bool = false;
+    fn of_memtable(stored: Stored<&[u8]>, blobs: &BlobSet) -> Result<Self::Out> {
+        Ok((fetch::copy(stored, blobs)?, None))
+    }
+    fn of_entry(entry: &EntryRef<'_>, blobs: &BlobSet) -> Result<Self::Out> {
+        let value = fetch::copy(Stored::of(entry.kind, entry.value), blobs)?;
+        Ok((value, Expiry::of_version(entry.kind, entry.value)))
+    }
+    fn of_table(found: Found<'_>, blobs: &BlobSet) -> Result<Self::Out> {
+        let expiry = found.expiry();
+        Ok((fetch::value(found.share(), blobs)?, expiry))
+    }
+    fn of_folded(folded: &Folded, key: &[u8], means: Means<'_>) -> Result<Self::Out> {
+        Ok((folded.value(key, means)?, folded.expiry()))
+    }
+}
+
 /// Its value, if that stands beside it.
 pub struct InlineOf;
 
@@ -127,7 +148,6 @@ impl Want for InlineOf {
 impl Want for Presence {
     type Out = ();
     const EXPECTS_NONE: bool = true;
-    const NEEDS_VALUE: bool = false;
     #[inline]
     fn of_memtable(_: Stored<&[u8]>, _: &BlobSet) -> Result<()> {
         Ok(())
@@ -145,7 +165,7 @@ impl Want for CountedPresence {
     type Out = ();
     const EXPECTS_NONE: bool = true;
     const SEES_EXPIRED: bool = true;
-    const NEEDS_VALUE: bool = false;
+    const OPERAND_SUFFICES: bool = true;
     #[inline]
     fn of_memtable(_: Stored<&[u8]>, _: &BlobSet) -> Result<()> {
         Ok(())
@@ -165,7 +185,6 @@ macro_rules! wants_expiry {
             type Out = Option<Expiry>;
             const EXPECTS_NONE: bool = false;
             const SEES_EXPIRED: bool = $sees_expired;
-            const NEEDS_VALUE: bool = false;
             fn of_memtable(_: Stored<&[u8]>, _: &BlobSet) -> Result<Option<Expiry>> {
                 Ok(None)
             }
@@ -175,8 +194,8 @@ macro_rules! wants_expiry {
             fn of_table(found: Found<'_>, _: &BlobSet) -> Result<Option<Expiry>> {
                 Ok(found.expiry())
             }
-            fn of_folded(_: &Folded, _: &[u8], _: Means<'_>) -> Result<Option<Expiry>> {
-                Ok(None)
+            fn of_folded(folded: &Folded, _: &[u8], _: Means<'_>) -> Result<Option<Expiry>> {
+                Ok(folded.expiry())
             }
         }
     };
@@ -246,17 +265,19 @@ impl ReadView {
         Means { blobs: self.version.blobs(), operators: &self.operators }
     }
 
-    /// What operands come to whose search has ended; none: there are none.
+    /// What operands come to whose search has ended; none: there are none, or the value that they make has expired.
     #[inline]
-    fn folded<W: Want>(
+    pub(crate) fn folded<W: Want>(
         &self,
         key: &[u8],
         operands: Operands,
-        base: Option<Stored<Value>>,
+        base: Option<Base>,
     ) -> Result<Option<W::Out>> {
         match Folded::new(operands, base) {
-            None => Ok(None),
-            Some(folded) => W::of_folded(&folded, key, self.means()).map(Some),
+            Some(folded) if !self.has_expired::<W>(folded.expiry()) => {
+                W::of_folded(&folded, key, self.means()).map(Some)
+            }
+            _ => Ok(None),
         }
     }
 
@@ -292,26 +313,27 @@ impl ReadView {
             if (W::EXPECTS_NONE || !self.is_memtable_alone()) && !memtable.may_contain(hash) {
                 continue;
             }
-            let mut below = at;
-            while let Some(entry) = memtable.get(key, below) {
-                let expired = || self.has_expired::<W>(Some(Expiry::of(entry.value)));
+            for entry in memtable.versions(key, at) {
+                // What operands lie above counts, whether it has expired or not (fold.3).
+                let expired = || operands.is_empty() && self.has_expired::<W>(Some(Expiry::of(entry.value)));
                 match resolver.feed_reader(entry.seq, entry.kind, expired) {
                     Answer::Live if operands.is_empty() => {
                         return Ok(Some(W::of_entry(&entry, self.version.blobs())?));
                     }
                     Answer::Live => {
-                        let base = Stored::of(entry.kind, entry.value).to_value();
-                        return Ok(self.folded::<W>(key, operands, Some(base))?);
+                        return Ok(self.folded::<W>(
+                            key,
+                            operands,
+                            Some(Base::of(entry.kind, entry.value)),
+                        )?);
                     }
                     Answer::Gone => return Ok(self.folded::<W>(key, operands, None)?),
                     Answer::Operand => operands.push(Value::copy_of(entry.value)),
                     Answer::Older => {}
                 }
-                if !W::NEEDS_VALUE && !operands.is_empty() {
+                if W::OPERAND_SUFFICES && !operands.is_empty() {
                     return Ok(self.folded::<W>(key, operands, None)?);
                 }
-                let Some(before) = entry.seq.before() else { break };
-                below = before;
             }
         }
         for run in self.version.runs() {
@@ -327,17 +349,20 @@ impl ReadView {
                 run.probes.note(hash, found.is_some());
                 let Some(found) = found else { break };
                 let seq = found.seq();
-                let expired = || self.has_expired::<W>(found.expiry());
+                let expired = || operands.is_empty() && self.has_expired::<W>(found.expiry());
                 match resolver.feed_reader(seq, found.kind(), expired) {
                     Answer::Live if operands.is_empty() => {
                         return Ok(Some(W::of_table(found, self.version.blobs())?));
                     }
-                    Answer::Live => return Ok(self.folded::<W>(key, operands, Some(found.share()))?),
+                    Answer::Live => {
+                        let base = Base { expiry: found.expiry(), stored: found.share() };
+                        return Ok(self.folded::<W>(key, operands, Some(base))?);
+                    }
                     Answer::Gone => return Ok(self.folded::<W>(key, operands, None)?),
                     Answer::Operand => operands.push(found.share().beside()),
                     Answer::Older => {}
                 }
-                if !W::NEEDS_VALUE && !operands.is_empty() {
+                if W::OPERAND_SUFFICES && !operands.is_empty() {
                     return Ok(self.folded::<W>(key, operands, None)?);
                 }
                 let Some(before) = seq.before() else { break };

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::fetch;
-use super::fold::{Folded, Means, Operands};
+use super::fold::{Base, Folded, Means, Operands};
 use super::operators::Operators;
 use super::resolve::{Answer, Resolver};
 use super::stretch::Stretch;
@@ -505,12 +505,14 @@ impl RunWalk {
         let (resolver, mut operands) = (Resolver::default(), Operands::default());
         let base = loop {
             if place.seq(entry) <= self.at {
-                let expired = || place.expiry(entry).is_some_and(|expiry| self.time.has_come(expiry));
+                let expiry = || place.expiry(entry);
+                let expired =
+                    || operands.is_empty() && expiry().is_some_and(|expiry| self.time.has_come(expiry));
                 match resolver.feed_reader(place.seq(entry), place.kind(entry), expired) {
                     Answer::Live if operands.is_empty() => {
                         return Ok(Some(Here { table, place, entry, folded: None }));
                     }
-                    Answer::Live => break Some(place.share(entry)),
+                    Answer::Live => break Some(Base { stored: place.share(entry), expiry: expiry() }),
                     Answer::Gone => break None,
                     Answer::Operand => operands.push(place.share(entry).beside()),
                     Answer::Older => {}
@@ -526,7 +528,10 @@ impl RunWalk {
                 }
             }
         };
-        Ok(Folded::new(operands, base).map(|folded| Here { table, place, entry, folded: Some(folded) }))
+        // fold.3
+        let folded = Folded::new(operands, base);
+        let folded = folded.filter(|folded| folded.expiry().is_none_or(|expiry| !self.time.has_come(expiry)));
+        Ok(folded.map(|folded| Here { table, place, entry, folded: Some(folded) }))
     }
 
     /// The entry behind this one, and whether it is an older version of the same key. At the end of the table it stays.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::cover::{Cover, Layers};
 use super::fetch;
-use super::fold::{Folded, Means, Operands};
+use super::fold::{Base, Folded, Means, Operands};
 use super::merge::MergeCursor;
 use super::operators::Operators;
 use super::resolve::{Answer, Resolver};
@@ -47,6 +47,8 @@ pub struct VisibleCursor<C> {
     operators: Arc<Operators>,
     /// What the key at hand has operands on.
     folded: Option<Box<Folded>>,
+    /// Whether it is that which has expired, for a reader.
+    has_folded_expired: bool,
     /// Whether the cursor stands on a live key inside the bounds.
     valid: bool,
 }
@@ -84,6 +86,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
             time: None,
             operators: Arc::default(),
             folded: None,
+            has_folded_expired: false,
             valid: false,
         }
     }
@@ -124,6 +127,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
         while self.merged.valid() && self.below_upper() {
             let cover = self.cover_here();
             let is_covered = cover > self.merged.seq();
+            self.has_folded_expired = false;
             if !is_covered && self.is_live(cover)? {
                 self.valid = true;
                 break;
@@ -139,7 +143,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
     /// Moves past a dead key, or past the gap that it is in.
     fn pass_forward(&mut self, cover: SeqNo, is_covered: bool) -> Result<()> {
         if let Some(stretch) = &mut self.stretch {
-            if cover <= self.merged.seq() && self.merged.kind().is_live() {
+            if self.has_folded_expired || cover <= self.merged.seq() && self.merged.kind().is_live() {
                 stretch.forget();
             } else if stretch.step(|| self.merged.key().into())
                 && let Some(end) = stretch.end_after(self.merged.key())
@@ -156,6 +160,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
         let mut resolver = Resolver::default();
         resolver.cover(cover);
         self.folded = None;
+        self.has_folded_expired = false;
         loop {
             match resolver.feed_reader(self.merged.seq(), self.merged.kind(), || self.has_expired()) {
                 Answer::Live => return Ok(true),
@@ -175,13 +180,15 @@ impl<C: SourceCursor> VisibleCursor<C> {
         }
     }
 
-    /// From a key's newest operand on: all that its value is made of.
+    /// From a key's newest operand on: all that its value is made of. Whether it is live (fold.3).
     #[cold]
     fn gather(&mut self, resolver: Resolver) -> Result<bool> {
         let mut operands = Operands::default();
         let base = loop {
-            match resolver.feed_reader(self.merged.seq(), self.merged.kind(), || self.has_expired()) {
-                Answer::Live => break Some(self.merged.share()),
+            match resolver.feed(self.merged.seq(), self.merged.kind()) {
+                Answer::Live => {
+                    break Some(Base { expiry: self.merged.expiry(), stored: self.merged.share() });
+                }
                 Answer::Gone => break None,
                 Answer::Operand => operands.push(self.merged.share().beside()),
                 Answer::Older => {}
@@ -191,7 +198,12 @@ impl<C: SourceCursor> VisibleCursor<C> {
             }
         };
         self.folded = Folded::new(operands, base);
-        Ok(true)
+        let expiry = self.folded.as_ref().and_then(|folded| folded.expiry());
+        self.has_folded_expired = match (&self.time, expiry) {
+            (Some(time), Some(expiry)) => time.has_come(expiry),
+            _ => false,
+        };
+        Ok(!self.has_folded_expired)
     }
 
     /// The newest range tombstone over the current key; zero if there is none.
@@ -232,7 +244,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
 
     fn pass_backward(&mut self, cover: SeqNo) -> Result<()> {
         if let Some(stretch) = &mut self.stretch {
-            if cover <= self.merged.seq() && self.merged.kind().is_live() {
+            if self.has_folded_expired || cover <= self.merged.seq() && self.merged.kind().is_live() {
                 stretch.forget();
             } else if stretch.step(|| self.merged.key().into())
                 && let Some(start) = stretch.start_before(self.merged.key())

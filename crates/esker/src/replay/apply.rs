@@ -9,6 +9,7 @@ use std::ops::Bound;
 
 use super::change::Change;
 use crate::db::{Db, Keyspace, WriteBatch};
+use crate::encoding::operand::Operand;
 use crate::txn::commit::Durability;
 use crate::types::expiry::Expiry;
 use crate::types::limits::VALUE_BYTES_MAX;
@@ -102,9 +103,10 @@ impl Replay {
                 self.batch.put_until_expiry(&space, key, value, expiry)?;
                 Ok(Some(*keyspace))
             }
-            Change::Merge { keyspace, key, operand } => {
+            Change::Merge { keyspace, key, operand, at_ms, lifetime_ms } => {
                 let space = self.space(*keyspace)?;
-                self.batch.merge(&space, key, operand)?;
+                let operand = Operand { at_ms: *at_ms, lifetime_ms: *lifetime_ms, bytes: operand };
+                self.batch.merge_of(&space, key, operand)?;
                 Ok(Some(*keyspace))
             }
             Change::Remove { keyspace, key } => {

@@ -7,6 +7,7 @@
 
 use crate::db::FeedChange;
 use crate::encoding::bytes::{ByteReader, Decoded};
+use crate::encoding::operand::Operand;
 use crate::engine::keyspace_options::KeyspaceOptions;
 use crate::engine::portable_options;
 use crate::types::{Error, Result};
@@ -34,6 +35,10 @@ pub enum Change<'a> {
         key: &'a [u8],
         /// The operand.
         operand: &'a [u8],
+        /// When it was merged, in ms since 1970.
+        at_ms: u64,
+        /// How long the value lasts, in ms, if it begins with this operand; 0: without end.
+        lifetime_ms: u64,
     },
     /// A key is removed.
     Remove {
@@ -101,7 +106,8 @@ pub fn encode(change: &FeedChange<'_>, out: &mut Vec<u8>) -> Result<()> {
         }
         FeedChange::Merge { keyspace, key, operands } => {
             for operand in operands {
-                Change::Merge { keyspace: keyspace.get(), key, operand }.encode(out);
+                let Operand { at_ms, lifetime_ms, bytes: operand } = operand.0;
+                Change::Merge { keyspace: keyspace.get(), key, operand, at_ms, lifetime_ms }.encode(out);
             }
         }
         FeedChange::Remove { keyspace, key } | FeedChange::Expire { keyspace, key } => {
@@ -135,8 +141,10 @@ impl<'a> Change<'a> {
                 put_string(out, key);
                 put_string(out, value);
             }
-            Change::Merge { keyspace, key, operand } => {
+            Change::Merge { keyspace, key, operand, at_ms, lifetime_ms } => {
                 head(MERGE, *keyspace);
+                out.extend_from_slice(&at_ms.to_le_bytes());
+                out.extend_from_slice(&lifetime_ms.to_le_bytes());
                 put_string(out, key);
                 put_string(out, operand);
             }
@@ -200,7 +208,11 @@ impl<'a> Change<'a> {
                 let (key, value) = (string(reader)?, string(reader)?);
                 Ok(Change::Put { keyspace, key, value, expires })
             }
-            MERGE => Ok(Change::Merge { keyspace, key: string(reader)?, operand: string(reader)? }),
+            MERGE => {
+                let (at_ms, lifetime_ms) = (reader.u64()?, reader.u64()?);
+                let (key, operand) = (string(reader)?, string(reader)?);
+                Ok(Change::Merge { keyspace, key, operand, at_ms, lifetime_ms })
+            }
             REMOVE => Ok(Change::Remove { keyspace, key: string(reader)? }),
             REMOVE_RANGE => {
                 let (start, has_end, end) = (string(reader)?, reader.u8()?, string(reader)?);
@@ -239,7 +251,7 @@ mod tests {
             KeyspaceOptions { merge_operator: Some("max".to_owned()), ..KeyspaceOptions::default() };
         let all = [
             Change::Put { keyspace: 2, key: b"k", value: b"value", expires: 9 },
-            Change::Merge { keyspace: 3, key: b"k", operand: b"1" },
+            Change::Merge { keyspace: 3, key: b"k", operand: b"1", at_ms: 258, lifetime_ms: 7 },
             Change::Remove { keyspace: 300, key: b"" },
             Change::RemoveRange { keyspace: 2, start: b"a", end: Some(b"b") },
             Change::RemoveRange { keyspace: 2, start: b"", end: None },
@@ -262,7 +274,14 @@ mod tests {
             change.encode(&mut bytes);
             bytes
         };
-        assert_eq!(golden(&all[1]), [2, 3, 0, 0, 0, 1, 0, 0, 0, b'k', 1, 0, 0, 0, b'1']);
+        assert_eq!(
+            golden(&all[1]),
+            [
+                &[2, 3, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0][..],
+                &[1, 0, 0, 0, b'k', 1, 0, 0, 0, b'1']
+            ]
+            .concat()
+        );
         assert_eq!(golden(&all[7]), [7, 9, 0, 0, 0, 5, 0, 0, 0, 4, 3, b'm', b'a', b'x']);
         assert!(Change::decode(&[99]).is_err());
         assert!(Change::decode(&[7, 9, 0, 0, 0, 2, 0, 0, 0, 99, 0]).is_err(), "an option of tomorrow");

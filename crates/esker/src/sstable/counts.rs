@@ -7,9 +7,9 @@
 //! Bytes: docs/formats/sstable.md
 
 use crate::encoding::bytes::{ByteReader, Decoded, put_varint};
+use crate::encoding::operand::expiries;
 use crate::types::SeqNo;
 use crate::types::entry::EntryRef;
-use crate::types::expiry::Expiry;
 
 /// What the entries and range tombstones of a table add up to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,11 +22,12 @@ pub(crate) struct Counts {
     pub tombstones: u64,
     /// Versions that are unresolved (types/op.rs). Not among the numbers that are always stored: most tables have none.
     pub unresolved: u64,
-    /// Versions that expire, and when the first and the last of them do. Not always stored either.
+    /// Versions that expire, or whose operands may begin a value that does, and when the first and the last of them do. Not always
+    /// stored either.
     pub expiring: u64,
     /// In milliseconds since 1970; zero if none expires.
     pub min_expiry: u64,
-    /// See there.
+    /// See there; `u64::MAX` if there are such operands.
     pub max_expiry: u64,
     /// Range tombstones, as fragments.
     pub range_tombstones: u64,
@@ -53,10 +54,12 @@ impl Counts {
         self.keys += u64::from(new_key);
         self.tombstones += u64::from(!entry.kind.is_live());
         self.unresolved += u64::from(entry.kind.is_unresolved());
-        if let Some(expiry) = Expiry::of_version(entry.kind, entry.value) {
+        if let Some(expiry) = expiries(entry.kind, entry.value).min() {
             self.expiring += 1;
             self.min_expiry = self.min_expiry.min(expiry.ms());
-            self.max_expiry = self.max_expiry.max(expiry.ms());
+            // When a key with operands expires depends on what lies below.
+            let last = if entry.kind.is_operand() { u64::MAX } else { expiry.ms() };
+            self.max_expiry = self.max_expiry.max(last);
         }
         self.key_bytes += entry.key.len() as u64;
         self.value_bytes += entry.value.len() as u64;

@@ -16,7 +16,7 @@ use crate::compaction::merge::Source;
 use crate::encoding::hash::key_hash;
 use crate::manifest::version::Run;
 use crate::memtable::{PieceCursor, PieceScan};
-use crate::read::fold::{Folded, Operands};
+use crate::read::fold::{Base, Operands};
 use crate::read::point::Want;
 use crate::read::resolve::{Answer, Resolver};
 use crate::read::run_cursor::RunCursor;
@@ -197,25 +197,22 @@ impl Layers {
         guard: &Guard,
     ) -> Result<OwnAnswer<W::Out>> {
         let hash = key_hash(key);
-        let known = |operands: Operands, base| {
-            let folded = Folded::new(operands, base);
-            let known = folded.map(|folded| W::of_folded(&folded, key, view.means()));
-            known.transpose().map(OwnAnswer::Known)
-        };
+        let known = |operands: Operands, base| view.folded::<W>(key, operands, base).map(OwnAnswer::Known);
         for layer in self.all.iter().rev() {
             match layer {
                 Layer::Piece(piece) => {
                     let piece = piece.get();
                     if let Some(entry) = piece.get(key) {
-                        let expired = || view.has_expired::<W>(Some(Expiry::of(entry.value)));
+                        // What operands lie above counts, whether it has expired or not (fold.3).
+                        let expired =
+                            || operands.is_empty() && view.has_expired::<W>(Some(Expiry::of(entry.value)));
                         match Resolver::default().feed_reader(SeqNo::MAX, entry.kind, expired) {
                             Answer::Live if operands.is_empty() => {
                                 let found = W::of_entry(&entry, view.version.blobs());
                                 return found.map(|found| OwnAnswer::Known(Some(found)));
                             }
                             Answer::Live => {
-                                let base = Stored::of(entry.kind, entry.value).to_value();
-                                return known(operands, Some(base));
+                                return known(operands, Some(Base::of(entry.kind, entry.value)));
                             }
                             Answer::Gone => return known(operands, None),
                             Answer::Operand => operands.push(Value::copy_of(entry.value)),
@@ -231,13 +228,16 @@ impl Layers {
                     let Some(at) = private.run.find(key) else { continue };
                     let table = &private.run.tables()[at].table;
                     if let Some(found) = table.get(key, hash, SeqNo::MAX, true, guard)? {
-                        let expired = || view.has_expired::<W>(found.expiry());
+                        let expired = || operands.is_empty() && view.has_expired::<W>(found.expiry());
                         match Resolver::default().feed_reader(SeqNo::MAX, found.kind(), expired) {
                             Answer::Live if operands.is_empty() => {
                                 let found = W::of_table(found, view.version.blobs());
                                 return found.map(|found| OwnAnswer::Known(Some(found)));
                             }
-                            Answer::Live => return known(operands, Some(found.share())),
+                            Answer::Live => {
+                                let base = Base { expiry: found.expiry(), stored: found.share() };
+                                return known(operands, Some(base));
+                            }
                             Answer::Gone => return known(operands, None),
                             Answer::Operand => operands.push(found.share().beside()),
                             Answer::Older => {}

@@ -42,7 +42,7 @@ pub fn decode<'a>(payload: impl Into<Cow<'a, [u8]>>) -> Decoded<(CountDeltas, Wr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::fold::list_of;
+    use crate::encoding::operand::Operand;
     use crate::types::op::Kind;
 
     #[test]
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn golden_bytes_of_a_merge() {
         let mut set = WriteSet::new();
-        set.write(Kind::Merge, b"\x01e", &list_of(b"op"));
-        assert_eq!(set.payload(), b"\x04\x02\x01e\x03\x02op");
+        set.write(Kind::Merge, b"\x01e", &Operand { at_ms: 258, lifetime_ms: 7, bytes: b"op" }.to_list());
+        assert_eq!(set.payload(), b"\x04\x02\x01e\x06\x82\x02\x07\x02op");
     }
 }

@@ -10,15 +10,16 @@
 //!
 //! write_set.1. For each key only the last op counts; a range removal cancels earlier ops inside it. So within a commit the
 //!      range removals logically come first, then one op for each key.
-//! write_set.6. Operands come behind no op of their key but operands, whose lists are joined: those over a put or a removal of the same commit are
-//!      merged into it when they are written (db/writes.rs), and become a put.
+//! write_set.6. Operands are written without a look at what the set says of their key. The lists of those that follow each other are
+//!      joined. Where they follow a put or a removal, readers of the set fold them with it, and the set is settled before it
+//!      is committed or becomes a layer (db/writes.rs): a put stands for both. So a commit has operands or another op of a key.
 //! write_set.2. Decoding a payload replays its ops in order, and so ends in the same state.
 //! write_set.3. Writing costs no look-up: a bulk load pays for its order once, when it commits.
 //! write_set.4. A record of the log that is decoded is taken as it is, without a copy: what was committed once can be replayed in as much memory.
 //! write_set.5. A set knows whether decoding would refuse one of its ops: such a commit would keep the database from opening again.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use hashbrown::HashTable;
@@ -27,6 +28,7 @@ use parking_lot::Mutex;
 use crate::blob::BlobPointer;
 use crate::encoding::bytes::{ByteReader, DecodeError, Decoded, put_string, put_varint};
 use crate::encoding::hash::key_hash;
+use crate::encoding::operand::{Elements, Operand, elements};
 use crate::read::fold;
 use crate::read::operators::Operator;
 use crate::read::resolve::{Answer, Resolver};
@@ -35,7 +37,7 @@ use crate::types::expiry::{EXPIRY_BYTES, Expiry, value_of};
 use crate::types::key::head8;
 use crate::types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::types::op::{Kind, UNRESOLVED_OPS};
-use crate::types::{KeyspaceId, SeqNo, key};
+use crate::types::{KeyspaceId, Result, SeqNo, Value, key};
 
 /// A range that begins after a key begins at that key and a zero byte.
 const RANGE_START_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
@@ -90,6 +92,8 @@ struct Order {
     ops: Vec<u32>,
     /// Lists of operands that come from several ops, by the last of these (write_set.6).
     joined: BTreeMap<u32, Vec<u8>>,
+    /// Where operands follow a put or a removal: the ops before the last one, down to that, by the last one.
+    superseded: BTreeMap<u32, Vec<u32>>,
 }
 
 /// The last op of each key among the first `upto` ops.
@@ -97,7 +101,7 @@ struct Order {
 struct Index {
     upto: usize,
     last: HashTable<u32>,
-    /// The op of the same key before one with operands, if that has operands too.
+    /// The op of the same key before one with operands.
     before: BTreeMap<u32, u32>,
 }
 
@@ -121,9 +125,20 @@ pub enum Own<'a> {
     Put(EntryRef<'a>),
     /// It is removed, alone or in a range.
     Removed,
-    /// These lists of operands, the newest first, are merged into what it has.
-    Operands(Vec<&'a [u8]>),
+    /// These lists of operands, the newest first, are merged into what it has below them.
+    Operands(Vec<&'a [u8]>, Below<'a>),
     /// Nothing.
+    Untouched,
+}
+
+/// What a write set says about a key below its operands.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Below<'a> {
+    /// It has the value of this entry.
+    Put(EntryRef<'a>),
+    /// It is removed, alone or in a range.
+    Removed,
+    /// Nothing: it is what has been committed.
     Untouched,
 }
 
@@ -290,9 +305,8 @@ impl WriteSet {
         self.push(Kind::Put, key, value);
     }
 
-    /// Merges an operand into an encoded key, about which the set says nothing yet, or has operands (write_set.6). An op behind the first `kept` may
-    /// be changed for this.
-    pub fn merge(&mut self, key: &[u8], operand: &[u8], operator: &Operator, kept: usize) {
+    /// Merges an operand into an encoded key (write_set.6). An op behind the first `kept` may be changed for this.
+    pub(crate) fn merge(&mut self, key: &[u8], operand: Operand<'_>, operator: &Operator, kept: usize) {
         let last = self.find(key).filter(|at| *at >= kept).map(|at| self.ops[at]);
         if let Some(op) = last.filter(|op| op.live && op.kind.is_operand())
             && let Some(list) = combined(self.value_of(&op), operand, key, operator)
@@ -302,7 +316,7 @@ impl WriteSet {
             self.sorted.take();
             return;
         }
-        self.push(Kind::Merge, key, &fold::list_of(operand));
+        self.push(Kind::Merge, key, &operand.to_list());
     }
 
     /// Writes an entry about an encoded key.
@@ -413,7 +427,7 @@ impl WriteSet {
             match last.find_mut(hash, |&i| self.key_at(i) == key) {
                 Some(slot) => {
                     let earlier = std::mem::replace(slot, at);
-                    if self.follows(at, earlier) {
+                    if self.ops[at as usize].kind.is_operand() && self.ops[earlier as usize].live {
                         before.insert(at, earlier);
                     }
                 }
@@ -430,26 +444,27 @@ impl WriteSet {
         later.kind.is_operand() && earlier.kind.is_operand() && earlier.live
     }
 
-    /// The lists of an op with operands, and of those before it, the newest first.
-    fn lists(&self, key: &[u8], last: usize) -> Vec<&[u8]> {
+    /// An op with operands and those before it, and what they follow.
+    fn operands(&self, key: &[u8], last: usize) -> Own<'_> {
+        let is_linear = self.ops.len() <= LINEAR_OPS_MAX;
+        let index = self.index.lock();
+        let before = |at: usize| match is_linear {
+            true => self.ops[..at].iter().rposition(|op| self.key_of(op) == key),
+            false => index.before.get(&(at as u32)).map(|before| *before as usize),
+        };
         let mut lists = vec![self.value_of(&self.ops[last])];
         let mut at = last;
-        if self.ops.len() <= LINEAR_OPS_MAX {
-            while let Some(before) = self.ops[..at].iter().rposition(|op| self.key_of(op) == key)
-                && self.follows(at as u32, before as u32)
-            {
-                lists.push(self.value_of(&self.ops[before]));
-                at = before;
+        while let Some(earlier) = before(at).filter(|earlier| self.ops[*earlier].live) {
+            let op = &self.ops[earlier];
+            if !op.kind.is_operand() {
+                let put = op.kind.is_live().then(|| Below::Put(self.entry_of(op, SeqNo::MAX)));
+                return Own::Operands(lists, put.unwrap_or(Below::Removed));
             }
-            return lists;
+            lists.push(self.value_of(op));
+            at = earlier;
         }
-        let index = self.index.lock();
-        let mut at = at as u32;
-        while let Some(before) = index.before.get(&at).filter(|before| self.follows(at, **before)) {
-            lists.push(self.value_of(&self.ops[*before as usize]));
-            at = *before;
-        }
-        lists
+        let is_removed = self.in_removed_range(key);
+        Own::Operands(lists, if is_removed { Below::Removed } else { Below::Untouched })
     }
 
     /// What the set says about an encoded key.
@@ -458,7 +473,7 @@ impl WriteSet {
         match found.map(|(at, op)| (Resolver::default().feed(SeqNo::MAX, op.kind), at, op)) {
             Some((Answer::Live, _, op)) => Own::Put(self.entry_of(op, SeqNo::MAX)),
             Some((Answer::Gone, ..)) => Own::Removed,
-            Some((Answer::Operand, at, _)) => Own::Operands(self.lists(key, at)),
+            Some((Answer::Operand, at, _)) => self.operands(key, at),
             Some((Answer::Older, ..)) => unreachable!("write_set.1: each op answers for its key alone"),
             None if self.in_removed_range(key) => Own::Removed,
             None => Own::Untouched,
@@ -486,7 +501,7 @@ impl WriteSet {
                 a.0.cmp(&b.0).then_with(|| self.key_at(a.1).cmp(self.key_at(b.1))).then(b.1.cmp(&a.1))
             });
             let is_same = |a: &(u64, u32), b: &(u64, u32)| a.0 == b.0 && self.key_at(a.1) == self.key_at(b.1);
-            let mut joined = BTreeMap::new();
+            let (mut joined, mut superseded) = (BTreeMap::new(), BTreeMap::new());
             if self.has_operands {
                 for ops in order.chunk_by(is_same).filter(|ops| ops.len() > 1) {
                     let follows = |pair: &&[(u64, u32)]| self.follows(pair[0].1, pair[1].1);
@@ -495,10 +510,13 @@ impl WriteSet {
                     if count > 1 {
                         joined.insert(ops[0].1, lists.collect::<Vec<_>>().concat());
                     }
+                    if self.ops[ops[0].1 as usize].kind.is_operand() && count < ops.len() {
+                        superseded.insert(ops[0].1, ops[1..=count].iter().map(|(_, i)| *i).collect());
+                    }
                 }
             }
             order.dedup_by(|later, kept| is_same(later, kept));
-            Order { ops: order.into_iter().map(|(_, i)| i).collect(), joined }
+            Order { ops: order.into_iter().map(|(_, i)| i).collect(), joined, superseded }
         })
     }
 
@@ -515,6 +533,44 @@ impl WriteSet {
     pub fn nth(&self, n: usize, seq: SeqNo) -> EntryRef<'_> {
         let order = self.order();
         self.entry(order, order.ops[n], seq)
+    }
+
+    /// What the operands of the n-th live op in key order follow in the set, if anything.
+    pub(super) fn base_of(&self, n: usize, seq: SeqNo) -> Option<EntryRef<'_>> {
+        let order = self.order();
+        let base = order.superseded.get(&order.ops[n])?.last()?;
+        Some(self.entry_of(&self.ops[*base as usize], seq))
+    }
+
+    /// The same set with a put in place of operands and the put or removal that they follow (write_set.6); none if there are no such
+    /// operands. `fold` makes the put's value of the operands and of what they follow.
+    pub(crate) fn settled(
+        &self,
+        fold: impl Fn(EntryRef<'_>, EntryRef<'_>) -> Result<(Value, Option<Expiry>)>,
+    ) -> Result<Option<WriteSet>> {
+        if !self.has_operands || self.order().superseded.is_empty() {
+            return Ok(None);
+        }
+        let order = self.order();
+        let left_out: BTreeSet<u32> = order.superseded.values().flatten().copied().collect();
+        let (mut out, mut at) = (WriteSet::new(), 0);
+        let mut reader = ByteReader::new(self.payload());
+        while !reader.is_empty() {
+            let (kind, first, second) = op_of(&mut reader).expect("write_set.2");
+            if !kind.is_point() {
+                out.remove_range(first, second);
+                continue;
+            }
+            if let Some(base) = order.superseded.get(&at).and_then(|ops| ops.last()) {
+                let base = self.entry_of(&self.ops[*base as usize], SeqNo::MAX);
+                let (value, expiry) = fold(self.entry(order, at, SeqNo::MAX), base)?;
+                out.put_until(Kind::Put, first, expiry, &value);
+            } else if !left_out.contains(&at) {
+                out.push(kind, first, second);
+            }
+            at += 1;
+        }
+        Ok(Some(out))
     }
 
     /// The number of live ops with a key below `key`.
@@ -610,7 +666,7 @@ impl WriteSet {
                 if kind.needs_fetch() {
                     BlobPointer::decode(value_of(kind, value))?;
                 } else if kind.is_operand() {
-                    fold::elements(value)?;
+                    elements(value)?;
                 }
                 let value_start = header_len + reader.position() - value.len();
                 set.note(kind, (first_start, first), (value_start, value.len()));
@@ -623,12 +679,24 @@ impl WriteSet {
     }
 }
 
-/// The list of an operand behind a list of one operand, if both are combined in one.
-fn combined(list: &[u8], operand: &[u8], key: &[u8], operator: &Operator) -> Option<Vec<u8>> {
-    let mut operands = fold::elements(list).ok()?;
-    operands.push(operand);
+/// The next op of a payload: its kind, its key or the first key of a range, and what stands beside it or the range's end.
+fn op_of<'a>(reader: &mut ByteReader<'a>) -> Decoded<(Kind, &'a [u8], &'a [u8])> {
+    let byte = reader.u8()?;
+    let kind = Kind::from_u8(byte).ok_or_else(|| reader.error(format!("unknown op {byte}")))?;
+    let first = reader.string()?;
+    let second = if !kind.is_point() || kind.has_value() { reader.string()? } else { &[] };
+    Ok((kind, first, second))
+}
+
+/// The list of an operand behind a list of one operand, if both are combined in one (fold.4).
+fn combined(list: &[u8], operand: Operand<'_>, key: &[u8], operator: &Operator) -> Option<Vec<u8>> {
+    let first = Elements::of(list).next()?.ok()?;
+    if first.at_ms != operand.at_ms || first.to_list().len() != list.len() {
+        return None;
+    }
     let (_, user_key) = key::decode_key(key)?;
-    fold::combine(operator, user_key, &operands).map(|combined| fold::list_of(&combined))
+    let combined = fold::combine(operator, user_key, &[first, operand])?;
+    Some(Operand { bytes: &combined, ..first }.to_list())
 }
 
 /// The end of a range: a key, a key and a zero byte, or the first byte behind all keys of a keyspace.

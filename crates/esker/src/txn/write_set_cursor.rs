@@ -15,21 +15,24 @@ pub struct WriteSetCursor {
     set: Arc<WriteSet>,
     /// Index of the op in key order; past the end if not valid.
     at: usize,
+    /// It stands on what the operands of that op follow.
+    is_below: bool,
 }
 
 impl WriteSetCursor {
     /// A walk over the writes so far.
     pub fn new(set: Arc<WriteSet>) -> Self {
-        WriteSetCursor { set, at: usize::MAX }
+        WriteSetCursor { set, at: usize::MAX, is_below: false }
     }
 
     fn go(&mut self, at: Option<usize>) -> Result<()> {
-        self.at = at.unwrap_or(usize::MAX);
+        (self.at, self.is_below) = (at.unwrap_or(usize::MAX), false);
         Ok(())
     }
 
     fn entry(&self) -> EntryRef<'_> {
-        self.set.nth(self.at, SeqNo::MAX)
+        let below = if self.is_below { self.set.base_of(self.at, SeqNo::MAX) } else { None };
+        below.unwrap_or_else(|| self.set.nth(self.at, SeqNo::MAX))
     }
 }
 
@@ -76,8 +79,10 @@ impl SourceCursor for WriteSetCursor {
         self.stored().to_value()
     }
     fn older(&mut self) -> Result<bool> {
-        // write_set.1: one op a key.
-        Ok(false)
+        // write_set.6: one op a key, and what its operands follow.
+        let has_below = !self.is_below && self.set.base_of(self.at, SeqNo::MAX).is_some();
+        self.is_below |= has_below;
+        Ok(has_below)
     }
 }
 

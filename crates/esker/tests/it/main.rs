@@ -37,6 +37,7 @@ mod large_transactions;
 mod limits;
 mod locks;
 mod memory_budget;
+mod merge_expiry;
 mod merge_operators;
 mod moved_directory;
 mod multi_get;

@@ -399,7 +399,8 @@ fn changes_3_the_feed_has_the_operands_of_commits_small_and_large() {
                 }
                 FeedChange::Merge { key, operands, .. } => {
                     merges += 1;
-                    copy.entry(key.to_vec()).or_default().extend(operands.concat());
+                    let bytes = operands.iter().flat_map(|operand| operand.bytes().to_vec());
+                    copy.entry(key.to_vec()).or_default().extend(bytes);
                 }
                 other => panic!("{other:?}"),
             }

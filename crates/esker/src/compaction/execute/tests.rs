@@ -89,6 +89,7 @@ impl World {
         work(&Context {
             blobs: Default::default(),
             operators: Default::default(),
+            version: Arc::new(Version::empty()),
             env: &self.env,
             dir: &self.dir,
             cache: &self.cache,

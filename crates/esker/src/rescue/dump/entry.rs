@@ -1,7 +1,7 @@
 //! What an entry of the log or of a table says, for people.
 
 use super::DumpValue;
-use crate::read::fold;
+use crate::encoding::operand::{Operand, elements};
 use crate::types::expiry::{Expiry, value_of};
 use crate::types::op::Kind;
 
@@ -16,8 +16,14 @@ pub(super) fn name_of(kind: Kind, removal: &'static str) -> &'static str {
 
 /// Adds the value, or the operands, oldest first; when it expires; and why it was removed, if nobody asked for that.
 pub(super) fn push_value(fields: &mut Vec<(&'static str, DumpValue)>, kind: Kind, value: &[u8]) {
-    match fold::elements(value).ok().filter(|_| kind.is_operand()) {
-        Some(operands) => fields.extend(operands.into_iter().map(|operand| ("operand", operand.into()))),
+    match elements(value).ok().filter(|_| kind.is_operand()) {
+        Some(operands) => {
+            for Operand { at_ms, lifetime_ms, bytes } in operands {
+                fields.push(("operand", bytes.into()));
+                fields.push(("merged_ms", at_ms.into()));
+                fields.extend((lifetime_ms > 0).then(|| ("lifetime_ms", lifetime_ms.into())));
+            }
+        }
         None if kind.has_value() => fields.push(("value", value_of(kind, value).into())),
         None => {}
     }
