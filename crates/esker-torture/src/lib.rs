@@ -4,6 +4,7 @@
 //!   writers.rs  what writers do          kill/      a child process dies by SIGKILL
 //!     (esker-world: operations, model)   power/     what a disk may hold after power loss, as real files
 //!   journal.rs  what was promised        block/     what a block device may hold after power loss, below ext4
+//!   storm/      all features at once, killed; copies by commit number
 //!   content.rs  bytes after power loss   history/   what concurrent clients saw: linearizable? snapshot isolation?
 //! ```
 //!
@@ -23,6 +24,7 @@ pub mod kill;
 mod panicky;
 pub mod power;
 mod shape;
+pub mod storm;
 mod writers;
 
 pub use esker_world::budget::Budget;

@@ -11,6 +11,7 @@ use esker_torture::block::BlockCampaign;
 use esker_torture::history::{self, HistoryCampaign, HistoryJob, run_history_child};
 use esker_torture::kill::{Canary, ChildJob, KillCampaign, run_child};
 use esker_torture::power::PowerCampaign;
+use esker_torture::storm::{StormCampaign, StormJob, run_storm_child};
 use esker_torture::{Budget, Result};
 
 /// Try to lose acknowledged commits of Esker; see docs/testing.md
@@ -65,6 +66,27 @@ enum Command {
         #[command(flatten)]
         common: Common,
     },
+    /// All features at once by several threads, and kills; copies are compared by commit number
+    Storm {
+        /// Processes; with no limit at all, 100
+        #[arg(long, value_name = "N")]
+        rounds: Option<u64>,
+        /// Do not compare what merges and updates make of keys that expire
+        #[arg(long)]
+        skip_folded_expiry: bool,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// The process that is killed, started by `storm`
+    #[command(hide = true)]
+    StormChild {
+        dir: PathBuf,
+        seed: u64,
+        workers: usize,
+        millis: u64,
+        #[arg(long)]
+        skip_folded_expiry: bool,
+    },
     /// The process that is killed, started by `kill`
     #[command(hide = true)]
     KillChild {
@@ -103,7 +125,7 @@ struct Common {
     /// Seed; by default a random one, which a failure names
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Directory on the file system to try; its folders db, copy, left, as-killed and as-lost are deleted first. By default a temporary one, kept after a failure
+    /// Directory on the file system to try; its folders db, copy, left, storm, as-killed and as-lost are deleted first. By default a temporary one, kept after a failure
     #[arg(long)]
     dir: Option<PathBuf>,
 }
@@ -167,6 +189,14 @@ fn run(command: Command) -> Result<()> {
             let (program, threads) = (std::env::current_exe()?, threads.into());
             HistoryCampaign { program, dir, seed, budget, threads, canary: None }.run()
         }),
+        Command::Storm { rounds, skip_folded_expiry: skips_folded_expiry, common } => common.run(|dir| {
+            let (seed, budget) = (common.seed(), common.budget(rounds, 100));
+            let program = std::env::current_exe()?;
+            StormCampaign { program, dir, seed, budget, skips_folded_expiry }.run()
+        }),
+        Command::StormChild { dir, seed, workers, millis, skip_folded_expiry: skips_folded_expiry } => {
+            run_storm_child(&StormJob { dir, seed, workers, millis, skips_folded_expiry })
+        }
         Command::KillChild { dir, seed, names, canary } => {
             let canary = canary.as_deref().and_then(Canary::named);
             run_child(&ChildJob { dir, seed, names, canary })

@@ -15,7 +15,7 @@ use crate::model::values::ValueNo;
 use crate::op::{HISTORIES, KeyspaceNo, NAMES, Op, Write};
 
 /// The name of the merge operator of all keyspaces.
-const OPERATOR: &str = "merged numbers";
+pub const OPERATOR: &str = "merged numbers";
 
 /// An opening with the operator that merges are done by: the values are those of the model.
 pub fn with_operator(builder: Builder) -> Builder {

@@ -40,6 +40,11 @@ impl ValueNo {
         ValueNo { len, stamp: kept }
     }
 
+    /// What tells it from others of its length.
+    pub fn stamp(self) -> u32 {
+        self.stamp
+    }
+
     /// Its bytes.
     pub fn bytes(self) -> Vec<u8> {
         let len = self.len as usize;

@@ -1,0 +1,163 @@
+//! The process that is killed: verifies what the one before has left, and works on it.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use esker::{Db, Durability, Keyspace};
+use esker_world::failure::{Failure, Result};
+use fastrand::Rng;
+
+use super::copier::Copier;
+use super::judge;
+use super::ledger::{self, Ledger, Story};
+use super::model::Model;
+use super::worker::{Log, Worker, options};
+use crate::shape::Shape;
+
+/// How often it says what it has done.
+const REPORTS_EVERY: Duration = Duration::from_millis(50);
+
+/// What the parent tells its child on the command line.
+#[derive(Clone, Debug)]
+pub struct StormJob {
+    /// The directory of the database, its ledgers and its copies.
+    pub dir: PathBuf,
+    /// Determines options and operations.
+    pub seed: u64,
+    /// Threads that write.
+    pub workers: usize,
+    /// How long it works, if it is not killed.
+    pub millis: u64,
+    /// What merges and updates make of keys that expire is not compared.
+    pub skips_folded_expiry: bool,
+}
+
+/// What a life has done.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) checkpoints: AtomicU64,
+    pub(super) backups: AtomicU64,
+    pub(super) restores: AtomicU64,
+}
+
+/// Verifies, works, verifies, closes, and verifies again.
+///
+/// # Errors
+/// A broken promise, or a call that failed.
+pub fn run_storm_child(job: &StormJob) -> Result<()> {
+    let shape = Shape::of(job.seed);
+    let db = open(job, shape).map_err(|error| Failure::from(error).during("opening"))?;
+    let stories =
+        (0..job.workers).map(|worker| ledger::read(&job.dir, worker)).collect::<Result<Vec<_>>>()?;
+    let mut models = Vec::new();
+    for story in stories {
+        models.push(settle(&db, story)?);
+    }
+    judge::agree(&db, &models, "after opening")?;
+    println!("verified");
+    let models = work(job, shape, &db, models)?;
+    judge::agree(&db, &models, "at the end")?;
+    db.close()?;
+    let db = open(job, shape)?;
+    judge::agree(&db, &models, "opened again")?;
+    db.close()?;
+    let report = shape.builder().check_offline(job.dir.join("db"))?;
+    if !report.is_sound() {
+        return Err(Failure::new(format!("offline: {:#?}", report.problems)));
+    }
+    Ok(())
+}
+
+fn open(job: &StormJob, shape: Shape) -> esker::Result<Db> {
+    let keep = |_: &[u8], _: &[u8]| esker::Decision::Keep;
+    let builder = shape.builder().durability(durability(job.seed));
+    let builder = builder.feed_retention(64 << 20, Duration::from_secs(3600));
+    builder.compaction_filter("w0.0", keep).open(job.dir.join("db"))
+}
+
+fn durability(seed: u64) -> Durability {
+    if seed.is_multiple_of(3) { Durability::Sync } else { Durability::Buffered }
+}
+
+/// The model of a worker, with what was in doubt if that is there.
+fn settle(db: &Db, story: Story) -> Result<Model> {
+    let Some((action, began)) = story.doubt else { return Ok(story.model) };
+    let mut with = story.model.clone();
+    with.apply(&action, (began, db.time_ms()));
+    let Some(why) = judge::difference_of_all(db, &with)? else { return Ok(with) };
+    match judge::difference_of_all(db, &story.model)? {
+        None => Ok(story.model),
+        Some(why_not) => Err(Failure::new(format!(
+            "after opening: with {action:?}, which was under way: {why}; without it: {why_not}"
+        ))),
+    }
+}
+
+/// The keyspaces of a worker; those that are missing are made.
+fn keyspaces(db: &Db, model: &Model) -> Result<Vec<Keyspace>> {
+    let names = model.slots.iter().map(|slot| &slot.name).enumerate();
+    let one = |(n, name): (usize, &String)| -> Result<Keyspace> {
+        if let Ok(keyspace) = db.open_keyspace(name) {
+            return Ok(keyspace);
+        }
+        let mut batch = db.batch();
+        let new = batch.create_keyspace(name)?;
+        batch.set_options(&new, options(n))?;
+        batch.commit().map_err(esker::Error::from)?;
+        Ok(db.open_keyspace(name)?)
+    };
+    names.map(one).collect()
+}
+
+fn work(job: &StormJob, shape: Shape, db: &Db, models: Vec<Model>) -> Result<Vec<Model>> {
+    let logs: Vec<Log> = models.iter().cloned().map(Log::new).collect();
+    let (stop, counts) = (AtomicBool::new(false), Counts::default());
+    let mut workers = Vec::new();
+    for (n, model) in models.into_iter().enumerate() {
+        workers.push(Worker {
+            db,
+            log: &logs[n],
+            ledger: Ledger::begin(&job.dir, n, &model)?,
+            keyspaces: keyspaces(db, &model)?,
+            model,
+            rng: Rng::with_seed(job.seed.wrapping_add(n as u64)),
+            stamp: job.seed as u32 ^ (n as u32) << 28,
+            durability: durability(job.seed),
+        });
+    }
+    let began_at = db.snapshot().seqno().get();
+    let rng = Rng::with_seed(!job.seed);
+    let mut copier = Copier { db, logs: &logs, dir: job.dir.clone(), shape, rng, counts: &counts, began_at };
+    std::thread::scope(|scope| {
+        for (worker, log) in workers.iter_mut().zip(&logs) {
+            let stop = &stop;
+            scope.spawn(move || {
+                worker.run(stop).unwrap_or_else(|failure| fail("worker", &failure));
+                log.finish();
+            });
+        }
+        scope.spawn(|| copier.run(&stop).unwrap_or_else(|failure| fail("copier", &failure)));
+        let end = Instant::now() + Duration::from_millis(job.millis);
+        while Instant::now() < end {
+            std::thread::sleep(REPORTS_EVERY);
+            report(&logs, &counts);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    report(&logs, &counts);
+    Ok(workers.into_iter().map(|worker| worker.model).collect())
+}
+
+fn report(logs: &[Log], counts: &Counts) {
+    let commits: usize = logs.iter().map(Log::len).sum();
+    let [checkpoints, backups, restores] =
+        [&counts.checkpoints, &counts.backups, &counts.restores].map(|count| count.load(Ordering::Relaxed));
+    println!("{commits} {checkpoints} {backups} {restores}");
+}
+
+/// The first failure ends the process: its files stay as they are.
+fn fail(who: &str, failure: &Failure) {
+    eprintln!("{who}: {failure}");
+    std::process::exit(3);
+}
