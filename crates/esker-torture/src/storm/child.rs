@@ -48,8 +48,9 @@ pub(super) struct Counts {
 pub fn run_storm_child(job: &StormJob) -> Result<()> {
     let shape = Shape::of(job.seed);
     let db = open(job, shape).map_err(|error| Failure::from(error).during("opening"))?;
-    let stories =
-        (0..job.workers).map(|worker| ledger::read(&job.dir, worker)).collect::<Result<Vec<_>>>()?;
+    let stories = (0..job.workers)
+        .map(|worker| ledger::read(&job.dir, worker, job.skips_folded_expiry))
+        .collect::<Result<Vec<_>>>()?;
     let mut models = Vec::new();
     for story in stories {
         models.push(settle(&db, story)?);
