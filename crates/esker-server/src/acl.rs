@@ -30,15 +30,13 @@ use tokio::sync::Semaphore;
 pub use self::check::Reason;
 pub(crate) use self::check::key_uses;
 pub use self::log::{AclLog, Refusal};
-use self::secret::Proofs;
+use self::secret::{HASHED_AT_ONCE, Proofs};
 pub(crate) use self::selector::{READ, WRITE};
 pub use self::user::User;
 use crate::options::Options;
 
 /// Who clients are that have not said.
 pub const DEFAULT: &str = "default";
-/// So many passwords are hashed at once: each takes 19 MiB and tens of milliseconds.
-const HASHED_AT_ONCE: usize = 2;
 
 /// All users.
 pub struct Acl {

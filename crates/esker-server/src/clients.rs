@@ -7,11 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::outbox::{Class, Outbox, OutputLimits};
 use crate::pubsub::Hearing;
 use crate::stats::Counter;
-
-/// Bytes of messages that may wait to be sent to one connection. Beyond that it is closed.
-const WAITING_BYTES_MAX: usize = 32 << 20;
 
 /// What others see of a connection. Atomics are relaxed: they are figures.
 #[derive(Default)]
@@ -50,14 +48,14 @@ pub struct Client {
     pub is_resp3: AtomicBool,
     /// It sees all commands.
     pub is_monitor: AtomicBool,
+    /// It is a replica's, which gets commits or a copy.
+    pub is_replica: AtomicBool,
     /// It waits.
     pub is_blocked: AtomicBool,
-    /// What ends it, if anything: see `wake`.
-    killed: AtomicBool,
     /// How it is woken from waiting: 0 not, 1 as if its time were over, 2 with an error.
     unblock: AtomicU32,
-    messages: Mutex<Vec<u8>>,
-    early: Mutex<Vec<u8>>,
+    /// What waits to be sent to it.
+    pub outbox: Outbox,
     /// There is something for it.
     pub wake: Notify,
 }
@@ -65,13 +63,13 @@ pub struct Client {
 impl Client {
     /// Ends it.
     pub fn kill(&self) {
-        self.killed.store(true, Ordering::Relaxed);
+        self.outbox.end();
         self.wake.notify_one();
     }
 
     /// Whether it is to end.
     pub fn is_killed(&self) -> bool {
-        self.killed.load(Ordering::Relaxed)
+        self.outbox.is_ended()
     }
 
     /// Wakes it from waiting; false if it does not wait.
@@ -94,30 +92,32 @@ impl Client {
 
     /// Sends it bytes that answer no request.
     pub fn send(&self, bytes: &[u8]) {
-        let mut messages = self.messages.lock();
-        if messages.len() + bytes.len() > WAITING_BYTES_MAX {
-            self.killed.store(true, Ordering::Relaxed);
-        } else {
-            messages.extend_from_slice(bytes);
-        }
-        drop(messages);
+        self.outbox.add(bytes);
         self.wake.notify_one();
     }
 
     /// Has replies sent before the job they belong to comes back.
     pub fn answer_early(&self, bytes: &[u8]) {
-        self.early.lock().extend_from_slice(bytes);
+        self.outbox.add_early(bytes);
         self.wake.notify_one();
     }
 
-    /// What `answer_early` was given and was not sent yet.
-    pub fn take_early(&self) -> Vec<u8> {
-        std::mem::take(&mut *self.early.lock())
+    /// The class by which what waits for it is bounded.
+    pub fn class(&self) -> Class {
+        match self.is_replica.load(Ordering::Relaxed) {
+            true => Class::Replica,
+            false if self.is_subscribed() => Class::Pubsub,
+            false => Class::Normal,
+        }
     }
 
-    /// What was sent to it.
-    pub fn take_messages(&self) -> Vec<u8> {
-        std::mem::take(&mut *self.messages.lock())
+    /// The type that `CLIENT LIST` and `CLIENT KILL` have for it.
+    pub fn kind(&self) -> &'static str {
+        match self.class() {
+            Class::Normal => "normal",
+            Class::Replica => "replica",
+            Class::Pubsub => "pubsub",
+        }
     }
 
     /// Whether it is subscribed to anything.
@@ -134,6 +134,7 @@ impl Client {
         let multi = load(&self.queued);
         for (is_so, flag) in [
             (self.is_monitor.load(Ordering::Relaxed), 'O'),
+            (self.is_replica.load(Ordering::Relaxed), 'S'),
             (self.is_subscribed(), 'P'),
             (multi > 0, 'x'),
             (self.is_blocked.load(Ordering::Relaxed), 'b'),
@@ -145,7 +146,7 @@ impl Client {
         }
         format!(
             "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={flags} db={} sub={} psub={} ssub={} multi={} \
-             watch={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r \
+             watch={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem=0 events=r \
              cmd={} user={} redir=-1 resp={} lib-name={library} lib-ver={version} tot-net-in={} tot-net-out={} \
              tot-cmds={}",
             self.id,
@@ -160,6 +161,7 @@ impl Client {
             load(&self.subscribed[2]),
             multi as i64 - 1,
             load(&self.watched),
+            self.outbox.waiting(),
             sub.map_or(command.to_owned(), |sub| format!("{command}|{sub}")),
             self.user.lock(),
             if self.is_resp3.load(Ordering::Relaxed) { 3 } else { 2 },
@@ -176,9 +178,15 @@ pub struct Clients {
     all: Mutex<BTreeMap<u64, Arc<Client>>>,
     next: AtomicU64,
     monitors: AtomicUsize,
+    limits: Arc<OutputLimits>,
 }
 
 impl Clients {
+    /// None yet. What waits for one of them is bounded by these limits.
+    pub fn new(limits: Arc<OutputLimits>) -> Self {
+        Clients { limits, ..Clients::default() }
+    }
+
     /// Adds a connection, unless the limit is reached.
     pub fn add(&self, address: String, own_address: String, now: u64, max: usize) -> Option<Arc<Client>> {
         let mut all = self.all.lock();
@@ -186,7 +194,9 @@ impl Clients {
             return None;
         }
         let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
-        let client = Client { id, address, own_address, since: now, active: now.into(), ..Client::default() };
+        let outbox = Outbox::new(self.limits.clone());
+        let client =
+            Client { id, address, own_address, since: now, active: now.into(), outbox, ..Client::default() };
         client.command.lock().0 = "NULL";
         let client = Arc::new(client);
         all.insert(id, client.clone());

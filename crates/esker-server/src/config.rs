@@ -4,6 +4,7 @@
 //! config.2. A knob that means nothing here and promises safety is refused, unless it is set to the value that promises nothing.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
@@ -11,6 +12,7 @@ use parking_lot::Mutex;
 use crate::effects::{Event, events_of, letters_of};
 use crate::numbers::parse_int;
 use crate::options::{Fsync, Options};
+use crate::outbox::{DEFAULT_LIMITS, OutputLimits};
 use crate::store::Durability;
 
 /// Knobs without a meaning here, and what they are at first (config.1).
@@ -24,8 +26,6 @@ const IGNORED: &[(&str, &str)] = &[
     ("aof-use-rdb-preamble", "yes"),
     ("auto-aof-rewrite-percentage", "100"),
     ("auto-aof-rewrite-min-size", "67108864"),
-    ("client-output-buffer-limit", "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60"),
-    ("client-query-buffer-limit", "1073741824"),
     ("close-on-oom", "no"),
     ("cluster-enabled", "no"),
     ("daemonize", "no"),
@@ -76,7 +76,6 @@ const IGNORED: &[(&str, &str)] = &[
     ("slowlog-max-len", "128"),
     ("stream-node-max-bytes", "4096"),
     ("stream-node-max-entries", "100"),
-    ("tcp-keepalive", "300"),
     ("tracking-table-max-keys", "1000000"),
     ("zset-max-listpack-entries", "128"),
     ("zset-max-listpack-value", "64"),
@@ -120,25 +119,56 @@ pub struct Config {
     tracks_latency: AtomicU32,
     replica_sync_ms: AtomicU64,
     busy_ms: AtomicU64,
+    output: Arc<OutputLimits>,
+    query_bytes_max: AtomicU64,
+    keepalive_seconds: AtomicU64,
+    /// The largest `maxclients` that leaves the engine enough descriptors.
+    clients_bound: u64,
 }
+
+/// Of the descriptors of the process, the half is for tables of the engine, but no more than this.
+const TABLES_MAX: u64 = 4096;
+/// Descriptors for logs, directories, listeners, and connections that are refused.
+const KEPT_DESCRIPTORS: u64 = 64;
+
+/// How many clients there may be if the process may have so many descriptors.
+fn clients_bound(options: &Options) -> u64 {
+    let Some(descriptors) = options.descriptors else { return u64::MAX };
+    let http = if options.http.is_some() { crate::http::AT_ONCE as u64 } else { 0 };
+    let kept = (descriptors / 2).min(TABLES_MAX) + KEPT_DESCRIPTORS.min(descriptors / 4);
+    // The half of what is left, at least, is for clients.
+    let left = descriptors.saturating_sub(kept);
+    left.saturating_sub(http.min(left / 2)).max(1)
+}
+
+/// `client-query-buffer-limit`, as in Redis; the least that can be set.
+const QUERY_BYTES_MAX: u64 = 1 << 30;
+const QUERY_BYTES_MAX_MIN: u64 = 1 << 20;
+/// `tcp-keepalive`, as in Redis.
+const KEEPALIVE_SECONDS: u64 = 300;
 
 impl Config {
     /// As the server was started.
     pub fn new(options: &Options) -> Self {
+        let clients_bound = clients_bound(options);
+        let clients_max = clients_bound.min(options.clients_max as u64);
         let own = [
             ("aclfile", options.acl_file.as_ref().map_or(String::new(), |path| path.display().to_string())),
             ("appendfsync", options.fsync.name().to_owned()),
             ("bind", options.bind.join(" ")),
+            ("client-output-buffer-limit", DEFAULT_LIMITS.to_owned()),
+            ("client-query-buffer-limit", QUERY_BYTES_MAX.to_string()),
             ("databases", options.databases.to_string()),
             ("dir", options.dir.display().to_string()),
             ("masterauth", options.primary_password.clone()),
-            ("maxclients", options.clients_max.to_string()),
+            ("maxclients", clients_max.to_string()),
             ("notify-keyspace-events", String::new()),
             ("transaction-timeout", "60".to_owned()),
             ("port", options.port.unwrap_or(0).to_string()),
             ("protected-mode", if options.protected { "yes" } else { "no" }.to_owned()),
             ("replica-sync-ms", options.replica_sync_ms.to_string()),
             ("requirepass", options.password.clone()),
+            ("tcp-keepalive", KEEPALIVE_SECONDS.to_string()),
             ("timeout", options.idle_seconds.to_string()),
             (
                 "unixsocket",
@@ -153,7 +183,7 @@ impl Config {
             values: Mutex::new(values),
             events: AtomicU32::new(0),
             fsync: AtomicU32::new(options.fsync as u32),
-            clients_max: AtomicU64::new(options.clients_max as u64),
+            clients_max: AtomicU64::new(clients_max),
             idle_seconds: AtomicU64::new(options.idle_seconds),
             protected: AtomicU32::new(u32::from(options.protected)),
             slow_micros: AtomicI64::new(10_000),
@@ -161,7 +191,26 @@ impl Config {
             tracks_latency: AtomicU32::new(1),
             replica_sync_ms: AtomicU64::new(options.replica_sync_ms),
             busy_ms: AtomicU64::new(5000),
+            output: Arc::default(),
+            query_bytes_max: AtomicU64::new(QUERY_BYTES_MAX),
+            keepalive_seconds: AtomicU64::new(KEEPALIVE_SECONDS),
+            clients_bound,
         }
+    }
+
+    /// Bounds of what waits to be sent to clients.
+    pub fn output_limits(&self) -> &Arc<OutputLimits> {
+        &self.output
+    }
+
+    /// Bytes that a client may have sent of a request, and of commands that wait for `EXEC`.
+    pub fn query_bytes_max(&self) -> usize {
+        self.query_bytes_max.load(Ordering::Relaxed) as usize
+    }
+
+    /// Seconds after which the system asks whether a silent client is there; 0: it does not.
+    pub fn keepalive_seconds(&self) -> u64 {
+        self.keepalive_seconds.load(Ordering::Relaxed)
     }
 
     /// Classes of events of keys that are told.
@@ -296,7 +345,31 @@ impl Config {
             "appendfsync" if Fsync::named(value).is_none() => {
                 return refuse("argument must be one of the following: everysec, always, no");
             }
-            "client-query-buffer-limit" | "repl-backlog-size" => {
+            "maxclients" => match parse_int(value.as_bytes()) {
+                Some(clients) if clients > 0 && clients as u64 > self.clients_bound => {
+                    return refuse(&format!(
+                        "The operating system is not able to handle the specified number of clients, try with {}",
+                        self.clients_bound
+                    ));
+                }
+                Some(1..) => {}
+                _ => return refuse("argument must be between 1 and 4294967295 inclusive"),
+            },
+            "tcp-keepalive" if parse_int(value.as_bytes()).is_none_or(|seconds| seconds < 0) => {
+                return refuse("argument must be between 0 and 2147483647 inclusive");
+            }
+            "client-output-buffer-limit" => match self.output.parsed(value) {
+                Ok(limits) => return Ok((name, OutputLimits::text(limits))),
+                Err(why) => return refuse(why),
+            },
+            "client-query-buffer-limit" => match bytes_of(value) {
+                Some(bytes) if bytes >= QUERY_BYTES_MAX_MIN => return Ok((name, bytes.to_string())),
+                Some(_) => {
+                    return refuse("argument must be between 1048576 and 9223372036854775807 inclusive");
+                }
+                None => return refuse("argument must be a memory value"),
+            },
+            "repl-backlog-size" => {
                 return match bytes_of(value) {
                     Some(bytes) => Ok((name, bytes.to_string())),
                     None => refuse("argument must be a memory value"),
@@ -329,6 +402,13 @@ impl Config {
             "busy-reply-threshold" | "lua-time-limit" => self.busy_ms.store(number, Ordering::Relaxed),
             "maxclients" => self.clients_max.store(number, Ordering::Relaxed),
             "replica-sync-ms" => self.replica_sync_ms.store(number, Ordering::Relaxed),
+            "client-output-buffer-limit" => {
+                if let Ok(limits) = self.output.parsed(value) {
+                    self.output.set(limits);
+                }
+            }
+            "client-query-buffer-limit" => self.query_bytes_max.store(number, Ordering::Relaxed),
+            "tcp-keepalive" => self.keepalive_seconds.store(number, Ordering::Relaxed),
             "timeout" => self.idle_seconds.store(number, Ordering::Relaxed),
             "latency-monitor-threshold" => self.latency_ms.store(number, Ordering::Relaxed),
             "latency-tracking" => self.tracks_latency.store(u32::from(value == "yes"), Ordering::Relaxed),

@@ -7,15 +7,19 @@
 //!
 //! connection.1. Replies come in the order of requests.
 //! connection.2. What a connection takes of memory is bounded: it reads no more before what it has read is answered.
+//! connection.3. A connection that is killed ends, whatever it waits for: only a command that runs is waited for.
+
+mod send;
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::Notify;
 
+pub use self::send::{close, send, send_last};
 use crate::clients::Client;
 use crate::clock;
 use crate::commands::{self, Command, flag};
@@ -26,6 +30,7 @@ use crate::resp::{Input, Limits, Parser, Request};
 use crate::sequencer::Job;
 use crate::server::Server;
 use crate::session::Session;
+use crate::trace;
 use crate::waiters::Woken;
 
 /// Bytes are read in pieces of at least this size.
@@ -39,6 +44,8 @@ const JOB_BYTES_MAX: usize = 1 << 20;
 const AHEAD_BYTES_MAX: usize = 64 << 10;
 /// So many requests are kept to be used again.
 const SPARE_MAX: usize = 64;
+/// How long the first reply to a wrong password waits; each further one waits twice as long, up to the second.
+const REFUSED_DELAY: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(2)];
 
 /// Where a request runs.
 enum Place {
@@ -61,6 +68,8 @@ struct Connection<S> {
     spare: Vec<Request>,
     /// Bytes have come while a job was done.
     has_more: bool,
+    /// How long the reply to the next wrong password waits.
+    refused_delay: Duration,
     /// The newest state, for reads here.
     now: Access,
     effects: Effects,
@@ -80,6 +89,7 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(server: Arc<Server>, clien
         request: Request::default(),
         spare: Vec::new(),
         has_more: false,
+        refused_delay: REFUSED_DELAY[0],
         client: client.clone(),
         server: server.clone(),
         stream,
@@ -106,10 +116,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Some(job);
             }
             if self.flush(&mut job).await.is_err() || job.session.is_over {
-                let _ = self.stream.shutdown().await;
+                if !self.client.is_killed() {
+                    close(&mut self.stream).await;
+                }
                 return Some(job);
             }
-            if !std::mem::take(&mut self.has_more) && self.receive().await.is_err() {
+            let held = job.session.multi.as_ref().map_or(0, |multi| multi.bytes) + self.request.bytes();
+            if held + self.input.unread().len() > self.server.config.query_bytes_max() {
+                trace::warn("a connection is ended", Some(&self.client), "client-query-buffer-limit");
+                return Some(job);
+            }
+            let may_be_idle = job.session.is_subscribed() || self.client.is_monitor.load(Ordering::Relaxed);
+            if !std::mem::take(&mut self.has_more) && self.receive(may_be_idle).await.is_err() {
                 return Some(job);
             }
         }
@@ -119,7 +137,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn answer(&mut self, mut job: Box<Job>) -> Option<Box<Job>> {
         let mut bytes = 0;
         self.client.active.store(clock::now_ms(), Ordering::Relaxed);
-        while !job.session.is_over && job.session.link.is_none() {
+        while !job.session.is_over && job.session.link.is_none() && !self.client.is_killed() {
             let limits = match job.session.is_known {
                 true => Limits { words: 1 << 20, word_bytes: 512 << 20 },
                 false => Limits::STRANGER,
@@ -136,11 +154,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
             }
             let command = self.server.commands.find(&self.request[0]);
-            if let Some((user, password)) =
-                command.and_then(|command| commands::credentials(command, &self.request))
-            {
-                self.server.acl.prove(user, password).await;
-            }
+            self.check_password(&mut job, command).await;
             // What makes no sense is refused at once, unless all is held.
             let held = command.filter(|command| command.fits(&self.request));
             if self.server.pause.holds(held, &job.session, clock::now_ms()).is_some() {
@@ -216,11 +230,48 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Some(job)
     }
 
+    /// Has the password that a request gives looked at. Wrong ones are answered ever later.
+    async fn check_password(&mut self, job: &mut Job, command: Option<&'static Command>) {
+        let given = command.and_then(|command| commands::credentials(command, &self.request));
+        let Some((user, password)) = given.map(|(user, word)| (user.to_vec(), word.to_vec())) else { return };
+        let (server, end) = (self.server.clone(), Notify::new());
+        let delay = self.refused_delay;
+        let looked = async {
+            server.acl.prove(&user, &password).await;
+            let is_right = server.acl.log_in(&user, &password).is_some();
+            if !is_right {
+                tokio::time::sleep(delay).await;
+            }
+            is_right
+        };
+        let ended = async {
+            tokio::select! {
+                is_right = looked => Some(is_right),
+                () = end.notified() => None,
+            }
+        };
+        match self.meanwhile(ended, &end).await {
+            (Some(true), false) => self.refused_delay = REFUSED_DELAY[0],
+            (Some(false), false) => self.refused_delay = (2 * delay).min(REFUSED_DELAY[1]),
+            _ => job.session.is_over = true,
+        }
+    }
+
     /// Has the sequencer run the requests of a job, if there are any.
     async fn run_job(&mut self, mut job: Box<Job>) -> Option<Box<Job>> {
-        if job.requests.is_empty() {
-            return Some(job);
+        while !job.requests.is_empty() {
+            job = self.run_part(job).await?;
+            // Many replies have come: they are sent before more requests are run.
+            if !job.requests.is_empty() && (job.session.is_over || self.flush(&mut job).await.is_err()) {
+                job.session.is_over = true;
+                job.requests.clear();
+            }
         }
+        Some(job)
+    }
+
+    /// Has the sequencer run requests of a job: all, unless their replies are large.
+    async fn run_part(&mut self, mut job: Box<Job>) -> Option<Box<Job>> {
         let cold = if self.server.is_in_memory() { Vec::new() } else { self.cold_keys(&job) };
         if !cold.is_empty() {
             // Read ahead, so that the sequencer need not wait for the disk. A command that needs the key meets the error again.
@@ -239,12 +290,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let (job, is_gone) = self.meanwhile(back, &Notify::new()).await;
         let mut job = job.ok()?;
         job.session.is_over |= is_gone;
-        before.extend_from_slice(&self.client.take_early());
+        before.extend_from_slice(&self.client.outbox.take_early());
         if !before.is_empty() {
             let after = std::mem::replace(&mut job.out.bytes, before);
             job.out.bytes.extend_from_slice(&after);
         }
-        for mut request in job.requests.drain(..) {
+        for mut request in job.requests.drain(..job.done) {
             if self.spare.len() < SPARE_MAX {
                 request.clear();
                 self.spare.push(request);
@@ -363,15 +414,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Some(false) => self.server.sequencer.end_wait(&self.client, Woken::Timeout),
             None => {}
         }
-        if self.client.is_killed() {
-            self.server.sequencer.end_wait(&self.client, Woken::Gone);
-        }
-        for bytes in [self.client.take_early(), self.client.take_messages()] {
+        for bytes in [self.client.outbox.take_early(), self.client.outbox.take_messages()] {
             if !bytes.is_empty() {
                 self.client.bytes_out.add(bytes.len() as u64);
-                // A broken connection shows itself by the next reply.
-                let _ = send(&mut self.stream, &bytes).await;
+                // A connection that is broken is killed by this.
+                let _ = send(&self.server, &self.client, &mut self.stream, &bytes).await;
             }
+        }
+        if self.client.is_killed() {
+            self.server.sequencer.end_wait(&self.client, Woken::Gone);
         }
         unblock.is_some() || self.client.is_killed()
     }
@@ -382,26 +433,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !bytes.is_empty() {
             self.server.stats.bytes_out.add(bytes.len() as u64);
             self.client.bytes_out.add(bytes.len() as u64);
-            send(&mut self.stream, bytes).await?;
+            send(&self.server, &self.client, &mut self.stream, bytes).await?;
             bytes.clear();
             if bytes.capacity() > OUT_BYTES_MAX {
                 *bytes = Vec::new();
             }
         }
         // What was sent to it by its own commands, too.
-        let messages = self.client.take_messages();
-        if messages.is_empty() { Ok(()) } else { send(&mut self.stream, &messages).await }
+        self.send_messages().await
+    }
+
+    async fn send_messages(&mut self) -> io::Result<()> {
+        let messages = self.client.outbox.take_messages();
+        match messages.is_empty() {
+            true => Ok(()),
+            false => send(&self.server, &self.client, &mut self.stream, &messages).await,
+        }
     }
 
     /// Waits for bytes, and sends messages meanwhile. An error if the connection is to end.
-    async fn receive(&mut self) -> io::Result<()> {
-        let idle = self.server.config.idle_seconds();
+    async fn receive(&mut self, may_be_idle: bool) -> io::Result<()> {
+        let idle = if may_be_idle { 0 } else { self.server.config.idle_seconds() };
+        let is_idle = tokio::time::sleep(Duration::from_secs(idle));
+        tokio::pin!(is_idle);
         loop {
             if self.client.is_killed() {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
             let wanted = self.parser.wanted().saturating_sub(self.input.unread().len());
-            let is_idle = tokio::time::sleep(Duration::from_secs(idle));
             tokio::select! {
                 read = read_some(&mut self.stream, &mut self.input, wanted.clamp(READ_BYTES, OUT_BYTES_MAX)) => {
                     let n = read?;
@@ -409,13 +468,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.client.bytes_in.add(n as u64);
                     return if n == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) };
                 }
-                () = self.client.wake.notified() => {
-                    let messages = self.client.take_messages();
-                    if !messages.is_empty() {
-                        send(&mut self.stream, &messages).await?;
-                    }
-                }
-                () = is_idle, if idle > 0 => return Err(io::ErrorKind::TimedOut.into()),
+                () = self.client.wake.notified() => self.send_messages().await?,
+                () = &mut is_idle, if idle > 0 => return Err(io::ErrorKind::TimedOut.into()),
             }
         }
     }
@@ -430,12 +484,6 @@ async fn read_some(
     let tail = input.tail();
     tail.reserve(room);
     stream.read_buf(tail).await
-}
-
-/// Sends bytes, through what may gather them, too.
-async fn send(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
-    stream.write_all(bytes).await?;
-    stream.flush().await
 }
 
 /// Runs a request of a job.

@@ -1,10 +1,12 @@
 //! What operators see over HTTP: figures for Prometheus, whether the server is well, and a page.
 //!
-//! http.1. A request is read up to 8 KiB and for five seconds, and so many are answered at once: nobody holds up the server here.
+//! http.1. A connection has five seconds for a request of up to 8 KiB and its answer. When 64 are open, a new one takes the place of the oldest:
+//!      slow clients do not delay others.
 
 mod metrics;
 mod page;
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +14,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 
 use crate::server::Server;
 
@@ -20,7 +22,7 @@ use crate::server::Server;
 const HEAD_BYTES_MAX: usize = 8 << 10;
 const HEADERS_MAX: usize = 64;
 const TIME_MAX: Duration = Duration::from_secs(5);
-const AT_ONCE: usize = 16;
+pub const AT_ONCE: usize = 64;
 
 /// Listens at an address and a port.
 ///
@@ -36,9 +38,8 @@ pub async fn bind(server: &Server, address: &str) -> io::Result<TcpListener> {
 
 /// Answers requests until the server stops.
 pub async fn accept(server: Arc<Server>, listener: Arc<TcpListener>) {
-    let places = Arc::new(Semaphore::new(AT_ONCE));
+    let mut open: VecDeque<JoinHandle<()>> = VecDeque::new();
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = server.stop.notified() => return,
@@ -47,20 +48,29 @@ pub async fn accept(server: Arc<Server>, listener: Arc<TcpListener>) {
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
+        open.retain(|connection| !connection.is_finished());
+        if open.len() >= AT_ONCE
+            && let Some(oldest) = open.pop_front()
+        {
+            oldest.abort();
+        }
         let server = server.clone();
-        tokio::spawn(async move {
-            // Who takes too long is told nothing.
+        open.push_back(tokio::spawn(async move {
+            // A client that takes too long gets no reply.
             let _ = tokio::time::timeout(TIME_MAX, serve(&server, stream)).await;
-            drop(place);
-        });
+        }));
     }
 }
 
 async fn serve(server: &Arc<Server>, mut stream: TcpStream) -> io::Result<()> {
     let mut head = Vec::new();
+    let mut wants_body = true;
     let response = loop {
         match parse(&head) {
-            Parsed::Whole(method, path) => break answer(server, &method, &path),
+            Parsed::Whole(method, path) => {
+                wants_body = method != "HEAD";
+                break answer(server, &method, &path);
+            }
             Parsed::Wrong => break Response::text("400 Bad Request", "no HTTP request\n"),
             Parsed::Partial if head.len() >= HEAD_BYTES_MAX => {
                 break Response::text("431 Request Header Fields Too Large", "the request is too large\n");
@@ -79,7 +89,9 @@ async fn serve(server: &Arc<Server>, mut stream: TcpStream) -> io::Result<()> {
         body.len()
     );
     stream.write_all(head.as_bytes()).await?;
-    stream.write_all(body.as_bytes()).await?;
+    if wants_body {
+        stream.write_all(body.as_bytes()).await?;
+    }
     stream.shutdown().await
 }
 
@@ -124,7 +136,7 @@ fn answer(server: &Arc<Server>, method: &str, path: &str) -> Response {
     if !matches!(method, "GET" | "HEAD") {
         return Response::text("405 Method Not Allowed", "only GET\n");
     }
-    let mut response = match path {
+    match path {
         "/" => Response { status: "200 OK", kind: "text/html; charset=utf-8", body: page::page(server) },
         "/metrics" => Response {
             status: "200 OK",
@@ -136,11 +148,7 @@ fn answer(server: &Arc<Server>, method: &str, path: &str) -> Response {
             Some(trouble) => Response::text("503 Service Unavailable", &format!("{trouble}\n")),
         },
         _ => Response::text("404 Not Found", "there are /, /metrics and /health\n"),
-    };
-    if method == "HEAD" {
-        response.body.clear();
     }
-    response
 }
 
 #[cfg(test)]

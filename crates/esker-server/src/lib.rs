@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `store` | the seam to what stores the data |
 //! | `resp` | the protocol: requests and replies |
-//! | `listen`, `tls`, `connection`, `session`, `clients` | connections |
+//! | `listen`, `tls`, `connection`, `session`, `clients`, `outbox` | connections |
 //! | `sequencer`, `waiters`, `watches`, `effects` | how commands run, wait, are noticed |
 //! | `acl` | users, and what they may do |
 //! | `stats`, `rates`, `latency`, `slow_log`, `http`, `trace` | what operators see |
@@ -44,6 +44,7 @@ mod listen;
 mod lua;
 mod numbers;
 mod options;
+mod outbox;
 mod pause;
 mod process;
 mod pubsub;
@@ -72,5 +73,5 @@ pub use self::config::bytes_of;
 pub use self::listen::{Ended, Listeners, run};
 pub use self::options::{ClientCertificates, Fsync, Options, ReplicaTls, Tls};
 pub use self::replication::{Source, finish_copy, is_slot_name};
-pub use self::serve::{Failed, serve};
+pub use self::serve::{Failed, Stopper, serve};
 pub use self::server::Server;

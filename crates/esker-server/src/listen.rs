@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::clock;
@@ -258,6 +259,7 @@ async fn accept_tcp(
         match accepted {
             Ok((stream, peer)) => {
                 let _ = stream.set_nodelay(true);
+                keep_alive(&stream, server.config.keepalive_seconds());
                 let own = stream.local_addr().map_or(String::new(), |address| address.to_string());
                 let is_near = peer.ip().is_loopback() || is_own(&stream, peer.ip());
                 begin(&server, stream, Peer { address: peer.to_string(), own_address: own, is_near });
@@ -266,6 +268,18 @@ async fn accept_tcp(
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }
+}
+
+/// Has the system ask a client that has been silent for so long whether it is there, and end the connection if it is not.
+fn keep_alive(stream: &TcpStream, seconds: u64) {
+    if seconds == 0 {
+        return;
+    }
+    let asked = TcpKeepalive::new().with_time(Duration::from_secs(seconds));
+    #[cfg(any(target_os = "linux", target_os = "macos", target_os = "freebsd"))]
+    let asked = asked.with_interval(Duration::from_secs((seconds / 3).max(1))).with_retries(3);
+    // A system that does not know it serves clients all the same.
+    let _ = SockRef::from(stream).set_tcp_keepalive(&asked);
 }
 
 /// Whether a connection comes from the machine itself, by another of its addresses.
@@ -297,10 +311,7 @@ where
 {
     let refuse = |mut stream: S, text: &'static str| {
         server.stats.refused.add(1);
-        tokio::spawn(async move {
-            let _ = stream.write_all(text.as_bytes()).await;
-            let _ = stream.shutdown().await;
-        });
+        tokio::spawn(async move { connection::send_last(&mut stream, text.as_bytes()).await });
     };
     if !peer.is_near && server.config.is_protected() && server.acl.stranger().is_some() {
         refuse(stream, PROTECTED);
@@ -316,7 +327,7 @@ where
         }
         Some(client) => {
             server.clients.remove(&client);
-            tokio::spawn(async move { stream.shutdown().await });
+            tokio::spawn(async move { connection::close(&mut stream).await });
         }
         None => refuse(stream, "-ERR max number of clients reached\r\n"),
     }

@@ -100,6 +100,8 @@ pub struct Options {
     pub fsync: Fsync,
     /// So many connections at the most.
     pub clients_max: usize,
+    /// How many descriptors the process may have; none: that is not known. Some are kept for the engine, and clients have the rest.
+    pub descriptors: Option<u64>,
     /// Seconds without a command after which a connection is closed; 0: never.
     pub idle_seconds: u64,
     /// Without a password, clients from other machines are refused.
@@ -131,6 +133,7 @@ impl Default for Options {
             databases: 16,
             fsync: Fsync::default(),
             clients_max: 10_000,
+            descriptors: None,
             idle_seconds: 0,
             protected: true,
             replica_of: None,

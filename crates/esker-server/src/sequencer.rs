@@ -42,6 +42,8 @@ const JOBS_MAX: usize = 1024;
 const PREFETCHED_MAX: usize = 512;
 /// How long it removes from one database while commands wait.
 const SWEEP_FOR: Duration = Duration::from_millis(10);
+/// A job whose replies take more bytes comes back before all of it is done.
+const OUT_BYTES_MAX: usize = 1 << 20;
 /// How often it looks for what has expired, and for garbage.
 const SWEEP_EVERY: Duration = Duration::from_millis(100);
 
@@ -91,6 +93,7 @@ enum Message {
     Wake(Arc<Client>, Woken),
     Retry(u64),
     Filled(usize, Vec<u8>),
+    EndWaits,
 }
 
 /// The way in.
@@ -133,6 +136,11 @@ impl Sequencer {
     /// Has the command of a connection tried again, if one waits.
     pub fn retry(&self, client: u64) {
         self.push(Message::Retry(client));
+    }
+
+    /// Ends the waiting of all connections: the server has become a replica.
+    pub fn end_waits(&self) {
+        self.push(Message::EndWaits);
     }
 
     /// Somebody else has filled a key: a replica's primary.
@@ -315,6 +323,13 @@ impl Turns {
                 Message::Retry(id) => {
                     self.retry(&mut turn, id);
                 }
+                Message::EndWaits => {
+                    for id in self.waiters.all() {
+                        if let Some(job) = self.waiters.remove(id) {
+                            self.end_wait(&mut turn, job, Woken::Demoted);
+                        }
+                    }
+                }
             }
         }
         while let Some(job) = self.waiters.remove_due(turn.now) {
@@ -325,7 +340,7 @@ impl Turns {
 
     /// Runs a job's commands until all are done, or one has to wait.
     fn advance(&mut self, turn: &mut Turn<'_>, mut job: Box<Job>) {
-        while job.done < job.requests.len() {
+        while job.done < job.requests.len() && !job.session.is_over {
             match turn.attempt(&mut job) {
                 Err(Fail::Blocks(mut wait)) => {
                     if let Some(instead) = wait.instead.take() {
@@ -343,6 +358,10 @@ impl Turns {
                 _ => job.done += 1,
             }
             self.serve(turn);
+            // The connection sends these replies before it gives the rest again.
+            if job.out.bytes.len() > OUT_BYTES_MAX {
+                break;
+            }
         }
         turn.done.push(job);
     }
@@ -411,6 +430,10 @@ impl Turns {
             Woken::Unblocked => {
                 job.out.error(commands::UNBLOCKED);
             }
+            Woken::Demoted => {
+                job.out.error(commands::DEMOTED);
+                job.session.is_over = true;
+            }
             Woken::Gone => {
                 job.session.is_over = true;
                 // What it sent behind must not commit without the lock that it has not got.
@@ -478,7 +501,7 @@ impl Turns {
             replies.client.answer_early(&replies.out.bytes);
         }
         for mut job in done {
-            let count = job.requests.len() - job.answered;
+            let count = job.done - job.answered;
             fail_all(&mut job.out, count);
             if let Some(back) = job.back.take() {
                 // If nobody waits for it, its connection is gone.
@@ -534,6 +557,10 @@ impl Turns {
         while start.elapsed() < SWEEP_FOR {
             let mut turn = Self::begin(&server);
             let step = step(&mut turn.cx(&mut session, &mut Out::default()));
+            // Readers of a group wait for a key that may have expired.
+            if step.is_ok() {
+                self.serve(&mut turn);
+            }
             match (step, self.finish(turn)) {
                 (Ok(true), true) => {}
                 (Ok(false), true) => return Swept::All,

@@ -5,10 +5,13 @@
 //!     ^                 `--> HasCopy: close, exchange the directories --.
 //!     `----------------------------------------------------------------'
 //! ```
+//!
+//! serve.1. A stop is never lost: it holds for the server that runs, or for the next one, which then does not begin.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use esker::Db;
+use parking_lot::Mutex;
 
 use crate::listen::{Ended, Listeners, run};
 use crate::options::Options;
@@ -37,6 +40,41 @@ impl From<esker::Error> for Failed {
     }
 }
 
+/// Stops [`serve`], at any moment: before it begins, and while one server follows another (serve.1).
+#[derive(Clone, Default)]
+pub struct Stopper(Arc<Mutex<Stopping>>);
+
+#[derive(Default)]
+struct Stopping {
+    is_told: bool,
+    server: Weak<Server>,
+}
+
+impl Stopper {
+    /// Has the server stop.
+    pub fn stop(&self) {
+        let mut stopping = self.0.lock();
+        stopping.is_told = true;
+        if let Some(server) = stopping.server.upgrade() {
+            server.stop_now();
+        }
+    }
+
+    /// Whether it is to stop.
+    pub fn is_told(&self) -> bool {
+        self.0.lock().is_told
+    }
+
+    /// This server is the one to stop.
+    fn attach(&self, server: &Arc<Server>) {
+        let mut stopping = self.0.lock();
+        stopping.server = Arc::downgrade(server);
+        if stopping.is_told {
+            server.stop_now();
+        }
+    }
+}
+
 /// Serves what `open` opens, with `memory` bytes, until the server is told to stop. `begin` is shown each server as it begins. The database is closed at the end.
 ///
 /// # Errors
@@ -45,12 +83,17 @@ pub async fn serve(
     mut open: impl FnMut() -> esker::Result<Db>,
     memory: u64,
     mut options: Options,
+    stopper: &Stopper,
     mut begin: impl FnMut(&Arc<Server>, &Listeners),
 ) -> Result<(), Failed> {
     let mut listeners = None;
-    loop {
-        let db = open()?;
+    while !stopper.is_told() {
+        let db = match open() {
+            Err(_) if stopper.is_told() => break,
+            opened => opened?,
+        };
         let server = Server::new(Arc::new(LocalStore::new(db.clone(), memory)), options.clone())?;
+        stopper.attach(&server);
         let listening = match listeners.take() {
             Some(listening) => listening,
             None => Listeners::bind(&server).await?,
@@ -61,10 +104,11 @@ pub async fn serve(
         // What hands of connections still hold fails from now on.
         tokio::task::block_in_place(|| db.close())?;
         if ended == Ended::Stopped {
-            return Ok(());
+            break;
         }
         replication::exchange(&options.dir)?;
         // The copy knows whose it is.
         options.replica_of = None;
     }
+    Ok(())
 }

@@ -121,11 +121,17 @@ impl Server {
         }
         let now = clock::now_ms();
         let run_id = (0..40).map(|_| char::from(b"0123456789abcdef"[fastrand::usize(..16)])).collect();
+        let config = Config::new(&options);
+        if config.clients_max() < options.clients_max {
+            let why =
+                format!("{}: the process may open too few descriptors (ulimit -n)", config.clients_max());
+            crate::trace::warn("maxclients is lowered", None, &why);
+        }
         Ok(Arc::new(Server {
             acl: Acl::new(&options).map_err(Error::Invalid)?,
-            config: Config::new(&options),
             commands: commands::all(),
-            clients: Clients::default(),
+            clients: Clients::new(config.output_limits().clone()),
+            config,
             pause: Pause::default(),
             pubsub: PubSub::default(),
             watches: Watches::default(),
@@ -223,7 +229,9 @@ impl Server {
     pub fn become_replica(&self, source: Source, may_discard: bool) -> Result<()> {
         // Nobody makes a database meanwhile.
         let _databases = self.databases.write();
-        self.replication.become_replica(source, may_discard)
+        self.replication.become_replica(source, may_discard)?;
+        self.sequencer.end_waits();
+        Ok(())
     }
 
     /// Looks again which databases there are: on a replica they come and go with what its primary commits.

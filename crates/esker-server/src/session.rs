@@ -24,6 +24,8 @@ pub struct Multi {
     pub has_failed: bool,
     /// One may change data, or tell somebody something.
     pub may_write: bool,
+    /// Memory that they take.
+    pub bytes: usize,
 }
 
 /// Which replies a client wants.

@@ -17,6 +17,8 @@ pub enum Woken {
     Unblocked,
     /// Its connection is gone.
     Gone,
+    /// The server has become a replica.
+    Demoted,
 }
 
 /// When a connection came, and its number.
@@ -90,6 +92,11 @@ impl Waiters {
     /// Whether a command waits that any change of its keys may end.
     pub fn minds_changes(&self) -> bool {
         self.minding > 0
+    }
+
+    /// The connections that wait.
+    pub fn all(&self) -> Vec<u64> {
+        self.waiting.keys().copied().collect()
     }
 
     /// A job, to try it. It keeps its place.

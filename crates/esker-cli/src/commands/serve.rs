@@ -1,14 +1,14 @@
 //! `esker serve`: the database behind the Redis protocol.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use esker::Db;
 use esker_server::{
-    ClientCertificates, Failed, Fsync, Listeners, Options, ReplicaTls, Server, Source, Tls, finish_copy,
-    is_slot_name,
+    ClientCertificates, Failed, Fsync, Listeners, Options, ReplicaTls, Server, Source, Stopper, Tls,
+    finish_copy, is_slot_name,
 };
 
 use crate::Answer;
@@ -178,6 +178,16 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
     #[cfg(feature = "log")]
     start_log(args.log.as_deref())?;
     let directory = directory(opening)?;
+    let processors = std::thread::available_parallelism().map_or(2, usize::from);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(args.threads.unwrap_or(processors).max(2))
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::message(format!("start threads: {error}")))?;
+    // From here on no signal ends the process in the midst of its work.
+    let stopper = Stopper::default();
+    runtime.block_on(async { stop_on_signals(&stopper) });
+    let options = Options { descriptors: raise_descriptors(), ..options(args, &directory) };
     finish_copy(&directory).map_err(|error| {
         Failure::message(format!(
             "put the copy of the primary's database into {}: {error}",
@@ -187,18 +197,49 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
     let open = || {
         let builder = Db::builder().memory(args.memory);
         let builder = builder.feed_retention(args.backlog, Duration::MAX).feed_hold(args.slot_limit);
-        when_free(opening.wait, || builder.clone().open(&directory))
+        when_free(opening.wait, || match stopper.is_told() {
+            true => Err(esker::Error::Closed),
+            false => builder.clone().open(&directory),
+        })
     };
+    let mut is_first = true;
+    let begin = |server: &Arc<Server>, listeners: &Listeners| {
+        let clients = server.config.clients_max();
+        if is_first && clients < args.maxclients {
+            output::print_message(format_args!(
+                "esker: takes {clients} clients instead of {}: the process may open too few descriptors (ulimit -n)",
+                args.maxclients
+            ));
+        }
+        for address in listeners.addresses().iter().filter(|_| is_first) {
+            output::print_message(format_args!("esker: listens on {address}"));
+        }
+        if !std::mem::take(&mut is_first) {
+            output::print_message(format_args!("esker: goes on with the copy of its primary's database"));
+        }
+    };
+    runtime.block_on(esker_server::serve(open, args.memory, options, &stopper, begin)).map_err(|error| {
+        match error {
+            Failed::System(error) => Failure::message(error.to_string()),
+            Failed::Engine(error) => Failure::Engine(directory.clone(), error),
+        }
+    })?;
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    output::print_message(format_args!("esker: stopped"));
+    Ok(Answer::Yes)
+}
+
+fn options(args: &ServeArgs, directory: &Path) -> Options {
     let fsync = match args.fsync {
         Sync::Always => Fsync::Always,
         Sync::Everysec => Fsync::EverySecond,
         Sync::Never => Fsync::Never,
     };
-    let options = Options {
+    Options {
         bind: args.bind.clone(),
         port: (!args.no_port).then_some(args.port),
         unix_socket: args.unix_socket.clone(),
-        dir: directory.clone(),
+        dir: directory.to_path_buf(),
         password: args.requirepass.clone().unwrap_or_default(),
         acl_file: args.aclfile.clone(),
         backup_dir: args.backup_dir.clone(),
@@ -217,32 +258,8 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
             .clone()
             .map(|ca| ReplicaTls { ca, client: args.tls_cert_file.clone().zip(args.tls_key_file.clone()) }),
         replica_sync_ms: args.replica_sync_ms,
-    };
-    let processors = std::thread::available_parallelism().map_or(2, usize::from);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(args.threads.unwrap_or(processors).max(2))
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::message(format!("start threads: {error}")))?;
-    let mut is_first = true;
-    let begin = |server: &Arc<Server>, listeners: &Listeners| {
-        for address in listeners.addresses().iter().filter(|_| is_first) {
-            output::print_message(format_args!("esker: listens on {address}"));
-        }
-        if !std::mem::take(&mut is_first) {
-            output::print_message(format_args!("esker: goes on with the copy of its primary's database"));
-        }
-        tokio::spawn(stop_on_signal(server.clone()));
-    };
-    runtime.block_on(esker_server::serve(open, args.memory, options, begin)).map_err(
-        |error| match error {
-            Failed::System(error) => Failure::message(error.to_string()),
-            Failed::Engine(error) => Failure::Engine(directory.clone(), error),
-        },
-    )?;
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    output::print_message(format_args!("esker: stopped"));
-    Ok(Answer::Yes)
+        descriptors: None,
+    }
 }
 
 /// How connections are encrypted, if they are.
@@ -261,19 +278,47 @@ fn tls(args: &ServeArgs) -> Option<Tls> {
     })
 }
 
-/// Has the server stop when somebody ends the process in a friendly way.
-async fn stop_on_signal(server: Arc<Server>) {
+/// Raises the limit of open descriptors as far as it may be, and returns it.
+#[cfg(target_os = "linux")]
+fn raise_descriptors() -> Option<u64> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // If it stays as it is, there are fewer clients.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    getrlimit(Resource::Nofile).current
+}
+
+/// The limit of open descriptors is not known.
+#[cfg(not(target_os = "linux"))]
+fn raise_descriptors() -> Option<u64> {
+    None
+}
+
+/// Has SIGTERM, SIGINT and SIGQUIT stop the server. SIGHUP, SIGUSR1 and SIGUSR2 do nothing. The handlers stay for as long as the process.
+fn stop_on_signals(stopper: &Stopper) {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
-            }
-            return server.stop_now();
+        for kind in [SignalKind::hangup(), SignalKind::user_defined1(), SignalKind::user_defined2()] {
+            // Its handler stays when nothing waits for it.
+            drop(signal(kind));
+        }
+        for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::quit()] {
+            let Ok(mut signals) = signal(kind) else { continue };
+            let stopper = stopper.clone();
+            tokio::spawn(async move {
+                while signals.recv().await.is_some() {
+                    stopper.stop();
+                }
+            });
         }
     }
-    let _ = tokio::signal::ctrl_c().await;
-    server.stop_now();
+    #[cfg(not(unix))]
+    {
+        let stopper = stopper.clone();
+        tokio::spawn(async move {
+            let _ = tokio::signal::ctrl_c().await;
+            stopper.stop();
+        });
+    }
 }

@@ -1,18 +1,27 @@
 //! Passwords: hashes of them, and which were proven before.
 //!
 //! secret.1. A password is kept as a slow hash with a salt (argon2id). Hashes of Redis, SHA-256 without a salt, are taken as they come.
+//!      Hashes are compared in at most [`HASHED_AT_ONCE`] buffers, which are used again: clients that guess do not take more memory.
 //! secret.2. What was proven is kept under a key of this process, so that a client's next connection costs a fast hash.
 
 use std::collections::{HashSet, VecDeque};
 
-use argon2::Argon2;
+use argon2::password_hash::PasswordHasher;
 use argon2::password_hash::phc::PasswordHash;
-use argon2::password_hash::{PasswordHasher, PasswordVerifier};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 /// So many proofs are kept. The oldest go.
 const PROOFS_MAX: usize = 4096;
+
+/// How many passwords are hashed at once: each takes 19 MiB and tens of milliseconds.
+pub const HASHED_AT_ONCE: usize = 2;
+/// A hash that takes more memory is refused, in KiB.
+const HASH_KIB_MAX: u32 = 256 << 10;
+
+/// Memory to hash passwords in.
+static BUFFERS: [Mutex<Vec<Block>>; HASHED_AT_ONCE] = [const { Mutex::new(Vec::new()) }; HASHED_AT_ONCE];
 
 /// The hash of a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +44,9 @@ impl Secret {
     pub fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
         if text.starts_with("$argon2id$") {
-            PasswordHash::new(text).ok().filter(|hash| hash.hash.is_some())?;
+            let hash =
+                PasswordHash::new(text).ok().filter(|hash| hash.hash.is_some() && hash.salt.is_some())?;
+            Params::try_from(&hash).ok().filter(|params| params.m_cost() <= HASH_KIB_MAX)?;
             return Some(Secret::Slow(text.to_owned()));
         }
         let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
@@ -66,10 +77,30 @@ impl Secret {
     pub fn is_hash_of(&self, password: &[u8]) -> bool {
         match self {
             Secret::Fast(hash) => equal(hash, &Sha256::digest(password)),
-            Secret::Slow(text) => PasswordHash::new(text)
-                .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok()),
+            Secret::Slow(text) => PasswordHash::new(text).is_ok_and(|hash| is_slow_hash_of(&hash, password)),
         }
     }
+}
+
+/// Whether this is the argon2id hash of a password.
+fn is_slow_hash_of(hash: &PasswordHash, password: &[u8]) -> bool {
+    let (Some(salt), Some(expected), Ok(params)) = (&hash.salt, &hash.hash, Params::try_from(hash)) else {
+        return false;
+    };
+    let version = hash.version.map_or(Ok(Version::default()), Version::try_from);
+    let Ok(version) = version else { return false };
+    let mut buffer = match BUFFERS.iter().find_map(Mutex::try_lock) {
+        Some(buffer) => buffer,
+        None => BUFFERS[0].lock(),
+    };
+    let count = params.block_count();
+    if buffer.len() < count {
+        buffer.resize(count, Block::default());
+    }
+    let mut found = vec![0; expected.as_bytes().len()];
+    Argon2::new(Algorithm::Argon2id, version, params)
+        .hash_password_into_with_memory(password, salt, &mut found, &mut buffer[..count])
+        .is_ok_and(|()| equal(&found, expected.as_bytes()))
 }
 
 /// Whether bytes are equal, in a time that does not tell where they differ.

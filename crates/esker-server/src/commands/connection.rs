@@ -97,6 +97,7 @@ fn hello(cx: &mut Cx<'_>, request: &Request) -> Done {
     }
     set_version(cx, version == 3);
     let id = cx.session.client.id as i64;
+    let role: &[u8] = if cx.server.replication.is_replica() { b"replica" } else { b"master" };
     let out = &mut *cx.out;
     out.map(7);
     for (name, value) in [("server", "redis"), ("version", super::server::REDIS_VERSION)] {
@@ -110,7 +111,7 @@ fn hello(cx: &mut Cx<'_>, request: &Request) -> Done {
     out.bulk(b"mode");
     out.bulk(b"standalone");
     out.bulk(b"role");
-    out.bulk(b"master");
+    out.bulk(role);
     out.bulk(b"modules");
     out.array(0);
     Ok(())
@@ -264,27 +265,25 @@ fn set_info(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// The kind that `CLIENT LIST TYPE` and `CLIENT KILL TYPE` have for it.
-fn kind_of(client: &Client) -> &'static str {
-    if client.is_subscribed() { "pubsub" } else { "normal" }
-}
-
-fn is_kind(kind: &str) -> bool {
-    ["normal", "pubsub", "replica", "slave", "master", "primary"].contains(&kind)
-}
-
-fn unknown_kind(kind: &str) -> Fail {
-    Fail::text(format!("ERR Unknown client type '{kind}'"))
+/// A type of clients. The connection to a primary is none of the clients, so `master` has none.
+fn kind_named(name: &str) -> Done<&'static str> {
+    let kinds = [
+        ("normal", "normal"),
+        ("pubsub", "pubsub"),
+        ("replica", "replica"),
+        ("slave", "replica"),
+        ("master", "master"),
+        ("primary", "master"),
+    ];
+    let kind = kinds.iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, kind)| *kind);
+    kind.ok_or_else(|| Fail::text(format!("ERR Unknown client type '{name}'")))
 }
 
 fn list(cx: &mut Cx<'_>, request: &Request) -> Done {
     let mut clients = cx.server.clients.list();
     if request.is(2, "type") && request.len() == 4 {
-        let kind = String::from_utf8_lossy(&request[3]).to_lowercase();
-        if !is_kind(&kind) {
-            return Err(unknown_kind(&kind));
-        }
-        clients.retain(|client| kind_of(client) == kind);
+        let kind = kind_named(&String::from_utf8_lossy(&request[3]))?;
+        clients.retain(|client| client.kind() == kind);
     } else if request.is(2, "id") && request.len() > 3 {
         let ids: Result<Vec<i64>, _> = request.from(3).map(int).collect();
         let ids = ids.map_err(|_| "ERR Invalid client ID")?;
@@ -334,8 +333,10 @@ fn kill(cx: &mut Cx<'_>, request: &Request) -> Done {
             }
             b"addr" => meant.retain(|client| client.address == value),
             b"laddr" => meant.retain(|client| client.own_address == value),
-            b"type" if !is_kind(&value.to_lowercase()) => return Err(unknown_kind(&value)),
-            b"type" => meant.retain(|client| kind_of(client) == value.to_lowercase()),
+            b"type" => {
+                let kind = kind_named(&value)?;
+                meant.retain(|client| client.kind() == kind);
+            }
             b"user" if cx.server.acl.user(&value).is_some() => {
                 meant.retain(|client| *client.user.lock() == value)
             }

@@ -161,6 +161,9 @@ pub const ENDED_SCRIPT: &str =
     "ERR Script killed by user with SCRIPT KILL, or after 5 seconds: nothing that shared its commit was done";
 /// The reply to a client that was woken by another one.
 pub const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
+/// The reply to a client that waits while its server becomes a replica. Its connection ends, so that it looks for the primary.
+pub const DEMOTED: &str =
+    "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
 /// The reply to a client whose command broke off.
 pub const BROKEN: &str = "ERR internal error: the command was not done; please report it";
 
@@ -234,6 +237,7 @@ fn admit(cx: &mut Cx<'_>, request: &Request) -> Done {
             return Err("ERR Command not allowed inside a transaction".into());
         }
         multi.queue.push(request.clone());
+        multi.bytes += request.bytes() + size_of::<Request>();
         multi.may_write |= pause::may_write(command);
         cx.session.client.queued.fetch_add(1, Ordering::Relaxed);
         cx.out.simple("QUEUED");
@@ -444,7 +448,7 @@ pub fn note_end_of_wait(server: &Server, session: &Session, request: &Request, w
     for counter in [&stats.calls, &server.stats.commands, &session.client.commands] {
         counter.add(1);
     }
-    if woken == Woken::Unblocked {
+    if matches!(woken, Woken::Unblocked | Woken::Demoted) {
         stats.failed.add(1);
         server.stats.note_error(UNBLOCKED);
     }

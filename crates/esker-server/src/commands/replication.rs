@@ -1,5 +1,6 @@
 //! Commands about primaries and replicas.
 
+use std::net::{IpAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -75,7 +76,9 @@ impl Awaited {
                     let _ = tokio::task::block_in_place(|| replication.sync());
                 }
                 replication
-                    .wait(self.ms, || replication.replicas.count(self.seq, is_durable) >= wanted)
+                    .wait(self.ms, || {
+                        replication.is_replica() || replication.replicas.count(self.seq, is_durable) >= wanted
+                    })
                     .await;
             }
         }
@@ -165,11 +168,25 @@ fn replica_of(cx: &mut Cx<'_>, request: &Request) -> Done {
     let port = int(&request[2]).ok().and_then(|port| u16::try_from(port).ok());
     let port = port.filter(|port| *port > 0).ok_or("ERR Invalid master port")?;
     let source = Source { host, port };
+    if is_itself(server, &source) {
+        return Err("ERR this is the server itself: it cannot be its own primary".into());
+    }
     if server.replication.source().as_ref() != Some(&source) || may_discard {
         tokio::task::block_in_place(|| server.become_replica(source, may_discard))?;
     }
     cx.out.ok();
     Ok(())
+}
+
+/// Whether a source is this server, as far as its address says so by itself: names are not looked up here.
+fn is_itself(server: &Server, source: &Source) -> bool {
+    let ports = [&server.port, &server.tls_port].map(|port| port.load(Ordering::Relaxed));
+    if !ports.contains(&u64::from(source.port)) {
+        return false;
+    }
+    // Only an address of this machine can be bound.
+    source.host.eq_ignore_ascii_case("localhost")
+        || source.host.parse::<IpAddr>().is_ok_and(|ip| UdpSocket::bind((ip, 0)).is_ok())
 }
 
 fn role(cx: &mut Cx<'_>, _: &Request) -> Done {
@@ -203,7 +220,12 @@ fn role(cx: &mut Cx<'_>, _: &Request) -> Done {
     Ok(())
 }
 
-fn check_primary(cx: &Cx<'_>, name: &str) -> Done {
+fn check_primary(cx: &mut Cx<'_>, name: &str) -> Done {
+    if cx.session.awaited.is_some() && cx.server.replication.is_replica() {
+        // It became one while the client waited.
+        cx.session.is_over = true;
+        return Err(super::DEMOTED.into());
+    }
     match cx.server.replication.is_replica() {
         true => Err(Fail::text(format!("ERR {name} cannot be used with replica instances."))),
         false => Ok(()),

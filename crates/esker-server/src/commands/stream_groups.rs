@@ -145,6 +145,14 @@ fn note_consumer(
     stream.put_consumer(cx, group, name, cx.now, active)
 }
 
+/// Why a reader of a group that has waited fails.
+fn why_unblocked(cx: &mut Cx<'_>, key: &[u8]) -> &'static str {
+    match Stream::open(cx, key) {
+        Ok(Some(_)) => "NOGROUP the consumer group this client was blocked on no longer exists",
+        _ => "UNBLOCKED the stream key no longer exists",
+    }
+}
+
 fn xreadgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
     if !request.is(1, "group") {
         return Err(SYNTAX.into());
@@ -155,7 +163,11 @@ fn xreadgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
     let (mut waits, keys) = (true, request.from(reading.first).take(reading.len).collect::<Vec<_>>());
     for (n, key) in keys.iter().copied().enumerate() {
         let word = &request[reading.first + reading.len + n];
-        let opened = open(cx, key, name).map_err(|fail| match fail {
+        let opened = open(cx, key, name);
+        if opened.is_err() && cx.session.is_again {
+            return Err(Fail::Final(why_unblocked(cx, key).into()));
+        }
+        let opened = opened.map_err(|fail| match fail {
             // It ends the waiting, too.
             Fail::Told(text) if text.starts_with("NOGROUP") => {
                 Fail::Final(format!("{text} in XREADGROUP with GROUP option").into())

@@ -53,11 +53,20 @@ fn exec(cx: &mut Cx<'_>, _: &Request) -> Done {
         cx.out.null_array();
         return Ok(());
     }
+    let start = cx.out.mark();
     cx.out.array(multi.queue.len());
     cx.session.is_inside = true;
+    let (limits, class) = (cx.server.config.output_limits(), cx.session.client.class());
+    let mut is_dropped = false;
     for request in &multi.queue {
         if let Err(Fail::Blocks(_)) = super::run(cx, request) {
             super::timed_out(request, cx.out);
+        }
+        is_dropped |= limits.is_over_hard(class, cx.out.bytes.len());
+        if is_dropped {
+            // All of them run, but the client gets no reply: its connection ends.
+            cx.out.truncate(start);
+            cx.session.is_over = true;
         }
     }
     cx.session.is_inside = false;

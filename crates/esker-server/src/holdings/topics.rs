@@ -250,15 +250,18 @@ mod tests {
         let (topics, client) = (Topics::default(), Arc::new(Client::default()));
         topics.listen("a", Interest::Topic(b"t".to_vec()), 1, Ear::Messages(client.clone()));
         assert!(say(&topics, "a", b"t").is_empty());
-        assert_eq!(client.take_messages(), b"*3\r\n$7\r\nmessage\r\n$1\r\nt\r\n$4\r\ntext\r\n");
+        assert_eq!(client.outbox.take_messages(), b"*3\r\n$7\r\nmessage\r\n$1\r\nt\r\n$4\r\ntext\r\n");
         topics.listen("b", Interest::Prefix(b"".to_vec()), 1, Ear::Matches(client.clone()));
         topics.listen("b", Interest::Prefix(b"x".to_vec()), 1, Ear::Matches(client.clone()));
         topics.tell(&Change::Stretch("b".to_owned(), Stretch::range(b"own", b"z"), "delrange"));
-        let said = String::from_utf8(client.take_messages()).unwrap();
+        let said = String::from_utf8(client.outbox.take_messages()).unwrap();
         assert_eq!(said.matches("$3\r\nown\r\n$8\r\ndelrange").count(), 1, "topics.2");
         assert_eq!(said.matches("$1\r\nx\r\n$1\r\nx\r\n$8\r\ndelrange").count(), 1, "topics.2");
         topics.tell(&Change::Stretch("b".to_owned(), Stretch::range(b"", b"x"), "all"));
-        assert_eq!(client.take_messages(), b"*4\r\n$8\r\npmessage\r\n$0\r\n\r\n$0\r\n\r\n$3\r\nall\r\n");
+        assert_eq!(
+            client.outbox.take_messages(),
+            b"*4\r\n$8\r\npmessage\r\n$0\r\n\r\n$0\r\n\r\n$3\r\nall\r\n"
+        );
     }
 
     #[test]

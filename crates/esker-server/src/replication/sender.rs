@@ -22,6 +22,7 @@ use super::position::Position;
 use super::replicas::Replica;
 use crate::clients::Client;
 use crate::clock;
+use crate::connection::{send, send_last};
 use crate::resp::Input;
 use crate::server::Server;
 
@@ -78,7 +79,8 @@ where
     if let Err(error) = tokio::task::block_in_place(|| server.replication.take_slot(&link.slot, from)) {
         return refuse(stream, &format!("ERR {error}")).await;
     }
-    if stream.write_all(format!("{line}\r\n").as_bytes()).await.is_err() {
+    client.is_replica.store(true, Ordering::Relaxed);
+    if send(&server, client, &mut stream, format!("{line}\r\n").as_bytes()).await.is_err() {
         return;
     }
     let replica = Arc::new(Replica::new(client, link.port, link.slot, link.at.seq));
@@ -98,8 +100,7 @@ where
 async fn refuse(mut stream: impl AsyncWrite + Unpin, why: &str) {
     let line = format!("-{}\r\n", why.replace(['\r', '\n'], " "));
     // If it does not hear of it, it asks again.
-    let _ = stream.write_all(line.as_bytes()).await;
-    let _ = stream.shutdown().await;
+    send_last(&mut stream, line.as_bytes()).await;
 }
 
 async fn commits<S: AsyncRead + AsyncWrite + Unpin>(
@@ -167,6 +168,7 @@ async fn copy<S: AsyncRead + AsyncWrite + Unpin>(
     replica: &Replica,
 ) -> io::Result<()> {
     let mut have = Vec::new();
+    let silence = Duration::from_millis(SILENT_MS_MAX);
     loop {
         match take_frame(&mut input)? {
             Some(Frame::Have(name, len, digest)) if have.len() < copy_out::FILES_MAX => {
@@ -174,7 +176,10 @@ async fn copy<S: AsyncRead + AsyncWrite + Unpin>(
             }
             Some(Frame::HaveEnd) => break,
             Some(_) => return Err(io::ErrorKind::InvalidData.into()),
-            None => read_more(stream, &mut input).await?,
+            None => tokio::select! {
+                read = tokio::time::timeout(silence, read_more(stream, &mut input)) => read??,
+                () = client.outbox.ended() => return Err(io::ErrorKind::ConnectionAborted.into()),
+            },
         }
     }
     let (pieces, queue) = mpsc::channel(PIECES_MAX);

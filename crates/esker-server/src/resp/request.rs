@@ -69,7 +69,7 @@ impl Request {
 
     /// How much memory its words take.
     pub fn bytes(&self) -> usize {
-        self.data.len()
+        self.data.len() + size_of_val(&*self.ends)
     }
 }
 

@@ -16,6 +16,7 @@ mod harness;
 mod hostile;
 #[cfg(feature = "lua")]
 mod hostile_scripts;
+mod limits;
 mod monitoring;
 mod node;
 mod operations;

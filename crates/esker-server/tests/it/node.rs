@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use esker::Db;
-use esker_server::{Failed, Options, Server, Source, finish_copy, serve};
+use esker_server::{Failed, Options, Server, Source, Stopper, finish_copy, serve};
 use parking_lot::Mutex;
 
 use crate::harness::until;
@@ -58,7 +58,7 @@ impl Node {
             let builder = Db::builder().memory(32 << 20).feed_retention(backlog, Duration::MAX);
             let open = || builder.clone().feed_hold(slot_limit).open(&dir);
             let begin = |new: &Arc<Server>, _: &_| *server.lock() = Some(new.clone());
-            runtime.unwrap().block_on(serve(open, 32 << 20, options, begin))
+            runtime.unwrap().block_on(serve(open, 32 << 20, options, &Stopper::default(), begin))
         }));
         let mut port = 0;
         until(|| {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::Db;
-use esker_server::{Options, Server, finish_copy, serve};
+use esker_server::{Options, Server, Stopper, finish_copy, serve};
 
 use crate::harness::until;
 use crate::node::{Node, assert_same, source};
@@ -68,7 +68,7 @@ fn child() {
     finish_copy(&dir).unwrap();
     let open = || Db::builder().memory(32 << 20).feed_retention(64 << 20, Duration::MAX).open(&dir);
     let begin = |_: &Arc<Server>, _: &_| {};
-    runtime.block_on(serve(open, 32 << 20, options, begin)).unwrap();
+    runtime.block_on(serve(open, 32 << 20, options, &Stopper::default(), begin)).unwrap();
 }
 
 /// A server of a process of its own.

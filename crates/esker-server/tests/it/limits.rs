@@ -1,0 +1,291 @@
+//! Clients that do not read, send without end, or wait: they are bounded, and they can be ended.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use esker::Db;
+use esker_server::{Options, Stopper, serve};
+
+use crate::harness::{TestServer, until};
+use crate::node::Node;
+use crate::wire::{Wire, encode};
+
+/// A client that asks for more than any buffer of the system holds, and does not read.
+fn deaf(server: &TestServer) -> Wire {
+    let mut wire = server.wire();
+    wire.send_bytes(&encode(&["GET", "large"]).repeat(30));
+    wire
+}
+
+fn with_large_value() -> (TestServer, Wire) {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    wire.call(&[b"SET".as_slice(), b"large", &vec![b'x'; 8 << 20]]);
+    (server, wire)
+}
+
+#[test]
+fn connection_3_clients_that_do_not_read_can_be_killed() {
+    let (server, mut wire) = with_large_value();
+    let deaf: Vec<_> = (0..5).map(|_| deaf(&server)).collect();
+    let mut monitor = server.wire();
+    monitor.say("MONITOR");
+    until(|| {
+        server.server.clients.list().iter().filter(|client| client.outbox.waiting() > 1 << 20).count() == 5
+    });
+    assert_eq!(wire.say("CLIENT KILL TYPE normal"), ":6");
+    until(|| server.server.clients.len() == 1);
+    drop(deaf);
+    // One that waits, with replies before it that nobody reads.
+    let mut waiting = server.wire();
+    waiting.send_bytes(&[encode(&["GET", "large"]).repeat(30), encode(&["BLPOP", "q", "0"])].concat());
+    until(|| server.server.clients.len() == 2);
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(wire.say("CLIENT KILL TYPE normal"), ":1");
+    until(|| server.server.clients.len() == 1 && server.server.sequencer.waiters() == 0);
+}
+
+#[test]
+fn clients_that_do_not_read_are_ended_by_the_timeout() {
+    let (server, mut wire) = with_large_value();
+    assert_eq!(wire.say("CONFIG SET timeout 1"), "+OK");
+    let _deaf: Vec<_> = (0..3).map(|_| deaf(&server)).collect();
+    let mut subscriber = server.wire();
+    subscriber.say("SUBSCRIBE channel");
+    let start = Instant::now();
+    until(|| wire.say("PING") == "+PONG" && server.server.clients.len() == 2);
+    assert!(start.elapsed() < Duration::from_secs(6));
+    // A subscriber has nothing to say, and stays.
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(server.wire().say("PUBLISH channel text"), ":1");
+}
+
+#[test]
+fn outbox_1_clients_that_do_not_read_are_ended_by_the_output_limit() {
+    let (server, mut wire) = with_large_value();
+    assert_eq!(
+        wire.say("CONFIG GET client-output-buffer-limit"),
+        "*[\"client-output-buffer-limit\", \"normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60\"]"
+    );
+    let set = |wire: &mut Wire, limits: &str| {
+        wire.call(&["CONFIG", "SET", "client-output-buffer-limit", limits]);
+    };
+    set(&mut wire, "pubsub 1mb 0 0");
+    let deaf: Vec<_> = (0..4)
+        .map(|n| {
+            let mut wire = server.wire();
+            wire.say(["SUBSCRIBE channel", "PSUBSCRIBE ch*", "SSUBSCRIBE channel", "MONITOR"][n]);
+            wire
+        })
+        .collect();
+    let text = "v".repeat(100_000);
+    until(|| {
+        wire.call(&["PUBLISH", "channel", &text]);
+        wire.call(&["SPUBLISH", "channel", &text]);
+        server.server.clients.len() == 1
+    });
+    drop(deaf);
+    // The soft limit, while the client takes nothing.
+    set(&mut wire, "normal 0 1mb 1");
+    let _slow = self::deaf(&server);
+    until(|| server.server.clients.len() == 1);
+    // One reply over the hard limit; EXEC does its work all the same.
+    set(&mut wire, "normal 1mb 0 0");
+    let mut other = server.wire();
+    for line in ["MULTI", "GET large", "SET done yes"] {
+        other.say(line);
+    }
+    other.send(&["EXEC"]);
+    assert!(other.try_reply().is_none());
+    assert_eq!(wire.say("GET done"), "\"yes\"");
+    for wrong in ["normal 1", "nobody 1 2 3", "normal x 1 1"] {
+        let refused = wire.call(&["CONFIG", "SET", "client-output-buffer-limit", wrong]);
+        assert!(format!("{refused:?}").starts_with("-ERR CONFIG SET failed"), "{wrong}");
+    }
+}
+
+#[test]
+fn commands_that_wait_for_exec_are_bounded() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    assert!(wire.say("CONFIG SET client-query-buffer-limit 5").starts_with("-ERR CONFIG SET failed"));
+    assert_eq!(wire.say("CONFIG SET client-query-buffer-limit 2mb"), "+OK");
+    for request in [vec!["SET", "k", "v"], vec!["PING"]] {
+        let mut other = server.wire();
+        assert_eq!(other.say("MULTI"), "+OK");
+        let bytes = encode(&request).repeat(10_000);
+        let mut reader = other.stream.get_ref().try_clone().unwrap();
+        let reading = std::thread::spawn(move || reader.read_to_end(&mut Vec::new()));
+        let sent = (0..50).all(|_| other.stream.get_mut().write_all(&bytes).is_ok());
+        let _ = reading.join();
+        assert!(!sent || other.try_reply().is_none());
+        until(|| server.server.clients.len() == 1);
+    }
+    assert_eq!(wire.say("SET k v"), "+OK");
+}
+
+#[test]
+fn large_replies_of_a_pipeline_come_in_parts() {
+    let (server, mut wire) = with_large_value();
+    let mut other = server.wire();
+    let mut bytes = Vec::new();
+    for n in 0..20 {
+        bytes.extend(encode(&["SET".to_owned(), "n".to_owned(), n.to_string()]));
+        bytes.extend(encode(&["GET", "large"]));
+        bytes.extend(encode(&["GET", "n"]));
+    }
+    other.send_bytes(&bytes);
+    until(|| wire.say("GET n") != "null");
+    std::thread::sleep(Duration::from_millis(50));
+    let waiting: usize = server.server.clients.list().iter().map(|client| client.outbox.waiting()).sum();
+    assert!(waiting < 32 << 20, "{waiting} bytes wait");
+    for n in 0..20 {
+        assert_eq!(format!("{:?}", other.reply()), "+OK");
+        assert_eq!(format!("{:?}", other.reply()).len(), (8 << 20) + 2);
+        assert_eq!(format!("{:?}", other.reply()), format!("\"{n}\""));
+    }
+}
+
+#[test]
+fn http_1_slow_clients_do_not_delay_health() {
+    let options = Options { http: Some("127.0.0.1:0".to_owned()), ..Options::default() };
+    let server = TestServer::start_with(Db::in_memory().unwrap(), options);
+    let port = server.server.http_port.load(Ordering::Relaxed) as u16;
+    let connect = || TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let slow: Vec<_> = (0..200)
+        .map(|_| {
+            let mut stream = connect();
+            stream.write_all(b"GET /hea").unwrap();
+            stream
+        })
+        .collect();
+    let ask = |request: &str| {
+        let mut stream = connect();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply
+    };
+    let start = Instant::now();
+    assert!(ask("GET /health HTTP/1.1\r\n\r\n").ends_with("\r\n\r\nok\n"));
+    assert!(start.elapsed() < Duration::from_secs(2));
+    let head = ask("HEAD /health HTTP/1.1\r\n\r\n");
+    assert!(head.contains("\r\nContent-Length: 3\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+    drop(slow);
+}
+
+#[test]
+fn wrong_passwords_are_answered_ever_later() {
+    let options = Options { password: "right".to_owned(), ..Options::default() };
+    let server = TestServer::start_with(Db::in_memory().unwrap(), options);
+    let mut wire = server.wire();
+    let start = Instant::now();
+    for _ in 0..5 {
+        assert!(wire.say("AUTH wrong").starts_with("-WRONGPASS"));
+    }
+    assert!(start.elapsed() >= Duration::from_millis(20 + 40 + 80 + 160 + 320));
+    assert_eq!(wire.say("AUTH right"), "+OK");
+    assert!(server.wire().say("HELLO 3 AUTH default wrong").starts_with("-WRONGPASS"));
+}
+
+#[test]
+fn descriptors_are_kept_for_the_engine() {
+    let options = Options { descriptors: Some(220), ..Options::default() };
+    let server = TestServer::start_with(Db::in_memory().unwrap(), options);
+    let mut wire = server.wire();
+    assert_eq!(wire.say("CONFIG GET maxclients"), "*[\"maxclients\", \"55\"]");
+    assert_eq!(
+        wire.say("CONFIG SET maxclients 56"),
+        "-ERR CONFIG SET failed (possibly related to argument 'maxclients') - The operating system is not able to \
+         handle the specified number of clients, try with 55"
+    );
+    let others: Vec<_> = (0..54).map(|_| server.wire()).collect();
+    until(|| server.server.clients.len() == 55);
+    assert_eq!(format!("{:?}", server.wire().reply()), "-ERR max number of clients reached");
+    drop(others);
+}
+
+#[test]
+fn clients_that_wait_are_released_when_their_server_becomes_a_replica() {
+    let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (primary, other) = (Node::start(&a.path().join("a")), Node::start(&b.path().join("b")));
+    let commands = [
+        "BLPOP list 0",
+        "BZPOPMIN sorted 0",
+        "XREAD BLOCK 0 STREAMS stream $",
+        "WAIT 1 0",
+        "WAITAOF 1 1 0",
+        "BLMOVE list to LEFT RIGHT 0",
+    ];
+    let mut waiting: Vec<_> = commands.iter().map(|command| (primary.wire(), command)).collect();
+    for (wire, command) in &mut waiting {
+        wire.send(&command.split(' ').collect::<Vec<_>>());
+    }
+    until(|| primary.say("CLIENT LIST").matches("flags=b").count() == commands.len());
+    assert!(primary.say("HELLO").contains("\"role\", \"master\""));
+    for host in ["127.0.0.1", "localhost"] {
+        let refused = primary.say(&format!("REPLICAOF {host} {}", primary.port()));
+        assert_eq!(refused, "-ERR this is the server itself: it cannot be its own primary");
+    }
+    assert_eq!(primary.say(&format!("REPLICAOF 127.0.0.1 {}", other.port())), "+OK");
+    for (wire, command) in &mut waiting {
+        let text =
+            "-UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
+        assert_eq!(format!("{:?}", wire.reply()), text, "{command}");
+        assert!(wire.try_reply().is_none(), "{command}: it looks for the primary");
+    }
+    assert!(primary.say("HELLO").contains("\"role\", \"replica\""));
+}
+
+#[test]
+fn replicas_are_a_type_of_clients() {
+    let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let primary = Node::start(&a.path().join("a"));
+    let replica = Node::replica_of(&b.path().join("b"), primary.port());
+    until(|| replica.info("master_link_status") == "up");
+    let listed = primary.say("CLIENT LIST TYPE replica");
+    assert!(listed.contains("flags=S") && listed.matches("id=").count() == 1, "{listed}");
+    assert!(!primary.say("CLIENT LIST TYPE normal").contains("flags=S"));
+    let id = listed.split("id=").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    primary.say("CLIENT KILL TYPE normal");
+    assert!(primary.say("CLIENT LIST TYPE slave").contains(&format!("id={id} ")));
+    assert_eq!(primary.say("CLIENT KILL TYPE replica"), ":1");
+    until(|| {
+        let listed = primary.say("CLIENT LIST TYPE replica");
+        listed.contains("flags=S") && !listed.contains(&format!("id={id} "))
+    });
+}
+
+#[test]
+fn serve_1_a_stop_is_not_lost_at_any_moment() {
+    // `told`: the opening during which it is told; 0: before the first.
+    for told in 0..3 {
+        let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let primary = Node::start(&a.path().join("a"));
+        primary.say("SET k v");
+        let dir = b.path().join("b");
+        let replica_of = Some(crate::node::source(primary.port()));
+        let options = Options { port: Some(0), dir: dir.clone(), replica_of, ..Options::default() };
+        let stopper = Stopper::default();
+        if told == 0 {
+            stopper.stop();
+        }
+        let mut opened = 0;
+        let open = || {
+            opened += 1;
+            if opened == told {
+                stopper.stop();
+            }
+            Db::builder().memory(32 << 20).open(&dir)
+        };
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let serving = serve(open, 32 << 20, options, &stopper, |_: &Arc<_>, _| {});
+        let ended = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), serving).await });
+        ended.unwrap().unwrap();
+        assert_eq!(opened, told);
+    }
+}
