@@ -258,13 +258,18 @@ impl Command {
         ];
         let category = match self.name {
             "command" | "wait" => Some("connection"),
+            "sort" | "sort_ro" => None,
             _ => self.group.category(),
         };
         let mut names: Vec<&str> = category.into_iter().collect();
         if self.name == "xread" {
             names.push("read");
         }
-        if self.group == Group::Server && flags & (flag::WRITE | flag::READ) != 0 {
+        if self.name.starts_with("sort") && self.group == Group::Generic {
+            names.extend(["set", "sortedset", "list"]);
+        }
+        let is_of_keys = self.group == Group::Server && !matches!(self.name, "lolwut" | "memory");
+        if is_of_keys && flags & (flag::WRITE | flag::READ) != 0 {
             names.push("keyspace");
         }
         for (bit, name) in of_flags {

@@ -146,7 +146,7 @@ impl StormCampaign {
         let is_open = lines.next().is_some();
         summary.kills += u64::from(is_killed);
         summary.while_opening += u64::from(is_killed && !is_open);
-        let numbers = lines.filter(|line| line.split(' ').count() == 4).next_back().unwrap_or("0 0 0 0");
+        let numbers = lines.rfind(|line| line.split(' ').count() == 4).unwrap_or("0 0 0 0");
         let mut numbers = numbers.split(' ').map(|number| number.parse::<u64>().unwrap_or(0));
         let mut add = |count: &mut u64| *count += numbers.next().unwrap_or(0);
         add(&mut summary.commits);

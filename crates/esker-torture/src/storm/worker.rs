@@ -252,7 +252,7 @@ impl Worker<'_> {
 
     fn add(&self, batch: &mut WriteBatch, keyspace: &Keyspace, change: &Change) -> Result<()> {
         let bytes = |len, stamp| ValueNo::new(len, stamp).bytes();
-        Ok(match *change {
+        match *change {
             Change::Put(no, len, stamp, Life::Default) => batch.put(keyspace, key(no), bytes(len, stamp))?,
             Change::Put(no, len, stamp, Life::For(ms)) => {
                 batch.put_with_ttl(keyspace, key(no), bytes(len, stamp), Duration::from_millis(ms))?;
@@ -262,7 +262,8 @@ impl Worker<'_> {
             Change::RemoveRange(from, to) => batch.remove_range(keyspace, key(from)..key(to))?,
             Change::Clear => batch.clear(keyspace)?,
             other => return Err(Failure::new(format!("{other:?} is not drawn for batches"))),
-        })
+        }
+        Ok(())
     }
 
     /// Sweeps and compactions are no conflict, and no other worker writes here.
