@@ -164,7 +164,7 @@ fn xreadgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
     for (n, key) in keys.iter().copied().enumerate() {
         let word = &request[reading.first + reading.len + n];
         let opened = open(cx, key, name);
-        if opened.is_err() && cx.session.is_again {
+        if matches!(opened, Err(Fail::Told(_))) && cx.session.is_again {
             return Err(Fail::Final(why_unblocked(cx, key).into()));
         }
         let opened = opened.map_err(|fail| match fail {
