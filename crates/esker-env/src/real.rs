@@ -22,7 +22,7 @@
 //!     there, and nothing else, could have files overwritten elsewhere. Renames and removals are of the link itself.
 //! real.8. With a lock file in a held directory the directory itself is locked, so that one that is removed or replaced lets nobody in.
 //!     Some file systems lock no directories: there the file alone counts.
-//! real.9. A lock file is written to only if it is empty or holds a process id, and has no other name. A file that somebody put in its
+//! real.9. A lock file is written to only if it is empty or holds a process id, and has no other name. A foreign file in its
 //!     place stays as it is.
 
 #[cfg(unix)]

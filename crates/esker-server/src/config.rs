@@ -131,7 +131,7 @@ const TABLES_MAX: u64 = 4096;
 /// Descriptors for logs, directories, listeners, and connections that are refused.
 const KEPT_DESCRIPTORS: u64 = 64;
 
-/// How many clients there may be if the process may have so many descriptors.
+/// Number of clients allowed if the process may have this number of descriptors.
 fn clients_bound(options: &Options) -> u64 {
     let Some(descriptors) = options.descriptors else { return u64::MAX };
     let http = if options.http.is_some() { crate::http::AT_ONCE as u64 } else { 0 };

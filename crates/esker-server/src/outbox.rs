@@ -96,7 +96,7 @@ impl OutputLimits {
         self.0[class as usize].each_ref().map(|n| n.load(Ordering::Relaxed))
     }
 
-    /// Whether so many bytes are over the hard limit of a class.
+    /// Whether this number of bytes exceeds the hard limit of a class.
     pub fn is_over_hard(&self, class: Class, bytes: usize) -> bool {
         let [hard, ..] = self.of(class);
         hard > 0 && bytes as u64 > hard

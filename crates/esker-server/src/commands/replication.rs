@@ -24,7 +24,7 @@ pub(super) const TABLE: &[Command] = &[
     command("replicaof", -3, ADMIN | NO_SCRIPT | NO_MULTI | SEQUENCED, NO_KEYS, OfServer, "no one|host port [discard]", "Makes the server a primary, or a replica of another one.", replica_of),
     command("role", 1, FAST | NO_SCRIPT | ADMIN, NO_KEYS, OfServer, "", "Whether this is a primary, and who follows; or whom it follows.", role),
     command("slaveof", -3, ADMIN | NO_SCRIPT | NO_MULTI | SEQUENCED, NO_KEYS, OfServer, "no one|host port [discard]", "As REPLICAOF.", replica_of),
-    command("wait", 3, NO_SCRIPT | WAITS, NO_KEYS, OfServer, "replicas milliseconds", "Waits until so many replicas have all that was written. Replies how many have.", wait),
+    command("wait", 3, NO_SCRIPT | WAITS, NO_KEYS, OfServer, "replicas milliseconds", "Waits until this number of replicas have all that was written. Replies how many have it.", wait),
     command("waitaof", 4, FAST | NO_SCRIPT | WAITS, NO_KEYS, OfServer, "local replicas milliseconds", "Waits until all that was written is on the disk here, and at so many replicas.", waitaof),
 ];
 

@@ -16,7 +16,7 @@ use crate::store::{Order, Reads, Result, Span, Value, prefix_end};
 /// Keys and values of the parts of a version.
 type Parts = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Problems that are told at most.
+/// Maximum number of problems in a report.
 const PROBLEMS_MAX: usize = 1000;
 /// Parts of one collection that are looked at as a whole: of a larger one, the main record alone is checked.
 const PARTS_BYTES_MAX: usize = 256 << 20;

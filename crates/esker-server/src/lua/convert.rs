@@ -66,7 +66,7 @@ pub(super) fn caught(lua: &Lua, value: Value, as_table: bool) -> mlua::Result<Va
     }
 }
 
-/// What a client is told of an error that a script has not caught, and that was raised at a place.
+/// The reply for an error that a script did not catch, with the place where it was raised.
 pub(super) fn error_text(value: &Value, digest: &str, place: Option<&str>) -> String {
     let behind = place.map(|place| format!(" script: {digest}, on @{place}.")).unwrap_or_default();
     let of_lua = |text: &str| {

@@ -77,7 +77,7 @@ pub(super) fn check_len(source: &[u8]) -> mlua::Result<()> {
     Err(mlua::Error::SyntaxError { message, incomplete_input: false })
 }
 
-/// Compiles text. Compiled code is refused: nobody checks it.
+/// Compiles text. Compiled code is refused, because the interpreter does not check it.
 fn load(lua: &Lua, source: &[u8], name: &str, globals: &Table) -> mlua::Result<Function> {
     check_len(source)?;
     let chunk = lua.load(source).set_name(name).set_mode(ChunkMode::Text);

@@ -56,16 +56,18 @@ fn lua_2_every_script_can_be_killed() {
     for script in ENDLESS {
         wire.send(&["EVAL", script, "0"]);
         std::thread::sleep(Duration::from_millis(60));
-        // Some end by themselves, in an error.
+        // Some end by themselves, in an error. One that runs has to take the kill long before its time is over.
         let start = Instant::now();
-        let mut is_killed = false;
-        while !is_killed && start.elapsed() < Duration::from_millis(500) {
-            is_killed = other.say("SCRIPT KILL") == "+OK";
+        loop {
+            let said = other.say("SCRIPT KILL");
+            if said == "+OK" || said.contains("NOTBUSY") && start.elapsed() > Duration::from_millis(500) {
+                break;
+            }
+            assert!(start.elapsed() < Duration::from_secs(3), "{script} is not killed: {said}");
         }
-        let start = Instant::now();
         let reply = format!("{:?}", wire.reply());
         let took = start.elapsed();
-        assert!(!is_killed || took < Duration::from_secs(3), "{script}: {took:?}");
+        assert!(took < Duration::from_secs(4), "{script} ran until its time was over: {took:?}");
         assert!(
             reply.starts_with('-') || reply.contains("not enough memory"),
             "{script}: {}",

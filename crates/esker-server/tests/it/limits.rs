@@ -39,7 +39,7 @@ fn connection_3_clients_that_do_not_read_can_be_killed() {
     assert_eq!(wire.say("CLIENT KILL TYPE normal"), ":6");
     until(|| server.server.clients.len() == 1);
     drop(deaf);
-    // One that waits, with replies before it that nobody reads.
+    // A client that waits, with earlier replies that it does not read.
     let mut waiting = server.wire();
     waiting.send_bytes(&[encode(&["GET", "large"]).repeat(30), encode(&["BLPOP", "q", "0"])].concat());
     until(|| server.server.clients.len() == 2);

@@ -34,7 +34,7 @@ pub use self::child::{StormJob, run_storm_child};
 
 /// Threads that write.
 const WORKERS: usize = 4;
-/// One in so many rounds begins with a new database.
+/// One round in this number begins with a new database.
 const FRESH_EVERY: u32 = 20;
 /// A child that is not killed ends by itself within this, and the time that it works.
 const PATIENCE: Duration = Duration::from_secs(300);

@@ -47,7 +47,7 @@ impl Content {
 pub(super) enum Life {
     /// As the keyspace has it.
     Default,
-    /// So many milliseconds.
+    /// This number of milliseconds.
     For(u64),
 }
 

@@ -105,7 +105,7 @@ impl Queue {
         }
     }
 
-    /// Takes an event. `share`: so many bytes may wait.
+    /// Takes an event. `share`: number of bytes that may wait.
     fn push(&mut self, seq: SeqNo, event: Event, share: u64) {
         self.push_unreserved(seq, event, share);
         self.memory.resize(self.bytes);

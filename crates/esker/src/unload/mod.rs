@@ -29,7 +29,7 @@
 //!
 //! unload.1. A file under its name is complete, durable, and of one commit.
 //! unload.2. What a load has committed is a prefix of the file; the database knows where that ends. So no part is loaded twice, and none is left out.
-//! unload.3. A call that goes on does so for the same job and the same database, and else begins anew or refuses: an unload compares the part
+//! unload.3. A call that goes on does so for the same job and the same database, and otherwise starts again or refuses: an unload compares the part
 //!      of the file that is there with the database; a load compares the file, the keyspaces that are asked for, and those that it has made.
 //! unload.4. An unload replaces nothing: no file under its name, and no `FILE.partial` that does not begin as one of its own does. It
 //!     follows no link, and removes a name rather than write to a file that has another one.

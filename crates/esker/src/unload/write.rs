@@ -138,7 +138,7 @@ fn begin(
                 path.display()
             )));
         }
-        // One with a second name is a file of somebody's: it is not written to.
+        // A file with a second name may belong to another program: it is not written to.
         if matches!(found, FileEntry::File { names: 1, .. })
             && let Some(place) = look(env, path, head, source, keyspaces)?
         {

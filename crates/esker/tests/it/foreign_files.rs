@@ -64,7 +64,7 @@ fn workplace_2_workplace_4_checkpoints_and_restores_clear_away_nothing_of_others
     let mut backup = scene.backup();
     let made = backup.create(&scene.db).unwrap();
     symlink(scene.path("victim"), scene.path("x.esker-new")).unwrap();
-    // The same without a link: a directory that somebody has made and called so.
+    // The same without a link: a directory of that name that a user made.
     fs::create_dir_all(scene.path("y.esker-new/db")).unwrap();
     fs::write(scene.path("y.esker-new/db/notes.txt"), "mine").unwrap();
     fs::write(scene.path("y.esker-new/db/000001.sst"), "mine").unwrap();
