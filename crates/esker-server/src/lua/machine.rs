@@ -123,6 +123,16 @@ fn search(lua: &Lua, (text, part, first): (LuaString, LuaString, Option<f64>)) -
     })
 }
 
+/// `string.rep`. That of the interpreter takes a step for each repetition, even of nothing, and cannot be ended.
+fn repeat(lua: &Lua, (text, count): (LuaString, f64)) -> mlua::Result<LuaString> {
+    let limits = limits::of(lua)?;
+    limits.long_step()?;
+    let text = text.as_bytes();
+    let count = if text.is_empty() { 0 } else { count as usize };
+    limits.add(text.len().saturating_mul(count))?;
+    lua.create_string(text.repeat(count))
+}
+
 /// What the prelude is given.
 fn host(lua: &Lua) -> mlua::Result<Table> {
     let host = lua.create_table()?;
@@ -142,6 +152,7 @@ fn host(lua: &Lua) -> mlua::Result<Table> {
     host.set("caught", caught)?;
     host.set("compile", lua.create_function(load_text)?)?;
     host.set("search", lua.create_function(search)?)?;
+    host.set("repeat", lua.create_function(repeat)?)?;
     host.set("random", lua.create_function(|lua, ()| Ok(limits::of(lua)?.random()))?)?;
     host.set(
         "seed",
