@@ -132,8 +132,6 @@ struct Generator<'a> {
     feed: bool,
     /// Whether some entries expire.
     expiry: bool,
-    /// Whether some writes are merges.
-    merges: bool,
     /// Whether keyspaces keep history.
     history: bool,
     /// Whether checkpoints are made.
@@ -165,7 +163,6 @@ impl<'a> Generator<'a> {
             pending: Vec::new(),
             blobs: setting::has_blobs(seed),
             feed: setting::has_feed(seed) && !setting::has_expiry(seed),
-            merges: !setting::has_expiry(seed),
             // What a past state shows of entries that have expired since is not modelled.
             history: setting::has_history(seed) && !setting::has_expiry(seed),
             // What a copy shows of entries that have expired since is not modelled.
@@ -240,7 +237,7 @@ impl<'a> Generator<'a> {
             0..28 if self.expiry && self.one_in(2) => {
                 Write::PutFor(self.key(), self.value(), [0, 1, 300, 2000, 10_000][self.choices.usize(0..5)])
             }
-            22..28 if self.merges => Write::Merge(self.key(), self.value()),
+            20..28 => Write::Merge(self.key(), self.value()),
             0..28 => Write::Put(self.key(), self.value()),
             28..37 => Write::Remove(self.key()),
             37 if self.one_in(4) => Write::Clear,
@@ -492,6 +489,10 @@ impl<'a> Generator<'a> {
         match self.choices.u8(0..8) {
             0 => Op::SetClock([-3_600_000, -1000, 500, 7_200_000][self.choices.usize(0..4)]),
             1..3 => Op::Step(BackgroundStep::Sweep),
+            3 if self.one_in(3) => {
+                let ms = [0, 1, 700, 4000, 60_000][self.choices.usize(0..5)];
+                Op::SetLifetime(self.keyspace(), ms)
+            }
             _ => Op::Clock(self.choices.u32(0..3000)),
         }
     }
@@ -592,7 +593,7 @@ mod tests {
             assert_eq!(format!("{ops:?}"), format!("{:?}", from_bytes(&bytes).1));
             kinds.extend(ops.iter().map(std::mem::discriminant).map(|kind| format!("{kind:?}")));
         }
-        assert_eq!(kinds.len(), 33, "a kind of operation is never made");
+        assert_eq!(kinds.len(), 34, "a kind of operation is never made");
     }
 
     #[test]

@@ -32,6 +32,15 @@ pub const SLOTS: usize = 3;
 #[derive(Clone, Copy, Debug)]
 pub struct KeyspaceNo(pub u8);
 
+/// When an operand was merged, and how long a value lasts that begins with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Merged {
+    /// The engine's time at the call, in milliseconds.
+    pub at_ms: u64,
+    /// The keyspace's default lifetime then, in milliseconds; 0: none.
+    pub lifetime_ms: u64,
+}
+
 /// A change of one keyspace.
 #[derive(Clone, Copy, Debug)]
 pub enum Write {
@@ -43,6 +52,8 @@ pub enum Write {
     PutUntil(KeyNo, ValueNo, u64),
     /// Merges an operand into a key, by the operator of perform.rs.
     Merge(KeyNo, ValueNo),
+    /// The same as the model has it: merged at a time of the engine's.
+    MergeAt(KeyNo, ValueNo, Merged),
     /// Removes a key.
     Remove(KeyNo),
     /// Removes the keys between bounds.
@@ -52,11 +63,22 @@ pub enum Write {
 }
 
 impl Write {
-    /// The write as the model has it, done at this time.
-    pub fn dated(self, now_ms: u64) -> Self {
+    /// The write as the model has it, done at this time in a keyspace of this default lifetime; 0: none.
+    pub fn dated(self, at_ms: u64, lifetime_ms: u64) -> Self {
         match self {
-            Write::PutFor(key, value, ms) => Write::PutUntil(key, value, now_ms + u64::from(ms)),
+            Write::PutFor(key, value, ms) => Write::PutUntil(key, value, at_ms + u64::from(ms)),
+            Write::Put(key, value) if lifetime_ms > 0 => Write::PutUntil(key, value, at_ms + lifetime_ms),
+            Write::Merge(key, operand) => Write::MergeAt(key, operand, Merged { at_ms, lifetime_ms }),
             other => other,
+        }
+    }
+
+    /// Whether a dated write gives something an end.
+    pub fn expires(&self) -> bool {
+        match self {
+            Write::PutUntil(..) => true,
+            Write::MergeAt(.., merged) => merged.lifetime_ms > 0,
+            _ => false,
         }
     }
 
@@ -64,6 +86,7 @@ impl Write {
     pub fn unlimited(self) -> Self {
         match self {
             Write::PutFor(key, value, _) | Write::PutUntil(key, value, _) => Write::Put(key, value),
+            Write::MergeAt(key, operand, _) => Write::Merge(key, operand),
             other => other,
         }
     }
@@ -315,6 +338,8 @@ pub enum Op {
     ReleaseSnapshot(usize),
     /// Reads.
     Read(Reader, KeyspaceNo, Read),
+    /// What a keyspace is given from here on lasts for so many milliseconds, unless the write says otherwise; 0: for ever.
+    SetLifetime(KeyspaceNo, u32),
     /// A keyspace keeps one of `HISTORIES` from now on.
     SetHistory(KeyspaceNo, u8),
     /// Reads a keyspace as it was.
@@ -384,6 +409,7 @@ impl Op {
                 Op::Replace(no, writes.into_iter().map(Write::unlimited).collect(), durability)
             }
             Op::TransactionWrite(slot, no, write) => Op::TransactionWrite(slot, no, write.unlimited()),
+            Op::SetLifetime(no, _) => Op::SetLifetime(no, 0),
             other => other,
         }
     }

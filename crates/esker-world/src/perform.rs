@@ -124,7 +124,7 @@ pub fn write(target: &mut impl Target, keyspace: &Keyspace, write: &Write) -> Re
         Write::PutFor(no, value, ms) => {
             target.put_with_ttl(keyspace, key(*no), &value.bytes(), Duration::from_millis(u64::from(*ms)))
         }
-        Write::PutUntil(..) => panic!("the model's own"),
+        Write::PutUntil(..) | Write::MergeAt(..) => panic!("the model's own"),
         Write::Merge(no, operand) => {
             keyspace.set_merge_operator(OPERATOR)?;
             target.merge(keyspace, key(*no), &operand.bytes())
@@ -175,6 +175,10 @@ pub fn perform(db: &Db, op: &Op, find: impl Fn(KeyspaceNo) -> Result<Keyspace>, 
         Op::Create(new) => db.create_keyspace(&name(*new)).map(drop),
         Op::Drop(no) => db.drop_keyspace(&find(*no)?.name()),
         Op::Rename(no, to) => db.rename_keyspace(&find(*no)?.name(), &name(*to)),
+        Op::SetLifetime(no, ms) => {
+            let ttl = (*ms > 0).then(|| Duration::from_millis(u64::from(*ms)));
+            find(*no)?.set_default_ttl(ttl)
+        }
         Op::SetHistory(no, which) => find(*no)?.set_history(HISTORIES[usize::from(*which)]),
         Op::Flush => db.flush(),
         Op::Compact => db.compact(),

@@ -70,7 +70,7 @@ pub fn has_feed(seed: u64) -> bool {
     is_at(seed, 10, 7)
 }
 
-/// Some entries expire, and none is merged; time passes in small steps, and the wall clock is set back: one seed in seven.
+/// Some entries expire; time passes in small steps, and the wall clock is set back: one seed in seven.
 pub fn has_expiry(seed: u64) -> bool {
     is_at(seed, 7, 5)
 }

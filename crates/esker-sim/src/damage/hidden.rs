@@ -50,6 +50,7 @@ fn note(found: &mut BTreeMap<(KeyNo, ValueNo), Hidden>, writes: &[Write]) {
             | Write::PutFor(other, ..)
             | Write::PutUntil(other, ..)
             | Write::Merge(other, _)
+            | Write::MergeAt(other, ..)
             | Write::Remove(other) => other == key,
             Write::RemoveRange(_) | Write::Clear => true,
         };

@@ -25,6 +25,7 @@ impl Footprint {
             | Write::PutFor(key, ..)
             | Write::PutUntil(key, ..)
             | Write::Merge(key, _)
+            | Write::MergeAt(key, ..)
             | Write::Remove(key) => (Bound::Included(*key), Bound::Included(*key)),
             Write::RemoveRange(range) => *range,
             Write::Clear => (Bound::Unbounded, Bound::Unbounded),

@@ -15,8 +15,8 @@
 //! model_history.5. States of several commits that differ only in what has expired look the same to an opening. It may have found each of them.
 
 use super::footprint::Footprint;
-use super::state::{Commit, Contents, State, contents_digest};
-use crate::op::Write;
+use super::state::{Commit, Contents, Id, State, contents_digest};
+use super::timed::Timed;
 
 #[derive(Clone, Debug)]
 struct Entry {
@@ -33,7 +33,7 @@ pub struct History {
     /// What the opening may have found as well (model_history.5).
     twins: Vec<State>,
     entries: Vec<Entry>,
-    newest: State,
+    newest: Timed,
     synced: usize,
     buffered: usize,
     doubt: Option<Commit>,
@@ -59,7 +59,7 @@ impl History {
             base: state.clone(),
             twins: Vec::new(),
             entries: Vec::new(),
-            newest: state,
+            newest: Timed::new(state, 0),
             synced: 0,
             buffered: 0,
             doubt: None,
@@ -72,12 +72,22 @@ impl History {
     pub fn set_now(&mut self, now_ms: u64) -> bool {
         self.now_ms = now_ms;
         self.latest_ms = self.latest_ms.max(now_ms);
-        self.newest.expire(now_ms)
+        self.newest.set_now(now_ms)
     }
 
     /// The state that readers see.
     pub fn newest(&self) -> &State {
-        &self.newest
+        self.newest.seen()
+    }
+
+    /// The state that readers see, with what has expired.
+    pub fn newest_whole(&self) -> &State {
+        self.newest.whole()
+    }
+
+    /// Gives a keyspace a default lifetime; 0: none. It is durable, and no commit that a crash may take.
+    pub fn set_lifetime_ms(&mut self, id: Id, ms: u64) {
+        self.newest.set_lifetime_ms(id, ms);
     }
 
     /// The states that it went through, oldest first.
@@ -99,7 +109,7 @@ impl History {
     pub fn push(&mut self, commit: Commit, footprint: Footprint, durability: esker::Durability) {
         self.doubt = None;
         self.newest.apply(&commit);
-        let digest = self.newest.digest();
+        let digest = self.newest.whole().digest();
         self.entries.push(Entry { commit, footprint, digest });
         // Logs are written in order: whatever is durable makes all before it durable.
         match durability {
@@ -163,10 +173,17 @@ impl History {
             let is_too_old = !self.shown(digest, found, 0).is_empty();
             return Err(self.complaint(found, oldest, is_too_old));
         };
-        let newest = self.as_found(&state, found);
-        let (now_ms, latest_ms, twins) = (self.now_ms, self.latest_ms, shown.collect());
+        let seen = self.as_found(&state, found);
+        let (now_ms, latest_ms) = (self.now_ms, self.latest_ms);
+        // What would be there, and is not, was swept (model_history.4).
+        let without_swept = |mut state: State| {
+            state.lose(now_ms.saturating_add(1)..=latest_ms, found);
+            state
+        };
+        let (state, twins) = (without_swept(state), shown.map(without_swept).collect());
+        let newest = Timed::with_seen(state.clone(), seen, now_ms);
         *self = History { newest, now_ms, latest_ms, twins, ..History::new(state) };
-        match self.newest.difference(found) {
+        match self.newest().difference(found) {
             Some(difference) => Err(format!("two states of one digest: {difference}")),
             None => Ok(()),
         }
@@ -196,19 +213,14 @@ impl History {
     fn as_found(&self, state: &State, found: &Contents) -> State {
         let mut state = state.clone();
         state.expire(self.now_ms);
-        state.lose(self.latest_ms, found);
+        state.lose(0..=self.latest_ms, found);
         state
     }
 
     /// Whether something in it expires.
     fn expires(&self) -> bool {
-        let is_dated = |write: &Write| matches!(write, Write::PutUntil(..));
         std::iter::once(&self.base).chain(&self.twins).any(State::expires)
-            || self.entries.iter().any(|entry| match &entry.commit {
-                Commit::Writes(writes) => writes.iter().any(|(_, write)| is_dated(write)),
-                Commit::Replace(_, writes) => writes.iter().any(is_dated),
-                _ => false,
-            })
+            || self.entries.iter().any(|entry| entry.commit.expires())
     }
 
     /// The state after so many commits, with what has expired.
@@ -223,7 +235,7 @@ impl History {
             "model_history.1: what was found is the state of no commit in {oldest}..={}{}; against the newest: {}",
             self.entries.len(),
             if is_too_old { ", but that of a commit that is too old" } else { "" },
-            self.newest.difference(found).unwrap_or_else(|| "no difference".to_owned()),
+            self.newest().difference(found).unwrap_or_else(|| "no difference".to_owned()),
         )
     }
 }
@@ -249,6 +261,7 @@ mod tests {
     use crate::model::keys::KeyNo;
     use crate::model::state::{Id, Map};
     use crate::model::values::ValueNo;
+    use crate::op::Write;
 
     fn put(n: u16) -> Commit {
         Commit::Writes(vec![(Id(0), Write::Put(KeyNo(n), ValueNo::new(4, u32::from(n))))])

@@ -3,12 +3,13 @@
 //! state.1. A map's digest follows from its entries alone, and so does a state's from its names and maps.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::footprint::Footprint;
 use super::keys::{self, KeyNo};
 use super::values::ValueNo;
-use crate::op::{KeyspaceNo, NAMES, Op, Write};
+use crate::op::{KeyspaceNo, Merged, NAMES, Op, Write};
 
 /// A keyspace's identity, which outlives its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,6 +61,21 @@ impl Map {
         self.put(key, before.map_or(operand, |before| before.merged(operand)));
     }
 
+    /// Merges an operand into what a key has at the time of the call. Where that has expired, or is not there, the operand
+    /// begins a value.
+    fn merge_at(&mut self, key: KeyNo, operand: ValueNo, merged: Merged) {
+        let until = self.until.get(&key).copied();
+        if self.entries.contains_key(&key) && until.is_none_or(|until| until > merged.at_ms) {
+            self.merge(key, operand);
+            until.into_iter().for_each(|until| self.set_until(key, until));
+        } else {
+            self.put(key, operand);
+            if merged.lifetime_ms > 0 {
+                self.set_until(key, merged.at_ms + merged.lifetime_ms);
+            }
+        }
+    }
+
     /// When entries expire that do.
     pub fn until(&self) -> &BTreeMap<KeyNo, u64> {
         &self.until
@@ -97,6 +113,7 @@ impl Map {
             }
             Write::PutFor(..) => panic!("the model has it dated"),
             Write::Merge(key, operand) => self.merge(*key, *operand),
+            Write::MergeAt(key, operand, merged) => self.merge_at(*key, *operand, *merged),
             Write::Remove(key) => self.remove(*key),
             Write::RemoveRange(bounds) => {
                 let Some(range) = keys::range(*bounds) else { return };
@@ -124,17 +141,32 @@ pub enum Commit {
 }
 
 impl Commit {
-    /// The commit as the model has it, done at this time.
-    pub fn dated(self, now_ms: u64) -> Self {
+    /// The commit as the model has it, done at this time in this state.
+    pub fn dated(self, now_ms: u64, state: &State) -> Self {
+        let dated = |(id, write): (Id, Write)| (id, write.dated(now_ms, state.lifetime_ms(id)));
         match self {
-            Commit::Writes(writes) => {
-                Commit::Writes(writes.into_iter().map(|(id, write)| (id, write.dated(now_ms))).collect())
-            }
+            Commit::Writes(writes) => Commit::Writes(writes.into_iter().map(dated).collect()),
+            // A new keyspace has no default.
             Commit::Replace(name, writes) => {
-                Commit::Replace(name, writes.into_iter().map(|write| write.dated(now_ms)).collect())
+                Commit::Replace(name, writes.into_iter().map(|write| write.dated(now_ms, 0)).collect())
             }
             other => other,
         }
+    }
+
+    /// Its writes.
+    pub fn writes(&self) -> impl Iterator<Item = &Write> {
+        let (writes, new): (&[_], &[_]) = match self {
+            Commit::Writes(writes) => (writes, &[]),
+            Commit::Replace(_, writes) => (&[], writes),
+            _ => (&[], &[]),
+        };
+        writes.iter().map(|(_, write)| write).chain(new)
+    }
+
+    /// Whether it gives something an end.
+    pub fn expires(&self) -> bool {
+        self.writes().any(Write::expires)
     }
 }
 
@@ -152,6 +184,8 @@ pub enum Refusal {
 pub struct State {
     names: BTreeMap<String, Id>,
     maps: BTreeMap<Id, Arc<Map>>,
+    /// The default lifetimes of keyspaces that have one, in milliseconds.
+    lifetimes: BTreeMap<Id, u64>,
     /// What the next keyspace gets.
     next: Id,
 }
@@ -164,7 +198,8 @@ impl State {
 
     /// Empty keyspaces of these names, the oldest first.
     pub fn with_names(names: impl IntoIterator<Item = String>) -> Self {
-        let mut state = State { names: BTreeMap::new(), maps: BTreeMap::new(), next: Id(0) };
+        let mut state =
+            State { names: BTreeMap::new(), maps: BTreeMap::new(), lifetimes: BTreeMap::new(), next: Id(0) };
         names.into_iter().for_each(|name| state.apply(&Commit::Create(name)));
         state
     }
@@ -172,6 +207,16 @@ impl State {
     /// The keyspaces by name.
     pub fn names(&self) -> &BTreeMap<String, Id> {
         &self.names
+    }
+
+    /// A keyspace's default lifetime, in milliseconds; 0: none.
+    pub fn lifetime_ms(&self, id: Id) -> u64 {
+        self.lifetimes.get(&id).copied().unwrap_or(0)
+    }
+
+    /// Gives a keyspace a default lifetime; 0: none.
+    pub fn set_lifetime_ms(&mut self, id: Id, ms: u64) {
+        self.lifetimes.insert(id, ms);
     }
 
     /// A keyspace's entries; none for one that is not there.
@@ -203,12 +248,12 @@ impl State {
         is_any
     }
 
-    /// Removes what was to expire by this time and was not found.
-    pub fn lose(&mut self, until_ms: u64, found: &Contents) {
+    /// Removes what was to expire in this time and was not found.
+    pub fn lose(&mut self, time_ms: RangeInclusive<u64>, found: &Contents) {
         for (name, id) in &self.names {
             let Some(map) = self.maps.get_mut(id) else { continue };
             let is_there = |key| found.get(name).is_some_and(|found| found.entries.contains_key(key));
-            let due = map.until.iter().filter(|(key, until)| **until <= until_ms && !is_there(key));
+            let due = map.until.iter().filter(|(key, until)| time_ms.contains(until) && !is_there(key));
             let lost: Vec<_> = due.map(|(key, _)| *key).collect();
             if !lost.is_empty() {
                 let map = Arc::make_mut(map);

@@ -377,6 +377,7 @@ impl World {
                 self.note_read(*reader, id, read, found.is_ok());
                 self.read(found);
             }
+            Op::SetLifetime(no, _) => self.set_lifetime(op, *no),
             Op::SetHistory(..) => self.maintain(self.done(op)),
             Op::Past(age, no, read) => self.read_past(*age, *no, read),
             Op::Since(age, no) => self.catch_up(*age, *no),

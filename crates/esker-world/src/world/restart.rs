@@ -237,6 +237,9 @@ impl World {
         let names = self.history.newest().names().clone();
         let handle = |name: &str| self.db().open_keyspace(name).expect("it is listed");
         self.keyspaces = names.iter().map(|(name, id)| (*id, handle(name))).collect();
+        for (id, keyspace) in self.keyspaces.clone() {
+            self.note_lifetime(id, &keyspace);
+        }
         self.check_copy();
     }
 

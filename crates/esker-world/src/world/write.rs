@@ -11,6 +11,7 @@ use crate::generate::LARGE_VALUE_BYTES;
 use crate::model::footprint::Footprint;
 use crate::model::keys::KeyNo;
 use crate::model::state::{Commit, Id, Refusal, State};
+use crate::model::timed::Timed;
 use crate::op::{KeyspaceNo, Op, Read, Write};
 use crate::perform;
 
@@ -23,7 +24,7 @@ const MANY_KEYSPACES: usize = 9;
 pub(super) struct HeldTransaction {
     db: Transaction,
     /// The newest state at its beginning with its own writes.
-    state: State,
+    state: Timed,
     /// How many commits there were when it began.
     since: usize,
     footprint: Footprint,
@@ -38,7 +39,7 @@ impl HeldTransaction {
     }
 
     pub(super) fn state(&self) -> &State {
-        &self.state
+        self.state.seen()
     }
 
     /// It has read something, and has an answer or not.
@@ -59,7 +60,7 @@ impl HeldTransaction {
     }
 
     pub(super) fn expire(&mut self, now_ms: u64) {
-        self.state.expire(now_ms);
+        self.state.set_now(now_ms);
     }
 
     pub(super) fn rollback(self) {
@@ -81,9 +82,9 @@ impl World {
             Err(Refusal::Exists(name)) => {
                 return assert!(matches!(outcome, Err(Error::KeyspaceExists(n)) if n == name));
             }
-            Ok(commit) => commit.expect("it commits something").dated(self.now_ms()),
+            Ok(commit) => commit.expect("it commits something").dated(self.now_ms(), self.history.newest()),
         };
-        self.expires |= is_dated(&commit);
+        self.expires |= commit.expires();
         let durability = op.durability(self.durability);
         if let Commit::Writes(writes) = commit {
             return self.wrote(outcome, writes, durability);
@@ -180,6 +181,19 @@ impl World {
         }
     }
 
+    /// Gives a keyspace a default lifetime. What holds after a call that failed is asked of the database.
+    pub(super) fn set_lifetime(&mut self, op: &Op, no: KeyspaceNo) {
+        let (id, keyspace) = self.pick(no);
+        self.maintain(self.done(op));
+        self.note_lifetime(id, &keyspace);
+    }
+
+    /// Takes a keyspace's default lifetime over from the database.
+    pub(super) fn note_lifetime(&mut self, id: Id, keyspace: &Keyspace) {
+        let ms = keyspace.default_ttl().map_or(0, |ttl| ttl.as_millis() as u64);
+        self.history.set_lifetime_ms(id, ms);
+    }
+
     pub(super) fn begin(&mut self, slot: usize) {
         let (isolation, read) = match slot % 2 {
             0 => (Isolation::Serializable, Some(<[Footprint; 2]>::default())),
@@ -188,7 +202,7 @@ impl World {
         self.transactions[slot] = Some(HeldTransaction {
             read,
             db: self.db().begin_with(isolation),
-            state: self.history.newest().clone(),
+            state: Timed::new(self.history.newest().clone(), self.now_ms()),
             since: self.history.len(),
             footprint: Footprint::default(),
             writes: Vec::new(),
@@ -214,8 +228,9 @@ impl World {
         // A large transaction writes tables: what fails then is not in it.
         let outcome = attempt(|| perform::write(&mut transaction.db, &keyspace, write));
         if self.excused(outcome).is_some() {
-            let write = write.dated(self.now_ms());
-            self.expires |= matches!(write, Write::PutUntil(..));
+            // Defaults are those of the call, not those of the transaction's beginning.
+            let write = write.dated(self.now_ms(), self.history.newest().lifetime_ms(id));
+            self.expires |= write.expires();
             transaction.state.write(id, &write);
             transaction.footprint.add(id, &write);
             transaction.writes.push((id, write));
@@ -251,16 +266,6 @@ impl World {
             }
             Err(_) => drop(self.committed(outcome, Commit::Writes(writes), footprint, durability)),
         }
-    }
-}
-
-/// Whether it puts something that expires.
-fn is_dated(commit: &Commit) -> bool {
-    let is_it = |write: &Write| matches!(write, Write::PutUntil(..));
-    match commit {
-        Commit::Writes(writes) => writes.iter().any(|(_, write)| is_it(write)),
-        Commit::Replace(_, writes) => writes.iter().any(is_it),
-        _ => false,
     }
 }
 
