@@ -234,7 +234,8 @@ impl Writes {
                 return value.map(|value| OwnAnswer::Known(Some(value)));
             }
             Own::Operands(lists, below) => {
-                lists.into_iter().for_each(|list| operands.push(Value::copy_of(list)));
+                // One list of all of them, since there may be many.
+                operands.push(lists.into_iter().rev().collect::<Vec<_>>().concat().into());
                 let base = match below {
                     Below::Put(entry) => Some(Base::of(entry.kind, entry.value)),
                     Below::Removed => None,

@@ -1,6 +1,7 @@
 //! A reader's walk over a memtable at one sequence number.
 //!
 //! memtable_cursor.1. The cursor stands on each key that has a version not newer than `at`, and shows the newest such version.
+//! memtable_cursor.2. A cursor for values shows a long run of operands as one list (runs.rs); one for versions shows each.
 
 use std::ops::ControlFlow;
 
@@ -17,20 +18,31 @@ use crate::types::{Result, SeqNo, Value};
 pub(crate) struct MemtableCursor {
     position: Position,
     at: SeqNo,
+    /// memtable_cursor.2
+    is_for_values: bool,
 }
 
 impl MemtableCursor {
-    pub(super) fn new(position: Position, at: SeqNo) -> Self {
-        MemtableCursor { position, at }
+    pub(super) fn new(position: Position, at: SeqNo, is_for_values: bool) -> Self {
+        MemtableCursor { position, at, is_for_values }
     }
 
     /// From the key where the position stands, goes to the first one with a version to show (memtable_cursor.1).
     #[inline]
     fn settle(&mut self, step: impl Fn(&mut Position)) -> Result<()> {
-        while self.position.version().is_some() && !self.position.show_at(self.at) {
+        while self.position.version().is_some() && !self.show() {
             step(&mut self.position);
         }
         Ok(())
+    }
+
+    #[inline]
+    fn show(&mut self) -> bool {
+        if self.is_for_values {
+            self.position.show_joined_at(self.at)
+        } else {
+            self.position.show_at(self.at)
+        }
     }
 
     /// Shows the user keys and values behind the one at hand, up to the end of its leaf, while `visit` wants more, `is_inside` admits their keys, and
@@ -131,6 +143,6 @@ impl SourceCursor for MemtableCursor {
     }
 
     fn older(&mut self) -> Result<bool> {
-        Ok(self.position.older_version())
+        Ok(if self.is_for_values { self.position.older_shown() } else { self.position.older_version() })
     }
 }

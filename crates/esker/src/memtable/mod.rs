@@ -15,7 +15,7 @@
 //! memtable.4. Memory is given back as a whole, when the last owner (memtable, applier, cursor, scan) is gone.
 //!
 //! The files, in reading order: `permutation`, `arena`, `record`, `node`, `tree` (how readers and the applier work
-//! together), `writer`, `position`, `cursor`, `scan`, `filter`. `piece` holds sorted writes of one transaction, which never change. There is no file format here: tables have one.
+//! together), `writer`, `position`, `cursor`, `scan`, `filter`, `runs` (many operands of one key). `piece` holds sorted writes of one transaction, which never change. There is no file format here: tables have one.
 
 mod arena;
 mod cursor;
@@ -25,6 +25,7 @@ mod permutation;
 mod piece;
 mod position;
 mod record;
+mod runs;
 mod scan;
 mod tree;
 mod writer;
@@ -42,6 +43,9 @@ pub(crate) use self::cursor::MemtableCursor;
 use self::filter::{Filter, FilterWriter};
 pub(crate) use self::piece::{Piece, PieceCursor, PieceScan};
 use self::position::Position;
+use self::record::RecordRef;
+pub(crate) use self::runs::Join;
+use self::runs::Runs;
 pub(crate) use self::scan::MemtableScan;
 use self::tree::{Tree, WARMED};
 use self::writer::TreeWriter;
@@ -82,6 +86,15 @@ pub(crate) struct Memtable {
 pub(crate) struct Applier {
     tree: TreeWriter,
     filter: FilterWriter,
+    runs: Runs,
+}
+
+impl Applier {
+    /// From here on it joins the operands of long runs (runs.rs).
+    pub(crate) fn joining(mut self, join: Box<dyn Join>) -> Self {
+        self.runs.join_by(join);
+        self
+    }
 }
 
 impl Memtable {
@@ -115,6 +128,7 @@ impl Memtable {
         Applier {
             tree,
             filter: self.filter_writer.lock().take().expect("memtable.1: one applier per memtable"),
+            runs: Runs::default(),
         }
     }
 
@@ -132,10 +146,11 @@ impl Memtable {
     /// If the key has a version of this or a newer sequence number (memtable.2), or the applier is another memtable's.
     pub(crate) fn insert(&self, applier: &mut Applier, entry: EntryRef<'_>) {
         assert!(applier.tree.writes_to(&self.tree), "memtable.1");
-        let Applier { tree, filter } = applier;
+        let Applier { tree, filter, runs } = applier;
         let hash = key_hash(entry.key);
         self.filter.prefetch(filter, hash);
-        tree.insert(entry, || self.filter.insert(filter, hash));
+        let joined = if entry.kind.is_operand() { runs.joined(entry, hash, self) } else { None };
+        tree.insert(entry, joined, || self.filter.insert(filter, hash));
         self.entries.store(self.entries() + 1, Ordering::Relaxed);
         if !entry.kind.is_live() {
             self.removals.store(self.removals() + 1, Ordering::Relaxed);
@@ -215,11 +230,15 @@ impl Memtable {
         Some(self.tree.find(key)?.visible(at)?.entry())
     }
 
-    /// The versions of a key not newer than `at`, newest first. Does not probe the filter.
+    /// The versions of a key not newer than `at`, newest first; a long run of operands may come as one list (runs.rs). Does not probe
+    /// the filter.
     #[inline]
     pub(crate) fn versions(&self, key: &[u8], at: SeqNo) -> impl Iterator<Item = EntryRef<'_>> {
         let newest = self.tree.find(key).and_then(|newest| newest.visible(at));
-        std::iter::successors(newest, |version| version.previous()).map(|version| version.entry())
+        let shown = std::iter::successors(newest.map(RecordRef::shown), |version| {
+            version.previous().map(RecordRef::shown)
+        });
+        shown.map(RecordRef::entry)
     }
 
     /// The newest version of a key that somebody wrote, not a sweep (conflict.3); none if it is not newer than `since`.
@@ -239,9 +258,14 @@ impl Memtable {
         Arc::clone(&self.range_tombstones.read())
     }
 
-    /// A cursor for a reader at `at`.
+    /// A cursor for a reader of values at `at` (memtable_cursor.2).
     pub(crate) fn cursor(&self, at: SeqNo) -> MemtableCursor {
-        MemtableCursor::new(Position::new(Arc::clone(&self.tree)), at)
+        MemtableCursor::new(Position::new(Arc::clone(&self.tree)), at, true)
+    }
+
+    /// A cursor for a reader of all versions up to `at` (memtable_cursor.2).
+    pub(crate) fn version_cursor(&self, at: SeqNo) -> MemtableCursor {
+        MemtableCursor::new(Position::new(Arc::clone(&self.tree)), at, false)
     }
 
     /// All versions, from the first key on.

@@ -128,10 +128,21 @@ impl Position {
         self.show(|version| version.previous())
     }
 
+    /// As [`older_version`](Self::older_version), for readers of the key's value (record.3).
+    pub(super) fn older_shown(&mut self) -> bool {
+        self.show(|version| version.previous().map(RecordRef::shown))
+    }
+
     /// Shows the newest version not newer than `at`. False if there is none.
     #[inline]
     pub(super) fn show_at(&mut self, at: SeqNo) -> bool {
         self.show(|newest| newest.visible(at))
+    }
+
+    /// As [`show_at`](Self::show_at), for readers of the key's value (record.3).
+    #[inline]
+    pub(super) fn show_joined_at(&mut self, at: SeqNo) -> bool {
+        self.show(|newest| newest.visible(at).map(RecordRef::shown))
     }
 
     #[inline]

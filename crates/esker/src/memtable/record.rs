@@ -1,14 +1,18 @@
 //! A version record: one version of one key, as it lies in the arena.
 //!
 //! ```text
-//!   [previous version][seq << 8 | kind][key length u32][value length u32][key][value]
+//!   [previous version][seq << 8 | kind][key length u32][value length u32][key][value][joined record]
 //!          |
 //!          `--> record of the same key with a smaller sequence number, or null
 //! ```
 //!
+//! The top bit of the key length says whether there is a joined record.
+//!
 //! record.1. A record is complete before a pointer to it is published, and never written again; its memory lives as long
 //!     as the arena.
 //! record.2. Along the chain of previous versions the key stays and sequence numbers strictly decrease.
+//! record.3. A joined record has the key, number and kind of the record that leads to it. Its value is the list of the operands from
+//!     there down to its own previous version (runs.rs).
 #![expect(unsafe_code, reason = "reads and writes records in raw arena memory")]
 
 use std::marker::PhantomData;
@@ -23,6 +27,9 @@ use crate::types::prefetch::prefetch_line;
 /// What walks ask the processor for of each record, and of one whose value they read.
 const PREFETCHED_BYTES: usize = 128;
 const PREFETCHED_BYTES_MAX: usize = 1024;
+
+/// Marks in the length of the key that a joined record follows.
+const JOINED: u32 = 1 << 31;
 
 /// The fixed part of a record.
 #[repr(C)]
@@ -48,22 +55,30 @@ impl Record {
         arena: &'a Arena,
         entry: EntryRef<'_>,
         previous: Option<RecordRef<'a>>,
+        joined: Option<RecordRef<'a>>,
     ) -> RecordRef<'a> {
-        let too_long = "keys and values are shorter than 4 GiB";
+        let too_long = "keys are shorter than 2 GiB, and values shorter than 4 GiB";
+        let key_len = u32::try_from(entry.key.len()).ok().filter(|len| len & JOINED == 0).expect(too_long);
         let header = Record {
             previous: previous.map_or(ptr::null(), RecordRef::as_ptr),
             seq_and_kind: entry.seq.get() << 8 | entry.kind as u64,
-            key_len: u32::try_from(entry.key.len()).expect(too_long),
+            key_len: if joined.is_some() { key_len | JOINED } else { key_len },
             value_len: u32::try_from(entry.value.len()).expect(too_long),
         };
-        let size = size_of::<Record>() + entry.key.len() + entry.value.len();
+        let behind = if joined.is_some() { size_of::<*const Record>() } else { 0 };
+        let size = size_of::<Record>() + entry.key.len() + entry.value.len() + behind;
         let ptr = bump.alloc(arena, size, align_of::<Record>()).cast::<Record>();
-        // SAFETY: the arena gave us `size` bytes of our own, aligned for the header, with room for key and value behind.
+        // SAFETY: the arena gave us `size` bytes of our own, aligned for the header, with room for key, value and
+        // pointer behind. The pointer need not be aligned.
         unsafe {
             ptr.write(header);
             let key = ptr.add(1).cast::<u8>().as_ptr();
             ptr::copy_nonoverlapping(entry.key.as_ptr(), key, entry.key.len());
             ptr::copy_nonoverlapping(entry.value.as_ptr(), key.add(entry.key.len()), entry.value.len());
+            if let Some(joined) = joined {
+                let place = key.add(entry.key.len() + entry.value.len()).cast::<*const Record>();
+                place.write_unaligned(joined.as_ptr());
+            }
         }
         RecordRef { ptr, arena: PhantomData }
     }
@@ -100,14 +115,18 @@ impl<'a> RecordRef<'a> {
     }
 
     #[inline(always)]
+    fn key_len(self) -> usize {
+        (self.header().key_len & !JOINED) as usize
+    }
+
+    #[inline(always)]
     pub(super) fn key(self) -> &'a [u8] {
-        self.bytes(0, self.header().key_len as usize)
+        self.bytes(0, self.key_len())
     }
 
     #[inline]
     pub(super) fn value(self) -> &'a [u8] {
-        let header = self.header();
-        self.bytes(header.key_len as usize, header.value_len as usize)
+        self.bytes(self.key_len(), self.header().value_len as usize)
     }
 
     #[inline]
@@ -128,8 +147,7 @@ impl<'a> RecordRef<'a> {
     /// Asks the processor for what lies behind the first two cache lines.
     #[inline]
     pub(super) fn prefetch(self) {
-        let header = self.header();
-        let size = size_of::<Record>() + header.key_len as usize + header.value_len as usize;
+        let size = size_of::<Record>() + self.key_len() + self.header().value_len as usize;
         for at in (PREFETCHED_BYTES..size.min(PREFETCHED_BYTES_MAX)).step_by(64) {
             prefetch_line(self.as_ptr().cast::<u8>().wrapping_add(at));
         }
@@ -140,6 +158,20 @@ impl<'a> RecordRef<'a> {
     pub(super) fn previous(self) -> Option<RecordRef<'a>> {
         // SAFETY: the previous record was written before this one, into the same arena.
         unsafe { RecordRef::from_ptr(self.header().previous) }
+    }
+
+    /// What readers of the key take in place of this version: its joined record, if it has one (record.3).
+    #[inline]
+    pub(super) fn shown(self) -> RecordRef<'a> {
+        if self.header().key_len & JOINED == 0 {
+            return self;
+        }
+        let start = self.key_len() + self.header().value_len as usize;
+        let bytes = self.bytes(start, size_of::<*const Record>());
+        // SAFETY: the bytes hold a pointer that was written with the record (record.1), to a record that was written before
+        // this one, into the same arena. Only its address is read from the bytes, with the provenance it was written with.
+        let joined = unsafe { RecordRef::from_ptr(bytes.as_ptr().cast::<*const Record>().read_unaligned()) };
+        joined.unwrap_or(self)
     }
 
     /// The newest version not newer than `at`, in the chain that starts here.
@@ -164,7 +196,7 @@ mod tests {
         for n in [1_u64 << 32, (1 << 32) + 7, 1 << 40, SeqNo::MAX.get()] {
             for kind in [Kind::Remove, Kind::Put] {
                 let entry = EntryRef { key: b"key", seq: SeqNo::new(n), kind, value: b"value" };
-                let record = Record::write(&mut bump, &arena, entry, None);
+                let record = Record::write(&mut bump, &arena, entry, None, None);
                 assert_eq!((record.seq().get(), record.kind()), (n, kind), "{n:#x}");
                 assert_eq!(record.entry(), entry, "{n:#x}");
                 let before = record.visible(SeqNo::new(n - 1)).map(RecordRef::seq);

@@ -494,7 +494,7 @@ fn tree_3_walks_over_a_leaf_wider_than_its_fences() {
     let slots: Vec<Slot<'_>> = (0..SLOTS as u8)
         .map(|n| {
             let entry = EntryRef { key: &[n * 2], seq: SeqNo::new(1), kind: Kind::Put, value: b"" };
-            Slot { head: head8(entry.key), record: Record::write(&mut bump, &tree.arena, entry, None) }
+            Slot { head: head8(entry.key), record: Record::write(&mut bump, &tree.arena, entry, None, None) }
         })
         .collect();
     for middle in 1..SLOTS {

@@ -20,6 +20,7 @@ use super::arena::Bump;
 use super::node::{Inner, Leaf, Node, Slot};
 use super::permutation::{Permutation, SLOTS};
 use super::record::{Record, RecordRef};
+use super::runs::Joined;
 use super::tree::Tree;
 use crate::types::entry::EntryRef;
 use crate::types::key::{common_prefix_len, head8};
@@ -95,12 +96,17 @@ impl TreeWriter {
         }
     }
 
-    /// Inserts a version. `before_new_key` runs before a key that the tree did not have becomes reachable.
+    /// Inserts a version, and the record of its run if there is one. `before_new_key` runs before a key that the tree did not have becomes reachable.
     ///
     /// # Panics
     /// If the key has a version of this or a newer sequence number (memtable_writer.2).
     #[inline]
-    pub(super) fn insert(&mut self, entry: EntryRef<'_>, before_new_key: impl FnOnce()) {
+    pub(super) fn insert(
+        &mut self,
+        entry: EntryRef<'_>,
+        joined: Option<Joined<'_>>,
+        before_new_key: impl FnOnce(),
+    ) {
         let TreeWriter { tree, bump, finger } = self;
         let tree: &Tree = tree;
         let leaf = finger.seek(tree, entry.key);
@@ -116,11 +122,15 @@ impl TreeWriter {
                 entry.seq,
                 newest.seq()
             );
-            record = Record::write(bump, &tree.arena, entry, Some(newest));
+            let joined = joined.map(|joined| {
+                let list = EntryRef { value: &joined.list, ..entry };
+                Record::write(bump, &tree.arena, list, joined.below, None)
+            });
+            record = Record::write(bump, &tree.arena, entry, Some(newest), joined);
             leaf.replace(slot, record);
         } else {
             before_new_key();
-            record = Record::write(bump, &tree.arena, entry, None);
+            record = Record::write(bump, &tree.arena, entry, None, None);
             if permutation.is_full() {
                 Split { tree, bump, finger }.split_leaf(leaf, permutation, rank, record);
             } else {

@@ -64,7 +64,7 @@ impl ReadView {
         let mut sources = Vec::new();
         for memtable in self.memtables() {
             if memtable.max_seq() > Some(since) {
-                sources.push(Source::Memtable(memtable.cursor(at)));
+                sources.push(Source::Memtable(memtable.version_cursor(at)));
             }
         }
         let runs = self.version.runs().iter();

@@ -24,6 +24,7 @@ use super::conflict::find_conflict;
 use super::counts::{Counted, Effort, count_ranges, counted};
 use super::drop_mark::DropMark;
 use super::front;
+use super::joiner::joiner;
 use super::layers::Layers;
 use super::memtables::{Active, Memtables, Sealed};
 use super::payload::encode_header;
@@ -193,7 +194,7 @@ impl Pipeline {
             stopped: poison.shared_cause(),
             state: Mutex::new(WriteState {
                 wal: Some(wal),
-                active: Active::new(active, applier),
+                active: Active::new(active, applier.joining(joiner(&view))),
                 last_seq,
                 poison,
             }),

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::commit::{Pipeline, WriteState};
+use super::joiner::joiner;
 use crate::memtable::{Applier, Memtable};
 use crate::read::view::ReadView;
 use crate::types::{KeyspaceId, Result, SeqNo};
@@ -109,7 +110,7 @@ impl Pipeline {
             Err(error) => return Err(state.poison.stop(error)),
         };
         let memtable = Arc::new(Memtable::new(self.memtables.bytes_max()));
-        let fresh = Active::new(memtable.clone(), memtable.applier());
+        let fresh = Active::new(memtable.clone(), memtable.applier().joining(joiner(&self.view)));
         let Active { memtable: full, beside_bytes, .. } = std::mem::replace(&mut state.active, fresh);
         let (last_seq, counts) = (state.last_seq, self.published.take_changed());
         // memtables.2: whoever flushes finds it in the view, and takes it out.

@@ -13,6 +13,7 @@ pub(crate) mod counts;
 pub(crate) mod drop_mark;
 pub(crate) mod front;
 mod join;
+mod joiner;
 pub(crate) mod layers;
 pub(crate) mod memtables;
 #[cfg(all(test, loom))]

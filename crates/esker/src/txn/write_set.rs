@@ -101,8 +101,8 @@ struct Order {
 struct Index {
     upto: usize,
     last: HashTable<u32>,
-    /// The op of the same key before one with operands.
-    before: BTreeMap<u32, u32>,
+    /// Ops with operands, each with the op of the same key before it. Ascending.
+    before: Vec<(u32, u32)>,
 }
 
 /// A moment in the life of a write set, to which it can go back.
@@ -428,7 +428,7 @@ impl WriteSet {
                 Some(slot) => {
                     let earlier = std::mem::replace(slot, at);
                     if self.ops[at as usize].kind.is_operand() && self.ops[earlier as usize].live {
-                        before.insert(at, earlier);
+                        before.push((at, earlier));
                     }
                 }
                 None => drop(last.insert_unique(hash, at, |&i| key_hash(self.key_at(i)))),
@@ -448,9 +448,18 @@ impl WriteSet {
     fn operands(&self, key: &[u8], last: usize) -> Own<'_> {
         let is_linear = self.ops.len() <= LINEAR_OPS_MAX;
         let index = self.index.lock();
-        let before = |at: usize| match is_linear {
-            true => self.ops[..at].iter().rposition(|op| self.key_of(op) == key),
-            false => index.before.get(&(at as u32)).map(|before| *before as usize),
+        // Where no other key gets operands meanwhile, the op before stands beside the last one found.
+        let mut place = index.before.len();
+        let mut before = |at: usize| {
+            if is_linear {
+                return self.ops[..at].iter().rposition(|op| self.key_of(op) == key);
+            }
+            let is_at = |place: &usize| index.before[*place].0 as usize == at;
+            place = match place.checked_sub(1).filter(is_at) {
+                Some(beside) => beside,
+                None => index.before.binary_search_by_key(&(at as u32), |pair| pair.0).ok()?,
+            };
+            Some(index.before[place].1 as usize)
         };
         let mut lists = vec![self.value_of(&self.ops[last])];
         let mut at = last;

@@ -58,7 +58,7 @@ impl MergeOperator for Builtin {
                     numbers(existing, operands)?.into_iter().map(f64::from_le_bytes).reduce(|a, b| a + b);
                 Ok(sum.unwrap_or_default().to_le_bytes().to_vec())
             }
-            Builtin::Append => Ok(all().flatten().copied().collect()),
+            Builtin::Append => Ok(all().collect::<Vec<_>>().concat()),
             Builtin::Min => Ok(all().min().unwrap_or_default().to_vec()),
             Builtin::Max => Ok(all().max().unwrap_or_default().to_vec()),
             Builtin::BitOr => Ok(bits(all(), |a, b| a | b)),

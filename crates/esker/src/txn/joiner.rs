@@ -1,0 +1,27 @@
+//! How the operands of a run in the memtable become one list (memtable/runs.rs).
+
+use std::sync::Arc;
+
+use crate::memtable::Join;
+use crate::read::fold::Operands;
+use crate::read::view_cell::ViewCell;
+use crate::types::Value;
+
+/// By the operators of the view at that time.
+struct Joiner(Arc<ViewCell>);
+
+/// For an applier of the view's active memtable.
+pub(super) fn joiner(view: &Arc<ViewCell>) -> Box<dyn Join> {
+    Box::new(Joiner(view.clone()))
+}
+
+impl Join for Joiner {
+    fn join(&self, key: &[u8], lists: &[&[u8]], may_expire_below: Option<bool>) -> Option<Vec<u8>> {
+        let view = self.0.get();
+        let is_expiring =
+            || view.version.expiring() > 0 || view.immutables.iter().any(|memtable| memtable.expiring() > 0);
+        let mut operands = Operands::default();
+        lists.iter().for_each(|list| operands.push(Value::copy_of(list)));
+        Some(operands.joined(key, &view.operators, may_expire_below.unwrap_or_else(is_expiring)))
+    }
+}
