@@ -27,6 +27,7 @@ const CHANGES: &[&[&str]] = &[
 
 const READERS: &[&str] = &[
     "XREAD BLOCK 600 STREAMS k $",
+    "XREADGROUP GROUP g c BLOCK 600 STREAMS k >",
     "BLPOP k 0.6",
     "BLMOVE k to LEFT RIGHT 0.6",
     "BLMOVE k string LEFT RIGHT 0.6",

@@ -9,7 +9,7 @@ use esker_world::failure::{Failure, Result};
 use fastrand::Rng;
 
 use super::copier::Copier;
-use super::judge;
+use super::judge::{self, Options};
 use super::ledger::{self, Ledger, Story};
 use super::model::Model;
 use super::worker::{Log, Worker, options};
@@ -55,13 +55,13 @@ pub fn run_storm_child(job: &StormJob) -> Result<()> {
     for story in stories {
         models.push(settle(&db, story)?);
     }
-    judge::agree(&db, &models, "after opening")?;
+    judge::agree(&db, &models, Options::Same, "after opening")?;
     println!("verified");
     let models = work(job, shape, &db, models)?;
-    judge::agree(&db, &models, "at the end")?;
+    judge::agree(&db, &models, Options::Same, "at the end")?;
     db.close()?;
     let db = open(job, shape)?;
-    judge::agree(&db, &models, "opened again")?;
+    judge::agree(&db, &models, Options::Same, "opened again")?;
     db.close()?;
     let report = shape.builder().check_offline(job.dir.join("db"))?;
     if !report.is_sound() {
@@ -86,8 +86,8 @@ fn settle(db: &Db, story: Story) -> Result<Model> {
     let Some((action, began)) = story.doubt else { return Ok(story.model) };
     let mut with = story.model.clone();
     with.apply(&action, (began, db.time_ms()));
-    let Some(why) = judge::difference_of_all(db, &with)? else { return Ok(with) };
-    match judge::difference_of_all(db, &story.model)? {
+    let Some(why) = judge::difference_of_all(db, &with, Options::Same)? else { return Ok(with) };
+    match judge::difference_of_all(db, &story.model, Options::Same)? {
         None => Ok(story.model),
         Some(why_not) => Err(Failure::new(format!(
             "after opening: with {action:?}, which was under way: {why}; without it: {why_not}"

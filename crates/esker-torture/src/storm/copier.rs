@@ -10,7 +10,7 @@ use esker_world::failure::{Failure, Result};
 use fastrand::Rng;
 
 use super::child::Counts;
-use super::judge;
+use super::judge::{self, Options};
 use super::worker::Log;
 use crate::shape::Shape;
 
@@ -48,7 +48,7 @@ impl Copier<'_> {
                     newest = Some(made.seqno.get());
                     if self.rng.bool() {
                         backup.restore(made.id, &target)?;
-                        self.compare(&target, made.seqno.get(), "backup")?;
+                        self.compare(&target, made.seqno.get(), Options::Same, "backup")?;
                         self.counts.backups.fetch_add(1, Ordering::Relaxed);
                     }
                     backup.prune(3)?;
@@ -91,23 +91,23 @@ impl Copier<'_> {
         if self.rng.u8(0..8) == 0 {
             let repaired = target.with_extension("repaired");
             self.builder().repair(target, &repaired)?;
-            self.compare(&repaired, made.seqno.get(), "repaired checkpoint")?;
+            self.compare(&repaired, made.seqno.get(), Options::WithoutHistory, "repaired checkpoint")?;
         }
-        self.compare(target, made.seqno.get(), "checkpoint")
+        self.compare(target, made.seqno.get(), Options::Same, "checkpoint")
     }
 
     fn restore(&self, backup: &mut Backup, seqno: u64, target: &Path) -> Result<()> {
         let point = Point::Commit(esker::SeqNo::new(seqno));
         backup.restore_to(point, None, target, self.builder())?;
         self.counts.restores.fetch_add(1, Ordering::Relaxed);
-        self.compare(target, seqno, "restore_to")
+        self.compare(target, seqno, Options::Same, "restore_to")
     }
 
     /// Opens a copy, compares it with the commits up to its number, and removes it.
-    fn compare(&self, target: &Path, seqno: u64, what: &str) -> Result<()> {
+    fn compare(&self, target: &Path, seqno: u64, kept: Options, what: &str) -> Result<()> {
         let models: Vec<_> = self.logs.iter().map(|log| log.at(seqno)).collect();
         let db = self.builder().open(target)?;
-        judge::agree(&db, &models, &format!("{what} of commit {seqno} in {}", target.display()))?;
+        judge::agree(&db, &models, kept, &format!("{what} of commit {seqno} in {}", target.display()))?;
         db.close()?;
         Ok(fs::remove_dir_all(target)?)
     }

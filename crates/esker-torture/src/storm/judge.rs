@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use esker::{Db, Keyspace};
+use esker::{Db, History, Keyspace, KeyspaceOptions};
 use esker_world::failure::{Failure, Result};
 
 use super::model::{Model, Presence, SLOTS, Slot, key_no};
@@ -35,8 +35,30 @@ pub(super) fn difference(db: &Db, keyspace: &Keyspace, slot: &Slot) -> Result<Op
     Ok(missing.map(|key| format!("{key} is missing: {:?}, at {span:?}", slot.entries[key])))
 }
 
+/// The options that a copy has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Options {
+    /// Those of the database.
+    Same,
+    /// Those without the history, which a repair gives up.
+    WithoutHistory,
+}
+
+impl Options {
+    fn of(self, slot: usize) -> KeyspaceOptions {
+        match self {
+            Options::Same => options(slot),
+            Options::WithoutHistory => {
+                let mut options = options(slot);
+                options.history = History::None;
+                options
+            }
+        }
+    }
+}
+
 /// The first difference between a database and a model, whichever keyspace it is in.
-pub(super) fn difference_of_all(db: &Db, model: &Model) -> Result<Option<String>> {
+pub(super) fn difference_of_all(db: &Db, model: &Model, kept: Options) -> Result<Option<String>> {
     for (n, slot) in model.slots.iter().enumerate() {
         let keyspace = match db.open_keyspace(&slot.name) {
             Ok(keyspace) => keyspace,
@@ -44,7 +66,7 @@ pub(super) fn difference_of_all(db: &Db, model: &Model) -> Result<Option<String>
             Err(esker::Error::KeyspaceNotFound(_)) if slot.entries.is_empty() => continue,
             Err(error) => return Ok(Some(format!("{}: {error}", slot.name))),
         };
-        let (has, expected) = (keyspace.options(), options(n));
+        let (has, expected) = (keyspace.options(), kept.of(n));
         if has != expected {
             return Ok(Some(format!("{}: the options are {has:?}, not {expected:?}", slot.name)));
         }
@@ -59,10 +81,10 @@ pub(super) fn difference_of_all(db: &Db, model: &Model) -> Result<Option<String>
 ///
 /// # Errors
 /// The first difference.
-pub(super) fn agree(db: &Db, models: &[Model], what: &str) -> Result<()> {
+pub(super) fn agree(db: &Db, models: &[Model], kept: Options, what: &str) -> Result<()> {
     for model in models {
         assert_eq!(model.slots.len(), SLOTS);
-        if let Some(difference) = difference_of_all(db, model)? {
+        if let Some(difference) = difference_of_all(db, model, kept)? {
             return Err(Failure::new(format!("{what}: {difference}")));
         }
     }
