@@ -22,12 +22,11 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
-use hashbrown::HashTable;
 use parking_lot::Mutex;
 
+use self::index::Index;
 use crate::blob::BlobPointer;
 use crate::encoding::bytes::{ByteReader, DecodeError, Decoded, put_string, put_varint};
-use crate::encoding::hash::key_hash;
 use crate::encoding::operand::{Elements, Operand, elements};
 use crate::read::fold;
 use crate::read::operators::Operator;
@@ -94,15 +93,6 @@ struct Order {
     joined: BTreeMap<u32, Vec<u8>>,
     /// Where operands follow a put or a removal: the ops before the last one, down to that, by the last one.
     superseded: BTreeMap<u32, Vec<u32>>,
-}
-
-/// The last op of each key among the first `upto` ops.
-#[derive(Clone, Debug, Default)]
-struct Index {
-    upto: usize,
-    last: HashTable<u32>,
-    /// Ops with operands, each with the op of the same key before it. Ascending.
-    before: Vec<(u32, u32)>,
 }
 
 /// A moment in the life of a write set, to which it can go back.
@@ -232,10 +222,7 @@ impl WriteSet {
         self.largest_value = 0;
         self.has_operands = false;
         self.sorted.take();
-        let index = self.index.get_mut();
-        index.upto = 0;
-        index.last.clear();
-        index.before.clear();
+        self.index.get_mut().clear();
     }
 
     /// This moment.
@@ -254,6 +241,9 @@ impl WriteSet {
 
     /// Forgets all writes since a moment of this set. Takes time for these alone.
     pub fn go_back(&mut self, mark: &Mark) {
+        let mut index = std::mem::take(self.index.get_mut());
+        index.go_back(mark.ops, |at| self.key_at(at));
+        *self.index.get_mut() = index;
         for at in self.cancelled.drain(mark.cancelled..) {
             self.ops[at as usize].live = true;
         }
@@ -264,7 +254,6 @@ impl WriteSet {
         (self.has_refused, self.has_puts) = (mark.has_refused, mark.has_puts);
         self.largest_value = mark.largest_value;
         self.sorted.take();
-        *self.index.get_mut() = Index::default();
     }
 
     /// The keys that were put or removed since a moment of this set.
@@ -420,22 +409,9 @@ impl WriteSet {
         if self.ops.len() <= LINEAR_OPS_MAX {
             return self.ops.iter().rposition(|op| self.key_of(op) == key);
         }
-        let Index { upto, last, before } = &mut *self.index.lock();
-        for at in *upto as u32..self.ops.len() as u32 {
-            let key = self.key_at(at);
-            let hash = key_hash(key);
-            match last.find_mut(hash, |&i| self.key_at(i) == key) {
-                Some(slot) => {
-                    let earlier = std::mem::replace(slot, at);
-                    if self.ops[at as usize].kind.is_operand() && self.ops[earlier as usize].live {
-                        before.push((at, earlier));
-                    }
-                }
-                None => drop(last.insert_unique(hash, at, |&i| key_hash(self.key_at(i)))),
-            }
-        }
-        *upto = self.ops.len();
-        last.find(key_hash(key), |&i| self.key_at(i) == key).map(|&i| i as usize)
+        let mut index = self.index.lock();
+        index.grow(self.ops.len(), |at| self.key_at(at));
+        index.last(key, |at| self.key_at(at))
     }
 
     /// Whether an op's operands follow those of an earlier op of the same key.
@@ -448,18 +424,9 @@ impl WriteSet {
     fn operands(&self, key: &[u8], last: usize) -> Own<'_> {
         let is_linear = self.ops.len() <= LINEAR_OPS_MAX;
         let index = self.index.lock();
-        // Where no other key gets operands meanwhile, the op before stands beside the last one found.
-        let mut place = index.before.len();
-        let mut before = |at: usize| {
-            if is_linear {
-                return self.ops[..at].iter().rposition(|op| self.key_of(op) == key);
-            }
-            let is_at = |place: &usize| index.before[*place].0 as usize == at;
-            place = match place.checked_sub(1).filter(is_at) {
-                Some(beside) => beside,
-                None => index.before.binary_search_by_key(&(at as u32), |pair| pair.0).ok()?,
-            };
-            Some(index.before[place].1 as usize)
+        let before = |at: usize| match is_linear {
+            true => self.ops[..at].iter().rposition(|op| self.key_of(op) == key),
+            false => index.before(at),
         };
         let mut lists = vec![self.value_of(&self.ops[last])];
         let mut at = last;
@@ -729,5 +696,6 @@ fn checked_key<'a>(reader: &mut ByteReader<'a>, user_key_bytes_max: usize) -> De
 /// The change of live counts that a commit makes, per keyspace.
 pub type CountDeltas = Vec<(KeyspaceId, i64)>;
 
+mod index;
 #[cfg(test)]
 mod tests;

@@ -28,6 +28,29 @@ fn an_end_longer_than_any_key_is_refused() {
     assert!(decode(&encoded(longest + 1)).is_err());
 }
 
+/// write_set_index.1: a loop of savepoints, reads and rollbacks in a large transaction costs what it undoes.
+#[test]
+fn going_back_keeps_what_is_known_of_earlier_ops() {
+    let mut set = WriteSet::new();
+    let key = |n: u32| [vec![1], (n % 700).to_be_bytes().to_vec()].concat();
+    (0..1_000).for_each(|n| set.put(&key(n), &n.to_be_bytes()));
+    assert!(matches!(set.get(&key(3)), Own::Put(entry) if entry.value == 703_u32.to_be_bytes()));
+    for round in 0..10 {
+        let mark = set.mark();
+        set.put(&key(3), b"undone");
+        set.remove(&key(4));
+        set.put(&[1, 1], b"a key of its own");
+        assert!(matches!(set.get(&key(3)), Own::Put(entry) if entry.value == b"undone"));
+        set.go_back(&mark);
+        assert_eq!(set.index.lock().len(), 1_000 + round, "all that stays is known");
+        assert!(matches!(set.get(&key(3)), Own::Put(entry) if entry.value == 703_u32.to_be_bytes()));
+        assert!(matches!(set.get(&key(4)), Own::Put(entry) if entry.value == 704_u32.to_be_bytes()));
+        assert_eq!(set.get(&[1, 1]), Own::Untouched);
+        set.put(&key(500), b"stays");
+        assert!(matches!(set.get(&key(500)), Own::Put(entry) if entry.value == b"stays"));
+    }
+}
+
 /// What a model map and its removed ranges say after the same calls.
 fn check(set: &WriteSet, model: &BTreeMap<Vec<u8>, Option<Vec<u8>>>, removed: &[(u8, u8)]) {
     for n in 0..20 {
