@@ -1,13 +1,13 @@
 //! Passwords: hashes of them, and which were proven before.
 //!
 //! secret.1. A password is kept as a slow hash with a salt (argon2id). Hashes of Redis, SHA-256 without a salt, are taken as they come.
-//!      Hashes are compared in at most [`HASHED_AT_ONCE`] buffers, which are used again: clients that guess do not take more memory.
+//!      Hashes are made and compared in at most [`HASHED_AT_ONCE`] buffers, which are used again: clients that guess, or set many
+//!      passwords, do not take more memory.
 //! secret.2. What was proven is kept under a key of this process, so that a client's next connection costs a fast hash.
 
 use std::collections::{HashSet, VecDeque};
 
-use argon2::password_hash::PasswordHasher;
-use argon2::password_hash::phc::PasswordHash;
+use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
@@ -17,6 +17,7 @@ const PROOFS_MAX: usize = 4096;
 
 /// How many passwords are hashed at once: each takes 19 MiB and tens of milliseconds.
 pub const HASHED_AT_ONCE: usize = 2;
+const SALT_BYTES: usize = 16;
 /// A hash that takes more memory is refused, in KiB.
 const HASH_KIB_MAX: u32 = 256 << 10;
 
@@ -35,9 +36,10 @@ pub enum Secret {
 impl Secret {
     /// The hash of a password (secret.1).
     pub fn of(password: &[u8]) -> Result<Self, String> {
-        let hash = Argon2::default().hash_password(password);
-        hash.map(|hash| Secret::Slow(hash.to_string()))
-            .map_err(|error| format!("ERR hash a password: {error}"))
+        let mut salt = [0; SALT_BYTES];
+        super::random(&mut salt)?;
+        let hash = slow_hash(password, &salt).ok_or("ERR a password could not be hashed")?;
+        Ok(Secret::Slow(hash.to_string()))
     }
 
     /// From the text that `text` gives.
@@ -82,13 +84,22 @@ impl Secret {
     }
 }
 
-/// Whether this is the argon2id hash of a password.
-fn is_slow_hash_of(hash: &PasswordHash, password: &[u8]) -> bool {
-    let (Some(salt), Some(expected), Ok(params)) = (&hash.salt, &hash.hash, Params::try_from(hash)) else {
-        return false;
-    };
-    let version = hash.version.map_or(Ok(Version::default()), Version::try_from);
-    let Ok(version) = version else { return false };
+/// The argon2id hash of a password, with the usual costs.
+fn slow_hash(password: &[u8], salt: &[u8]) -> Option<PasswordHash> {
+    let params = Params::default();
+    let mut found = [0; Params::DEFAULT_OUTPUT_LEN];
+    hash_into(Version::default(), params.clone(), password, salt, &mut found)?;
+    Some(PasswordHash {
+        algorithm: Algorithm::Argon2id.ident(),
+        version: Some(Version::default().into()),
+        params: ParamsString::try_from(&params).ok()?,
+        salt: Some(Salt::new(salt).ok()?),
+        hash: Some(Output::new(&found).ok()?),
+    })
+}
+
+/// Hashes in one of the buffers. It waits for one if all are in use.
+fn hash_into(version: Version, params: Params, password: &[u8], salt: &[u8], found: &mut [u8]) -> Option<()> {
     let mut buffer = match BUFFERS.iter().find_map(Mutex::try_lock) {
         Some(buffer) => buffer,
         None => BUFFERS[0].lock(),
@@ -97,10 +108,21 @@ fn is_slow_hash_of(hash: &PasswordHash, password: &[u8]) -> bool {
     if buffer.len() < count {
         buffer.resize(count, Block::default());
     }
-    let mut found = vec![0; expected.as_bytes().len()];
     Argon2::new(Algorithm::Argon2id, version, params)
-        .hash_password_into_with_memory(password, salt, &mut found, &mut buffer[..count])
-        .is_ok_and(|()| equal(&found, expected.as_bytes()))
+        .hash_password_into_with_memory(password, salt, found, &mut buffer[..count])
+        .ok()
+}
+
+/// Whether this is the argon2id hash of a password.
+fn is_slow_hash_of(hash: &PasswordHash, password: &[u8]) -> bool {
+    let (Some(salt), Some(expected), Ok(params)) = (&hash.salt, &hash.hash, Params::try_from(hash)) else {
+        return false;
+    };
+    let version = hash.version.map_or(Ok(Version::default()), Version::try_from);
+    let Ok(version) = version else { return false };
+    let mut found = vec![0; expected.as_bytes().len()];
+    hash_into(version, params, password, salt, &mut found)
+        .is_some_and(|()| equal(&found, expected.as_bytes()))
 }
 
 /// Whether bytes are equal, in a time that does not tell where they differ.

@@ -101,6 +101,10 @@ impl User {
             _ => match rule.split_first() {
                 Some((b'>', password)) => {
                     if !self.secrets.iter().any(|secret| secret.is_hash_of(password)) {
+                        // A login with a wrong password costs a hash for each.
+                        if self.secrets.iter().filter(|secret| secret.is_slow()).count() >= PASSWORDS_MAX {
+                            return Err(TOO_MANY_PASSWORDS.to_owned());
+                        }
                         self.add(Secret::of(password)?);
                     }
                 }
@@ -174,6 +178,9 @@ impl User {
     }
 }
 
+/// Passwords that a user has at most, beside hashes of Redis.
+const PASSWORDS_MAX: usize = 32;
+const TOO_MANY_PASSWORDS: &str = "The user has 32 passwords: remove some";
 const WRONG_HASH: &str = "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters, or be an argon2id hash in its text form";
 
 fn refused(rule: &[u8], why: &str) -> String {

@@ -115,3 +115,17 @@ fn rights_go_by_the_keys_that_a_command_uses() {
     assert_eq!(wire.say("COMMAND GETKEYS XREADGROUP GROUP streams c STREAMS a >"), "*[\"a\"]");
     assert_eq!(wire.say("ACL SETUSER ''"), "-ERR Usernames can't be empty");
 }
+
+#[test]
+fn a_user_has_a_bounded_number_of_slow_passwords() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    let mut words = vec!["ACL".to_owned(), "SETUSER".to_owned(), "ann".to_owned()];
+    words.extend((0..33).map(|n| format!(">p{n}")));
+    let reply = format!("{:?}", wire.call(&words));
+    assert_eq!(reply, "-ERR Error in ACL SETUSER modifier '>': The user has 32 passwords: remove some");
+    assert_eq!(wire.say("ACL GETUSER ann"), "null");
+    assert_eq!(wire.say("ACL SETUSER ann >p0 >p1 >p0 <p1 on ~* +@all"), "+OK");
+    assert_eq!(wire.say("AUTH ann p0"), "+OK");
+    assert!(wire.say("AUTH ann p1").starts_with("-WRONGPASS"));
+}
