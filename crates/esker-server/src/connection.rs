@@ -109,6 +109,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn run(&mut self, mut job: Box<Job>) -> Option<Box<Job>> {
         loop {
             job = self.answer(job).await?;
+            if self.client.is_killed() && self.server.is_stopping() {
+                // What was done is answered.
+                send_last(&mut self.stream, &job.out.bytes).await;
+                return Some(job);
+            }
             if let Some(link) = job.session.link.take() {
                 let input = std::mem::take(&mut self.input);
                 let (server, client) = (self.server.clone(), self.client.clone());
@@ -433,8 +438,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !bytes.is_empty() {
             self.server.stats.bytes_out.add(bytes.len() as u64);
             self.client.bytes_out.add(bytes.len() as u64);
-            send(&self.server, &self.client, &mut self.stream, bytes).await?;
+            let sent = send(&self.server, &self.client, &mut self.stream, bytes).await;
+            // A part may have been sent.
             bytes.clear();
+            sent?;
             if bytes.capacity() > OUT_BYTES_MAX {
                 *bytes = Vec::new();
             }

@@ -139,6 +139,13 @@ fn parse_line(input: &mut Input, request: &mut Request) -> Result<bool, Protocol
     };
     let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
     let Some(words) = split_inline(line) else { return wrong("unbalanced quotes in request") };
+    // A page in a browser can send such lines to a server of the same machine, with commands in what follows.
+    if words
+        .first()
+        .is_some_and(|word| word.eq_ignore_ascii_case(b"post") || word.eq_ignore_ascii_case(b"host:"))
+    {
+        return wrong("a request of HTTP");
+    }
     words.iter().for_each(|word| request.push(word));
     input.consume(end + 1);
     Ok(true)

@@ -7,7 +7,7 @@ use esker_server::{Fsync, Options};
 use redis::{Commands, RedisResult};
 
 use crate::harness::{TestServer, until};
-use crate::wire::Reply;
+use crate::wire::{Reply, encode};
 
 #[test]
 fn a_client_library_works_with_all_types() -> RedisResult<()> {
@@ -326,4 +326,25 @@ fn subcommands_are_named_where_clients_look() {
     // What tells of subscriptions is no reply that a client may have turned off.
     wire.send(&["CLIENT", "REPLY", "OFF"]);
     assert_eq!(wire.say("SUBSCRIBE news"), "*[\"subscribe\", \"news\", :1]");
+}
+
+#[test]
+fn what_was_done_before_the_server_stops_is_answered() {
+    let db = Db::in_memory().unwrap();
+    for round in 0..5 {
+        let server = TestServer::start_with(db.clone(), Options::default());
+        let (mut wire, mut other) = (server.wire(), server.wire());
+        assert_eq!(other.say("SET n 0"), "+OK");
+        wire.send_bytes(&encode(&["INCR", "n"]).repeat(5_000));
+        until(|| other.say("GET n") != "\"0\"");
+        std::thread::sleep(std::time::Duration::from_millis(round));
+        assert!(server.end().is_none());
+        let mut last = 0;
+        while let Some(reply) = wire.try_reply() {
+            last += 1;
+            assert_eq!(format!("{reply:?}"), format!(":{last}"));
+        }
+        let server = TestServer::start_with(db.clone(), Options::default());
+        assert_eq!(server.wire().say("GET n"), format!("\"{last}\""), "{round}");
+    }
 }
