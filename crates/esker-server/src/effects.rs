@@ -77,7 +77,7 @@ pub struct Effects {
     pub is_quiet: bool,
     /// A command failed and its writes could not be undone: nothing may be committed.
     pub must_not_commit: bool,
-    /// A script was ended in the midst of its writes, so nothing may be committed.
+    /// A script was ended in the midst of its writes: they are undone with the command that ran it (parts.1).
     pub has_ended_script: bool,
     /// What was said (effects.1).
     pub said: Vec<Saying>,

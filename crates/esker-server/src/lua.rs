@@ -266,7 +266,7 @@ fn may_call(cx: &Cx<'_>, words: &MultiValue, limits: &Limits) -> mlua::Result<bo
     let request = request_of(words, limits)?.filter(|request| !request.is_empty());
     let found = request.and_then(|request| Some((cx.server.commands.find(&request[0])?, request)));
     let Some((command, request)) = found else {
-        return Err(mlua::Error::runtime("ERR Invalid command passed to redis.acl_check_cmd()"));
+        return Err(mlua::Error::runtime("Invalid command passed to redis.acl_check_cmd()"));
     };
     Ok(commands::is_allowed(cx.server, cx.session, command, &request))
 }

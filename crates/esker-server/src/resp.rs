@@ -12,6 +12,6 @@ mod parser;
 mod request;
 
 pub use self::input::Input;
-pub use self::out::{Mark, Out, format_double, format_int};
+pub use self::out::{Mark, Out, REPLY_BYTES_MAX, format_double, format_int};
 pub use self::parser::{Limits, Parser};
 pub use self::request::Request;

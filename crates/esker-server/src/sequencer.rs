@@ -455,10 +455,9 @@ impl Turns {
     fn finish(&mut self, turn: Turn<'_>) -> bool {
         let Turn { server, access, effects, done, early, is_spoilt, .. } = turn;
         let Access::Write(transaction) = access else { return true };
-        let mut committed = match (effects.has_ended_script, is_spoilt || effects.must_not_commit) {
-            (true, _) => Err(Fail::from(commands::ENDED_SCRIPT)),
-            (false, true) => Err(Fail::from(commands::BROKEN)),
-            (false, false) => Ok(()),
+        let mut committed = match is_spoilt || effects.must_not_commit {
+            true => Err(Fail::from(commands::BROKEN)),
+            false => Ok(()),
         };
         if server.replication.is_replica() && !transaction.is_empty() && committed.is_ok() {
             // It became one while they ran.

@@ -167,6 +167,18 @@ pub trait Transaction: Reads + Send {
     /// No point was noted.
     fn undo(&mut self) -> Result<()>;
 
+    /// Notes this point for [`undo_part`](Self::undo_part). Points of [`mark`](Self::mark) that come behind it leave it as it is.
+    fn begin_part(&mut self);
+
+    /// Forgets the point of [`begin_part`](Self::begin_part). What was written since stays.
+    fn end_part(&mut self);
+
+    /// Undoes what was written since [`begin_part`](Self::begin_part), and forgets that point.
+    ///
+    /// # Errors
+    /// The engine cannot go back.
+    fn undo_part(&mut self) -> Result<()>;
+
     /// Commits.
     ///
     /// # Errors

@@ -8,9 +8,9 @@ use super::table::{Command, FIRST, Group::Hash, command, flag::*};
 use crate::cx::Cx;
 use crate::data::{Collection, Kind};
 use crate::effects::Event;
-use crate::fail::{Done, Fail, SYNTAX};
+use crate::fail::{Done, Fail, REPLY_TOO_LARGE, SYNTAX};
 use crate::numbers::{decimal_sum, float, int, parse_float, parse_int};
-use crate::resp::{Request, format_int};
+use crate::resp::{REPLY_BYTES_MAX, Request, format_int};
 use crate::store::{Order, Span, Value};
 
 const ADD: u32 = WRITE | DENY_OOM;
@@ -261,19 +261,32 @@ pub(super) fn walk_step(
 }
 
 /// What `HRANDFIELD`, `SRANDMEMBER` and `ZRANDMEMBER` are asked for: this many members, without or with repetition.
-pub(super) fn random_count(request: &Request, at: usize) -> Done<(usize, bool)> {
+pub(super) fn random_count(request: &Request, at: usize, in_pairs: bool) -> Done<(usize, bool)> {
     let count = int(&request[at])?;
-    if count.unsigned_abs() > i64::MAX as u64 / 2 {
+    if count == i64::MIN || in_pairs && count.unsigned_abs() > i64::MAX as u64 / 2 {
         return Err("ERR value is out of range".into());
+    }
+    // A text takes six bytes at least.
+    if count < 0 && count.unsigned_abs() > REPLY_BYTES_MAX as u64 / 6 {
+        return Err(REPLY_TOO_LARGE.into());
     }
     Ok((count.unsigned_abs() as usize, count < 0))
 }
 
-/// Chooses places of `len` by chance: `count` different ones in order, or any.
-pub(super) fn random_places(len: usize, count: usize, repeats: bool) -> Vec<usize> {
+/// How many places [`random_places`] chooses.
+pub(super) fn random_len(len: usize, count: usize, repeats: bool) -> usize {
+    if repeats && len > 0 { count } else { count.min(len) }
+}
+
+/// Chooses places of `len` by chance: `count` different ones in order, or any. Repeated ones are made one by one: a client may ask for any number.
+pub(super) fn random_places(len: usize, count: usize, repeats: bool) -> Box<dyn Iterator<Item = usize>> {
     if repeats && len > 0 {
-        return (0..count).map(|_| fastrand::usize(..len)).collect();
+        return Box::new((0..count).map(move |_| fastrand::usize(..len)));
     }
+    Box::new(different_places(len, count).into_iter())
+}
+
+fn different_places(len: usize, count: usize) -> Vec<usize> {
     let count = count.min(len);
     let mut chosen = Vec::with_capacity(count);
     // Each place is taken with the chance that is left for it (Knuth, algorithm S).
@@ -291,7 +304,7 @@ fn hrandfield(cx: &mut Cx<'_>, request: &Request) -> Done {
         4 if request.is(3, "withvalues") => true,
         _ => return Err(SYNTAX.into()),
     };
-    let count = (request.len() > 2).then(|| random_count(request, 2)).transpose()?;
+    let count = (request.len() > 2).then(|| random_count(request, 2, with_values)).transpose()?;
     let parts = match open(cx, &request[1])? {
         Some(hash) => hash.parts(cx)?,
         None => Vec::new(),
@@ -303,10 +316,13 @@ fn hrandfield(cx: &mut Cx<'_>, request: &Request) -> Done {
         }
         return Ok(());
     };
-    let places = random_places(parts.len(), count, repeats);
+    let len = random_len(parts.len(), count, repeats);
     let is_nested = with_values && cx.out.is_resp3;
-    cx.out.array(if with_values && !is_nested { 2 * places.len() } else { places.len() });
-    for place in places {
+    cx.out.array(if with_values && !is_nested { 2 * len } else { len });
+    for place in random_places(parts.len(), count, repeats) {
+        if cx.out.is_cut() {
+            break;
+        }
         let (field, value) = &parts[place];
         if is_nested {
             cx.out.array(2);

@@ -31,6 +31,7 @@ mod not_built;
 mod operations;
 mod options;
 mod ordered;
+mod parts;
 mod pubsub;
 mod replication;
 mod rows;
@@ -66,7 +67,7 @@ pub use self::transactions::unwatch;
 use crate::clock;
 use crate::cx::{Access, Cx};
 use crate::effects::EffectsMark;
-use crate::fail::{Done, Fail};
+use crate::fail::{Done, Fail, REPLY_TOO_LARGE};
 use crate::pause;
 use crate::resp::{Out, Request};
 use crate::server::Server;
@@ -156,9 +157,9 @@ pub fn run(cx: &mut Cx<'_>, request: &Request) -> Done {
 
 /// The reply to a client that writes to a replica.
 pub const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
-/// The reply to those whose writes share a commit with a script that was ended.
+/// The reply to a client whose script was ended.
 pub const ENDED_SCRIPT: &str =
-    "ERR Script killed by user with SCRIPT KILL, or after 5 seconds: nothing that shared its commit was done";
+    "ERR Script killed by user with SCRIPT KILL, or after 5 seconds: nothing of what it did stays";
 /// The reply to a client that was woken by another one.
 pub const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 /// The reply to a client that waits while its server becomes a replica. Its connection ends, so that it looks for the primary.
@@ -317,18 +318,25 @@ fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: &Request
     let stats = &cx.server.commands.stats[at];
     let times = calls_measured(cx, command, stats.calls.get());
     let start = (times > 0).then(clock::moment);
+    let part = parts::begin(cx, command);
     let before = mark(cx, command);
     #[cfg(debug_assertions)]
     {
         cx.session.named = named(command, request);
     }
-    let done = {
+    let mut done = {
         let _span = trace::command(&cx.session.client, command.name);
         match help::is_asked(command, request) {
             true => help::help(cx, command, request),
             false => (command.run)(cx, request),
         }
     };
+    if cx.out.take_cut() && done.is_ok() {
+        done = Err(REPLY_TOO_LARGE.into());
+    }
+    if let Some(part) = part {
+        done = parts::end(cx, part, done);
+    }
     #[cfg(debug_assertions)]
     if let (Some(named), Err(Fail::Blocks(wait))) = (cx.session.named.take(), &done) {
         assert!(wait.keys.iter().all(|key| named.contains(key)), "{} waits for other keys", command.name);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use super::hashes::{random_count, random_places, walk_step};
+use super::hashes::{random_count, random_len, random_places, walk_step};
 use super::scan::{Step, put_cursor};
 use super::table::{ALL, Command, FIRST, FIRST_TWO, Group::Set, Keys, command, flag::*};
 use crate::cx::Cx;
@@ -161,6 +161,15 @@ fn smove(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
+fn all_members(cx: &Cx<'_>, set: &Collection) -> Done<Vec<Vec<u8>>> {
+    let mut members = Vec::with_capacity(set.len() as usize);
+    set.range(cx, Span::ALL, Order::Up, &mut |member, _| {
+        members.push(member.to_vec());
+        ControlFlow::Continue(())
+    })?;
+    Ok(members)
+}
+
 /// Of larger sets those with a count are chosen without reading all members.
 const WHOLE_MAX: u64 = 1000;
 
@@ -168,13 +177,9 @@ const WHOLE_MAX: u64 = 1000;
 fn some(cx: &Cx<'_>, set: &Collection, count: usize, repeats: bool) -> Done<Vec<Vec<u8>>> {
     let len = set.len() as usize;
     if set.len() <= WHOLE_MAX || count > len / 4 {
-        let mut members = Vec::with_capacity(len);
-        set.range(cx, Span::ALL, Order::Up, &mut |member, _| {
-            members.push(member.to_vec());
-            ControlFlow::Continue(())
-        })?;
+        let members = all_members(cx, set)?;
         let places = random_places(members.len(), count, repeats);
-        return Ok(places.into_iter().map(|place| members[place].clone()).collect());
+        return Ok(places.map(|place| members[place].clone()).collect());
     }
     let ends = [Order::Up, Order::Down].map(|order| {
         let mut end = Vec::new();
@@ -253,11 +258,24 @@ fn spop(cx: &mut Cx<'_>, request: &Request) -> Done {
 fn srandmember(cx: &mut Cx<'_>, request: &Request) -> Done {
     let count = match request.len() {
         2 => None,
-        3 => Some(random_count(request, 2)?),
+        3 => Some(random_count(request, 2, false)?),
         _ => return Err(SYNTAX.into()),
     };
     let (n, repeats) = count.unwrap_or((1, false));
-    let chosen = match open(cx, &request[1])? {
+    let set = open(cx, &request[1])?;
+    if let Some(set) = set.as_ref().filter(|set| repeats && n as u64 > set.len() / 4) {
+        // It may ask for any number of them: they are made one by one.
+        let members = all_members(cx, set)?;
+        cx.out.array(random_len(members.len(), n, repeats));
+        for place in random_places(members.len(), n, repeats) {
+            if cx.out.is_cut() {
+                break;
+            }
+            cx.out.bulk(&members[place]);
+        }
+        return Ok(());
+    }
+    let chosen = match set {
         Some(set) => some(cx, &set, n, repeats)?,
         None => Vec::new(),
     };

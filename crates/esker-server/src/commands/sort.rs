@@ -4,9 +4,9 @@ use super::table::{Command, FIRST, Group::Generic, STORED, command, flag::*};
 use crate::cx::Cx;
 use crate::data::{Collection, End, Kind, List, SortedSet};
 use crate::effects::Event;
-use crate::fail::{Done, SYNTAX, WRONG_TYPE};
+use crate::fail::{Done, REPLY_TOO_LARGE, SYNTAX, WRONG_TYPE};
 use crate::numbers::{int, parse_weight};
-use crate::resp::Request;
+use crate::resp::{REPLY_BYTES_MAX, Request};
 use std::cmp::Ordering;
 
 #[rustfmt::skip]
@@ -145,16 +145,7 @@ fn sort(cx: &mut Cx<'_>, request: &Request, only_reads: bool) -> Done {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         found = found.into_iter().skip(skip).take(count).collect();
     }
-    let mut shown = Vec::new();
-    for element in found {
-        if options.gets.is_empty() {
-            shown.push(Some(element));
-        } else {
-            for pattern in &options.gets {
-                shown.push(look_up(cx, pattern, &element)?);
-            }
-        }
-    }
+    let shown = shown(cx, &options, found)?;
     match options.to {
         Some(to) => store(cx, to, shown),
         None => {
@@ -163,6 +154,25 @@ fn sort(cx: &mut Cx<'_>, request: &Request, only_reads: bool) -> Done {
             Ok(())
         }
     }
+}
+
+/// What is shown of elements. `GET` may ask for the same large text any number of times.
+fn shown(cx: &mut Cx<'_>, options: &Options<'_>, found: Vec<Vec<u8>>) -> Done<Vec<Option<Vec<u8>>>> {
+    if options.gets.is_empty() {
+        return Ok(found.into_iter().map(Some).collect());
+    }
+    let (mut shown, mut bytes) = (Vec::new(), 0);
+    for element in found {
+        for pattern in &options.gets {
+            let text = look_up(cx, pattern, &element)?;
+            bytes += text.as_ref().map_or(0, Vec::len);
+            if bytes > REPLY_BYTES_MAX {
+                return Err(REPLY_TOO_LARGE.into());
+            }
+            shown.push(text);
+        }
+    }
+    Ok(shown)
 }
 
 fn store(cx: &mut Cx<'_>, to: &[u8], elements: Vec<Option<Vec<u8>>>) -> Done {

@@ -6,7 +6,7 @@ mod ranges;
 
 use std::ops::ControlFlow;
 
-use super::hashes::{random_count, random_places};
+use super::hashes::{random_count, random_len, random_places};
 use super::scan::{Step, put_cursor};
 use super::table::{Command, FIRST, Group::SortedSet as Sorted, command, flag::*};
 use crate::cx::Cx;
@@ -249,16 +249,21 @@ fn rank(cx: &mut Cx<'_>, request: &Request, order: Order) -> Done {
 
 /// Replies members, and their scores if they are asked for.
 fn put_members(cx: &mut Cx<'_>, members: &[Scored], with_scores: bool) {
-    let is_nested = with_scores && cx.out.is_resp3;
-    cx.out.array(if with_scores && !is_nested { 2 * members.len() } else { members.len() });
-    for (member, score) in members {
-        if is_nested {
-            cx.out.array(2);
-        }
-        cx.out.bulk(member);
-        if with_scores {
-            cx.out.double(*score);
-        }
+    begin_members(cx, members.len(), with_scores);
+    members.iter().for_each(|member| put_member(cx, member, with_scores));
+}
+
+fn begin_members(cx: &mut Cx<'_>, len: usize, with_scores: bool) {
+    cx.out.array(if with_scores && !cx.out.is_resp3 { 2 * len } else { len });
+}
+
+fn put_member(cx: &mut Cx<'_>, (member, score): &Scored, with_scores: bool) {
+    if with_scores && cx.out.is_resp3 {
+        cx.out.array(2);
+    }
+    cx.out.bulk(member);
+    if with_scores {
+        cx.out.double(*score);
     }
 }
 
@@ -299,7 +304,7 @@ fn zrandmember(cx: &mut Cx<'_>, request: &Request) -> Done {
         4 if request.is(3, "withscores") => true,
         _ => return Err(SYNTAX.into()),
     };
-    let count = (request.len() > 2).then(|| random_count(request, 2)).transpose()?;
+    let count = (request.len() > 2).then(|| random_count(request, 2, with_scores)).transpose()?;
     let all = match SortedSet::open(cx, &request[1])? {
         Some(set) => set.list(cx, &ZSpan::all(), Order::Up, 0, usize::MAX)?,
         None => Vec::new(),
@@ -311,8 +316,12 @@ fn zrandmember(cx: &mut Cx<'_>, request: &Request) -> Done {
         }
         return Ok(());
     };
-    let places = random_places(all.len(), count, repeats);
-    let chosen: Vec<_> = places.into_iter().map(|place| all[place].clone()).collect();
-    put_members(cx, &chosen, with_scores);
+    begin_members(cx, random_len(all.len(), count, repeats), with_scores);
+    for place in random_places(all.len(), count, repeats) {
+        if cx.out.is_cut() {
+            break;
+        }
+        put_member(cx, &all[place], with_scores);
+    }
     Ok(())
 }

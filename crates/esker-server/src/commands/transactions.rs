@@ -62,6 +62,9 @@ fn exec(cx: &mut Cx<'_>, _: &Request) -> Done {
         if let Err(Fail::Blocks(_)) = super::run(cx, request) {
             super::timed_out(request, cx.out);
         }
+        if cx.effects.has_ended_script {
+            break;
+        }
         is_dropped |= limits.is_over_hard(class, cx.out.bytes.len());
         if is_dropped {
             // All of them run, but the client gets no reply: its connection ends.

@@ -1,5 +1,8 @@
 //! Replies, in the form of the protocol's version that the client speaks.
 
+/// Bytes of replies that a connection holds at most, in one piece. A command whose reply does not fit fails.
+pub const REPLY_BYTES_MAX: usize = 1 << 30;
+
 /// Replies that were not sent yet.
 #[derive(Debug, Default)]
 pub struct Out {
@@ -7,6 +10,8 @@ pub struct Out {
     pub bytes: Vec<u8>,
     /// Version 3 of the protocol, not 2.
     pub is_resp3: bool,
+    /// A text was left out: it would have made the replies larger than [`REPLY_BYTES_MAX`].
+    is_cut: bool,
 }
 
 /// A place in the replies.
@@ -16,12 +21,26 @@ pub struct Mark(usize);
 impl Out {
     /// For a client of this version.
     pub fn new(is_resp3: bool) -> Self {
-        Out { bytes: Vec::new(), is_resp3 }
+        Out { bytes: Vec::new(), is_resp3, is_cut: false }
     }
 
     /// Takes all of them out.
     pub fn take(&mut self) -> Self {
-        Out { bytes: std::mem::take(&mut self.bytes), is_resp3: self.is_resp3 }
+        Out {
+            bytes: std::mem::take(&mut self.bytes),
+            is_resp3: self.is_resp3,
+            is_cut: std::mem::take(&mut self.is_cut),
+        }
+    }
+
+    /// Whether a text did not fit. What was replied is then no whole reply: it has to be taken back.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// The same, and forgets it.
+    pub fn take_cut(&mut self) -> bool {
+        std::mem::take(&mut self.is_cut)
     }
 
     fn line(&mut self, kind: u8, text: &[u8]) {
@@ -65,6 +84,10 @@ impl Out {
 
     /// Bytes.
     pub fn bulk(&mut self, bytes: &[u8]) {
+        self.is_cut |= self.bytes.len() + bytes.len() > REPLY_BYTES_MAX;
+        if self.is_cut {
+            return;
+        }
         self.bytes.reserve(bytes.len() + 16);
         self.head(b'$', bytes.len() as i64);
         self.bytes.extend_from_slice(bytes);

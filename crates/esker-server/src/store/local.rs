@@ -217,15 +217,28 @@ struct LocalTransaction {
     marked: u64,
     /// The engine's savepoint of the last mark. The first write after the mark makes it: most marks see no write.
     point: Option<Savepoint>,
+    part: Option<Part>,
+}
+
+/// Where a part of a transaction began.
+struct Part {
+    /// `writes` at that moment.
+    writes: u64,
+    /// The engine's savepoint. The first write of the part makes it.
+    point: Option<Savepoint>,
 }
 
 impl LocalTransaction {
     fn new(inner: esker::Transaction) -> Self {
-        LocalTransaction { inner, writes: 0, marked: 0, point: None }
+        LocalTransaction { inner, writes: 0, marked: 0, point: None, part: None }
     }
 
     /// Counts a write that is about to happen.
     fn note_write(&mut self) {
+        if let Some(part) = self.part.as_mut().filter(|part| part.point.is_none()) {
+            // It lies before the savepoint of the mark, which comes and goes within the part.
+            part.point = Some(self.inner.savepoint());
+        }
         if self.point.is_none() {
             self.point = Some(self.inner.savepoint());
         }
@@ -295,6 +308,31 @@ impl Transaction for LocalTransaction {
             self.inner.release(point)?;
         }
         self.writes = self.marked;
+        Ok(())
+    }
+
+    fn begin_part(&mut self) {
+        self.mark();
+        self.part = Some(Part { writes: self.writes, point: None });
+    }
+
+    fn end_part(&mut self) {
+        self.mark();
+        if let Some(point) = self.part.take().and_then(|part| part.point) {
+            // See `mark`.
+            let _ = self.inner.release(point);
+        }
+    }
+
+    fn undo_part(&mut self) -> Result<()> {
+        let Some(part) = self.part.take() else { return Ok(()) };
+        // The engine forgets the savepoint of the mark with what is undone.
+        self.point = None;
+        (self.writes, self.marked) = (part.writes, part.writes);
+        if let Some(point) = part.point {
+            self.inner.rollback_to(&point)?;
+            self.inner.release(point)?;
+        }
         Ok(())
     }
 

@@ -90,3 +90,59 @@ fn connections_are_limited() {
     assert_eq!(wire.say("CLIENT KILL TYPE normal"), ":1");
     assert!(second.try_reply().is_none());
 }
+
+#[test]
+fn a_count_of_random_members_takes_no_more_than_the_reply_may() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    wire.say("SADD s a");
+    wire.say("ZADD z 1 a");
+    wire.say("HSET h a b");
+    for count in ["-1000000000000000", "-4611686018427387904", "-9223372036854775807", "-200000000"] {
+        for command in ["SRANDMEMBER s", "ZRANDMEMBER z", "HRANDFIELD h"] {
+            let reply = wire.say(&format!("{command} {count}"));
+            assert_eq!(
+                reply, "-ERR the reply is larger than 1 GiB: ask for less at a time",
+                "{command} {count}"
+            );
+        }
+    }
+    for (command, all) in
+        [("SRANDMEMBER s", "*[\"a\"]"), ("ZRANDMEMBER z", "*[\"a\"]"), ("HRANDFIELD h", "*[\"a\"]")]
+    {
+        assert_eq!(wire.say(&format!("{command} 9223372036854775807")), all);
+        assert!(
+            wire.say(&format!("{command} -9223372036854775808")).starts_with("-ERR value is out of range")
+        );
+    }
+    assert_eq!(wire.say("HRANDFIELD h -2 WITHVALUES"), "*[\"a\", \"b\", \"a\", \"b\"]");
+    assert_eq!(wire.say("ZRANDMEMBER z -2 WITHSCORES"), "*[\"a\", \"1\", \"a\", \"1\"]");
+}
+
+#[test]
+fn a_reply_that_is_too_large_is_an_error() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    wire.call(&[b"SET".as_slice(), b"k", &vec![b'x'; 100 << 20]]);
+    let told = "-ERR the reply is larger than 1 GiB: ask for less at a time";
+    assert_eq!(wire.say(&format!("MGET{}", " k".repeat(11))), told);
+    wire.say(&format!("RPUSH l{}", " k".repeat(11)));
+    assert_eq!(wire.say("SORT l BY nosort GET *"), told);
+    assert_eq!(wire.say("STRLEN k"), format!(":{}", 100 << 20));
+}
+
+#[test]
+fn lines_of_http_end_the_connection() {
+    let server = TestServer::start();
+    for head in ["POST / HTTP/1.1\r\n", "GET k\r\nHost: localhost\r\n", "post x\r\n"] {
+        let mut wire = server.wire();
+        wire.send_bytes(format!("{head}SET k v\r\n").as_bytes());
+        let mut last = String::new();
+        while let Some(reply) = wire.try_reply() {
+            last = format!("{reply:?}");
+        }
+        assert_eq!(last, "-ERR Protocol error: a request of HTTP", "{head}");
+        assert_eq!(server.wire().say("EXISTS k"), ":0");
+    }
+    assert!(server.wire().say("HOSTS x").starts_with("-ERR unknown command"));
+}

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::TestServer;
+use crate::harness::{TestServer, until};
 use crate::wire::Wire;
 
 fn eval(wire: &mut Wire, script: &str, words: &[&str]) -> String {
@@ -213,4 +213,43 @@ fn lua_1_nothing_is_left_for_others() {
         eval(&mut wire, "return {tostring(rawget(_G, 'x')), redis.error_reply('a').err}", &[]),
         "*[\"nil\", \"ERR a\"]"
     );
+}
+
+#[test]
+fn parts_1_a_script_that_is_ended_takes_nothing_from_others() {
+    let server = TestServer::start();
+    let (mut wire, mut other, mut killer) = (server.wire(), server.wire(), server.wire());
+    let mut heard = server.wire();
+    heard.say("SUBSCRIBE said");
+    wire.say("RPUSH l a");
+    let endless = "redis.call('SET', 'x', '1') redis.call('RPUSH', 'l', 'b') redis.call('INCR', 'n')
+        redis.call('PUBLISH', 'said', 'by the script') while true do end";
+    let ended = "-ERR Script killed by user with SCRIPT KILL";
+    for round in 0..3 {
+        // All three come together, and share a commit with what others write.
+        wire.send(&["INCR", "n"]);
+        wire.send(&["EVAL", endless, "0"]);
+        wire.send(&["INCR", "n"]);
+        other.send(&["SET", "other", &round.to_string()]);
+        until(|| killer.say("SCRIPT KILL") == "+OK");
+        assert_eq!(format!("{:?}", wire.reply()), format!(":{}", 2 * round + 1));
+        assert!(format!("{:?}", wire.reply()).starts_with(ended));
+        assert_eq!(format!("{:?}", wire.reply()), format!(":{}", 2 * round + 2));
+        assert_eq!(format!("{:?}", other.reply()), "+OK");
+        assert_eq!(wire.say("MGET x other"), format!("*[null, \"{round}\"]"));
+        assert_eq!(wire.say("LRANGE l 0 -1"), "*[\"a\"]");
+    }
+    // With EXEC all of it is undone.
+    for words in [&["MULTI"][..], &["SET", "before", "1"], &["EVAL", endless, "0"], &["SET", "behind", "1"]] {
+        wire.send(words);
+        wire.reply();
+    }
+    wire.send(&["EXEC"]);
+    other.send(&["INCR", "others"]);
+    until(|| killer.say("SCRIPT KILL") == "+OK");
+    assert!(format!("{:?}", wire.reply()).starts_with(ended));
+    assert_eq!(format!("{:?}", other.reply()), ":1");
+    assert_eq!(wire.say("EXISTS before behind x"), ":0");
+    wire.say("PUBLISH said last");
+    assert_eq!(format!("{:?}", heard.reply()), "*[\"message\", \"said\", \"last\"]");
 }

@@ -114,6 +114,18 @@ impl Transaction for Begun {
         self.0.undo()
     }
 
+    fn begin_part(&mut self) {
+        self.0.begin_part();
+    }
+
+    fn end_part(&mut self) {
+        self.0.end_part();
+    }
+
+    fn undo_part(&mut self) -> Result<()> {
+        self.0.undo_part()
+    }
+
     fn put(&mut self, space: &Space, key: &[u8], value: &[u8]) -> Result<()> {
         self.0.put(space, key, value)
     }

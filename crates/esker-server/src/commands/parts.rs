@@ -1,0 +1,44 @@
+//! Commands that are undone as a whole while what shares their commit stays: scripts that are ended, and `EXEC` with such a script in it.
+//!
+//! parts.1. A script that is ended takes nothing from others: neither their writes nor their replies.
+
+use super::ENDED_SCRIPT;
+use super::table::{Command, Group};
+use crate::cx::{Access, Cx};
+use crate::effects::EffectsMark;
+use crate::fail::Done;
+use crate::resp::Request;
+
+/// Whether a command that a client sent may run scripts.
+fn may_run_scripts(cx: &Cx<'_>, command: &Command) -> bool {
+    let is_script = |request: &Request| {
+        cx.server.commands.find(&request[0]).is_some_and(|command| command.group == Group::Scripting)
+    };
+    match command.name {
+        _ if cx.session.is_inside => false,
+        "exec" => cx.session.multi.as_ref().is_some_and(|multi| multi.queue.iter().any(is_script)),
+        _ => command.group == Group::Scripting,
+    }
+}
+
+/// Notes the moment before a command that may be ended.
+pub(super) fn begin(cx: &mut Cx<'_>, command: &Command) -> Option<EffectsMark> {
+    if !may_run_scripts(cx, command) {
+        return None;
+    }
+    let Access::Write(transaction) = cx.access else { return None };
+    transaction.begin_part();
+    Some(cx.effects.mark())
+}
+
+/// Undoes all since that moment if a script was ended (parts.1).
+pub(super) fn end(cx: &mut Cx<'_>, before: EffectsMark, done: Done) -> Done {
+    let Access::Write(transaction) = cx.access else { return done };
+    if !std::mem::take(&mut cx.effects.has_ended_script) {
+        transaction.end_part();
+        return done;
+    }
+    cx.effects.must_not_commit |= transaction.undo_part().is_err();
+    cx.effects.undo(before);
+    Err(ENDED_SCRIPT.into())
+}
