@@ -38,7 +38,9 @@ pub fn describe_position(kind: Kind, at: u64, failure: &Failure) -> String {
 }
 
 pub(crate) fn replay(arguments: &str) -> String {
-    format!("replay: esker-sim {arguments}\n    (cargo run --release -p esker-sim -- {arguments})\n")
+    format!(
+        "replay: esker-sim {arguments}\n    (cargo run --release -p esker-sim --features canaries -- {arguments})\n"
+    )
 }
 
 fn shortest(seed: u64, first: Opening, all: &[Op], failure: &Failure) -> String {

@@ -7,6 +7,8 @@
 //!
 //! generate.1. What bytes make is bounded: in operations, and in bytes of long keys and values.
 
+mod together;
+
 use std::ops::{Bound, Range};
 
 use esker::{BackgroundStep, Durability, FileSizes, TableCompression};
@@ -74,8 +76,8 @@ const LARGE_TRANSACTIONS_STRIDE: usize = 150;
 /// Operations from one change of a history to the next, and from one look at the past to the next, in seeds that have them.
 const HISTORIES_STRIDE: usize = 90;
 const PAST_STRIDE: usize = 9;
-/// Operations from one checkpoint to the next, in seeds that have them.
-const COPIES_STRIDE: usize = 45;
+/// Operations from one that has others done between its steps to the next: in seeds with copies that makes one.
+const BETWEEN_STRIDE: usize = 45;
 /// Operations from one to the next.
 const LARGE_VALUES_STRIDE: usize = 200;
 /// Of these the one that puts it, and the one that removes it.
@@ -165,8 +167,7 @@ impl<'a> Generator<'a> {
             feed: setting::has_feed(seed) && !setting::has_expiry(seed),
             // What a past state shows of entries that have expired since is not modelled.
             history: setting::has_history(seed) && !setting::has_expiry(seed),
-            // What a copy shows of entries that have expired since is not modelled.
-            copies: setting::has_copies(seed) && !setting::has_expiry(seed),
+            copies: setting::has_copies(seed),
             logs_all: setting::logs_all_commits(seed),
             expiry: setting::has_expiry(seed),
             made: 0,
@@ -252,21 +253,6 @@ impl<'a> Generator<'a> {
             (g.keyspace(), Write::Put(g.key(), g.stamped(len)))
         };
         (0..14).map(|_| one(self)).collect()
-    }
-
-    /// All operations of a transaction of many writes, the last one first.
-    fn large_transaction(&mut self) -> Vec<Op> {
-        let slot = self.slot();
-        let end = if self.one_in(5) { Op::Rollback(slot) } else { Op::Commit(slot, self.durability()) };
-        let mut ops = vec![end];
-        for _ in 0..self.choices.usize(20..100) {
-            ops.push(Op::TransactionWrite(slot, self.keyspace(), self.write()));
-            if self.one_in(20) {
-                ops.push(Op::Read(Reader::Transaction(slot), self.keyspace(), self.read()));
-            }
-        }
-        ops.push(Op::Begin(slot));
-        ops
     }
 
     fn durability(&mut self) -> Durability {
@@ -470,7 +456,7 @@ impl<'a> Generator<'a> {
             }
             LARGE_VALUE_GOES_AT if self.large_values => Op::Write(KeyspaceNo(0), Write::Remove(key)),
             at if self.expiry && at.is_multiple_of(TIME_STRIDE) => self.time(),
-            _ if self.copies && self.made % COPIES_STRIDE == 7 => Op::Checkpoint,
+            _ if self.made % BETWEEN_STRIDE == 7 => self.with_other_work(),
             _ if self.history && self.made % HISTORIES_STRIDE == 1 => {
                 let which = self.choices.usize(0..HISTORIES.len() + 5);
                 // Mostly one that keeps something.
@@ -593,7 +579,7 @@ mod tests {
             assert_eq!(format!("{ops:?}"), format!("{:?}", from_bytes(&bytes).1));
             kinds.extend(ops.iter().map(std::mem::discriminant).map(|kind| format!("{kind:?}")));
         }
-        assert_eq!(kinds.len(), 34, "a kind of operation is never made");
+        assert_eq!(kinds.len(), 36, "a kind of operation is never made");
     }
 
     #[test]

@@ -364,6 +364,10 @@ pub enum Op {
     Sync,
     /// Copies the database, and compares the copy.
     Checkpoint,
+    /// Makes a backup, restores it elsewhere, and compares that.
+    Backup,
+    /// Has this done between two steps of the first operation that follows which has such a point.
+    Between(Vec<Op>),
     /// Reads everything, in every way, and checks the files.
     Check,
     /// Lets time pass, in milliseconds.

@@ -80,7 +80,7 @@ pub fn has_history(seed: u64) -> bool {
     is_at(seed, 9, 5)
 }
 
-/// Checkpoints are made: one seed in six.
+/// Checkpoints and backups are made: one seed in six.
 pub fn has_copies(seed: u64) -> bool {
     is_at(seed, 6, 1)
 }

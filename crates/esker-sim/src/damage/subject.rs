@@ -137,7 +137,8 @@ fn calm(op: Op) -> Option<Op> {
         restart
     };
     match op {
-        Op::Fault(_) | Op::DiskFull(_) | Op::Mend(_) | Op::Checkpoint => None,
+        Op::Fault(_) | Op::DiskFull(_) | Op::Mend(_) => None,
+        Op::Checkpoint | Op::Backup | Op::Between(_) => None,
         Op::Restart(restart) => Some(Op::Restart(calm(restart))),
         Op::RestartIn { after, keep, restart } => Some(Op::RestartIn { after, keep, restart: calm(restart) }),
         Op::Write(no, write) => Some(Op::Write(no, unmerged(write))),

@@ -129,6 +129,11 @@ impl History {
         (self.synced, self.buffered) = (self.entries.len(), self.entries.len());
     }
 
+    /// The first so many commits are durable now.
+    pub fn durable_up_to(&mut self, commits: usize) {
+        (self.synced, self.buffered) = (self.synced.max(commits), self.buffered.max(commits));
+    }
+
     /// Whether all commits are durable for certain.
     pub fn is_durable(&self) -> bool {
         self.synced == self.entries.len()
@@ -211,8 +216,13 @@ impl History {
 
     /// A state at this time, without what had expired before and is not there (model_history.4).
     fn as_found(&self, state: &State, found: &Contents) -> State {
+        self.as_found_at(state, found, self.now_ms)
+    }
+
+    /// The same by another time, which is that of a copy.
+    pub fn as_found_at(&self, state: &State, found: &Contents, now_ms: u64) -> State {
         let mut state = state.clone();
-        state.expire(self.now_ms);
+        state.expire(now_ms);
         state.lose(0..=self.latest_ms, found);
         state
     }

@@ -20,9 +20,10 @@
 //!     opened again; where they are not, the operation has done nothing.
 //! world.9. A keyspace that keeps history is read as it was at a commit, or refused with an older limit; and what has changed since a commit
 //!     leads from that state to the newest (past.rs).
-//! world.10. A checkpoint holds what the database held when it was made, whatever happens to either; one that a process died in is whole or
-//!     not there (copy.rs).
+//! world.10. A checkpoint or a backup holds what the database held at the commit that it says it ends with, whatever happens to either and
+//!     whatever was done between the steps that made it. A checkpoint that a process died in is whole or not there (copy.rs).
 
+mod between;
 mod copy;
 mod feed;
 mod offline;
@@ -97,6 +98,8 @@ figures! {
         past: "reads of keyspaces as they were",
         past_refused: "of commits that are not kept any more",
         copied: "checkpoints made",
+        backed_up: "backups made, and restored",
+        between: "operations done between two steps of another one",
         uncopied: "times that nothing was there of one that had failed",
         caught_up: "times that what had changed since a commit led to the newest state",
         large: "runs in which a value of a million bytes or more was committed",
@@ -123,6 +126,8 @@ pub struct World {
     cursors: [Option<HeldCursor>; SLOTS],
     /// Of the change feed.
     reader: feed::Reader,
+    /// What is done between the steps of the next operation that has a point for it.
+    between: Option<Vec<Op>>,
     /// The last checkpoint.
     copied: Option<copy::Copied>,
     /// States with the numbers of their commits, the newest last (past.rs).
@@ -191,6 +196,7 @@ impl World {
             iterators: Default::default(),
             cursors: Default::default(),
             reader: feed::Reader::default(),
+            between: None,
             copied: None,
             past: Vec::new(),
             durability: Durability::Sync,
@@ -421,7 +427,7 @@ impl World {
             }
             Op::Sync => self.maintain(self.done(op)),
             Op::Step(step) => {
-                let done = self.done(op);
+                let done = self.interleaved(|world| world.done(op));
                 match step {
                     // With a log that has failed there is nothing to sync.
                     esker::BackgroundStep::SyncLog if !self.poisoned && !self.panicked => self.maintain(done),
@@ -429,6 +435,8 @@ impl World {
                 }
             }
             Op::Checkpoint => self.checkpoint(),
+            Op::Backup => self.back_up(),
+            Op::Between(work) => self.between = Some(work.clone()),
             Op::Check => self.verify_all(),
             Op::SetClock(ms) => self.clock.set_wall(i64::from(*ms)),
             Op::Clock(ms) => self.clock.advance(Duration::from_millis(u64::from(*ms))),

@@ -24,16 +24,20 @@ use crate::perform;
 use crate::setting;
 
 impl World {
-    pub(super) fn builder(&self, opening: Opening) -> Builder {
-        let env = Env {
+    /// What the present process sees of the machine.
+    pub(super) fn env(&self) -> Env {
+        Env {
             fs: Arc::new(self.faults.clone()),
             clock: self.clock.clone(),
             random: self.random.clone(),
             threads: Arc::new(SystemThreads),
-        };
+        }
+    }
+
+    pub(super) fn builder(&self, opening: Opening) -> Builder {
         // Sweeps have the calls of one workload, whatever the seed.
         let first_number = if self.swept { 1 } else { setting::first_number(self.seed) };
-        builder(env, opening).first_number(first_number)
+        builder(self.env(), opening).first_number(first_number)
     }
 
     /// Opens the database for the first time.
@@ -60,6 +64,7 @@ impl World {
 
     /// Lets go of everything that reads.
     fn release_all(&mut self) {
+        self.between = None;
         self.iterators = Default::default();
         self.reader.let_go();
         self.cursors = Default::default();

@@ -76,7 +76,12 @@ impl World {
             Op::Drop(no) | Op::Rename(no, _) | Op::Replace(no, ..) => Some(self.pick(*no).1),
             _ => None,
         };
-        let outcome = self.done(op);
+        let outcome = self.interleaved(|world| world.done(op));
+        self.changed(op, subject, outcome);
+    }
+
+    /// Notes the outcome of such an operation.
+    pub(super) fn changed(&mut self, op: &Op, subject: Option<Keyspace>, outcome: Result<()>) {
         let commit = match self.history.newest().commit_of(op) {
             Err(Refusal::Default) => return assert!(matches!(outcome, Err(Error::Invalid(_)))),
             Err(Refusal::Exists(name)) => {
@@ -240,7 +245,7 @@ impl World {
 
     pub(super) fn commit(&mut self, transaction: HeldTransaction, durability: Durability) {
         let HeldTransaction { db, since, footprint, writes, read, .. } = transaction;
-        let outcome = attempt(|| Ok(db.commit_with(durability).map(drop)?));
+        let outcome = self.interleaved(|_| attempt(|| Ok(db.commit_with(durability).map(drop)?)));
         if footprint.is_empty() {
             self.excused(outcome);
             return;

@@ -13,6 +13,7 @@
 //! Bytes: docs/formats/sstable.md, "Operands"
 
 use super::bytes::{ByteReader, Decoded, put_string, put_varint};
+use crate::types::canary::{self, Canary};
 use crate::types::expiry::Expiry;
 use crate::types::op::Kind;
 
@@ -58,7 +59,7 @@ impl<'a> Operand<'a> {
 
     /// Whether it applies to a value of this expiry, rather than beginning a new one.
     pub(crate) fn applies_to(&self, expiry: Option<Expiry>) -> bool {
-        expiry.is_none_or(|expiry| expiry.ms() > self.at_ms)
+        expiry.is_none_or(|expiry| expiry.ms() > self.at_ms || canary::is_set(Canary::OperandOutlivesBase))
     }
 }
 

@@ -149,7 +149,8 @@ impl Operands {
                 state = Some(operand.expiry());
             }
         }
-        Ok(Walk { expiry: state.flatten(), ..walk })
+        let expiry = state.flatten().filter(|_| !canary::is_set(Canary::MergeForgetsExpiry));
+        Ok(Walk { expiry, ..walk })
     }
 }
 

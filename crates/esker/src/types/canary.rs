@@ -94,12 +94,16 @@ pub enum Canary {
     SweptAboveAdopted,
     /// A copy is taken although its tables lack what a later commit removed (capture.5).
     CaptureMissesCovered,
+    /// An operand applies to a value that had expired before the merge (fold.3).
+    OperandOutlivesBase,
+    /// A merge makes a value last for ever that was to expire (fold.3).
+    MergeForgetsExpiry,
 }
 
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one that the simulator is to find.
-    pub const ALL: [Canary; 35] = [
+    pub const ALL: [Canary; 39] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -135,6 +139,10 @@ impl Canary {
         Canary::OperandDropped,
         Canary::HistoryForgotten,
         Canary::CopyNameNotSynced,
+        Canary::SweptAboveAdopted,
+        Canary::CaptureMissesCovered,
+        Canary::OperandOutlivesBase,
+        Canary::MergeForgetsExpiry,
     ];
 }
 

@@ -1,0 +1,84 @@
+//! Operations that belong together: large transactions, and what is done between the steps of others.
+
+use esker::BackgroundStep;
+
+use super::Generator;
+use crate::op::{Op, Reader, Write};
+
+/// How long entries last that expire before the commit of a large transaction, but not before all of it is written.
+const OVERTAKEN_MS: u32 = 60_000;
+
+impl Generator<'_> {
+    /// All operations of a transaction of many writes, the last one first.
+    pub(super) fn large_transaction(&mut self) -> Vec<Op> {
+        if self.expiry && !self.one_in(4) {
+            return self.overtaken_transaction();
+        }
+        let slot = self.slot();
+        let end = if self.one_in(5) { Op::Rollback(slot) } else { Op::Commit(slot, self.durability()) };
+        let mut ops = vec![end];
+        if self.one_in(2) {
+            ops.push(self.other_work());
+        }
+        for _ in 0..self.choices.usize(20..100) {
+            ops.push(Op::TransactionWrite(slot, self.keyspace(), self.write()));
+            if self.one_in(20) {
+                ops.push(Op::Read(Reader::Transaction(slot), self.keyspace(), self.read()));
+            }
+        }
+        ops.push(Op::Begin(slot));
+        ops
+    }
+
+    /// All operations of a transaction of some bytes, the last one first: what it replaces expires before its commit, and is
+    /// swept between the steps of that.
+    fn overtaken_transaction(&mut self) -> Vec<Op> {
+        let (slot, no) = (self.slot(), self.keyspace());
+        let keys: Vec<_> = (0..14).map(|_| self.key()).collect();
+        let sweep = || Op::Step(BackgroundStep::Sweep);
+        let mut ops = vec![
+            Op::Commit(slot, self.durability()),
+            Op::Between(vec![sweep(), sweep()]),
+            Op::Clock(OVERTAKEN_MS),
+        ];
+        for key in &keys {
+            ops.push(Op::TransactionWrite(slot, no, Write::Put(*key, self.stamped(800))));
+        }
+        let dated = keys.iter().map(|key| (no, Write::PutFor(*key, self.stamped(20), OVERTAKEN_MS)));
+        let dated = dated.collect();
+        ops.extend([Op::Begin(slot), Op::Batch(dated, self.durability())]);
+        ops
+    }
+
+    /// Something in steps, and what is done between them.
+    pub(super) fn with_other_work(&mut self) -> Op {
+        let op = match self.choices.u8(0..6) {
+            0..4 if self.copies => [Op::Checkpoint, Op::Backup][self.choices.usize(0..2)].clone(),
+            0 if self.expiry => Op::Step(BackgroundStep::Sweep),
+            _ => Op::Write(self.keyspace(), Write::RemoveRange(self.bounds())),
+        };
+        self.pending.push(op);
+        self.other_work()
+    }
+
+    /// What another thread does meanwhile.
+    fn other_work(&mut self) -> Op {
+        let compact = || Op::Step(BackgroundStep::Compact { idle: false });
+        let work = match self.choices.u8(0..6) {
+            // What a range covers goes without being read.
+            0..2 => {
+                let (no, range) = (self.keyspace(), self.bounds());
+                let write = if self.choices.bool() { Write::Clear } else { Write::RemoveRange(range) };
+                vec![Op::Write(no, write), compact(), compact()]
+            }
+            2 => vec![Op::Write(self.keyspace(), self.write()), Op::Flush],
+            3 => vec![Op::Step(self.step()), Op::Write(self.keyspace(), self.write())],
+            _ => {
+                let n = self.choices.usize(1..6);
+                let writes = (0..n).map(|_| (self.keyspace(), self.write())).collect();
+                vec![Op::Batch(writes, self.durability()), compact()]
+            }
+        };
+        Op::Between(work)
+    }
+}
