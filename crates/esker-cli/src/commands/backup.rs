@@ -201,13 +201,14 @@ fn restore_to(
     let (done, seconds) = with_bar(session, directory, call, |e| of_backups(&e))?;
     if session.common.json {
         output::print_json(&json!({
-            "backup": done.backup, "commit": done.seqno.get(), "commits": done.commits, "made": done.made,
+            "backup": done.backup, "database": format!("{:08x}", done.database), "commit": done.seqno.get(), "commits": done.commits, "made": done.made,
         }))?;
     } else {
         output::print_line(format_args!(
-            "{}: backup {} and {} after it, up to commit {}, archived {}, {seconds:.2} s",
+            "{}: backup {} of database {:08x}, and {} after it, up to commit {}, archived {}, {seconds:.2} s",
             shown(target.display()),
             done.backup,
+            done.database,
             output::plural(done.commits, "commit"),
             done.seqno,
             moment::text_of(done.made),
@@ -258,9 +259,10 @@ fn prune(session: &Session<'_>, directory: &Path, keep: usize) -> Result<Answer>
         }))?;
     } else {
         output::print_line(format_args!(
-            "removed {}, and {} that no other needs ({})",
+            "removed {}, and {} and {} that no other needs ({})",
             output::plural(pruned.backups, "backup"),
             output::plural(pruned.files, "file"),
+            output::plural(pruned.segments, "segment"),
             output::size(pruned.bytes),
         ))?;
     }
@@ -282,9 +284,10 @@ fn restore(session: &Session<'_>, directory: &Path, target: &Path, id: Option<u6
         output::print_json(&as_json(&info))?;
     } else {
         output::print_line(format_args!(
-            "{}: backup {}, commit {}, {} in {}, {seconds:.2} s",
+            "{}: backup {} of database {:08x}, commit {}, {} in {}, {seconds:.2} s",
             shown(target.display()),
             info.id,
+            info.database,
             output::count(info.seqno.get()),
             output::size(info.bytes),
             output::plural(info.files, "file"),

@@ -172,3 +172,44 @@ fn moments_between_two_backups_are_kept_and_restored() {
     assert!(now.code == 0 && get(&esker, "now", "a") == "mistake\n", "{now:?}");
     assert_eq!(esker.run(["backup", "restore", "backups", "x", "--to-time", "yesterday"]).code, 2);
 }
+
+#[test]
+fn pruning_tells_of_segments_and_a_restore_of_the_database() {
+    let esker = Esker::new();
+    put(&esker, "a", "1");
+    esker.run(["feed", "--keep", "100000000"]);
+    for n in 2..4 {
+        esker.run(["backup", "create", "backups"]);
+        put(&esker, "a", &n.to_string());
+        assert_eq!(esker.run(["backup", "feed", "backups"]).code, 0);
+    }
+    let pruned = esker.run(["backup", "prune", "backups", "--keep", "1"]);
+    let text = "removed 1 backup, and 0 files and 1 segment that no other needs (";
+    assert!(pruned.text().starts_with(text), "{pruned:?}");
+    let listed = serde_json::from_str::<Value>(
+        esker.run(["backup", "list", "backups", "--json"]).text().lines().next().unwrap(),
+    )
+    .unwrap();
+    let database = listed["database"].as_str().unwrap().to_owned();
+    for (to, more) in [("newest", &[][..]), ("exactly", &["--to-commit", "3"])] {
+        let restored = esker.run(["backup", "restore", "backups", to].iter().chain(more));
+        assert!(restored.text().contains(&format!("backup 2 of database {database}, ")), "{restored:?}");
+    }
+}
+
+#[test]
+fn cli_target_2_no_export_replaces_the_file_of_a_database() {
+    let esker = Esker::new();
+    put(&esker, "a", "1");
+    assert_eq!(esker.run(["-d", "other", "put", "b", "2"]).code, 0);
+    std::fs::create_dir(esker.path("db/mine")).unwrap();
+    for to in ["db/CURRENT", "db/LOCK", "db/new", "db/mine/new", "other/CURRENT", "./db/../other/CURRENT"] {
+        let refused = esker.run(["export", "--format", "tsv", to]);
+        assert!(
+            refused.code == 2 && refused.err.contains("lies in the directory of a database"),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(esker.run(["export", "--format", "tsv", "outside"]).code, 0);
+    assert_eq!((get(&esker, "db", "a"), get(&esker, "other", "b")), ("1\n".into(), "2\n".into()));
+}

@@ -6,14 +6,16 @@
 //!
 //! archive.1. Segments of a database follow one another without a gap, or a backup closes it: the commits from each backup on up to the last segment that
 //!      follows can be made again.
-//! archive.2. A segment goes on from the commit that the last one ended with, or is refused: the database may have been put back to an older state.
+//! archive.2. A segment goes on from the commit that the last one ended with, or the backup that it begins with: the digest of this commit
+//!      proves it. A backup's commit that lies in it is the same, too. Else it is refused: the database may have been put back to an older state.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::Backup;
-use super::segment::{self, Head, PIECE_BYTES, Writer};
-use crate::db::{Db, Feed};
+use super::record::Record;
+use super::segment::{self, Head, Item, PIECE_BYTES, Writer};
+use super::{Backup, BackupInfo};
+use crate::db::{Db, Feed, FeedCommit};
 use crate::encoding::digest::{Digest, Digester};
 use crate::replay::encode;
 use crate::types::{Error, Result, SeqNo};
@@ -57,11 +59,11 @@ impl Backup {
         db.sync()?;
         let database = core.database_id();
         let backups = self.ids()?.into_iter().rev().filter_map(|id| self.record(id).ok());
-        let newest = backups.map(|record| record.info).find(|info| info.database == database);
+        let newest = backups.into_iter().find(|record| record.info.database == database);
         let newest = newest.ok_or_else(|| {
             Error::Invalid("there is no backup of this database yet: the archive begins with one".to_owned())
         })?;
-        let (before, digest, mut feed) = self.begin(db, database, newest.seqno)?;
+        let Start { before, digest, mut feed } = self.begin(db, &newest, upto)?;
         if before >= upto {
             return Ok(None);
         }
@@ -69,28 +71,24 @@ impl Backup {
         let dir = self.segments_dir();
         self.make_dir(&dir)?;
         let incoming = self.incoming(&dir);
-        let head = Head { database, backup: newest.id, created, before, digest_before: digest };
+        let head = Head { database, backup: newest.info.id, created, before, digest_before: digest };
         let mut writer = Writer::create(&self.env, &incoming, &head)?;
         while writer.last < upto {
             let Some(mut commit) = feed.next_within(PATIENCE)? else {
                 let detail = format!("the change feed does not get to commit {upto}, which is durable");
                 return Err(Error::Invalid(detail));
             };
-            let mut changes = Vec::new();
-            while let Some(change) = commit.next_change()? {
-                encode(&change, &mut changes)?;
-                if changes.len() >= PIECE_BYTES {
-                    writer.changes(&changes)?;
-                    changes.clear();
-                }
-            }
-            writer.changes(&changes)?;
+            each_piece(&mut commit, |changes| writer.changes(changes))?;
             writer.commit(commit.seqno())?;
+            // archive.2
+            if writer.last == newest.info.seqno && writer.digest != newest.tip {
+                return Err(of_another(&newest));
+            }
         }
         let last = writer.last;
         let bytes = writer.finish()?;
         core.check_ours()?;
-        let segment = Segment { database, after: before, last, backup: newest.id, created, bytes };
+        let segment = Segment { database, after: before, last, backup: newest.info.id, created, bytes };
         let path = self.segment_path(&segment);
         self.env.fs.rename_new(&incoming, &path).map_err(|e| Error::io("rename", &incoming, e))?;
         self.sync_dir(&dir)?;
@@ -98,26 +96,30 @@ impl Backup {
         Ok(Some(segment))
     }
 
-    /// Where the next segment begins: behind this commit, with this digest, and the feed from there on.
-    fn begin(&self, db: &Db, database: u32, backup: SeqNo) -> Result<(SeqNo, Option<Digest>, Feed)> {
-        let last = self
-            .segments_here()?
-            .into_iter()
-            .filter(|segment| segment.database == database)
-            .max_by_key(|s| s.last);
-        if let Some(last) = last {
-            match self.go_on(db, &last) {
-                Ok(went_on) => return Ok(went_on),
+    /// Where the next segment begins.
+    fn begin(&self, db: &Db, newest: &Record, upto: SeqNo) -> Result<Start> {
+        let BackupInfo { database, seqno, id, .. } = newest.info;
+        let of_it = self.segments_here()?.into_iter().filter(|segment| segment.database == database);
+        if let Some(last) = of_it.max_by_key(|segment| segment.last) {
+            match self.go_on(db, &last, upto) {
+                Ok(start) => {
+                    let is_proved = last.backup >= id || seqno > last.last;
+                    let there = if is_proved { None } else { self.archived(database, seqno)? };
+                    return match there {
+                        Some(digest) if digest != newest.tip => Err(of_another(newest)),
+                        _ => Ok(start),
+                    };
+                }
                 // archive.1
-                Err(Error::FeedTruncated { .. }) if backup > last.last => {}
+                Err(Error::FeedTruncated { .. }) if seqno >= last.last => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok((backup, None, db.feed(backup.next())?))
+        begin_with(db, newest, upto)
     }
 
     /// archive.2
-    fn go_on(&self, db: &Db, last: &Segment) -> Result<(SeqNo, Option<Digest>, Feed)> {
+    fn go_on(&self, db: &Db, last: &Segment, upto: SeqNo) -> Result<Start> {
         let put_back = || {
             Error::Invalid(format!(
                 "the archive ends with a commit {} that is not this database's: it was put back to an older state; remove {} and make a backup",
@@ -125,30 +127,40 @@ impl Backup {
                 self.segments_dir().display()
             ))
         };
-        if last.last > db.snapshot().seqno() {
+        if last.last > upto {
             return Err(put_back());
         }
         let mut reader = segment::Reader::open(&self.env, &self.segment_path(last))?;
         reader.check()?;
-        let mut feed = match db.feed(last.last) {
-            // It may be the first that is gone.
-            Err(Error::FeedTruncated { .. }) => {
-                return Ok((last.last, reader.digest, db.feed(last.last.next())?));
+        let mut feed = db.feed(last.last)?;
+        match digest_of(&mut feed)? {
+            digest if digest.is_some() && digest == reader.digest => {
+                Ok(Start { before: last.last, digest, feed })
             }
-            feed => feed?,
-        };
-        let mut commit = feed.next_within(PATIENCE)?.ok_or_else(put_back)?;
-        let mut digester = Digester::default();
-        let mut changes = Vec::new();
-        while let Some(change) = commit.next_change()? {
-            encode(&change, &mut changes)?;
-            digester.add(&changes);
-            changes.clear();
+            _ => Err(put_back()),
         }
-        match Some(digester.finish()) == reader.digest {
-            true => Ok((last.last, reader.digest, feed)),
-            false => Err(put_back()),
+    }
+
+    /// The digest that the archive has of a commit, if the archive knows of the commit.
+    pub(super) fn archived(&self, database: u32, seq: SeqNo) -> Result<Option<Option<Digest>>> {
+        let has =
+            |segment: &Segment| segment.database == database && segment.after <= seq && segment.last >= seq;
+        // One that ends with it knows it, and one that begins behind it may.
+        match self.segments_here()?.into_iter().find(has) {
+            None => Ok(None),
+            Some(segment) => self.digest_in(&segment, seq).map(Some),
         }
+    }
+
+    /// The digest that a segment has of a commit of its own, or of the one before.
+    pub(super) fn digest_in(&self, segment: &Segment, seq: SeqNo) -> Result<Option<Digest>> {
+        let mut reader = segment::Reader::open(&self.env, &self.segment_path(segment))?;
+        while reader.last < seq {
+            if matches!(reader.next()?, Item::End) {
+                return Ok(None);
+            }
+        }
+        Ok(reader.digest)
     }
 
     /// The segments of the archive, by database and by commits.
@@ -188,6 +200,65 @@ impl Backup {
         let (database, after, last) = (segment.database, segment.after, segment.last);
         self.segments_dir().join(format!("{database:08x}-{:012}-{:012}{ENDING}", after.get(), last.get()))
     }
+}
+
+/// Where a segment begins: behind this commit, with this digest, and the feed from there on.
+struct Start {
+    before: SeqNo,
+    digest: Option<Digest>,
+    feed: Feed,
+}
+
+/// Behind a backup, whose last commit the database has to have (archive.2).
+fn begin_with(db: &Db, newest: &Record, upto: SeqNo) -> Result<Start> {
+    let (before, digest) = (newest.info.seqno, newest.tip);
+    if before > upto {
+        return Err(of_another(newest));
+    }
+    match db.feed(before) {
+        // The backup was made when the feed had not kept it, and it has not. All databases begin with the same: nothing.
+        Err(Error::FeedTruncated { .. }) if digest.is_none() => {}
+        _ if before == SeqNo::ZERO => {}
+        feed => {
+            let mut feed = feed?;
+            return match digest_of(&mut feed)? {
+                there if there.is_some() && there == digest => Ok(Start { before, digest, feed }),
+                _ => Err(of_another(newest)),
+            };
+        }
+    }
+    Ok(Start { before, digest, feed: db.feed(before.next())? })
+}
+
+fn of_another(backup: &Record) -> Error {
+    let BackupInfo { id, seqno, .. } = backup.info;
+    Error::Invalid(format!(
+        "nothing proves that the commit {seqno} of backup {id} is this database's, which may have been put back to an older state: make a backup, then go on"
+    ))
+}
+
+/// The digest of the commit that comes next.
+pub(super) fn digest_of(feed: &mut Feed) -> Result<Option<Digest>> {
+    let Some(mut commit) = feed.next_within(PATIENCE)? else { return Ok(None) };
+    let mut digester = Digester::default();
+    each_piece(&mut commit, |changes| {
+        digester.add(changes);
+        Ok(())
+    })?;
+    Ok(Some(digester.finish()))
+}
+
+/// The changes of a commit as a segment has them.
+fn each_piece(commit: &mut FeedCommit, mut call: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    let mut changes = Vec::new();
+    while let Some(change) = commit.next_change()? {
+        encode(&change, &mut changes)?;
+        if changes.len() >= PIECE_BYTES {
+            call(&changes)?;
+            changes.clear();
+        }
+    }
+    call(&changes)
 }
 
 fn parse(name: &str) -> Option<(u32, SeqNo, SeqNo)> {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use esker_env::{File, OpenOptions, read_range};
 
+use super::archive::digest_of;
 use super::record::{self, Record, StoredFile, stored_name};
 use super::{Backup, BackupInfo, Reporter};
 use crate::db::Db;
@@ -12,7 +13,7 @@ use crate::encoding::checksum::crc32c_append;
 use crate::encoding::digest::{Digest, Digester};
 use crate::engine::copies::capture::{Capture, CapturedFile};
 use crate::engine::copies::transfer;
-use crate::types::{Error, Result};
+use crate::types::{Error, Result, SeqNo};
 use esker_env::Env;
 
 /// So much of the beginning and of the end of a blob file goes into what it is known by.
@@ -79,8 +80,9 @@ impl Backup {
         self.on_progress = call;
         copied?;
         core.check_ours()?;
+        let tip = tip_of(db, capture.seq);
         let Capture { state, .. } = capture;
-        self.enter(&Record { info, previous, state, files })
+        self.enter(&Record { info, previous, tip, state, files })
     }
 
     /// The newest backup of a database. One whose record is damaged is of none.
@@ -143,6 +145,18 @@ impl Backup {
         }
         Ok(known)
     }
+}
+
+/// The digest of a backup's last commit. Without a feed that has it and can be read, the backup is made all the same: the archive asks for
+/// another one then (archive.2).
+fn tip_of(db: &Db, seq: SeqNo) -> Option<Digest> {
+    // There is no commit 0.
+    if seq == SeqNo::ZERO {
+        return None;
+    }
+    db.sync().ok()?;
+    let mut feed = db.feed(seq).ok()?;
+    digest_of(&mut feed).ok().flatten()
 }
 
 /// What tells a file from another of the same number and length: a database that was put back to an older state, or copied with all its

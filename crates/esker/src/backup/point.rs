@@ -4,7 +4,8 @@
 //!   point --> the newest backup before it --files--> workplace --segments, commit by commit--> the database, renamed when it is whole
 //! ```
 //!
-//! restore_point.1. What is restored is the state after the commit that is told, of one backup and of all commits since. Where commits are missing nothing is restored.
+//! restore_point.1. What is restored is the state after the commit that is told, of one backup and of all commits since. Where commits are missing nothing is restored,
+//!      nor if the archive has another commit than the backup under the number of the backup's last one.
 //! restore_point.2. It is another history from then on: what a server has noted of its replication is left out.
 //! restore_point.3. The order of backups, segments and commits follows from their numbers. The wall clock is asked for one thing: which is
 //!      the last backup or segment that was made by a given time. What was made before that one belongs to it, whatever the clock showed.
@@ -37,6 +38,8 @@ pub enum Point {
 pub struct Restored {
     /// The backup that it began with.
     pub backup: u64,
+    /// The number that its database has for itself.
+    pub database: u32,
     /// The commit that it is the state after, as it was counted then.
     pub seqno: SeqNo,
     /// Commits that were made again.
@@ -62,8 +65,8 @@ impl Backup {
     ) -> Result<Restored> {
         let mut here = self.lock_to_read()?;
         let record = here.base(point, base)?;
-        let (backup, from, created) = (record.info.id, record.info.seqno, record.info.created);
-        let segments = here.segments_for(point, &record.info)?;
+        let BackupInfo { id: backup, database, seqno: from, created, .. } = record.info;
+        let segments = here.segments_for(point, &record)?;
         let workplace = here.workplace(dir.as_ref())?;
         here.put(&workplace, record)?;
         let env = workplace.held().clone();
@@ -75,7 +78,7 @@ impl Backup {
         db.close()?;
         workplace.finish()?;
         let made = segments.last().map_or(created, |segment| segment.created);
-        Ok(Restored { backup, seqno, commits: seqno.get() - from.get(), made })
+        Ok(Restored { backup, database, seqno, commits: seqno.get() - from.get(), made })
     }
 
     /// The backup to begin with.
@@ -91,18 +94,25 @@ impl Backup {
         }
         // Of the database that was backed up last.
         let mut database = None;
+        let mut found: Option<Record> = None;
         for id in self.ids()?.into_iter().rev() {
             let record = self.record(id)?;
-            if *database.get_or_insert(record.info.database) == record.info.database && is_before(&record) {
-                return Ok(record);
+            let is_of_it = *database.get_or_insert(record.info.database) == record.info.database;
+            if is_of_it && found.is_none() && is_before(&record) {
+                found = Some(record);
+            } else if !is_of_it && matches!(point, Point::Commit(_)) && is_before(&record) {
+                // Times are the same for all, and numbers are not.
+                let text = "there are backups of several databases, and each may have a commit of that number: name the backup to begin with";
+                return Err(Error::Invalid(text.to_owned()));
             }
         }
-        Err(Error::Invalid("there is no backup from before that moment".to_owned()))
+        found.ok_or_else(|| Error::Invalid("there is no backup from before that moment".to_owned()))
     }
 
     /// The segments to go through, in their order (restore_point.1). A segment that was begun before the backup was made, and has
     /// later commits, is of a history that the database was put back from.
-    fn segments_for(&self, point: Point, backup: &BackupInfo) -> Result<Vec<Segment>> {
+    fn segments_for(&self, point: Point, record: &Record) -> Result<Vec<Segment>> {
+        let backup = &record.info;
         let mut at = backup.seqno;
         let mut chosen = Vec::new();
         let is_over = |at: SeqNo| matches!(point, Point::Commit(seq) if at >= seq);
@@ -113,6 +123,12 @@ impl Backup {
                 is_of_it && segment.after <= at && segment.last > at
             };
             let Some(next) = all.iter().filter(follows).max_by_key(|segment| segment.last) else { break };
+            if chosen.is_empty() && self.digest_in(next, at)? != record.tip {
+                return Err(Error::Invalid(format!(
+                    "the archive goes on from another history than that of backup {}, which has another commit {at}: name an earlier or later backup",
+                    backup.id
+                )));
+            }
             chosen.push(*next);
             at = next.last;
         }
@@ -137,16 +153,12 @@ impl Backup {
         for segment in segments {
             let path = self.segment_path(segment);
             let mut reader = Reader::open(&self.env, &path)?;
-            if let (Some(before), Some(expected)) = (digest, reader.head.digest_before)
-                && before != expected
-                && reader.head.before == at
-            {
-                return Err(Error::corrupt(
-                    "segment of the feed",
-                    path,
-                    0,
-                    "it goes on from another history",
-                ));
+            if digest.is_some() && reader.head.before == at && reader.head.digest_before != digest {
+                return Err(Error::Invalid(format!(
+                    "nothing proves that the commits of {} follow those before them: begin with backup {} or a later one",
+                    path.display(),
+                    reader.head.backup
+                )));
             }
             loop {
                 if matches!(point, Point::Commit(seq) if at >= seq) {

@@ -20,8 +20,10 @@ use crate::types::{Error, FileId, Result, SeqNo};
 
 /// The first bytes of the first record.
 const MAGIC: &[u8] = b"esker backup";
-/// The format that this build writes, and the newest one that it reads.
+/// The format of the directory, and of a record without a digest of its last commit.
 pub(super) const FORMAT_VERSION: u32 = 1;
+/// The format of a record that has the digest of its last commit.
+const VERSION_WITH_TIP: u32 = 2;
 
 /// See the module's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub(super) struct Record {
     pub(super) info: BackupInfo,
     /// The backup of the same database before this one, if there was one. It tells a record that was lost.
     pub(super) previous: Option<u64>,
+    /// The digest of its last commit, as segments have it; none if the change feed had not kept that one. It proves which commits follow.
+    pub(super) tip: Option<Digest>,
     /// What the manifest of the restored database says.
     pub(super) state: VersionEdit,
     pub(super) files: Vec<StoredFile>,
@@ -100,19 +104,23 @@ pub(super) fn stored_len(name: &str) -> Option<u64> {
     (given == name).then_some(len)
 }
 
-fn encode_info(info: &BackupInfo, previous: Option<u64>) -> Vec<u8> {
+fn encode_info(info: &BackupInfo, previous: Option<u64>, tip: Option<Digest>) -> Vec<u8> {
     let BackupInfo { id, created, database, seqno, files, bytes, new_files, new_bytes, damage: _ } = info;
     let mut out = Vec::new();
     for n in [*id, *created, (*database).into(), seqno.get(), *files, *bytes, *new_files, *new_bytes] {
         put_varint(&mut out, n);
     }
-    if let Some(previous) = previous {
-        put_varint(&mut out, previous);
+    match tip {
+        Some(tip) => {
+            put_varint(&mut out, previous.unwrap_or(0));
+            out.extend_from_slice(&tip.0);
+        }
+        None => previous.into_iter().for_each(|previous| put_varint(&mut out, previous)),
     }
     out
 }
 
-fn decode_info(bytes: &[u8]) -> Decoded<(BackupInfo, Option<u64>)> {
+fn decode_info(bytes: &[u8], version: u32) -> Decoded<(BackupInfo, Option<u64>, Option<Digest>)> {
     let mut reader = ByteReader::new(bytes);
     let (id, created, database, seqno) =
         (reader.varint()?, reader.varint()?, reader.varint()?, reader.varint()?);
@@ -120,21 +128,31 @@ fn decode_info(bytes: &[u8]) -> Decoded<(BackupInfo, Option<u64>)> {
     let seqno = SeqNo::try_new(seqno).ok_or_else(|| reader.error("a sequence number of 64 bits"))?;
     let (files, bytes) = (reader.varint()?, reader.varint()?);
     let (new_files, new_bytes) = (reader.varint()?, reader.varint()?);
-    let previous = if reader.is_empty() { None } else { Some(reader.varint()?) };
-    if !reader.is_empty() || previous.is_some_and(|previous| previous >= id) {
-        return Err(reader.error("more than a head"));
+    let has_tip = version == VERSION_WITH_TIP;
+    let previous = if reader.is_empty() && !has_tip { None } else { Some(reader.varint()?) };
+    let previous = previous.filter(|previous| !has_tip || *previous > 0);
+    let tip = match reader.rest() {
+        [] if !has_tip => None,
+        digest => match <[u8; DIGEST_BYTES]>::try_from(digest) {
+            Ok(digest) if has_tip => Some(Digest(digest)),
+            _ => return Err(reader.error("more or less than a head")),
+        },
+    };
+    if previous.is_some_and(|previous| previous >= id) {
+        return Err(reader.error("it follows a later one"));
     }
     let info = BackupInfo { id, created, database, seqno, files, bytes, new_files, new_bytes, damage: None };
-    Ok((info, previous))
+    Ok((info, previous, tip))
 }
 
 /// Writes a record, durably, to a file that nothing names yet.
 pub(super) fn write(env: &Env, path: &Path, record: &Record) -> Result<()> {
     let mut writer = recordio::Writer::options().env(env).create(path)?;
     let mut header = MAGIC.to_vec();
-    put_varint(&mut header, FORMAT_VERSION.into());
+    let version = if record.tip.is_some() { VERSION_WITH_TIP } else { FORMAT_VERSION };
+    put_varint(&mut header, version.into());
     writer.append(&header)?;
-    writer.append(&encode_info(&record.info, record.previous))?;
+    writer.append(&encode_info(&record.info, record.previous, record.tip))?;
     writer.append(&record.state.encode())?;
     for file in &record.files {
         writer.append(&file.encode())?;
@@ -152,9 +170,9 @@ pub(super) fn read(env: &Env, path: &Path) -> Result<Record> {
         Ok(record.map(|record| (record, reader.content_offset())))
     };
     let (header, at) = next()?.ok_or_else(|| cut(0))?;
-    check_header(&header, path, at)?;
+    let version = version_of(&header, path, at)?;
     let (head, at) = next()?.ok_or_else(|| cut(at))?;
-    let (info, previous) = decode_info(&head).map_err(|e| e.in_file(WHAT, path, at))?;
+    let (info, previous, tip) = decode_info(&head, version).map_err(|e| e.in_file(WHAT, path, at))?;
     let (state, at) = next()?.ok_or_else(|| cut(at))?;
     let state = VersionEdit::decode(&state).map_err(|e| e.in_file(WHAT, path, at))?;
     let mut files = Vec::new();
@@ -163,25 +181,25 @@ pub(super) fn read(env: &Env, path: &Path) -> Result<Record> {
         files.push(StoredFile::decode(&file).map_err(|e| e.in_file(WHAT, path, at))?);
         last = at;
     }
-    let record = Record { info, previous, state, files };
+    let record = Record { info, previous, tip, state, files };
     match record.problem() {
         None => Ok(record),
         Some(detail) => Err(Error::corrupt(WHAT, path, last, format!("{detail}: restore another backup"))),
     }
 }
 
-fn check_header(header: &[u8], path: &Path, offset: u64) -> Result<()> {
+fn version_of(header: &[u8], path: &Path, offset: u64) -> Result<u32> {
     let Some(rest) = header.strip_prefix(MAGIC) else {
         return Err(Error::corrupt("backup record", path, offset, "the first record is not a backup's"));
     };
     let at = offset + MAGIC.len() as u64;
     let found = ByteReader::new(rest).varint().map_err(|e| e.in_file("backup record", path, at))?;
-    if found == u64::from(FORMAT_VERSION) {
-        return Ok(());
-    }
     let found = u32::try_from(found).unwrap_or(u32::MAX);
+    if matches!(found, FORMAT_VERSION | VERSION_WITH_TIP) {
+        return Ok(found);
+    }
     let path = path.to_path_buf();
-    Err(Error::UnsupportedVersion { what: "backup record", path, found, supported: FORMAT_VERSION })
+    Err(Error::UnsupportedVersion { what: "backup record", path, found, supported: VERSION_WITH_TIP })
 }
 
 impl Record {
@@ -223,7 +241,23 @@ mod tests {
         let state = VersionEdit { blobs: vec![(FileId::new(4), FileId::new(5))], ..VersionEdit::default() };
         let digest = Digest([9; DIGEST_BYTES]);
         let files = vec![StoredFile { kind: DataKind::Blobs, id: FileId::new(5), len: 500, mark: 3, digest }];
-        Record { info, previous: Some(6), state, files }
+        Record { info, previous: Some(6), tip: None, state, files }
+    }
+
+    /// Of a record without a digest of its last commit.
+    fn encode_info(info: &BackupInfo, previous: Option<u64>) -> Vec<u8> {
+        super::encode_info(info, previous, None)
+    }
+
+    #[test]
+    fn golden_bytes_of_a_record_with_the_digest_of_its_last_commit() {
+        let hex = |bytes: Vec<u8>| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+        let record = sample();
+        let tip = Digest([5; DIGEST_BYTES]);
+        let of = |previous| hex(super::encode_info(&record.info, previous, Some(tip)));
+        let info = "07c0843dab01ac0201f40301f403";
+        assert_eq!(of(record.previous), format!("{info}06{}", "05".repeat(16)));
+        assert_eq!(of(None), format!("{info}00{}", "05".repeat(16)));
     }
 
     #[test]
@@ -250,7 +284,10 @@ mod tests {
             write(&env, path, record).unwrap();
             read(&env, path)
         };
-        assert_eq!(back(&sample()).unwrap(), sample());
+        let with_tip = |previous| Record { tip: Some(Digest([5; DIGEST_BYTES])), previous, ..sample() };
+        for whole in [with_tip(None), with_tip(Some(6)), sample()] {
+            assert_eq!(back(&whole).unwrap(), whole);
+        }
         let mut fewer = sample();
         fewer.files.clear();
         let mut twice = sample();

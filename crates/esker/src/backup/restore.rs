@@ -39,7 +39,7 @@ impl Backup {
 
     /// Makes the database of a backup in a workplace.
     pub(super) fn put(&mut self, workplace: &Workplace, record: Record) -> Result<BackupInfo> {
-        let Record { info, state, files, previous: _ } = record;
+        let Record { info, state, files, previous: _, tip: _ } = record;
         let stored_dir = self.files_dir();
         let mut reporter = Reporter::new(&mut self.on_progress, info.files, info.bytes);
         for file in &files {

@@ -10,6 +10,7 @@ mod own_process;
 mod anomalies;
 mod background;
 mod backup;
+mod backup_history;
 mod blobs;
 mod check;
 mod checkpoint;

@@ -1,0 +1,170 @@
+//! Databases that were put back to an older state: backups and the archive of two histories are never mixed.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker::backup::{Backup, Point};
+use esker::{Db, Error, SeqNo};
+use esker_env::{Env, Fs, MemFs, OpenOptions, read_range};
+
+use crate::common::{DIR, simulated};
+
+const BACKUPS: &str = "backups";
+const KEPT: u64 = 1 << 30;
+
+fn open(fs: &MemFs, dir: &str, feed: u64) -> Db {
+    simulated(Arc::new(fs.clone())).stepped().feed_retention(feed, Duration::MAX).open(dir).unwrap()
+}
+
+fn backups(fs: &MemFs) -> Backup {
+    Backup::open_in(Env::simulated(Arc::new(fs.clone()), 99), BACKUPS).unwrap()
+}
+
+/// Copies a closed database as `cp -r` does: with all its numbers.
+fn copy(fs: &MemFs, from: &str, to: &str) {
+    fs.create_dir_all(Path::new(to)).unwrap();
+    for name in fs.list_dir(Path::new(from)).unwrap() {
+        let source = fs.open(&Path::new(from).join(&name), OpenOptions::read()).unwrap();
+        let bytes = read_range(&*source, 0, source.len().unwrap() as usize).unwrap();
+        let copy = fs.open(&Path::new(to).join(&name), OpenOptions::create()).unwrap();
+        copy.write_all_at(&bytes, 0).unwrap();
+    }
+}
+
+fn put(db: &Db, key: &str, value: &str) -> SeqNo {
+    db.default_keyspace().put(key, value).unwrap()
+}
+
+fn get(fs: &MemFs, dir: &str, key: &str) -> Option<Vec<u8>> {
+    open(fs, dir, 0).default_keyspace().get(key).unwrap().map(|value| value.to_vec())
+}
+
+/// A database with a commit, and a copy of it as it was then.
+fn with_a_copy(fs: &MemFs) -> Db {
+    let db = open(fs, DIR, KEPT);
+    put(&db, "a", "1");
+    db.close().unwrap();
+    copy(fs, DIR, "older");
+    open(fs, DIR, KEPT)
+}
+
+fn refused<T>(result: esker::Result<T>, text: &str) -> bool {
+    matches!(result, Err(Error::Invalid(told)) if told.contains(text))
+}
+
+#[test]
+fn archive_2_what_follows_a_backup_is_of_its_history() {
+    let fs = MemFs::new();
+    let db = with_a_copy(&fs);
+    put(&db, "of", "this");
+    put(&db, "of", "this");
+    let made = backups(&fs).create(&db).unwrap();
+    // It goes on itself: this is proved.
+    let last = put(&db, "b", "1");
+    let kept = fs.kill();
+    backups(&kept).archive(&db).unwrap().unwrap();
+    backups(&kept).restore_to(Point::Commit(last), None, "new", Db::builder().stepped()).unwrap();
+    db.close().unwrap();
+    let older = open(&fs, "older", KEPT);
+    assert!(refused(backups(&fs).archive(&older), "put back"), "it does not have the backup's commit");
+    while older.snapshot().seqno() <= made.seqno {
+        put(&older, "of", "the other");
+    }
+    assert!(refused(backups(&fs).archive(&older), "put back"), "it has another one of that number");
+    backups(&fs).create(&older).unwrap();
+    let last = put(&older, "b", "2");
+    backups(&fs).archive(&older).unwrap().unwrap();
+    backups(&fs).restore_to(Point::Commit(last), None, "restored", Db::builder().stepped()).unwrap();
+    assert_eq!(get(&fs, "restored", "of").unwrap(), b"the other");
+}
+
+#[test]
+fn restore_point_1_a_backup_of_another_history_is_not_followed_by_the_archive() {
+    let fs = MemFs::new();
+    let db = with_a_copy(&fs);
+    let first = backups(&fs).create(&db).unwrap();
+    put(&db, "of", "this");
+    let archived = put(&db, "of", "this");
+    backups(&fs).archive(&db).unwrap().unwrap();
+    db.close().unwrap();
+    // The same numbers, and a backup between the segments.
+    let older = open(&fs, "older", KEPT);
+    while older.snapshot().seqno() < archived {
+        put(&older, "of", "the other");
+    }
+    let second = backups(&fs).create(&older).unwrap();
+    assert_eq!((second.seqno, second.database), (archived, first.database));
+    older.close().unwrap();
+    let db = open(&fs, DIR, KEPT);
+    let last = put(&db, "b", "1");
+    assert!(refused(backups(&fs).archive(&db), "make a backup"), "the newest backup is of another history");
+    let third = backups(&fs).create(&db).unwrap();
+    backups(&fs).archive(&db).unwrap().unwrap();
+    let beyond = put(&db, "b", "2");
+    backups(&fs).archive(&db).unwrap().unwrap();
+    let restore = |point, base, to: &str| backups(&fs).restore_to(point, base, to, Db::builder().stepped());
+    let point = Point::Commit(beyond);
+    assert!(refused(restore(point, Some(second.id), "mixed"), "another history"));
+    assert!(refused(restore(Point::Time(u64::MAX), Some(second.id), "mixed"), "another history"));
+    assert!(!fs.exists(Path::new("mixed")).unwrap());
+    for (at, base) in [first.id, third.id].into_iter().enumerate() {
+        let to = format!("restored {at}");
+        restore(point, Some(base), &to).unwrap();
+        assert_eq!(get(&fs, &to, "of").unwrap(), b"this");
+    }
+    restore(Point::Commit(last), Some(first.id), "last").unwrap();
+    restore(Point::Commit(archived), Some(second.id), "second").unwrap();
+    assert_eq!(get(&fs, "second", "of").unwrap(), b"the other");
+}
+
+#[test]
+fn archive_2_the_last_commit_of_the_archive_has_to_be_there_to_go_on() {
+    let fs = MemFs::new();
+    let db = open(&fs, DIR, KEPT);
+    backups(&fs).create(&db).unwrap();
+    put(&db, "a", "1");
+    let archived = backups(&fs).archive(&db).unwrap().unwrap();
+    db.close().unwrap();
+    // The feed begins again, exactly behind what is archived.
+    let db = open(&fs, DIR, 0);
+    db.flush().unwrap();
+    db.close().unwrap();
+    let db = open(&fs, DIR, KEPT);
+    put(&db, "a", "2");
+    assert!(matches!(db.feed(archived.last), Err(Error::FeedTruncated { .. })), "the setting of this test");
+    db.feed(archived.last.next()).unwrap();
+    let went_on = backups(&fs).archive(&db);
+    assert!(matches!(went_on, Err(Error::FeedTruncated { .. })), "{went_on:?}");
+    backups(&fs).create(&db).unwrap();
+    let last = put(&db, "a", "3");
+    backups(&fs).archive(&db).unwrap().unwrap();
+    backups(&fs).restore_to(Point::Commit(last), None, "restored", Db::builder().stepped()).unwrap();
+    assert_eq!(get(&fs, "restored", "a").unwrap(), b"3");
+}
+
+#[test]
+fn numbers_of_commits_do_not_tell_databases_apart() {
+    let fs = MemFs::new();
+    let other = Env::simulated(Arc::new(fs.clone()), 5);
+    let builder = simulated(Arc::new(fs.clone())).stepped().env(other);
+    let (a, b) = (open(&fs, DIR, KEPT), builder.feed_retention(KEPT, Duration::MAX).open("b").unwrap());
+    let mut at = Vec::new();
+    for (db, value) in [(&a, "a"), (&b, "b")] {
+        put(db, "key", "0");
+        let made = backups(&fs).create(db).unwrap();
+        at.push((made, put(db, "key", value)));
+        backups(&fs).archive(db).unwrap().unwrap();
+    }
+    assert_eq!(at[0].1, at[1].1);
+    let restore =
+        |base, to: &str| backups(&fs).restore_to(Point::Commit(at[0].1), base, to, Db::builder().stepped());
+    assert!(refused(restore(None, "some"), "several databases"));
+    for ((made, _), value) in at.iter().zip(["a", "b"]) {
+        let done = restore(Some(made.id), value).unwrap();
+        assert_eq!(done.database, made.database);
+        assert_eq!(get(&fs, value, "key").unwrap(), value.as_bytes());
+    }
+}
