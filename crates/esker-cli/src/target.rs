@@ -8,7 +8,7 @@
 //!
 //! cli_target.1. A regular file appears under its name only when it is complete and durable; until then an older one stays.
 //! cli_target.2. Nothing else of the user's is replaced, cut or removed: no device, pipe or link, and no file called `.partial` that is not, or no
-//!      longer, this export's.
+//!      longer, this export's; nothing in the directory of a database.
 //! cli_target.3. The export can be read by no more people than the file in whose place it comes, or, where there was none, than the database (on
 //!      Unix, by their modes). Access control lists are not kept: a file gets those that its directory gives.
 

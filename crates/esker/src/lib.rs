@@ -140,7 +140,7 @@ mod wal;
 
 /// Whether a database has files of this name, apart from its lock: for the server, which moves databases around. Not part of the API.
 #[doc(hidden)]
-pub use crate::engine::copies::names::is_of_database;
+pub use crate::engine::copies::names::{is_of_database, refuse_in_database};
 
 /// Entries for fuzzers: every decoder of bytes from disk, on any bytes. Not part of the API. See docs/testing.md.
 #[doc(hidden)]

@@ -8,8 +8,10 @@
 //! export.2. What the format has no place for is named: when rows expire. Options of keyspaces stay behind; `esker unload` has them.
 
 use std::io::{BufWriter, Write};
+use std::path::Path;
 use std::time::SystemTime;
 
+use esker::env::Env;
 use serde_json::json;
 
 use crate::Answer;
@@ -70,6 +72,7 @@ pub(super) fn run(session: &Session<'_>, export: &Export) -> Result<Answer> {
             (written, special.complete()?)
         }
         Target::Regular(path, existing) => {
+            refuse_in_database(&path)?;
             let mut partial = Partial::create(&path, existing.as_ref(), database.db.path())?;
             let written = write(Box::new(BufWriter::with_capacity(BUFFER_BYTES, &mut partial)))?;
             (written, partial.complete()?)
@@ -82,6 +85,12 @@ pub(super) fn run(session: &Session<'_>, export: &Export) -> Result<Answer> {
         output::print_line(format_args!("exported {rows}, {bytes}, in {seconds:.2} s"))?;
     }
     Ok(Answer::Yes)
+}
+
+/// The files of a database are no place for an export, this database's or another's (cli_target.2).
+fn refuse_in_database(path: &Path) -> Result<()> {
+    let found = std::path::absolute(path).map_err(|e| Failure::file("find", path, &e))?;
+    esker::refuse_in_database(&Env::real(), &found).map_err(|e| Failure::message(shown(e)))
 }
 
 /// Writes the rows; their number, and the seconds it took.

@@ -17,7 +17,7 @@ pub fn is_of_database(name: &str) -> bool {
 }
 
 /// Refuses a path that is the directory of a database or lies in one: files of others have no place there. Changes nothing.
-pub(crate) fn refuse_in_database(env: &Env, path: &Path) -> Result<()> {
+pub fn refuse_in_database(env: &Env, path: &Path) -> Result<()> {
     for dir in path.ancestors() {
         // A directory that cannot be looked into is not that of a database that this process could harm.
         let has_current = matches!(env.fs.entry(&dir.join(CURRENT)), Ok(Some(Entry::File { .. })));
