@@ -163,8 +163,9 @@ fn numbers_of_commits_do_not_tell_databases_apart() {
         |base, to: &str| backups(&fs).restore_to(Point::Commit(at[0].1), base, to, Db::builder().stepped());
     assert!(refused(restore(None, "some"), "several databases"));
     for ((made, _), value) in at.iter().zip(["a", "b"]) {
-        let done = restore(Some(made.id), value).unwrap();
+        let to = format!("restored {value}");
+        let done = restore(Some(made.id), &to).unwrap();
         assert_eq!(done.database, made.database);
-        assert_eq!(get(&fs, value, "key").unwrap(), value.as_bytes());
+        assert_eq!(get(&fs, &to, "key").unwrap(), value.as_bytes());
     }
 }
