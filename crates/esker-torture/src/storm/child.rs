@@ -86,10 +86,16 @@ fn settle(db: &Db, story: Story) -> Result<Model> {
     let Some((action, began)) = story.doubt else { return Ok(story.model) };
     let mut with = story.model.clone();
     with.apply(&action, (began, db.time_ms()));
-    let Some(why) = judge::difference_of_all(db, &with, Options::Same)? else { return Ok(with) };
-    match judge::difference_of_all(db, &story.model, Options::Same)? {
-        None => Ok(story.model),
-        Some(why_not) => Err(Failure::new(format!(
+    let why = judge::difference_of_all(db, &with, Options::Same)?;
+    match (why, judge::difference_of_all(db, &story.model, Options::Same)?) {
+        // What tells the two apart has expired, or is about to.
+        (None, None) => {
+            with.doubt_what_differs(&story.model);
+            Ok(with)
+        }
+        (None, Some(_)) => Ok(with),
+        (Some(_), None) => Ok(story.model),
+        (Some(why), Some(why_not)) => Err(Failure::new(format!(
             "after opening: with {action:?}, which was under way: {why}; without it: {why_not}"
         ))),
     }

@@ -89,7 +89,7 @@ pub(super) struct Action {
     pub(super) changes: Vec<(usize, Change)>,
 }
 
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Entry {
     pub(super) content: Content,
     pub(super) until: Option<Span>,
@@ -226,6 +226,17 @@ impl Model {
             skips_folded_expiry,
         };
         Model { slots: (0..SLOTS).map(slot).collect() }
+    }
+
+    /// Compares no key that another model has in another way, until something sets or removes it.
+    pub(super) fn doubt_what_differs(&mut self, other: &Model) {
+        for (slot, other) in self.slots.iter_mut().zip(&other.slots) {
+            let keys: BTreeSet<u16> = slot.entries.keys().chain(other.entries.keys()).copied().collect();
+            let differs = |key: &u16| slot.entries.get(key) != other.entries.get(key);
+            let doubted: Vec<_> = keys.into_iter().filter(differs).collect();
+            slot.unsure.extend(doubted);
+            slot.unsure.extend(&other.unsure);
+        }
     }
 
     pub(super) fn apply(&mut self, action: &Action, span: Span) {
