@@ -154,7 +154,8 @@ fn sources_are_bounded_for_the_compiler() {
         let script = format!("{before}{}{after}", part.repeat(count));
         let start = Instant::now();
         wire.call(&["SCRIPT", "LOAD", &script]);
-        assert!(start.elapsed() < Duration::from_secs(5), "{part}: {:?}", start.elapsed());
+        // A second or two on an idle machine.
+        assert!(start.elapsed() < Duration::from_secs(15), "{part}: {:?}", start.elapsed());
     }
     assert!(eval(&mut wire, &" ".repeat(2 << 20), &[]).contains("at most"));
     let nested = |n: usize| format!("return {}1{}", "(".repeat(n), ")".repeat(n));
