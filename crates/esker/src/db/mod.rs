@@ -289,7 +289,8 @@ impl Db {
     }
 
     /// Removes what has expired by now, as the background does all the time, in commits of some keys: so `len` no longer counts it, and merges drop it.
-    /// How many keys. What a sweep of the background is at is left to that. [`compact`](Self::compact) does it, too.
+    /// How many keys. What a sweep of the background is at is left to that. [`compact`](Self::compact) does it, too. While there is a
+    /// [`Replay`](crate::replay::Replay) of the database, it removes nothing: sweeps come with the commits that are made again.
     ///
     /// ```
     /// use std::time::Duration;

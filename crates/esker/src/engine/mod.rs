@@ -52,7 +52,7 @@ pub(crate) mod right_of_way;
 mod room;
 mod signal;
 pub(crate) mod stats;
-mod sweep;
+pub(crate) mod sweep;
 mod trouble;
 pub(crate) mod unfinished;
 pub(crate) mod unnamed;

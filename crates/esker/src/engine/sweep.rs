@@ -18,6 +18,8 @@
 //!      keys counts once.
 //! engine_sweep.5. A sweep does not commit by a time that has been reset meanwhile.
 //! engine_sweep.4. A source is looked at again when the next of its versions expires, not before.
+//! engine_sweep.6. Nothing is swept while a replay makes the commits of another database: an operand of these may have been written before the value
+//!      below it expired, and would begin a new value where a sweep has removed the old one. The commits bring the other database's sweeps.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -65,13 +67,33 @@ pub(crate) struct Sweeper {
     /// The newest commit when the database was opened.
     opened_at: SeqNo,
     /// Held while a sweep commits, and while time is reset (engine_sweep.5). Before the right of way.
-    committing: Mutex<()>,
+    committing: Mutex<Holds>,
 }
 
 impl Sweeper {
     /// For a database in which this time is stored, and whose newest commit this is.
     pub(super) fn new(stored_ms: u64, opened_at: SeqNo) -> Self {
         Sweeper { stored_ms: AtomicU64::new(stored_ms), opened_at, committing: Mutex::default() }
+    }
+}
+
+/// How many keep the database from sweeping (engine_sweep.6).
+type Holds = usize;
+
+/// Keeps a database from sweeping until it is dropped (engine_sweep.6).
+pub(crate) struct SweepHold(Arc<Core>);
+
+impl SweepHold {
+    /// A sweep that commits is waited for.
+    pub(crate) fn new(core: &Arc<Core>) -> Self {
+        *core.sweeper.committing.lock() += 1;
+        SweepHold(core.clone())
+    }
+}
+
+impl Drop for SweepHold {
+    fn drop(&mut self) {
+        *self.0.sweeper.committing.lock() -= 1;
     }
 }
 
@@ -133,6 +155,9 @@ impl Core {
     /// exclusive transaction.
     pub(crate) fn sweep(&self) -> Result<u64> {
         self.check_able()?;
+        if *self.sweeper.committing.lock() > 0 {
+            return Ok(0);
+        }
         let now = Expiry::at_ms(self.time.now_ms());
         let view = self.view.get();
         let mut swept = 0;
@@ -279,8 +304,8 @@ impl Core {
             return Ok(None);
         }
         put_time(&mut set, now);
-        let _committing = self.sweeper.committing.lock();
-        if self.time.now_ms() < now.ms() {
+        let holds = self.sweeper.committing.lock();
+        if *holds > 0 || self.time.now_ms() < now.ms() {
             return Ok(None);
         }
         let request = CommitRequest {

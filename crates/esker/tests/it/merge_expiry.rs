@@ -37,6 +37,42 @@ fn left(map: &Keyspace, key: &str) -> Option<u64> {
     }
 }
 
+/// What was merged into a value dies with it in a copy, too, whose commits are made again after the value has expired.
+#[test]
+fn engine_sweep_6_a_copy_is_not_swept_while_commits_are_made_again() {
+    let clock = Arc::new(ManualClock::new());
+    let fs = Arc::new(MemFs::new());
+    let db = builder(&fs, &clock).feed_retention(1 << 20, Duration::MAX).open("db").unwrap();
+    let map = db.keyspace("words").unwrap();
+    map.set_merge_operator("append").unwrap();
+    let from = db.checkpoint("copy").unwrap().seqno.next();
+    map.put_with_ttl("k", "a", 10 * MS).unwrap();
+    clock.advance(5 * MS);
+    map.merge("k", "b").unwrap();
+    clock.advance(5 * MS);
+    map.merge("k", "c").unwrap();
+    let copy = builder(&fs, &clock).open("copy").unwrap();
+    let copied = copy.keyspace("words").unwrap();
+    let mut replay = Replay::new(&copy).unwrap();
+    let mut feed = db.feed(from).unwrap();
+    let mut texts = Vec::new();
+    while let Some(mut commit) = feed.try_next().unwrap() {
+        let mut bytes = Vec::new();
+        while let Some(change) = commit.next_change().unwrap() {
+            encode(&change, &mut bytes).unwrap();
+        }
+        replay.take(&bytes, |_, _| {}).unwrap();
+        replay.commit(Durability::Buffered).unwrap();
+        assert_eq!(copy.sweep().unwrap(), 0, "engine_sweep.6");
+        copy.compact().unwrap();
+        texts.push(text(&copied, "k"));
+    }
+    assert_eq!(texts, [None, None, Some("c".to_owned())], "engine_sweep.6");
+    drop(replay);
+    copied.put_with_ttl("gone", "1", Duration::ZERO).unwrap();
+    assert_eq!((copy.sweep().unwrap(), copied.len().unwrap()), (1, 1), "the hold ends with the replay");
+}
+
 #[test]
 fn fold_3_operands_die_with_the_value_they_applied_to_and_later_ones_begin_anew() {
     let (clock, db, map) = open();
