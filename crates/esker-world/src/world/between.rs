@@ -19,7 +19,6 @@ use crate::model::state::Id;
 use crate::op::Op;
 
 /// Work that was done at a point.
-#[cfg_attr(not(feature = "canaries"), expect(dead_code, reason = "there are no points"))]
 struct Done {
     op: Op,
     outcome: Result<()>,

@@ -207,7 +207,7 @@ mod tests {
                 0 => Kind::Put,
                 1 => Kind::Remove,
                 2 => {
-                    let (start, end) = (key.to_vec().into(), b"d".to_vec().into());
+                    let (start, end) = (key.to_vec(), b"d".to_vec());
                     memtable.add_range_tombstone(&mut applier, RangeTombstone { start, end, seq });
                     continue;
                 }

@@ -21,6 +21,7 @@ pub(super) struct Index {
 
 impl Index {
     /// The number of ops that it knows, from the first on.
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.before.len()
     }
