@@ -341,6 +341,9 @@ impl Turns {
     /// Runs a job's commands until all are done, or one has to wait.
     fn advance(&mut self, turn: &mut Turn<'_>, mut job: Box<Job>) {
         while job.done < job.requests.len() && !job.session.is_over {
+            if commands::is_first_of_commit(&job.session, &job.requests[job.done]) {
+                self.begin_again(turn, &mut job);
+            }
             match turn.attempt(&mut job) {
                 Err(Fail::Blocks(mut wait)) => {
                     if let Some(instead) = wait.instead.take() {
@@ -364,6 +367,15 @@ impl Turns {
             }
         }
         turn.done.push(job);
+    }
+
+    /// Commits what others, and the same connection, have written before a command that has to be the first of its commit.
+    fn begin_again<'a>(&mut self, turn: &mut Turn<'a>, job: &mut Job) {
+        if job.answered < job.done {
+            turn.early.push(job.take_replies());
+        }
+        let next: Turn<'a> = Self::begin(turn.server);
+        self.finish(std::mem::replace(turn, next));
     }
 
     /// Serves those who wait for keys that were just filled (sequencer.2).

@@ -61,6 +61,7 @@ pub(crate) use self::options::{sort_reads_others, wait_class};
 pub use self::replication::awaited;
 pub(crate) use self::scripts::Script;
 pub use self::scripts::Scripts;
+pub use self::server::is_first_of_commit;
 pub use self::slots::{ShownSlot, shown_slots};
 pub use self::table::{CATEGORIES, Command, Keys, commands as table, commands_document, flag};
 pub use self::transactions::unwatch;

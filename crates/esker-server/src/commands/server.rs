@@ -12,6 +12,7 @@ use crate::fail::{Done, Fail, SYNTAX};
 use crate::holdings::place::database_name;
 use crate::numbers::{int, parse_float};
 use crate::resp::Request;
+use crate::session::Session;
 use crate::store::Span;
 
 /// The version of Redis whose commands these are like.
@@ -118,6 +119,15 @@ fn flushall(cx: &mut Cx<'_>, request: &Request) -> Done {
     }
     cx.out.ok();
     Ok(())
+}
+
+/// Whether a command comes first in its commit: `SWAPDB`, or an `EXEC` that has one.
+pub fn is_first_of_commit(session: &Session, request: &Request) -> bool {
+    let is_swap = |request: &Request| request.is(0, "swapdb");
+    match &session.multi {
+        None => is_swap(request),
+        Some(multi) => request.is(0, "exec") && multi.queue.iter().any(is_swap),
+    }
 }
 
 fn swapdb(cx: &mut Cx<'_>, request: &Request) -> Done {

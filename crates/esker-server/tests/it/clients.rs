@@ -348,3 +348,25 @@ fn what_was_done_before_the_server_stops_is_answered() {
         assert_eq!(server.wire().say("GET n"), format!("\"{last}\""), "{round}");
     }
 }
+
+#[test]
+fn databases_are_exchanged_behind_other_writes_of_the_same_commit() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    let commands = [
+        ("SET k 0", "+OK"),
+        ("SWAPDB 0 1", "+OK"),
+        ("GET k", "null"),
+        ("SET k 1", "+OK"),
+        ("MULTI", "+OK"),
+        ("SWAPDB 0 1", "+QUEUED"),
+        ("GET k", "+QUEUED"),
+        ("EXEC", "*[+OK, \"0\"]"),
+    ];
+    // All at once: they come in one job, and would be one commit.
+    let words = commands.map(|(command, _)| encode(&command.split(' ').collect::<Vec<_>>()));
+    wire.send_bytes(&words.concat());
+    for (command, expected) in commands {
+        assert_eq!(format!("{:?}", wire.reply()), expected, "{command}");
+    }
+}
