@@ -6,11 +6,15 @@ use std::path::{Path, PathBuf};
 
 use super::table::{Command, Group::Esker, NO_KEYS, command, flag::*};
 use crate::cx::Cx;
-use crate::fail::{Done, SYNTAX};
+use crate::fail::{Done, Fail, SYNTAX};
 use crate::resp::Request;
+use crate::store::Error;
 
 /// It takes long, and other commits must not wait for it.
 const LONG: u32 = ADMIN | NO_SCRIPT | NO_MULTI;
+
+/// The directory of backups in `--backup-dir`.
+const BACKUPS: &str = "backups";
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
@@ -26,6 +30,9 @@ fn backup_dir<'c>(cx: &'c Cx<'_>) -> Done<&'c Path> {
 /// A place in the directory of backups (operations.1).
 fn place(cx: &Cx<'_>, name: &[u8]) -> Done<PathBuf> {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if name == BACKUPS.as_bytes() {
+        return Err("ERR the backups have this name".into());
+    }
     if name.is_empty() || name.len() > 200 || name[0] == b'.' || !name.iter().all(is_plain) {
         return Err(
             "ERR a name has letters, digits, '-', '_' and '.', and begins with none of the last".into()
@@ -37,24 +44,24 @@ fn place(cx: &Cx<'_>, name: &[u8]) -> Done<PathBuf> {
 fn checkpoint(cx: &mut Cx<'_>, request: &Request) -> Done {
     let dir = place(cx, &request[1])?;
     let store = &cx.server.store;
-    let seqno = tokio::task::block_in_place(|| store.checkpoint(&dir))?;
+    let seqno = tokio::task::block_in_place(|| store.checkpoint(&dir)).map_err(failed)?;
     cx.out.int(seqno as i64);
     Ok(())
 }
 
 fn backup(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let dir = backup_dir(cx)?.join("backups");
+    let dir = backup_dir(cx)?.join(BACKUPS);
     let store = &cx.server.store;
     if request.len() > 1 {
         if !request.is(1, "feed") || request.len() > 2 {
             return Err(SYNTAX.into());
         }
-        let made = tokio::task::block_in_place(|| store.archive(&dir))?;
+        let made = tokio::task::block_in_place(|| store.archive(&dir)).map_err(failed)?;
         let [first, last, bytes] =
             made.map_or([0; 3], |made| [made.after.get() + 1, made.last.get(), made.bytes]);
         return reply(cx, &[("first", first), ("last", last), ("bytes", bytes)]);
     }
-    let made = tokio::task::block_in_place(|| store.backup(&dir))?;
+    let made = tokio::task::block_in_place(|| store.backup(&dir)).map_err(failed)?;
     reply(
         cx,
         &[
@@ -66,6 +73,19 @@ fn backup(cx: &mut Cx<'_>, request: &Request) -> Done {
             ("new_bytes", made.new_bytes),
         ],
     )
+}
+
+/// Two copies at once in the same place are no fault of the database.
+fn failed(error: Error) -> Fail {
+    match error {
+        Error::Locked { path, .. } => {
+            let dir = path.parent().unwrap_or(&path).display();
+            let text =
+                format!("ERR a copy or backup is being made or read in {dir}: try again when it is done");
+            Fail::text(text)
+        }
+        other => Fail::from(other),
+    }
 }
 
 fn reply(cx: &mut Cx<'_>, figures: &[(&str, u64)]) -> Done {

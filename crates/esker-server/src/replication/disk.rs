@@ -61,6 +61,26 @@ fn is_proved(env: &Env, dir: &Path, kind: &str) -> io::Result<bool> {
     Ok(env.fs.entry(dir)? == Some(Entry::Dir) && !JobFile::left(env, dir, kind)?.is_empty())
 }
 
+/// Nothing may lie where the database that a copy replaces goes. What an earlier exchange has left there is removed. Files of others stay.
+fn make_way(env: &Env, old: &Path) -> io::Result<()> {
+    if !is_proved(env, old, REPLACED)? {
+        return if env.fs.entry(old)?.is_some() { Err(in_the_way(old)) } else { Ok(()) };
+    }
+    remove_proved(env, old, &[REPLACED])?;
+    if env.fs.entry(old)?.is_none() {
+        return Ok(());
+    }
+    let mut names = env.fs.list_dir(old)?;
+    names.retain(|name| !JobFile::is_name(name));
+    names.sort_unstable();
+    let text = format!(
+        "{} holds files that are not of a database: {}. They lay in the directory of this replica when a copy took its place. Move them away; the next copy comes by itself then",
+        old.display(),
+        names.join(" ")
+    );
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
+}
+
 fn in_the_way(path: &Path) -> io::Error {
     let text = format!("{} is there, and is not of this server: move it away", path.display());
     io::Error::new(io::ErrorKind::AlreadyExists, text)
@@ -72,9 +92,7 @@ fn in_the_way(path: &Path) -> io::Error {
 /// Of the file system; something else has one of the names.
 pub fn begin_full(dir: &Path) -> io::Result<PathBuf> {
     let (full, old, env) = (full_dir(dir), old_dir(dir), env_beside(dir)?);
-    if env.fs.entry(&old)?.is_some() {
-        return Err(in_the_way(&old));
-    }
+    make_way(&env, &old)?;
     match env.fs.create_dir(&full, None) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
             if is_proved(&env, &full, COMING)? {
@@ -99,9 +117,7 @@ pub fn begin_full(dir: &Path) -> io::Result<PathBuf> {
 /// Of the file system.
 pub fn exchange(dir: &Path) -> io::Result<()> {
     let (env, old) = (env_beside(dir)?, old_dir(dir));
-    if env.fs.entry(&old)?.is_some() {
-        return Err(in_the_way(&old));
-    }
+    make_way(&env, &old)?;
     JobFile::begin(&env, dir, REPLACED)?;
     env.fs.rename_dir(dir, &old)?;
     sync_parent(dir)?;
@@ -404,6 +420,27 @@ mod tests {
         assert!(begin_full(&dir).is_err() && exchange(&dir).is_err());
         drop(Sent::begin(&dir).unwrap());
         check();
+    }
+
+    #[test]
+    fn files_of_others_in_a_replaced_database_are_named_and_block_no_copy_once_they_are_away() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("data");
+        let copied = || {
+            let full = begin_full(&dir).unwrap();
+            fs::write(full.join("CURRENT"), "copied").unwrap();
+            exchange(&dir)
+        };
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("notes.txt"), "mine").unwrap();
+        fs::write(dir.join("CURRENT"), "old").unwrap();
+        copied().unwrap();
+        assert_eq!(fs::read(old_dir(&dir).join("notes.txt")).unwrap(), b"mine");
+        let text = begin_full(&dir).unwrap_err().to_string();
+        assert!(text.contains("notes.txt") && text.contains("Move them away"), "{text}");
+        fs::rename(old_dir(&dir).join("notes.txt"), parent.path().join("notes.txt")).unwrap();
+        copied().unwrap();
+        assert!(!old_dir(&dir).exists());
     }
 
     #[test]

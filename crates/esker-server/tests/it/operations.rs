@@ -38,6 +38,23 @@ fn operations_1_copies_and_backups_are_made_where_the_operator_says() {
 }
 
 #[test]
+fn several_copies_at_once_in_one_place_are_told_from_each_other() {
+    let (data, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let options = Options { backup_dir: Some(dir.path().to_owned()), ..Options::default() };
+    let server = TestServer::start_with(Db::open(data.path()).unwrap(), options);
+    let mut wire = server.wire();
+    let refused = wire.say("ES.CHECKPOINT backups");
+    assert!(refused.starts_with("-ERR the backups have this name"), "{refused}");
+    wire.say("ES.BACKUP");
+    // As another backup does.
+    let _held = Env::real().fs.lock(&dir.path().join("backups/LOCK")).unwrap();
+    for command in ["ES.BACKUP", "ES.BACKUP FEED"] {
+        let refused = wire.say(command);
+        assert!(refused.starts_with("-ERR a copy or backup is being made or read in "), "{refused}");
+    }
+}
+
+#[test]
 fn what_was_written_between_two_backups_comes_back_up_to_a_commit() {
     let (data, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let options = Options { backup_dir: Some(dir.path().to_owned()), ..Options::default() };
