@@ -338,7 +338,7 @@ pub enum Op {
     ReleaseSnapshot(usize),
     /// Reads.
     Read(Reader, KeyspaceNo, Read),
-    /// What a keyspace is given from here on lasts for so many milliseconds, unless the write says otherwise; 0: for ever.
+    /// Sets the default lifetime of a keyspace's later writes, in milliseconds; 0: without end.
     SetLifetime(KeyspaceNo, u32),
     /// A keyspace keeps one of `HISTORIES` from now on.
     SetHistory(KeyspaceNo, u8),

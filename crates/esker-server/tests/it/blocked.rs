@@ -36,7 +36,7 @@ const READERS: &[&str] = &[
     "BZMPOP 0.6 1 k MAX",
 ];
 
-/// What a reader hears, and what changes are told that are made this long after it began to wait.
+/// The reply of a blocked reader, and the replies to changes that another client makes `pause` after the reader began to wait.
 fn hear(port: u16, reader: &str, changes: &[&str], pause: Duration) -> (String, Vec<String>) {
     let (mut blocked, mut wire) = (Wire::connect(port), Wire::connect(port));
     wire.say("FLUSHALL");

@@ -129,7 +129,7 @@ impl History {
         (self.synced, self.buffered) = (self.entries.len(), self.entries.len());
     }
 
-    /// The first so many commits are durable now.
+    /// Marks the first `commits` commits as durable.
     pub fn durable_up_to(&mut self, commits: usize) {
         (self.synced, self.buffered) = (self.synced.max(commits), self.buffered.max(commits));
     }

@@ -48,7 +48,7 @@ impl World {
         result
     }
 
-    /// The same, where nobody asks for numbers.
+    /// The same for callers that need no commit numbers.
     pub(super) fn interleaved<T>(&mut self, call: impl FnOnce(&Self) -> T) -> T {
         self.interleaved_noting(call, |_, _| ())
     }

@@ -146,7 +146,7 @@ impl World {
         self.check_copied(env, COPY, &copied.moments, copied.made);
     }
 
-    /// Opens a copy, and compares it with the state at its last commit; with all of them if nobody knows that.
+    /// Opens a copy, and compares it with the state at its last commit, or with each state if that commit is unknown.
     fn check_copied(&self, env: Env, dir: &str, moments: &Moments, seqno: Option<u64>) {
         let Some(opening) = self.opening else { return };
         let db = self.builder(opening).env(env).open(dir);

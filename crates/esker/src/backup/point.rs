@@ -4,7 +4,7 @@
 //!   point --> the newest backup before it --files--> workplace --segments, commit by commit--> the database, renamed when it is whole
 //! ```
 //!
-//! restore_point.1. What is restored is the state after the commit that is told, of one backup and of all commits since. Where commits are missing nothing is restored,
+//! restore_point.1. A restore gives the state after the commit that it returns, of one backup and of all commits since. Where commits are missing nothing is restored,
 //!      nor if the archive has another commit than the backup under the number of the backup's last one.
 //! restore_point.2. It is another history from then on: what a server has noted of its replication is left out.
 //! restore_point.3. The order of backups, segments and commits follows from their numbers. The wall clock is asked for one thing: which is
