@@ -7,20 +7,19 @@
 //!
 //! generate.1. What bytes make is bounded: in operations, and in bytes of long keys and values.
 
+mod openings;
+mod reads;
 mod together;
+mod writes;
 
-use std::ops::{Bound, Range};
+use std::ops::Range;
 
-use esker::{BackgroundStep, Durability, FileSizes, TableCompression};
+use esker::BackgroundStep;
 use fastrand::Rng;
 
 use crate::choices::Choices;
-use crate::model::keys::{self, KeyBounds, KeyNo};
-use crate::model::values::ValueNo;
-use crate::op::{
-    Age, Calls, DRAWN_NAMES, End, Failure, Fault, HISTORIES, KeyspaceNo, Loss, Mishap, Move, NAMES, Op,
-    Opening, Read, Reader, Restart, SLOTS, Write,
-};
+use crate::model::keys::{self, KeyNo};
+use crate::op::{Age, DRAWN_NAMES, HISTORIES, KeyspaceNo, NAMES, Op, Opening, Reader, Restart, Write};
 use crate::setting;
 
 /// The sequence of a seed: how the database is first opened, and what follows. A longer sequence begins with the
@@ -64,11 +63,6 @@ const PAYLOAD_BYTES_MAX: u64 = 4 << 20;
 pub(crate) const LARGE_VALUE_BYTES: Range<u32> = 1_000_000..3_000_000;
 /// Operations from one that is about time to the next, in seeds in which entries expire.
 const TIME_STRIDE: usize = 8;
-/// The codec that makes tables smallest.
-#[cfg(feature = "zstd")]
-const DENSEST: TableCompression = TableCompression::Zstd;
-#[cfg(not(feature = "zstd"))]
-const DENSEST: TableCompression = TableCompression::Auto;
 /// Of so many draws for a writer one is a commit that the log treats apart.
 const BULK_ONE_IN: u32 = 500;
 /// Operations from one large transaction to the next, in seeds that have them.
@@ -172,275 +166,6 @@ impl<'a> Generator<'a> {
             expiry: setting::has_expiry(seed),
             made: 0,
             choices,
-        }
-    }
-
-    fn one_in(&mut self, n: u32) -> bool {
-        self.choices.u32(0..n) == 0
-    }
-
-    fn key(&mut self) -> KeyNo {
-        let n = self.hot.len();
-        let at =
-            if self.choices.bool() { self.choices.usize(0..n) } else { self.choices.usize(0..n.div_ceil(4)) };
-        let key = self.hot[at];
-        // The longest keys cost time: they come up now and then.
-        let key = if keys::is_long(key) && !self.one_in(10) { self.hot[0] } else { key };
-        if !keys::is_long(key) {
-            return key;
-        }
-        let Some(room) = self.room.checked_sub(keys::key(key).len() as u64) else { return KeyNo(0) };
-        self.room = room;
-        key
-    }
-
-    fn value(&mut self) -> ValueNo {
-        let len = match self.choices.u16(0..1000) {
-            0..100 => 0,
-            100..700 => self.choices.u32(1..20),
-            700..970 => self.choices.u32(20..300),
-            970..997 => self.choices.u32(1000..5000),
-            _ => self.choices.u32(5_000..100_000),
-        };
-        self.stamped(len)
-    }
-
-    fn stamped(&mut self, len: u32) -> ValueNo {
-        let len = self.room.min(u64::from(len));
-        self.room -= len;
-        self.stamp += 1;
-        ValueNo::new(len as u32, self.stamp)
-    }
-
-    fn keyspace(&mut self) -> KeyspaceNo {
-        // Half of the work goes to one keyspace, so that it grows.
-        KeyspaceNo(if self.choices.bool() { 0 } else { self.choices.any_u8() })
-    }
-
-    fn bounds(&mut self) -> KeyBounds {
-        let bound = |generator: &mut Self| match generator.choices.u8(0..10) {
-            0 => Bound::Unbounded,
-            1..6 => Bound::Included(generator.key()),
-            _ => Bound::Excluded(generator.key()),
-        };
-        let (a, b) = (bound(self), bound(self));
-        let rank = |bound: &Bound<KeyNo>| match bound {
-            Bound::Included(key) | Bound::Excluded(key) => Some(*key),
-            Bound::Unbounded => None,
-        };
-        // Mostly in order: few things happen in an empty range.
-        let reversed = matches!((rank(&a), rank(&b)), (Some(a), Some(b)) if a > b);
-        if reversed && !self.one_in(8) { (b, a) } else { (a, b) }
-    }
-
-    fn write(&mut self) -> Write {
-        match self.choices.u8(0..40) {
-            0..28 if self.expiry && self.one_in(2) => {
-                Write::PutFor(self.key(), self.value(), [0, 1, 300, 2000, 10_000][self.choices.usize(0..5)])
-            }
-            20..28 => Write::Merge(self.key(), self.value()),
-            0..28 => Write::Put(self.key(), self.value()),
-            28..37 => Write::Remove(self.key()),
-            37 if self.one_in(4) => Write::Clear,
-            _ => Write::RemoveRange(self.bounds()),
-        }
-    }
-
-    /// So much that the log treats it apart.
-    fn bulk(&mut self) -> Vec<(KeyspaceNo, Write)> {
-        let one = |g: &mut Self| {
-            let len = g.choices.u32(80_000..100_000);
-            (g.keyspace(), Write::Put(g.key(), g.stamped(len)))
-        };
-        (0..14).map(|_| one(self)).collect()
-    }
-
-    fn durability(&mut self) -> Durability {
-        [Durability::Sync, Durability::Buffered, Durability::None][self.choices.usize(0..3)]
-    }
-
-    fn opening(&mut self) -> Opening {
-        let pick = |g: &mut Self, sizes: [usize; 3]| sizes[g.choices.usize(0..3)];
-        let (memtable_bytes, block_bytes, table_bytes) = match self.size {
-            Size::Tiny => {
-                (pick(self, [700, 4096, 4096]), pick(self, [64, 128, 300]), pick(self, [512, 1024, 4096]))
-            }
-            Size::Small => (
-                pick(self, [8 << 10, 20 << 10, 40 << 10]),
-                pick(self, [256, 1024, 4096]),
-                pick(self, [8 << 10, 16 << 10, 64 << 10]),
-            ),
-            Size::Normal => (pick(self, [64 << 10, 256 << 10, 1 << 20]), 8 << 10, 1 << 20),
-        };
-        let durability = self.durability();
-        let small = Some(2 * table_bytes as u64);
-        let memories = [(1 << 20, Some(0)), (1 << 20, None), (16 << 20, small), (16 << 20, None)];
-        let (memory, miniature) = memories[self.choices.usize(0..4)];
-        Opening {
-            durability,
-            memory,
-            // In every other opening the data is soon beyond the cache, or always.
-            miniature,
-            file_sizes: self.file_sizes(),
-            memtable_bytes,
-            transaction_memory: self.large_transactions.then_some(memtable_bytes as u64 / 8),
-            adoption_bytes: self.logs_all.then_some(u64::MAX),
-            blobs_over: self.blobs_over(),
-            feed_bytes: self.feed_bytes(),
-            block_bytes,
-            table_bytes: table_bytes.max(block_bytes) as u64,
-            compression: self.compression(),
-            stepped: self.stepped,
-        }
-    }
-
-    /// What most values are below, or above; in one opening of four no more go to blob files, and those that are there are read.
-    fn blobs_over(&self) -> usize {
-        if self.blobs { [64, 200, 0, 12][self.stamp as usize % 4] } else { 0 }
-    }
-
-    /// Mostly all of it is kept, in one opening of four little, in one none.
-    fn feed_bytes(&self) -> Option<u64> {
-        let bytes = [Some(u64::MAX), Some(u64::MAX), Some(20_000), None][self.stamp as usize / 4 % 4];
-        bytes.filter(|_| self.feed)
-    }
-
-    fn compression(&mut self) -> TableCompression {
-        let codecs = [TableCompression::Auto, TableCompression::Lz4, DENSEST];
-        if self.one_in(4) { codecs[self.choices.usize(0..3)] } else { TableCompression::None }
-    }
-
-    /// As they are for users, or so small that logs grow, commits take several segments of their own, and manifests are replaced.
-    fn file_sizes(&mut self) -> FileSizes {
-        let usual = FileSizes::default();
-        FileSizes {
-            first_segment: [usual.first_segment, 512, 1024, 4096][self.choices.usize(0..4)],
-            bulk_segment: [usual.bulk_segment, 2000, 9000, 60_000][self.choices.usize(0..4)],
-            manifest_min: [usual.manifest_min, 1024][self.choices.usize(0..2)],
-        }
-    }
-
-    fn loss(&mut self) -> Loss {
-        match self.choices.u8(0..6) {
-            0 => Loss::All,
-            1 => Loss::Nothing,
-            _ => Loss::Seed(self.choices.any_u64()),
-        }
-    }
-
-    /// An end that nobody wanted.
-    fn crash(&mut self) -> End {
-        match self.choices.u8(0..8) {
-            1 | 3 => End::Kill,
-            n @ (5 | 7) => End::KillUnheard { seed: self.stamp.into(), evicted: n == 7 },
-            _ => End::Power(self.loss()),
-        }
-    }
-
-    fn mishaps(&mut self) -> Vec<Mishap> {
-        if !self.one_in(3) {
-            return Vec::new();
-        }
-        let one = |g: &mut Self| match g.choices.u8(0..8) {
-            0 if g.faults => Mishap::Full(g.choices.u32(0..20_000)),
-            0..3 if g.faults => {
-                let mut fault = g.fault(40);
-                // The log of a process that did not close it: its end would be taken for a torn one.
-                if matches!(fault.failure, Failure::Misread) {
-                    fault.failure = Failure::Error;
-                }
-                Mishap::Fault(fault)
-            }
-            _ => Mishap::End { after: g.choices.u32(0..25), keep: g.keep(), end: g.crash() },
-        };
-        (0..self.choices.usize(1..3)).map(|_| one(self)).collect()
-    }
-
-    fn restart(&mut self) -> Restart {
-        let end = match self.choices.u8(0..10) {
-            0..2 => End::Close,
-            2 => End::Drop,
-            _ => self.crash(),
-        };
-        Restart { end, mishaps: self.mishaps(), opening: self.opening() }
-    }
-
-    /// How much of its last write a process gets done.
-    fn keep(&mut self) -> u32 {
-        [0, 7, 600, 5000, u32::MAX][self.choices.usize(0..5)]
-    }
-
-    fn fault(&mut self, within: u32) -> Fault {
-        let calls =
-            [Calls::All, Calls::Changes, Calls::Writes, Calls::Syncs, Calls::Reads][self.choices.usize(0..5)];
-        Fault {
-            calls,
-            nth: self.choices.u32(1..within),
-            times: [1, 1, 2, 5, 0][self.choices.usize(0..5)],
-            failure: match self.choices.u8(0..4) {
-                0 if calls != Calls::Reads => Failure::NoSpace,
-                1 | 2 if calls == Calls::Syncs => Failure::LostSync,
-                1 if calls == Calls::Writes => Failure::Short(self.choices.u16(0..2000)),
-                2 | 3 if calls == Calls::Reads => Failure::Misread,
-                _ => Failure::Error,
-            },
-        }
-    }
-
-    fn slot(&mut self) -> usize {
-        self.choices.usize(0..SLOTS)
-    }
-
-    fn reader(&mut self) -> Reader {
-        match self.choices.u8(0..5) {
-            0..2 => Reader::Latest,
-            2..4 => Reader::Snapshot(self.slot()),
-            _ => Reader::Transaction(self.slot()),
-        }
-    }
-
-    fn takes(&mut self, max: usize) -> Vec<bool> {
-        let kind = self.choices.u8(0..3);
-        let n = self.choices.usize(0..max);
-        (0..n).map(|_| if kind == 2 { self.choices.bool() } else { kind == 1 }).collect()
-    }
-
-    fn moves(&mut self, most: usize) -> Vec<Move> {
-        let n = self.choices.usize(1..most);
-        let one = |g: &mut Self| match g.choices.u8(0..16) {
-            0 => Move::First,
-            1 => Move::Last,
-            2..4 => Move::Seek(g.key()),
-            4..6 => Move::SeekBefore(g.key()),
-            6..11 => Move::Next,
-            _ => Move::Prev,
-        };
-        (0..n).map(|_| one(self)).collect()
-    }
-
-    fn read(&mut self) -> Read {
-        match self.choices.u8(0..20) {
-            0..8 => Read::Get(self.key()),
-            8 => Read::Contains(self.key()),
-            9 => Read::MultiGet((0..self.choices.usize(0..6)).map(|_| self.key()).collect()),
-            10..12 => Read::Ends,
-            12..14 => Read::Len,
-            14..17 => Read::Range { bounds: self.bounds(), takes: self.takes(20), keys_only: self.one_in(3) },
-            17 => Read::Prefix {
-                key: self.key(),
-                len: self.choices.u16(0..100),
-                backwards: self.choices.bool(),
-            },
-            _ => Read::Cursor(self.moves(30)),
-        }
-    }
-
-    fn step(&mut self) -> BackgroundStep {
-        match self.choices.u8(0..8) {
-            0..3 => BackgroundStep::Flush,
-            3..6 => BackgroundStep::Compact { idle: self.choices.bool() },
-            6 => BackgroundStep::PrepareLog,
-            _ => BackgroundStep::SyncLog,
         }
     }
 

@@ -1,0 +1,96 @@
+//! Keys, values, and what is done to them.
+
+use std::ops::Bound;
+
+use esker::Durability;
+
+use super::Generator;
+use crate::model::keys::{self, KeyBounds, KeyNo};
+use crate::model::values::ValueNo;
+use crate::op::{KeyspaceNo, Write};
+
+impl Generator<'_> {
+    pub(super) fn one_in(&mut self, n: u32) -> bool {
+        self.choices.u32(0..n) == 0
+    }
+
+    pub(super) fn key(&mut self) -> KeyNo {
+        let n = self.hot.len();
+        let at =
+            if self.choices.bool() { self.choices.usize(0..n) } else { self.choices.usize(0..n.div_ceil(4)) };
+        let key = self.hot[at];
+        // The longest keys cost time: they come up now and then.
+        let key = if keys::is_long(key) && !self.one_in(10) { self.hot[0] } else { key };
+        if !keys::is_long(key) {
+            return key;
+        }
+        let Some(room) = self.room.checked_sub(keys::key(key).len() as u64) else { return KeyNo(0) };
+        self.room = room;
+        key
+    }
+
+    pub(super) fn value(&mut self) -> ValueNo {
+        let len = match self.choices.u16(0..1000) {
+            0..100 => 0,
+            100..700 => self.choices.u32(1..20),
+            700..970 => self.choices.u32(20..300),
+            970..997 => self.choices.u32(1000..5000),
+            _ => self.choices.u32(5_000..100_000),
+        };
+        self.stamped(len)
+    }
+
+    pub(super) fn stamped(&mut self, len: u32) -> ValueNo {
+        let len = self.room.min(u64::from(len));
+        self.room -= len;
+        self.stamp += 1;
+        ValueNo::new(len as u32, self.stamp)
+    }
+
+    pub(super) fn keyspace(&mut self) -> KeyspaceNo {
+        // Half of the work goes to one keyspace, so that it grows.
+        KeyspaceNo(if self.choices.bool() { 0 } else { self.choices.any_u8() })
+    }
+
+    pub(super) fn bounds(&mut self) -> KeyBounds {
+        let bound = |generator: &mut Self| match generator.choices.u8(0..10) {
+            0 => Bound::Unbounded,
+            1..6 => Bound::Included(generator.key()),
+            _ => Bound::Excluded(generator.key()),
+        };
+        let (a, b) = (bound(self), bound(self));
+        let rank = |bound: &Bound<KeyNo>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => Some(*key),
+            Bound::Unbounded => None,
+        };
+        // Mostly in order: few things happen in an empty range.
+        let reversed = matches!((rank(&a), rank(&b)), (Some(a), Some(b)) if a > b);
+        if reversed && !self.one_in(8) { (b, a) } else { (a, b) }
+    }
+
+    pub(super) fn write(&mut self) -> Write {
+        match self.choices.u8(0..40) {
+            0..28 if self.expiry && self.one_in(2) => {
+                Write::PutFor(self.key(), self.value(), [0, 1, 300, 2000, 10_000][self.choices.usize(0..5)])
+            }
+            20..28 => Write::Merge(self.key(), self.value()),
+            0..28 => Write::Put(self.key(), self.value()),
+            28..37 => Write::Remove(self.key()),
+            37 if self.one_in(4) => Write::Clear,
+            _ => Write::RemoveRange(self.bounds()),
+        }
+    }
+
+    /// So much that the log treats it apart.
+    pub(super) fn bulk(&mut self) -> Vec<(KeyspaceNo, Write)> {
+        let one = |g: &mut Self| {
+            let len = g.choices.u32(80_000..100_000);
+            (g.keyspace(), Write::Put(g.key(), g.stamped(len)))
+        };
+        (0..14).map(|_| one(self)).collect()
+    }
+
+    pub(super) fn durability(&mut self) -> Durability {
+        [Durability::Sync, Durability::Buffered, Durability::None][self.choices.usize(0..3)]
+    }
+}
