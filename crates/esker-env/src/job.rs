@@ -8,7 +8,8 @@
 //! Checkpoints, backups, restores and the copies of replicas work in directories that others may write to, and remove what an earlier
 //! process has left there. A name proves nothing.
 //!
-//! job.1. A job file is durable, with its name, before the job makes anything else. So what a crash leaves of a job lies beside its file.
+//! job.1. A job file is durable, with its name, before the job makes anything else. It is removed last, when it is durable that the rest has
+//!     gone. So what a crash leaves of a job lies beside its file.
 //! job.2. A job file has the checksum of its content, and its name holds the same random number. Anything else is not a job file and
 //!     is not touched.
 //! job.3. Temporary files of a job have its number in their names ([`JobFile::temporary`]). Only these are removed for it, or, in a
@@ -98,7 +99,7 @@ impl JobFile {
         dir.join(format!("{name}-{:016x}.tmp", self.id))
     }
 
-    /// Removes the temporary files of this job in a directory, which need not be there.
+    /// Removes the temporary files of this job in a directory, which need not be there, durably.
     pub fn remove_temporary(&self, env: &Env, dir: &Path) -> io::Result<()> {
         if env.fs.entry(dir)? != Some(Entry::Dir) {
             return Ok(());
@@ -106,13 +107,12 @@ impl JobFile {
         let ending = format!("-{:016x}.tmp", self.id);
         let mut names = env.fs.list_dir(dir)?;
         names.sort_unstable();
-        for name in names.iter().filter(|name| name.ends_with(&ending)) {
-            remove_if_file(env, &dir.join(name))?;
-        }
-        Ok(())
+        names.retain(|name| name.ends_with(&ending));
+        names.iter().try_for_each(|name| remove_if_file(env, &dir.join(name)))?;
+        if names.is_empty() { Ok(()) } else { env.fs.sync_dir_if_readable(dir) }
     }
 
-    /// The job has ended: removes its file.
+    /// The job has ended: removes its file. What else it made has gone, durably (job.1).
     pub fn end(self, env: &Env) -> io::Result<()> {
         remove_if_file(env, &self.path())
     }

@@ -146,6 +146,23 @@ fn workplace_1_checkpoint_2_whatever_crash_a_checkpoint_is_whole_or_not_there() 
 }
 
 #[test]
+fn workplace_2_what_a_failed_checkpoint_has_removed_is_in_no_ones_way_after_a_power_loss() {
+    let fs = MemFs::new();
+    let faults = FaultFs::new(Arc::new(fs.clone()));
+    let db = builder(Arc::new(faults.clone())).open(dir()).unwrap();
+    fill(&db, 1);
+    db.checkpoint("copies/before").unwrap();
+    faults.add(
+        FaultRule::new(&[OpKind::Rename], FaultAction::Fail(io::ErrorKind::Other)).on_path("copies").nth(1),
+    );
+    db.checkpoint(COPY).unwrap_err();
+    for seed in 0..100 {
+        let left = fs.crash(seed);
+        open(&left, DIR).checkpoint(COPY).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+}
+
+#[test]
 fn transfer_1_whatever_call_fails_nothing_is_harmed_and_the_next_checkpoint_succeeds() {
     let late = FaultAction::DoneThenFail(io::ErrorKind::Other);
     for action in [FaultAction::Fail(io::ErrorKind::Other), late] {

@@ -179,7 +179,7 @@ impl Outer {
         JobFile::left(&self.env, &self.path, KIND).map_err(|e| Error::io("look into", &self.path, e))
     }
 
-    /// Removes the directory inside, and the files of a database in it (workplace.3).
+    /// Removes the directory inside, durably, and the files of a database in it (workplace.3).
     fn empty(&self) -> Result<()> {
         let fs = &self.env.fs;
         let dir = self.path.join(INSIDE);
@@ -192,7 +192,9 @@ impl Outer {
             let path = dir.join(name);
             held.fs.remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
         }
-        fs.remove_dir(&dir).map_err(|e| Error::io("remove", &dir, e))
+        fs.remove_dir(&dir).map_err(|e| Error::io("remove", &dir, e))?;
+        // Before the proof of what it was goes (job.1).
+        fs.sync_dir_if_readable(&self.path).map_err(|e| Error::io("sync directory", &self.path, e))
     }
 
     /// Removes the workplace, which is locked.
