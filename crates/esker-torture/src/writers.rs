@@ -17,9 +17,8 @@ use esker::{Db, Durability, Error, Isolation};
 use esker_world::failure::{Failure, Result, caught};
 use esker_world::generate;
 use esker_world::judge::read::contents_of;
-use esker_world::model::footprint::Footprint;
 use esker_world::model::keys::KeyNo;
-use esker_world::model::state::{Commit, Contents, DEFAULT, Map, State, contents_digest};
+use esker_world::model::state::{Contents, DEFAULT, Map, State, contents_digest};
 use esker_world::model::values::ValueNo;
 use esker_world::op::{KeyspaceNo, Op, Write};
 use esker_world::perform::{self, Part};
@@ -78,7 +77,7 @@ impl Script {
         let state = &self.part.state;
         let is_taken = |op: &Op| match (op, state.commit_of(op)) {
             // Such a commit makes no promises.
-            (Op::Write(..), Ok(Some(Commit::Writes(writes)))) => !Footprint::of(&writes).is_empty(),
+            (Op::Write(..) | Op::Names(..), Ok(Some(commit))) => !state.footprint_of(&commit).is_empty(),
             (_, outcome) => outcome.is_ok(),
         };
         let mut op = self.ops.find(is_taken).expect("there is no end");

@@ -19,7 +19,7 @@ use fastrand::Rng;
 
 use crate::choices::Choices;
 use crate::model::keys::{self, KeyNo};
-use crate::op::{Age, DRAWN_NAMES, HISTORIES, KeyspaceNo, NAMES, Op, Opening, Reader, Restart, Write};
+use crate::op::{Age, DRAWN_NAMES, KeyspaceNo, NAMES, Op, Opening, Reader, Restart, Write};
 use crate::setting;
 
 /// The sequence of a seed: how the database is first opened, and what follows. A longer sequence begins with the
@@ -67,8 +67,10 @@ const TIME_STRIDE: usize = 8;
 const BULK_ONE_IN: u32 = 500;
 /// Operations from one large transaction to the next, in seeds that have them.
 const LARGE_TRANSACTIONS_STRIDE: usize = 150;
+/// Operations from one transaction whose reads others change to the next.
+const OVERTAKEN_READERS_STRIDE: usize = 130;
 /// Operations from one change of a history to the next, and from one look at the past to the next, in seeds that have them.
-const HISTORIES_STRIDE: usize = 90;
+const HISTORIES_STRIDE: usize = 60;
 const PAST_STRIDE: usize = 9;
 /// Operations from one that has others done between its steps to the next: in seeds with copies that makes one.
 const BETWEEN_STRIDE: usize = 45;
@@ -183,13 +185,21 @@ impl<'a> Generator<'a> {
             at if self.expiry && at.is_multiple_of(TIME_STRIDE) => self.time(),
             _ if self.made % BETWEEN_STRIDE == 7 => self.with_other_work(),
             _ if self.history && self.made % HISTORIES_STRIDE == 1 => {
-                let which = self.choices.usize(0..HISTORIES.len() + 5);
                 // Mostly one that keeps something.
-                Op::SetHistory(self.keyspace(), if which < HISTORIES.len() { which } else { which % 2 } as u8)
+                let which = [0, 1, 2, 3, 4, 0, 0, 1, 2][self.choices.usize(0..9)];
+                Op::SetHistory(self.keyspace(), which)
+            }
+            // Compactions leave bare removals of what they did not count.
+            _ if self.history && self.made % HISTORIES_STRIDE == 2 => {
+                Op::SetLazyCounting(self.keyspace(), !self.one_in(4))
             }
             _ if self.history && self.made.is_multiple_of(PAST_STRIDE) => {
                 let (age, no) = (Age(self.choices.u8(0..40)), self.keyspace());
-                if self.one_in(3) { Op::Since(age, no) } else { Op::Past(age, no, self.read()) }
+                match self.choices.u8(0..6) {
+                    0 | 1 => Op::Since(age, no),
+                    2 | 3 => Op::Versions(no, self.key()),
+                    _ => Op::Past(age, no, self.read()),
+                }
             }
             _ => self.op(),
         }
@@ -211,6 +221,10 @@ impl<'a> Generator<'a> {
     fn op(&mut self) -> Op {
         if self.large_transactions && self.made.is_multiple_of(LARGE_TRANSACTIONS_STRIDE) {
             self.pending = self.large_transaction();
+        } else if self.history && self.made % HISTORIES_STRIDE == 20 {
+            self.pending = self.pile_of_versions();
+        } else if self.made % OVERTAKEN_READERS_STRIDE == 37 {
+            self.pending = self.overtaken_reader();
         }
         self.pending.pop().unwrap_or_else(|| self.drawn())
     }
@@ -218,22 +232,24 @@ impl<'a> Generator<'a> {
     fn drawn(&mut self) -> Op {
         match self.choices.u16(0..1000) {
             0..280 => Op::Write(self.keyspace(), self.write()),
-            280..380 => {
+            280..304 => Op::Update(self.keyspace(), self.update()),
+            304..380 => {
                 let n = if self.one_in(10) { self.choices.usize(20..60) } else { self.choices.usize(0..8) };
                 let writes = (0..n).map(|_| (self.keyspace(), self.write())).collect();
                 Op::Batch(writes, self.durability())
             }
             380 if self.one_in(3) => Op::Batch(self.bulk(), self.durability()),
-            380..392 => Op::Create(self.choices.u8(0..DRAWN_NAMES)),
+            380..384 => self.ingest(),
+            384..386 => Op::SetLazyCounting(self.keyspace(), self.choices.bool()),
+            386..392 => Op::Create(self.choices.u8(0..DRAWN_NAMES)),
             392..398 => Op::Rename(self.keyspace(), self.choices.u8(0..DRAWN_NAMES)),
             398..401 => Op::Drop(self.keyspace()),
-            401..403 => {
-                let (no, n) = (self.keyspace(), self.choices.usize(0..8));
-                let writes = (0..n).map(|_| self.write()).collect();
-                Op::Replace(no, writes, self.durability())
-            }
+            401..403 => Op::Names(self.name_changes(), self.durability()),
             403..433 => Op::Begin(self.slot()),
-            433..503 => Op::TransactionWrite(self.slot(), self.keyspace(), self.write()),
+            433..482 => Op::TransactionWrite(self.slot(), self.keyspace(), self.write()),
+            482..490 => Op::TransactionUpdate(self.slot(), self.keyspace(), self.update_within()),
+            490..501 => Op::Point(self.slot(), self.point()),
+            501..503 => Op::TransactionOpen(self.slot(), self.choices.u8(0..DRAWN_NAMES)),
             503..533 => Op::Commit(self.slot(), self.durability()),
             533..540 => Op::Rollback(self.slot()),
             540..570 => Op::Snapshot(self.slot()),
@@ -304,7 +320,7 @@ mod tests {
             assert_eq!(format!("{ops:?}"), format!("{:?}", from_bytes(&bytes).1));
             kinds.extend(ops.iter().map(std::mem::discriminant).map(|kind| format!("{kind:?}")));
         }
-        assert_eq!(kinds.len(), 36, "a kind of operation is never made");
+        assert_eq!(kinds.len(), 43, "a kind of operation is never made");
     }
 
     #[test]

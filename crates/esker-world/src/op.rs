@@ -46,7 +46,7 @@ pub struct Merged {
 pub enum Write {
     /// Sets a key.
     Put(KeyNo, ValueNo),
-    /// Sets a key for so many milliseconds.
+    /// Sets a key for a [`lifetime`].
     PutFor(KeyNo, ValueNo, u32),
     /// The same as the model has it: until this time of the engine's, in milliseconds.
     PutUntil(KeyNo, ValueNo, u64),
@@ -66,7 +66,7 @@ impl Write {
     /// The write as the model has it, done at this time in a keyspace of this default lifetime; 0: none.
     pub fn dated(self, at_ms: u64, lifetime_ms: u64) -> Self {
         match self {
-            Write::PutFor(key, value, ms) => Write::PutUntil(key, value, at_ms + u64::from(ms)),
+            Write::PutFor(key, value, ms) => Write::PutUntil(key, value, until(at_ms, ms)),
             Write::Put(key, value) if lifetime_ms > 0 => Write::PutUntil(key, value, at_ms + lifetime_ms),
             Write::Merge(key, operand) => Write::MergeAt(key, operand, Merged { at_ms, lifetime_ms }),
             other => other,
@@ -90,6 +90,86 @@ impl Write {
             other => other,
         }
     }
+}
+
+/// The lifetime that a number of milliseconds stands for. The largest number is the longest lifetime there is.
+pub fn lifetime(ms: u32) -> Duration {
+    if ms == u32::MAX { Duration::MAX } else { Duration::from_millis(u64::from(ms)) }
+}
+
+/// When something expires that gets this lifetime now.
+pub fn until(now_ms: u64, ms: u32) -> u64 {
+    if ms == u32::MAX { u64::MAX } else { now_ms + u64::from(ms) }
+}
+
+/// A change of a key that depends on what it has.
+#[derive(Clone, Copy, Debug)]
+pub enum Update {
+    /// Merges a value into it by a function.
+    Change(KeyNo, ValueNo),
+    /// Sets it, provided that it has what it has; or something else, in vain.
+    Swap(KeyNo, ValueNo, bool),
+    /// Makes it this number, by an addition.
+    Add(KeyNo, u32),
+    /// Takes a number of the sequence under the key, with a lease of this length.
+    Lease(KeyNo, u8),
+    /// Takes it out.
+    Take(KeyNo),
+    /// Takes the first entry out.
+    PopFirst,
+    /// Takes the last entry out.
+    PopLast,
+    /// Has it expire after this lifetime.
+    Expire(KeyNo, u32),
+    /// Has it last for ever.
+    Persist(KeyNo),
+}
+
+impl Update {
+    /// The key; none for an end of the keyspace.
+    pub fn key(&self) -> Option<KeyNo> {
+        match *self {
+            Update::Change(key, _)
+            | Update::Swap(key, ..)
+            | Update::Add(key, _)
+            | Update::Lease(key, _)
+            | Update::Take(key)
+            | Update::Expire(key, _)
+            | Update::Persist(key) => Some(key),
+            Update::PopFirst | Update::PopLast => None,
+        }
+    }
+
+    /// Whether the harness reads the key before its call.
+    pub fn looks_first(&self) -> bool {
+        matches!(self, Update::Swap(..) | Update::Add(..) | Update::Lease(..))
+    }
+}
+
+/// What a commit does to names of keyspaces, and to what is in them.
+#[derive(Clone, Debug)]
+pub enum NameChange {
+    /// A new keyspace, and what is written to it.
+    Create(u8, Vec<Write>),
+    /// A keyspace goes.
+    Drop(KeyspaceNo),
+    /// A keyspace gets another name.
+    Rename(KeyspaceNo, u8),
+    /// A keyspace goes, a new one gets its name, and this is written to it.
+    Replace(KeyspaceNo, Vec<Write>),
+    /// A write to a keyspace, whatever it is called by then.
+    Write(KeyspaceNo, Write),
+}
+
+/// A savepoint of a transaction. Of several, a number says how far back it is from the last one.
+#[derive(Clone, Copy, Debug)]
+pub enum Point {
+    /// Sets one.
+    Set,
+    /// Undoes what came after it.
+    Back(u8),
+    /// Forgets it, and those after it.
+    Forget(u8),
 }
 
 /// A move of a cursor. `Next` and `Prev` on a cursor that is not valid lead to the first and the last key.
@@ -316,18 +396,28 @@ pub enum Op {
     Write(KeyspaceNo, Write),
     /// A commit of several.
     Batch(Vec<(KeyspaceNo, Write)>, Durability),
+    /// A commit of one change that depends on what is there.
+    Update(KeyspaceNo, Update),
     /// A new keyspace.
     Create(u8),
     /// A keyspace goes.
     Drop(KeyspaceNo),
     /// A keyspace gets another name.
     Rename(KeyspaceNo, u8),
-    /// In one commit a keyspace goes, another one gets its name, and this is written to it.
-    Replace(KeyspaceNo, Vec<Write>, Durability),
+    /// A commit of several changes of names, and of what is in keyspaces. Those that would fail are left out.
+    Names(Vec<NameChange>, Durability),
+    /// Sorted pairs become a commit of their own, past the log.
+    Ingest(KeyspaceNo, Vec<(KeyNo, ValueNo)>),
     /// Begins a transaction.
     Begin(usize),
     /// Adds to it.
     TransactionWrite(usize, KeyspaceNo, Write),
+    /// Adds a change that depends on what it sees.
+    TransactionUpdate(usize, KeyspaceNo, Update),
+    /// Asks it for a keyspace by its name.
+    TransactionOpen(usize, u8),
+    /// Sets a savepoint in it, or goes back to one.
+    Point(usize, Point),
     /// Commits it.
     Commit(usize, Durability),
     /// Forgets it.
@@ -340,10 +430,14 @@ pub enum Op {
     Read(Reader, KeyspaceNo, Read),
     /// Sets the default lifetime of a keyspace's later writes, in milliseconds; 0: without end.
     SetLifetime(KeyspaceNo, u32),
+    /// Whether commits leave it to others to count the keys of a keyspace.
+    SetLazyCounting(KeyspaceNo, bool),
     /// A keyspace keeps one of `HISTORIES` from now on.
     SetHistory(KeyspaceNo, u8),
     /// Reads a keyspace as it was.
     Past(Age, KeyspaceNo, Read),
+    /// Reads the versions of a key.
+    Versions(KeyspaceNo, KeyNo),
     /// Catches up with what has changed in a keyspace since then.
     Since(Age, KeyspaceNo),
     /// Opens an iterator that is stepped later.
@@ -396,33 +490,49 @@ pub enum Op {
 impl Op {
     /// Whether it changes something, or has it written, by itself: what writers do beside others.
     pub fn is_a_writers(&self) -> bool {
-        use Op::{Batch, Compact, Create, Drop, Flush, Rename, Replace, Sync, Write};
-        let is_of_names = matches!(self, Create(_) | Drop(_) | Rename(..) | Replace(..));
+        use Op::{Batch, Compact, Create, Drop, Flush, Names, Rename, Sync, Write};
+        let is_of_names = matches!(self, Create(_) | Drop(_) | Rename(..) | Names(..));
         is_of_names || matches!(self, Write(..) | Batch(..) | Flush | Compact | Sync)
     }
 
     /// The operation without anything that expires.
     pub fn unlimited(self) -> Self {
-        let each = |writes: Vec<(KeyspaceNo, Write)>| {
-            writes.into_iter().map(|(no, write)| (no, write.unlimited())).collect()
+        match self {
+            Op::SetLifetime(no, _) => Op::SetLifetime(no, 0),
+            other => other.with_writes(Write::unlimited),
+        }
+    }
+
+    /// The operation with other writes.
+    pub fn with_writes(self, other: impl Fn(Write) -> Write) -> Self {
+        let all = |writes: Vec<Write>| writes.into_iter().map(&other).collect();
+        let change = |change: NameChange| match change {
+            NameChange::Create(name, writes) => NameChange::Create(name, all(writes)),
+            NameChange::Replace(no, writes) => NameChange::Replace(no, all(writes)),
+            NameChange::Write(no, write) => NameChange::Write(no, other(write)),
+            change => change,
         };
         match self {
-            Op::Write(no, write) => Op::Write(no, write.unlimited()),
-            Op::Batch(writes, durability) => Op::Batch(each(writes), durability),
-            Op::Replace(no, writes, durability) => {
-                Op::Replace(no, writes.into_iter().map(Write::unlimited).collect(), durability)
+            Op::Write(no, write) => Op::Write(no, other(write)),
+            Op::Batch(writes, durability) => {
+                Op::Batch(writes.into_iter().map(|(no, write)| (no, other(write))).collect(), durability)
             }
-            Op::TransactionWrite(slot, no, write) => Op::TransactionWrite(slot, no, write.unlimited()),
-            Op::SetLifetime(no, _) => Op::SetLifetime(no, 0),
-            other => other,
+            Op::Names(changes, durability) => {
+                Op::Names(changes.into_iter().map(change).collect(), durability)
+            }
+            Op::TransactionWrite(slot, no, write) => Op::TransactionWrite(slot, no, other(write)),
+            op => op,
         }
     }
 
     /// What its acknowledgement promises, in a database with this default.
     pub fn durability(&self, default: Durability) -> Durability {
         match self {
-            Op::Write(..) => default,
-            Op::Batch(_, durability) | Op::Commit(_, durability) | Op::Replace(.., durability) => *durability,
+            Op::Update(_, Update::Lease(..)) => Durability::Sync,
+            Op::Write(..) | Op::Update(..) => default,
+            Op::Batch(_, durability) | Op::Commit(_, durability) | Op::Names(_, durability) => *durability,
+            // It commits nothing.
+            Op::Ingest(_, pairs) if pairs.is_empty() => Durability::None,
             Op::Create(_) | Op::Drop(_) | Op::Rename(..) => Durability::Buffered,
             _ => Durability::Sync,
         }

@@ -4,15 +4,18 @@
 //!   Op --perform--> Db        Write --write--> a keyspace, a batch, a transaction
 //! ```
 
+use std::collections::HashMap;
 use std::ops::Bound;
 use std::time::Duration;
 
-use esker::{Builder, Db, Keyspace, Result, Transaction, WriteBatch};
+use esker::{
+    Builder, Counting, Db, Durability, Error, Keyspace, Reads, Result, Transaction, ViewMut, WriteBatch,
+};
 
-use crate::model::keys::{bounds, key};
-use crate::model::state::{DEFAULT, State};
+use crate::model::keys::{KeyNo, bounds, key};
+use crate::model::state::{DEFAULT, Named, State};
 use crate::model::values::ValueNo;
-use crate::op::{HISTORIES, KeyspaceNo, NAMES, Op, Write};
+use crate::op::{HISTORIES, KeyspaceNo, NAMES, Op, Update, Write, lifetime};
 
 /// The name of the merge operator of all keyspaces.
 pub const OPERATOR: &str = "merged numbers";
@@ -114,25 +117,158 @@ macro_rules! collects {
 collects!(WriteBatch);
 collects!(Transaction);
 
+/// Does changes of names, and of what is in keyspaces, in one commit. In a database the names begin with `prefix`.
+///
+/// # Errors
+/// Those of the calls.
+pub fn names(db: &Db, changes: &[Named], durability: Durability, prefix: &str) -> Result<()> {
+    let full = |name: &str| format!("{prefix}{name}");
+    let is_merge = |change: &Named| matches!(change, Named::Write(_, Write::Merge(..)));
+    let mut made = HashMap::new();
+    macro_rules! changed {
+        ($target:ident) => {
+            for change in changes {
+                match change {
+                    Named::Create(name) => {
+                        let keyspace = $target.create_keyspace(&full(name))?;
+                        if changes.iter().any(is_merge) {
+                            let mut options = keyspace.options();
+                            options.merge_operator = Some(OPERATOR.to_owned());
+                            $target.set_options(&keyspace, options)?;
+                        }
+                        made.insert(name.clone(), keyspace);
+                    }
+                    Named::Drop(name) => {
+                        made.remove(name);
+                        $target.drop_keyspace(&full(name))?;
+                    }
+                    Named::Rename(from, to) => {
+                        let keyspace = match made.remove(from) {
+                            Some(made) => made,
+                            None => db.open_keyspace(&full(from))?,
+                        };
+                        $target.rename_keyspace(&full(from), &full(to))?;
+                        made.insert(to.clone(), keyspace);
+                    }
+                    Named::Write(name, change) => {
+                        let keyspace = match made.get(name) {
+                            Some(made) => made.clone(),
+                            // The one of a writer beside others is made when it is needed.
+                            None if name == DEFAULT => db.keyspace(&full(name))?,
+                            None => db.open_keyspace(&full(name))?,
+                        };
+                        write_merging(&mut $target, &keyspace, change)?;
+                    }
+                }
+            }
+            $target.commit_with(durability)?;
+        };
+    }
+    // By commits of their own, which come first.
+    for change in changes {
+        if changes.iter().any(is_merge)
+            && let Named::Write(name, _) | Named::Rename(name, _) = change
+        {
+            // The default one of a writer beside others is made when it is needed.
+            match if name == DEFAULT { db.keyspace(&full(name)) } else { db.open_keyspace(&full(name)) } {
+                Ok(there) => there.set_merge_operator(OPERATOR)?,
+                Err(Error::KeyspaceNotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    // In either way.
+    if changes.len().is_multiple_of(2) {
+        let mut batch = db.batch();
+        changed!(batch);
+    } else {
+        let mut transaction = db.begin();
+        changed!(transaction);
+    }
+    Ok(())
+}
+
 /// Does a write.
 ///
 /// # Errors
 /// Those of the call.
 pub fn write(target: &mut impl Target, keyspace: &Keyspace, write: &Write) -> Result<()> {
+    if matches!(write, Write::Merge(..)) {
+        keyspace.set_merge_operator(OPERATOR)?;
+    }
+    write_merging(target, keyspace, write)
+}
+
+/// The same in a keyspace that has the operator.
+fn write_merging(target: &mut impl Target, keyspace: &Keyspace, write: &Write) -> Result<()> {
     match write {
         Write::Put(no, value) => target.put(keyspace, key(*no), &value.bytes()),
         Write::PutFor(no, value, ms) => {
-            target.put_with_ttl(keyspace, key(*no), &value.bytes(), Duration::from_millis(u64::from(*ms)))
+            target.put_with_ttl(keyspace, key(*no), &value.bytes(), lifetime(*ms))
         }
         Write::PutUntil(..) | Write::MergeAt(..) => panic!("the model's own"),
-        Write::Merge(no, operand) => {
-            keyspace.set_merge_operator(OPERATOR)?;
-            target.merge(keyspace, key(*no), &operand.bytes())
-        }
+        Write::Merge(no, operand) => target.merge(keyspace, key(*no), &operand.bytes()),
         Write::Remove(no) => target.remove(keyspace, key(*no)),
         Write::RemoveRange(range) => target.remove_range(keyspace, bounds(*range)),
         Write::Clear => target.clear(keyspace),
     }
+}
+
+/// What adding to a key has to add, so that it becomes this number.
+fn addend(old: Option<&[u8]>, sum: u32) -> i64 {
+    let old = old.and_then(ValueNo::parse).and_then(ValueNo::as_number);
+    i64::from(sum) - i64::from(old.unwrap_or(0))
+}
+
+macro_rules! updates {
+    ($name:ident, $target:ty) => {
+        /// Does a change that depends on what is there.
+        ///
+        /// # Errors
+        /// Those of the calls.
+        pub fn $name(target: $target, update: &Update) -> Result<()> {
+            match update {
+                Update::Change(no, value) => target
+                    .update(key(*no), |old| {
+                        let old = old.and_then(ValueNo::parse);
+                        Some(old.map_or(*value, |old| old.merged(*value)).bytes())
+                    })
+                    .map(drop),
+                Update::Swap(no, value, is_right) => {
+                    let old = target.get(key(*no))?;
+                    let wrong = ValueNo::new(9, u32::MAX).bytes();
+                    let expected = if *is_right { old.as_deref() } else { Some(&wrong[..]) };
+                    let is_swapped = target.compare_and_swap(key(*no), expected, Some(&value.bytes()))?;
+                    assert_eq!(is_swapped, *is_right, "world.1: compare_and_swap");
+                    Ok(())
+                }
+                Update::Add(no, sum) => {
+                    let add = addend(target.get(key(*no))?.as_deref(), *sum);
+                    let old = target.fetch_add(key(*no), add)?;
+                    assert_eq!(old + add, i64::from(*sum), "world.1: fetch_add");
+                    Ok(())
+                }
+                Update::Lease(..) => Err(Error::Invalid("a sequence is no transaction's".to_owned())),
+                Update::Take(no) => target.take(key(*no)).map(drop),
+                Update::PopFirst => target.pop_first().map(drop),
+                Update::PopLast => target.pop_last().map(drop),
+                Update::Expire(no, ms) => target.expire(key(*no), lifetime(*ms)).map(drop),
+                Update::Persist(no) => target.persist(key(*no)).map(drop),
+            }
+        }
+    };
+}
+
+updates!(update_alone, &Keyspace);
+updates!(update_within, &mut ViewMut<'_>);
+
+/// Takes a number of a sequence.
+fn take_number(keyspace: &Keyspace, no: KeyNo, lease: u8) -> Result<()> {
+    let old = keyspace.get(key(no))?;
+    let number = keyspace.sequence(key(no), u64::from(lease))?.next()?;
+    let expected = old.as_deref().and_then(ValueNo::parse).and_then(ValueNo::as_number);
+    assert_eq!(number, u64::from(expected.unwrap_or(0)), "world.1: a number of a sequence");
+    Ok(())
 }
 
 /// Does an operation of a writer, or a step of background work. `find` gives the keyspaces; names begin with `prefix`.
@@ -146,6 +282,8 @@ pub fn perform(db: &Db, op: &Op, find: impl Fn(KeyspaceNo) -> Result<Keyspace>, 
     let name = |no: u8| format!("{prefix}{}", NAMES[usize::from(no)]);
     match op {
         Op::Write(no, change) => write(&mut Single, &find(*no)?, change),
+        Op::Update(no, Update::Lease(key, lease)) => take_number(&find(*no)?, *key, *lease),
+        Op::Update(no, change) => update_alone(&find(*no)?, change),
         Op::Batch(writes, durability) => {
             let mut batch = db.batch();
             for (no, change) in writes {
@@ -154,22 +292,10 @@ pub fn perform(db: &Db, op: &Op, find: impl Fn(KeyspaceNo) -> Result<Keyspace>, 
             batch.commit_with(*durability)?;
             Ok(())
         }
-        Op::Replace(no, writes, durability) => {
-            let name = find(*no)?.name();
-            // In either way.
-            if writes.len().is_multiple_of(2) {
-                let mut batch = db.batch();
-                batch.drop_keyspace(&name)?;
-                let new = batch.create_keyspace(&name)?;
-                writes.iter().try_for_each(|change| write(&mut batch, &new, change))?;
-                batch.commit_with(*durability)?;
-            } else {
-                let mut transaction = db.begin();
-                transaction.drop_keyspace(&name)?;
-                let new = transaction.create_keyspace(&name)?;
-                writes.iter().try_for_each(|change| write(&mut transaction, &new, change))?;
-                transaction.commit_with(*durability)?;
-            }
+        Op::Ingest(no, pairs) => {
+            let mut ingest = find(*no)?.ingest();
+            pairs.iter().try_for_each(|(no, value)| ingest.put(key(*no), value.bytes()))?;
+            ingest.commit()?;
             Ok(())
         }
         Op::Create(new) => db.create_keyspace(&name(*new)).map(drop),
@@ -178,6 +304,9 @@ pub fn perform(db: &Db, op: &Op, find: impl Fn(KeyspaceNo) -> Result<Keyspace>, 
         Op::SetLifetime(no, ms) => {
             let ttl = (*ms > 0).then(|| Duration::from_millis(u64::from(*ms)));
             find(*no)?.set_default_ttl(ttl)
+        }
+        Op::SetLazyCounting(no, is_lazy) => {
+            find(*no)?.set_counting(if *is_lazy { Counting::Lazy } else { Counting::Exact })
         }
         Op::SetHistory(no, which) => find(*no)?.set_history(HISTORIES[usize::from(*which)]),
         Op::Flush => db.flush(),
@@ -213,6 +342,11 @@ impl Part {
     /// # Errors
     /// Those of the call.
     pub fn perform(&self, db: &Db, op: &Op) -> Result<()> {
-        perform(db, op, |no| self.find(db, no), &self.prefix)
+        match op {
+            Op::Names(changes, durability) => {
+                names(db, &self.state.changes_of(changes), *durability, &self.prefix)
+            }
+            op => perform(db, op, |no| self.find(db, no), &self.prefix),
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use esker_world::model::keys::KeyNo;
 use esker_world::model::values::ValueNo;
-use esker_world::op::{Op, SLOTS, Write};
+use esker_world::op::{NameChange, Op, SLOTS, Write};
 
 /// Why nobody may have seen a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,11 @@ pub(super) fn values(ops: &[Op]) -> BTreeMap<(KeyNo, ValueNo), Hidden> {
             Op::Batch(writes, _) => {
                 note(&mut found, &writes.iter().map(|(_, write)| *write).collect::<Vec<_>>());
             }
-            Op::Replace(_, writes, _) => note(&mut found, writes),
+            Op::Names(changes, _) => changes.iter().for_each(|change| match change {
+                NameChange::Create(_, writes) | NameChange::Replace(_, writes) => note(&mut found, writes),
+                NameChange::Write(_, write) => note(&mut found, &[*write]),
+                NameChange::Drop(_) | NameChange::Rename(..) => {}
+            }),
             Op::Begin(slot) => note(&mut found, &std::mem::take(&mut transactions[*slot])),
             Op::TransactionWrite(slot, _, write) => transactions[*slot].push(*write),
             _ => {}

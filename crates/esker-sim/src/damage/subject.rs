@@ -139,18 +139,10 @@ fn calm(op: Op) -> Option<Op> {
     match op {
         Op::Fault(_) | Op::DiskFull(_) | Op::Mend(_) => None,
         Op::Checkpoint | Op::Backup | Op::Between(_) => None,
+        Op::Update(..) | Op::TransactionUpdate(..) | Op::Point(..) | Op::Ingest(..) => None,
         Op::Restart(restart) => Some(Op::Restart(calm(restart))),
         Op::RestartIn { after, keep, restart } => Some(Op::RestartIn { after, keep, restart: calm(restart) }),
-        Op::Write(no, write) => Some(Op::Write(no, unmerged(write))),
-        Op::Batch(writes, durability) => {
-            let writes = writes.into_iter().map(|(no, write)| (no, unmerged(write)));
-            Some(Op::Batch(writes.collect(), durability))
-        }
-        Op::Replace(no, writes, durability) => {
-            Some(Op::Replace(no, writes.into_iter().map(unmerged).collect(), durability))
-        }
-        Op::TransactionWrite(slot, no, write) => Some(Op::TransactionWrite(slot, no, unmerged(write))),
-        op => Some(op),
+        op => Some(op.with_writes(unmerged)),
     }
 }
 

@@ -3,7 +3,7 @@
 use esker::BackgroundStep;
 
 use super::Generator;
-use crate::op::{Op, Reader, Write};
+use crate::op::{DRAWN_NAMES, Op, Point, Read, Reader, SLOTS, Write};
 
 /// How long entries last that expire before the commit of a large transaction, but not before all of it is written.
 const OVERTAKEN_MS: u32 = 60_000;
@@ -27,6 +27,55 @@ impl Generator<'_> {
             }
         }
         ops.push(Op::Begin(slot));
+        ops
+    }
+
+    /// All operations of a serializable transaction that has learnt something which others then change, the last one first.
+    pub(super) fn overtaken_reader(&mut self) -> Vec<Op> {
+        // Those of even numbers are serializable.
+        let slot = 2 * self.choices.usize(0..SLOTS.div_ceil(2));
+        let (no, key, value) = (self.keyspace(), self.key(), self.value());
+        let mut ops = vec![Op::Commit(slot, self.durability())];
+        ops.push(Op::TransactionWrite(slot, self.keyspace(), Write::Put(self.key(), self.value())));
+        if self.one_in(3) {
+            let name = self.choices.u8(0..DRAWN_NAMES);
+            ops.extend([Op::Create(name), Op::TransactionOpen(slot, name)]);
+        } else {
+            let other = if self.choices.bool() { Write::Remove(key) } else { Write::Put(key, value) };
+            ops.push(Op::Write(no, other));
+            ops.push(Op::Point(slot, Point::Back(0)));
+            ops.push(Op::Read(Reader::Transaction(slot), no, Read::Len));
+            ops.push(Op::TransactionWrite(slot, no, Write::Put(key, value)));
+            ops.push(Op::Point(slot, Point::Set));
+        }
+        ops.push(Op::Begin(slot));
+        ops
+    }
+
+    /// All operations that write the same keys again and again, in a keyspace that counts lazily and keeps some of the versions, the last one first.
+    /// Tables and compactions come in between: they leave bare removals in the place of what they did not count.
+    pub(super) fn pile_of_versions(&mut self) -> Vec<Op> {
+        let no = self.keyspace();
+        let keys: Vec<_> = (0..self.choices.usize(3..12)).map(|_| self.key()).collect();
+        let mut ops = Vec::new();
+        let rounds = self.choices.usize(4..10);
+        for round in 0..rounds {
+            ops.push(Op::Versions(no, keys[0]));
+            if round + 1 == rounds {
+                ops.push(Op::Compact);
+            } else if self.choices.bool() {
+                ops.push(Op::Step(BackgroundStep::Compact { idle: self.one_in(3) }));
+            }
+            ops.push(Op::Step(BackgroundStep::Flush));
+            let again = keys.iter().map(|key| match self.one_in(6) {
+                true => (no, Write::Remove(*key)),
+                false => (no, Write::Put(*key, self.value())),
+            });
+            ops.push(Op::Batch(again.collect(), self.durability()));
+        }
+        ops.push(Op::SetLazyCounting(no, true));
+        // Two versions, or one.
+        ops.push(Op::SetHistory(no, [0, 2][self.choices.usize(0..2)]));
         ops
     }
 

@@ -1,5 +1,6 @@
 //! Keys, values, and what is done to them.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use esker::Durability;
@@ -7,7 +8,7 @@ use esker::Durability;
 use super::Generator;
 use crate::model::keys::{self, KeyBounds, KeyNo};
 use crate::model::values::ValueNo;
-use crate::op::{KeyspaceNo, Write};
+use crate::op::{DRAWN_NAMES, KeyspaceNo, NameChange, Op, Point, Update, Write};
 
 impl Generator<'_> {
     pub(super) fn one_in(&mut self, n: u32) -> bool {
@@ -71,7 +72,7 @@ impl Generator<'_> {
     pub(super) fn write(&mut self) -> Write {
         match self.choices.u8(0..40) {
             0..28 if self.expiry && self.one_in(2) => {
-                Write::PutFor(self.key(), self.value(), [0, 1, 300, 2000, 10_000][self.choices.usize(0..5)])
+                Write::PutFor(self.key(), self.value(), self.lifetime())
             }
             20..28 => Write::Merge(self.key(), self.value()),
             0..28 => Write::Put(self.key(), self.value()),
@@ -79,6 +80,66 @@ impl Generator<'_> {
             37 if self.one_in(4) => Write::Clear,
             _ => Write::RemoveRange(self.bounds()),
         }
+    }
+
+    /// A change that depends on what is there.
+    pub(super) fn update(&mut self) -> Update {
+        match self.choices.u8(0..16) {
+            0..4 => Update::Swap(self.key(), self.value(), !self.one_in(3)),
+            4 => Update::Take(self.key()),
+            5 => Update::PopFirst,
+            6 => Update::PopLast,
+            7..9 => Update::Add(self.key(), self.choices.u32(0..1000)),
+            9 => Update::Lease(self.hot[self.hot.len() / 3], self.choices.u8(1..4)),
+            10..12 if self.expiry => Update::Expire(self.key(), self.lifetime()),
+            12 if self.expiry => Update::Persist(self.key()),
+            _ => Update::Change(self.key(), self.value()),
+        }
+    }
+
+    /// The same for a transaction.
+    pub(super) fn update_within(&mut self) -> Update {
+        match self.update() {
+            Update::Lease(key, lease) => Update::Add(key, lease.into()),
+            other => other,
+        }
+    }
+
+    /// Milliseconds that something lasts.
+    pub(super) fn lifetime(&mut self) -> u32 {
+        [0, 1, 300, 2000, 10_000, u32::MAX][self.choices.usize(0..6)]
+    }
+
+    pub(super) fn point(&mut self) -> Point {
+        match self.choices.u8(0..5) {
+            0..2 => Point::Set,
+            4 => Point::Forget(self.choices.u8(0..3)),
+            _ => Point::Back(self.choices.u8(0..3)),
+        }
+    }
+
+    /// What one commit does to names and to what is in keyspaces.
+    pub(super) fn name_changes(&mut self) -> Vec<NameChange> {
+        let writes = |g: &mut Self| {
+            let n = g.choices.usize(0..8);
+            (0..n).map(|_| g.write()).collect()
+        };
+        let one = |g: &mut Self| match g.choices.u8(0..8) {
+            0 => NameChange::Create(g.choices.u8(0..DRAWN_NAMES), writes(g)),
+            1 => NameChange::Drop(g.keyspace()),
+            2 => NameChange::Rename(g.keyspace(), g.choices.u8(0..DRAWN_NAMES)),
+            3..6 => NameChange::Replace(g.keyspace(), writes(g)),
+            _ => NameChange::Write(g.keyspace(), g.write()),
+        };
+        (0..self.choices.usize(1..5)).map(|_| one(self)).collect()
+    }
+
+    /// Pairs in their order, each key once.
+    pub(super) fn ingest(&mut self) -> Op {
+        let no = self.keyspace();
+        let n = if self.one_in(4) { self.choices.usize(20..60) } else { self.choices.usize(0..8) };
+        let pairs: BTreeMap<_, _> = (0..n).map(|_| (self.key(), self.value())).collect();
+        Op::Ingest(no, pairs.into_iter().collect())
     }
 
     /// So much that the log treats it apart.

@@ -72,13 +72,12 @@ impl Source<'_> {
         }
     }
 
-    /// Transactions do not count.
-    fn len(&self) -> Option<Result<u64>> {
+    fn len(&self) -> Result<u64> {
         match self {
-            Latest(keyspace) => Some(keyspace.len()),
-            At(snapshot, keyspace) => Some(snapshot.len(keyspace)),
-            Within(..) => None,
-            Then(past) => Some(past.len()),
+            Latest(keyspace) => keyspace.len(),
+            At(snapshot, keyspace) => snapshot.len(keyspace),
+            Within(transaction, keyspace) => transaction.len(keyspace),
+            Then(past) => past.len(),
         }
     }
 
@@ -167,11 +166,9 @@ pub(crate) fn check_read(source: &Source<'_>, map: &Map, read: &Read, has_expire
             }
         }
         Read::Len => {
-            if let Some(len) = source.len() {
-                // What has expired counts until it is swept.
-                let (len, exact) = (len?, map.entries().len() as u64);
-                assert!(len == exact || has_expired && len > exact, "world.1: len {len}, not {exact}");
-            }
+            // What has expired counts until it is swept.
+            let (len, exact) = (source.len()?, map.entries().len() as u64);
+            assert!(len == exact || has_expired && len > exact, "world.1: len {len}, not {exact}");
         }
         Read::Range { bounds: range, takes, keys_only: false } => {
             let (mut found, mut expected) = (source.range(bounds(*range)), slice(map, *range));

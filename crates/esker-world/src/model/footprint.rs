@@ -4,7 +4,10 @@ use std::ops::Bound;
 
 use super::keys::{KeyBounds, positions};
 use super::state::Id;
-use crate::op::Write;
+use crate::op::{NAMES, Write};
+
+/// Names of keyspaces are keys of this one.
+const OF_NAMES: Id = Id(u32::MAX);
 
 /// Ranges of positions, half open, none of them empty.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +36,13 @@ impl Footprint {
         let (start, end) = positions(touched);
         if start < end {
             self.0.push((id, start, end));
+        }
+    }
+
+    /// Adds a name of a keyspace, asked for or changed.
+    pub fn add_name(&mut self, name: &str) {
+        if let Some(at) = NAMES.iter().position(|known| *known == name) {
+            self.0.push((OF_NAMES, at as u32, at as u32 + 1));
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::footprint::Footprint;
 use super::keys::{self, KeyNo};
 use super::values::ValueNo;
-use crate::op::{KeyspaceNo, Merged, NAMES, Op, Write};
+use crate::op::{KeyspaceNo, Merged, NAMES, NameChange, Op, Update, Write, until};
 
 /// A keyspace's identity, which outlives its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -130,38 +130,60 @@ impl Map {
 pub enum Commit {
     /// Of what keyspaces hold.
     Writes(Vec<(Id, Write)>),
+    /// Of their names, and of what they hold.
+    Names(Vec<Named>),
+}
+
+/// A change of the keyspace that has a name by then.
+#[derive(Clone, Debug)]
+pub enum Named {
     /// A new keyspace.
     Create(String),
     /// A keyspace goes, with what it holds.
     Drop(String),
     /// A keyspace gets another name.
     Rename(String, String),
-    /// A keyspace goes, and a new one with these writes has its name.
-    Replace(String, Vec<Write>),
+    /// A write to it.
+    Write(String, Write),
 }
 
 impl Commit {
     /// The commit as the model has it, done at this time in this state.
     pub fn dated(self, now_ms: u64, state: &State) -> Self {
-        let dated = |(id, write): (Id, Write)| (id, write.dated(now_ms, state.lifetime_ms(id)));
         match self {
-            Commit::Writes(writes) => Commit::Writes(writes.into_iter().map(dated).collect()),
-            // A new keyspace has no default.
-            Commit::Replace(name, writes) => {
-                Commit::Replace(name, writes.into_iter().map(|write| write.dated(now_ms, 0)).collect())
+            Commit::Writes(writes) => {
+                let dated = |(id, write): (Id, Write)| (id, write.dated(now_ms, state.lifetime_ms(id)));
+                Commit::Writes(writes.into_iter().map(dated).collect())
             }
-            other => other,
+            Commit::Names(changes) => {
+                let mut state = state.clone();
+                let dated = |change: Named| {
+                    let change = match change {
+                        Named::Write(name, write) => {
+                            let lifetime_ms = state.lifetime_ms(state.names[&name]);
+                            Named::Write(name, write.dated(now_ms, lifetime_ms))
+                        }
+                        change => change,
+                    };
+                    state.apply_named(&change);
+                    change
+                };
+                Commit::Names(changes.into_iter().map(dated).collect())
+            }
         }
     }
 
     /// Its writes.
     pub fn writes(&self) -> impl Iterator<Item = &Write> {
-        let (writes, new): (&[_], &[_]) = match self {
+        let (writes, changes): (&[_], &[_]) = match self {
             Commit::Writes(writes) => (writes, &[]),
-            Commit::Replace(_, writes) => (&[], writes),
-            _ => (&[], &[]),
+            Commit::Names(changes) => (&[], changes),
         };
-        writes.iter().map(|(_, write)| write).chain(new)
+        let of_names = changes.iter().filter_map(|change| match change {
+            Named::Write(_, write) => Some(write),
+            _ => None,
+        });
+        writes.iter().map(|(_, write)| write).chain(of_names)
     }
 
     /// Whether it gives something an end.
@@ -178,6 +200,10 @@ pub enum Refusal {
     /// There is a keyspace of this name.
     Exists(String),
 }
+
+/// An update that asks for a number, and finds something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotANumber;
 
 /// All keyspaces.
 #[derive(Clone, Debug)]
@@ -200,7 +226,7 @@ impl State {
     pub fn with_names(names: impl IntoIterator<Item = String>) -> Self {
         let mut state =
             State { names: BTreeMap::new(), maps: BTreeMap::new(), lifetimes: BTreeMap::new(), next: Id(0) };
-        names.into_iter().for_each(|name| state.apply(&Commit::Create(name)));
+        names.into_iter().for_each(|name| state.apply_named(&Named::Create(name)));
         state
     }
 
@@ -290,23 +316,113 @@ impl State {
             name => Ok(name.to_owned()),
         };
         let name = |name: &u8| NAMES[usize::from(*name)];
+        let named = |change: Named| Commit::Names(vec![change]);
         Ok(Some(match op {
             Op::Write(no, write) => Commit::Writes(vec![(id(no), *write)]),
             Op::Batch(writes, _) => {
                 Commit::Writes(writes.iter().map(|(no, write)| (id(no), *write)).collect())
             }
-            Op::Create(new) => Commit::Create(unless_there(name(new))?),
-            Op::Drop(no) => Commit::Drop(not_default(no)?),
-            Op::Rename(no, to) => Commit::Rename(not_default(no)?, unless_there(name(to))?),
-            Op::Replace(no, writes, _) => Commit::Replace(not_default(no)?, writes.clone()),
+            Op::Ingest(no, pairs) => {
+                Commit::Writes(pairs.iter().map(|(key, value)| (id(no), Write::Put(*key, *value))).collect())
+            }
+            Op::Create(new) => named(Named::Create(unless_there(name(new))?)),
+            Op::Drop(no) => named(Named::Drop(not_default(no)?)),
+            Op::Rename(no, to) => named(Named::Rename(not_default(no)?, unless_there(name(to))?)),
+            Op::Names(changes, _) => Commit::Names(self.changes_of(changes)),
             _ => return Ok(None),
         }))
     }
 
-    /// What a commit touches that makes a keyspace and writes into it.
-    pub fn footprint_of_new(&self, writes: &[Write]) -> Footprint {
-        let mut footprint = Footprint::default();
-        writes.iter().for_each(|write| footprint.add(self.next, write));
+    /// What changes come to, without those that would fail.
+    pub fn changes_of(&self, changes: &[NameChange]) -> Vec<Named> {
+        let (mut state, mut all) = (self.clone(), Vec::new());
+        for change in changes {
+            let picked = |no: &KeyspaceNo| state.pick(*no).to_owned();
+            let free = |name: &u8| {
+                let name = NAMES[usize::from(*name)];
+                (!state.names.contains_key(name)).then(|| name.to_owned())
+            };
+            let goes = |no: &KeyspaceNo| Some(picked(no)).filter(|name| name != DEFAULT);
+            let written = |name: String, writes: &[Write]| {
+                writes.iter().map(|write| Named::Write(name.clone(), *write)).collect::<Vec<_>>()
+            };
+            let made = match change {
+                NameChange::Create(name, writes) => {
+                    free(name).map(|name| [vec![Named::Create(name.clone())], written(name, writes)].concat())
+                }
+                NameChange::Drop(no) => goes(no).map(|name| vec![Named::Drop(name)]),
+                NameChange::Rename(no, to) => {
+                    goes(no).zip(free(to)).map(|(from, to)| vec![Named::Rename(from, to)])
+                }
+                NameChange::Replace(no, writes) => goes(no).map(|name| {
+                    let anew = vec![Named::Drop(name.clone()), Named::Create(name.clone())];
+                    [anew, written(name, writes)].concat()
+                }),
+                NameChange::Write(no, write) => Some(written(picked(no), &[*write])),
+            };
+            let made = made.unwrap_or_default();
+            // What is written decides nothing.
+            let names = made.iter().filter(|change| !matches!(change, Named::Write(..)));
+            names.for_each(|change| state.apply_named(change));
+            all.extend(made);
+        }
+        all
+    }
+
+    /// The write that an update comes to at this time in a keyspace of this default lifetime, dated; none if it changes nothing.
+    ///
+    /// # Errors
+    /// It must fail.
+    pub fn update(
+        &self,
+        id: Id,
+        update: Update,
+        now_ms: u64,
+        lifetime_ms: u64,
+    ) -> Result<Option<Write>, NotANumber> {
+        let map = self.map(id);
+        let value = |key: KeyNo| map.entries.get(&key).copied();
+        let end = |key: KeyNo| map.until.get(&key).copied();
+        // What is replaced keeps its expiry; what is new has the default.
+        let replaced = |key: KeyNo, new: ValueNo| match (value(key), end(key)) {
+            (Some(_), Some(end)) => Write::PutUntil(key, new, end),
+            (Some(_), None) => Write::Put(key, new),
+            (None, _) => Write::Put(key, new).dated(now_ms, lifetime_ms),
+        };
+        let number = |key: KeyNo| value(key).map_or(Ok(0), |old| old.as_number().ok_or(NotANumber));
+        Ok(match update {
+            Update::Change(key, new) => Some(replaced(key, value(key).map_or(new, |old| old.merged(new)))),
+            Update::Swap(key, new, is_right) => is_right.then(|| replaced(key, new)),
+            Update::Add(key, sum) => {
+                number(key)?;
+                Some(replaced(key, ValueNo::number(sum)))
+            }
+            Update::Lease(key, lease) => {
+                Some(Write::Put(key, ValueNo::number(number(key)?.wrapping_add(u32::from(lease)))))
+            }
+            Update::Take(key) => value(key).map(|_| Write::Remove(key)),
+            Update::PopFirst => map.entries.first_key_value().map(|(key, _)| Write::Remove(*key)),
+            Update::PopLast => map.entries.last_key_value().map(|(key, _)| Write::Remove(*key)),
+            Update::Expire(key, ms) => value(key).map(|old| Write::PutUntil(key, old, until(now_ms, ms))),
+            Update::Persist(key) => value(key).zip(end(key)).map(|(old, _)| Write::Put(key, old)),
+        })
+    }
+
+    /// What a commit touches.
+    pub fn footprint_of(&self, commit: &Commit) -> Footprint {
+        let changes = match commit {
+            Commit::Writes(writes) => return Footprint::of(writes),
+            Commit::Names(changes) => changes,
+        };
+        let (mut state, mut footprint) = (self.clone(), Footprint::default());
+        for change in changes {
+            match change {
+                Named::Create(name) | Named::Drop(name) => footprint.add_name(name),
+                Named::Rename(from, to) => [from, to].into_iter().for_each(|name| footprint.add_name(name)),
+                Named::Write(name, write) => footprint.add(state.names[name], write),
+            }
+            state.apply_named(change);
+        }
         footprint
     }
 
@@ -321,25 +437,26 @@ impl State {
     pub fn apply(&mut self, commit: &Commit) {
         match commit {
             Commit::Writes(writes) => writes.iter().for_each(|(id, write)| self.write(*id, write)),
-            Commit::Create(name) => {
+            Commit::Names(changes) => changes.iter().for_each(|change| self.apply_named(change)),
+        }
+    }
+
+    fn apply_named(&mut self, change: &Named) {
+        match change {
+            Named::Create(name) => {
                 self.names.insert(name.clone(), self.next);
                 self.maps.insert(self.next, Arc::default());
                 self.next.0 += 1;
             }
-            Commit::Drop(name) => {
+            Named::Drop(name) => {
                 let id = self.names.remove(name);
                 id.map(|id| self.maps.remove(&id));
             }
-            Commit::Rename(from, to) => {
+            Named::Rename(from, to) => {
                 let id = self.names.remove(from);
                 id.map(|id| self.names.insert(to.clone(), id));
             }
-            Commit::Replace(name, writes) => {
-                self.apply(&Commit::Drop(name.clone()));
-                self.apply(&Commit::Create(name.clone()));
-                let id = self.names[name];
-                writes.iter().for_each(|write| self.write(id, write));
-            }
+            Named::Write(name, write) => self.write(self.names[name], write),
         }
     }
 
@@ -411,10 +528,10 @@ mod tests {
         b.write(Id(0), &Write::RemoveRange((Bound::Excluded(KeyNo(2)), Bound::Unbounded)));
         b.write(Id(0), &Write::Put(KeyNo(1), value(1)));
         assert_eq!(a.digest(), b.digest());
-        b.apply(&Commit::Create("x".into()));
+        b.apply_named(&Named::Create("x".into()));
         assert_ne!(a.digest(), b.digest());
-        b.apply(&Commit::Rename("x".into(), "y".into()));
-        b.apply(&Commit::Drop("y".into()));
+        b.apply_named(&Named::Rename("x".into(), "y".into()));
+        b.apply_named(&Named::Drop("y".into()));
         assert_eq!(a.digest(), b.digest());
     }
 }

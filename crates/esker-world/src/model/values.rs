@@ -4,7 +4,8 @@
 //!   stamp (4 bytes) | stamp's lowest byte + position / 7 ...        shorter ones keep the stamp's first bytes
 //! ```
 //!
-//! Of one value in four the rest is noise, which no codec makes smaller: compressed tables have blocks of both kinds.
+//! Of one value in four the rest is noise, which no codec makes smaller: compressed tables have blocks of both kinds. The rest of eight bytes is
+//! zeros: they are the stamp as a number, which can be added to.
 
 /// A value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,9 +17,17 @@ pub struct ValueNo {
 }
 
 const STAMP_BYTES: usize = 4;
+/// The length of numbers.
+const NUMBER_BYTES: usize = 8;
 
-fn filling(stamp: u32, i: usize) -> u8 {
-    if stamp % 4 == 3 { noise(stamp, i as u32) } else { (stamp as u8).wrapping_add((i / 7) as u8) }
+fn filling(stamp: u32, len: usize, i: usize) -> u8 {
+    if len == NUMBER_BYTES {
+        0
+    } else if stamp % 4 == 3 {
+        noise(stamp, i as u32)
+    } else {
+        (stamp as u8).wrapping_add((i / 7) as u8)
+    }
 }
 
 /// The finalizer of MurmurHash3, of stamp and position.
@@ -40,6 +49,16 @@ impl ValueNo {
         ValueNo { len, stamp: kept }
     }
 
+    /// The value that is this number.
+    pub fn number(n: u32) -> Self {
+        ValueNo::new(NUMBER_BYTES as u32, n)
+    }
+
+    /// The number that it is, if it is one.
+    pub fn as_number(self) -> Option<u32> {
+        (self.len as usize == NUMBER_BYTES).then_some(self.stamp)
+    }
+
     /// What tells it from others of its length.
     pub fn stamp(self) -> u32 {
         self.stamp
@@ -49,7 +68,7 @@ impl ValueNo {
     pub fn bytes(self) -> Vec<u8> {
         let len = self.len as usize;
         let mut bytes = self.stamp.to_le_bytes()[..len.min(STAMP_BYTES)].to_vec();
-        bytes.extend((STAMP_BYTES..len).map(|i| filling(self.stamp, i)));
+        bytes.extend((STAMP_BYTES..len).map(|i| filling(self.stamp, len, i)));
         bytes
     }
 
@@ -78,7 +97,7 @@ impl ValueNo {
     }
 
     fn is_filled(self, bytes: &[u8]) -> bool {
-        (STAMP_BYTES..bytes.len()).all(|i| bytes[i] == filling(self.stamp, i))
+        (STAMP_BYTES..bytes.len()).all(|i| bytes[i] == filling(self.stamp, bytes.len(), i))
     }
 
     /// A number that other values do not share.
@@ -93,7 +112,8 @@ mod tests {
 
     #[test]
     fn bytes_come_back_and_damage_shows() {
-        for len in [0, 1, 2, 3, 4, 5, 100, 5000] {
+        assert_eq!(ValueNo::number(258).bytes(), 258_i64.to_le_bytes());
+        for len in [0, 1, 2, 3, 4, 5, 8, 100, 5000] {
             for stamp in [0xDEAD_BEEF, 0xDEAD_BEEC] {
                 let value = ValueNo::new(len, stamp);
                 let mut bytes = value.bytes();

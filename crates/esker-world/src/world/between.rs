@@ -55,7 +55,7 @@ impl World {
 
     fn note_between(&mut self, op: Op, outcome: Result<()>) {
         match &op {
-            Op::Write(..) | Op::Batch(..) => self.changed(&op, None, outcome),
+            Op::Write(..) | Op::Batch(..) => self.changed(&op, outcome),
             Op::Flush => self.maintain(outcome),
             Op::Compact => {
                 if self.excused_tidying(outcome).is_some() {
@@ -63,6 +63,7 @@ impl World {
                 }
             }
             Op::Step(BackgroundStep::SyncLog) if !self.poisoned && !self.panicked => self.maintain(outcome),
+            Op::Step(BackgroundStep::PrepareLog) => drop(self.excused_tidying(outcome)),
             Op::Step(_) => drop(self.excused(outcome)),
             other => panic!("{other:?} is not done between steps"),
         }

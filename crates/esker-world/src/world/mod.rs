@@ -30,6 +30,7 @@ mod offline;
 mod outlook;
 mod past;
 mod restart;
+mod transaction;
 pub mod trouble;
 mod write;
 
@@ -42,8 +43,8 @@ use esker_env::{BrokenSync, FaultFs, Fs, ManualClock, MemFs, OpenOptions, Seeded
 
 pub use self::restart::{Left, builder};
 
+use self::transaction::HeldTransaction;
 use self::trouble::{attempt, is_panic};
-use self::write::HeldTransaction;
 use crate::figures;
 use crate::judge::read::{self, HeldIterator, Source, check_read};
 use crate::judge::walk::HeldCursor;
@@ -51,7 +52,7 @@ use crate::model::history::History;
 use crate::model::keys::bounds;
 use crate::model::state::{Id, Map, State};
 use crate::op::{KeyspaceNo, Op, Opening, Read, Reader, Restart, SLOTS};
-use crate::perform::perform;
+use crate::perform::{names, perform};
 use crate::setting;
 
 /// Where the database lives in the simulated file system.
@@ -97,6 +98,8 @@ figures! {
         truncated: "times that it was too far behind, and began anew",
         past: "reads of keyspaces as they were",
         past_refused: "of commits that are not kept any more",
+        versions: "versions of keys that were compared with what was",
+        updated: "changes made of what keys had",
         copied: "checkpoints made",
         backed_up: "backups made, and restored",
         between: "operations done between two steps of another one",
@@ -357,11 +360,16 @@ impl World {
             | Op::Create(_)
             | Op::Drop(_)
             | Op::Rename(..)
-            | Op::Replace(..) => {
+            | Op::Names(..)
+            | Op::Ingest(..) => {
                 self.change(op);
             }
+            Op::Update(no, update) => self.update(op, *no, *update),
             Op::Begin(slot) => self.begin(*slot),
             Op::TransactionWrite(slot, no, write) => self.transaction_write(*slot, *no, write),
+            Op::TransactionUpdate(slot, no, update) => self.transaction_update(*slot, *no, *update),
+            Op::TransactionOpen(slot, name) => self.transaction_open(*slot, *name),
+            Op::Point(slot, point) => self.point(*slot, *point),
             Op::Commit(slot, durability) => {
                 if let Some(transaction) = self.transactions[*slot].take() {
                     self.commit(transaction, *durability);
@@ -384,7 +392,8 @@ impl World {
                 self.read(found);
             }
             Op::SetLifetime(no, _) => self.set_lifetime(op, *no),
-            Op::SetHistory(..) => self.maintain(self.done(op)),
+            Op::SetHistory(..) | Op::SetLazyCounting(..) => self.maintain(self.done(op)),
+            Op::Versions(no, key) => self.read_versions(*no, *key),
             Op::Past(age, no, read) => self.read_past(*age, *no, read),
             Op::Since(age, no) => self.catch_up(*age, *no),
             Op::Iterate(slot, reader, no, range) => {
@@ -431,6 +440,8 @@ impl World {
                 match step {
                     // With a log that has failed there is nothing to sync.
                     esker::BackgroundStep::SyncLog if !self.poisoned && !self.panicked => self.maintain(done),
+                    // It tells of files that it cannot remove.
+                    esker::BackgroundStep::PrepareLog => drop(self.excused_tidying(done)),
                     _ => drop(self.excused(done)),
                 }
             }
@@ -488,7 +499,11 @@ impl World {
 
     /// Does an operation to the database.
     fn done(&self, op: &Op) -> esker::Result<()> {
-        attempt(|| perform(self.db(), op, |no| Ok(self.pick(no).1), ""))
+        let newest = self.history.newest();
+        attempt(|| match op {
+            Op::Names(changes, durability) => names(self.db(), &newest.changes_of(changes), *durability, ""),
+            op => perform(self.db(), op, |no| Ok(self.pick(no).1), ""),
+        })
     }
 
     fn hold_cursor(&mut self, slot: usize, reader: Reader, no: KeyspaceNo) {

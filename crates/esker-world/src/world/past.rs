@@ -4,18 +4,20 @@
 //!   operation --a new number--> past: (number, state)      Past, Since --one of these--> Db --compared--> that state (world.9)
 //! ```
 
-use esker::{Changes, Error, SeqNo};
+use esker::{Changes, Error, Keyspace, SeqNo, Version};
 
 use super::World;
 use super::trouble::attempt;
 use crate::judge::read::{Source, check_read};
-use crate::model::keys::{self, key};
-use crate::model::state::{Map, State};
+use crate::model::keys::{self, KeyNo, key};
+use crate::model::state::{Id, Map, State};
 use crate::model::values::ValueNo;
 use crate::op::{Age, KeyspaceNo, Read};
 
 /// So many states are remembered.
-const REMEMBERED: usize = 40;
+const REMEMBERED: usize = 160;
+/// Of so many keys the versions are read at once, and of one more.
+const VERSIONS_OF: usize = 40;
 
 impl World {
     /// Remembers the newest state. What a crash has taken was never there.
@@ -64,6 +66,38 @@ impl World {
             }
         }
         self.tally.past += 1;
+    }
+
+    /// The versions of this key, and of some that follow it.
+    pub(super) fn read_versions(&mut self, no: KeyspaceNo, first: KeyNo) {
+        let (id, keyspace) = self.pick(no);
+        let map = self.history.newest().map(id);
+        let others = map.entries().range(first..).map(|(key, _)| *key).filter(|key| *key != first);
+        for key in std::iter::once(first).chain(others.take(VERSIONS_OF)) {
+            self.read_versions_of(id, &keyspace, key);
+        }
+    }
+
+    /// Each version is what the key was from its commit on, until the next one.
+    fn read_versions_of(&mut self, id: Id, keyspace: &Keyspace, key_no: KeyNo) {
+        let found = attempt(|| keyspace.versions(key(key_no))?.collect::<esker::Result<Vec<_>>>());
+        let Some(found) = self.read(found) else { return };
+        let shown = |version: &Version| {
+            let value = version.value.as_deref();
+            value.map(|value| ValueNo::parse(value).expect("world.9: nobody put this value"))
+        };
+        let mut newer = u64::MAX;
+        // Of one that is older than the history it is not known from when on it was there.
+        for version in found.iter().filter(|version| version.seqno.get() > 0) {
+            let from = version.seqno.get();
+            assert!(from < newer, "world.9: versions {from} and {newer} of {key_no:?}");
+            for (at, state) in self.past.iter().filter(|(at, _)| (from..newer).contains(at)) {
+                let was = state.map(id).entries().get(&key_no).copied();
+                assert_eq!(shown(version), was, "world.9: version {from} of {key_no:?}, looked at {at}");
+                self.tally.versions += 1;
+            }
+            newer = from;
+        }
     }
 
     pub(super) fn catch_up(&mut self, age: Age, no: KeyspaceNo) {

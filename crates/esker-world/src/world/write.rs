@@ -1,87 +1,29 @@
-//! Commits: writes, batches, transactions, and what becomes of keyspaces.
+//! Commits: writes, batches, updates, and what becomes of keyspaces.
 
 use std::collections::BTreeSet;
-use std::ops::Bound;
 
-use esker::{Durability, Error, Isolation, Keyspace, Result, Transaction};
+use esker::{Durability, Error, Keyspace, Result};
 
 use super::World;
-use super::trouble::attempt;
 use crate::generate::LARGE_VALUE_BYTES;
 use crate::model::footprint::Footprint;
-use crate::model::keys::KeyNo;
-use crate::model::state::{Commit, Id, Refusal, State};
-use crate::model::timed::Timed;
-use crate::op::{KeyspaceNo, Op, Read, Write};
-use crate::perform;
+use crate::model::state::{Commit, Id, NotANumber, Refusal};
+use crate::op::{KeyspaceNo, Op, Update, Write};
 
 /// Numbers of keyspaces below this take one byte in front of a key.
 pub(super) const SHORT_IDS: u32 = 0xF0;
 /// From so many keyspaces on a commit looks them up instead of comparing each with each.
 const MANY_KEYSPACES: usize = 9;
 
-/// A transaction and what it must see.
-pub(super) struct HeldTransaction {
-    db: Transaction,
-    /// The newest state at its beginning with its own writes.
-    state: Timed,
-    /// How many commits there were when it began.
-    since: usize,
-    footprint: Footprint,
-    writes: Vec<(Id, Write)>,
-    /// It is serializable: what it has read for certain, and what it may have read.
-    read: Option<[Footprint; 2]>,
-}
-
-impl HeldTransaction {
-    pub(super) fn db(&self) -> &Transaction {
-        &self.db
-    }
-
-    pub(super) fn state(&self) -> &State {
-        self.state.seen()
-    }
-
-    /// It has read something, and has an answer or not.
-    pub(super) fn note_read(&mut self, id: Id, read: &Read, is_answered: bool) {
-        let Some([certain, possible]) = &mut self.read else { return };
-        let whole = (Bound::Unbounded, Bound::Unbounded);
-        let one = |key: KeyNo| (Bound::Included(key), Bound::Included(key));
-        possible.add_range(id, whole);
-        if !is_answered {
-            return;
-        }
-        match read {
-            Read::Get(key) | Read::Contains(key) => certain.add_range(id, one(*key)),
-            Read::MultiGet(keys) => keys.iter().for_each(|key| certain.add_range(id, one(*key))),
-            Read::Range { bounds, .. } => certain.add_range(id, *bounds),
-            Read::Ends | Read::Len | Read::Prefix { .. } | Read::Cursor(_) => {}
-        }
-    }
-
-    pub(super) fn expire(&mut self, now_ms: u64) {
-        self.state.set_now(now_ms);
-    }
-
-    pub(super) fn rollback(self) {
-        self.db.rollback();
-    }
-}
-
 impl World {
     /// Does an operation that commits something by itself, or must fail.
     pub(super) fn change(&mut self, op: &Op) {
-        // A keyspace that goes, or gets another name.
-        let subject = match op {
-            Op::Drop(no) | Op::Rename(no, _) | Op::Replace(no, ..) => Some(self.pick(*no).1),
-            _ => None,
-        };
         let outcome = self.interleaved(|world| world.done(op));
-        self.changed(op, subject, outcome);
+        self.changed(op, outcome);
     }
 
     /// Notes the outcome of such an operation.
-    pub(super) fn changed(&mut self, op: &Op, subject: Option<Keyspace>, outcome: Result<()>) {
+    pub(super) fn changed(&mut self, op: &Op, outcome: Result<()>) {
         let commit = match self.history.newest().commit_of(op) {
             Err(Refusal::Default) => return assert!(matches!(outcome, Err(Error::Invalid(_)))),
             Err(Refusal::Exists(name)) => {
@@ -94,35 +36,67 @@ impl World {
         if let Commit::Writes(writes) = commit {
             return self.wrote(outcome, writes, durability);
         }
-        let footprint = match &commit {
-            Commit::Replace(_, writes) => self.history.newest().footprint_of_new(writes),
-            _ => Footprint::default(),
-        };
-        if self.committed(outcome, commit.clone(), footprint, durability) {
-            self.check_keyspaces(&commit, subject);
+        let footprint = self.history.newest().footprint_of(&commit);
+        if footprint.is_empty() {
+            return self.wrote(outcome, Vec::new(), durability);
+        }
+        if self.committed(outcome, commit, footprint, durability) {
+            self.check_keyspaces();
+        }
+    }
+
+    /// Changes a key by what it has. In one thread it meets no conflict.
+    pub(super) fn update(&mut self, op: &Op, no: KeyspaceNo, update: Update) {
+        let (id, _) = self.pick(no);
+        if self.leads_too_far(id, update) {
+            return;
+        }
+        let outcome =
+            if update.looks_first() { self.done(op) } else { self.interleaved(|world| world.done(op)) };
+        let newest = self.history.newest();
+        match newest.update(id, update, self.now_ms(), newest.lifetime_ms(id)) {
+            Ok(Some(write)) => {
+                self.expires |= write.expires();
+                self.tally.updated += u64::from(outcome.is_ok());
+                self.wrote(outcome, vec![(id, write)], op.durability(self.durability));
+            }
+            Ok(None) => drop(self.excused(outcome)),
+            Err(NotANumber) => self.refused(outcome),
+        }
+    }
+
+    /// Whether a sequence comes to a number that no value is.
+    fn leads_too_far(&self, id: Id, update: Update) -> bool {
+        let Update::Lease(key, lease) = update else { return false };
+        let number = self.history.newest().map(id).entries().get(&key).and_then(|old| old.as_number());
+        number.is_some_and(|number| number.checked_add(u32::from(lease)).is_none())
+    }
+
+    /// Notes that a call was refused, as it had to be, or failed.
+    pub(super) fn refused(&mut self, outcome: Result<()>) {
+        match outcome {
+            Ok(()) => panic!("world.1: an addition to what is no number succeeds"),
+            Err(Error::Invalid(_)) => {}
+            Err(error) => drop(self.excused::<()>(Err(error))),
         }
     }
 
     /// Handles follow what has become of their keyspaces.
-    fn check_keyspaces(&mut self, commit: &Commit, subject: Option<Keyspace>) {
+    fn check_keyspaces(&mut self) {
         let names = self.history.newest().names().clone();
-        self.keyspaces.retain(|id, _| names.values().any(|named| named == id));
-        match (commit, subject) {
-            (Commit::Create(name), _) => {
-                let keyspace = self.db().open_keyspace(name).expect("it was made");
-                self.keyspaces.insert(names[name], keyspace);
+        for (name, id) in &names {
+            if !self.keyspaces.contains_key(id) {
+                let made = self.db().open_keyspace(name).expect("it was made");
+                self.keyspaces.insert(*id, made);
             }
-            (Commit::Drop(name), Some(gone)) => {
-                assert!(matches!(gone.put("k", "v"), Err(Error::KeyspaceNotFound(n)) if n == *name));
-                assert!(matches!(self.db().open_keyspace(name), Err(Error::KeyspaceNotFound(_))));
+            assert_eq!(self.keyspaces[id].name(), *name);
+        }
+        let is_gone = |id: &Id| names.values().all(|named| named != id);
+        for (_, gone) in self.keyspaces.extract_if(.., |id, _| is_gone(id)).collect::<Vec<_>>() {
+            assert!(matches!(gone.put("k", "v"), Err(Error::KeyspaceNotFound(_))));
+            if !names.contains_key(&gone.name()) {
+                assert!(matches!(self.db().open_keyspace(&gone.name()), Err(Error::KeyspaceNotFound(_))));
             }
-            (Commit::Replace(name, _), Some(gone)) => {
-                assert!(matches!(gone.put("k", "v"), Err(Error::KeyspaceNotFound(n)) if n == *name));
-                let keyspace = self.db().open_keyspace(name).expect("it was made");
-                self.keyspaces.insert(names[name], keyspace);
-            }
-            (Commit::Rename(_, to), Some(renamed)) => assert_eq!(renamed.name(), *to),
-            _ => {}
         }
     }
 
@@ -138,7 +112,7 @@ impl World {
     }
 
     /// Notes the outcome of a commit of writes.
-    fn wrote(&mut self, outcome: Result<()>, writes: Vec<(Id, Write)>, durability: Durability) {
+    pub(super) fn wrote(&mut self, outcome: Result<()>, writes: Vec<(Id, Write)>, durability: Durability) {
         let footprint = Footprint::of(&writes);
         if footprint.is_empty() {
             // It may still have had to wait for a flush that failed; and it makes durable what was committed before it.
@@ -151,7 +125,7 @@ impl World {
     }
 
     /// Notes the outcome of a commit; whether it was acknowledged.
-    fn committed(
+    pub(super) fn committed(
         &mut self,
         outcome: Result<()>,
         commit: Commit,
@@ -197,80 +171,6 @@ impl World {
     pub(super) fn note_lifetime(&mut self, id: Id, keyspace: &Keyspace) {
         let ms = keyspace.default_ttl().map_or(0, |ttl| ttl.as_millis() as u64);
         self.history.set_lifetime_ms(id, ms);
-    }
-
-    pub(super) fn begin(&mut self, slot: usize) {
-        let (isolation, read) = match slot % 2 {
-            0 => (Isolation::Serializable, Some(<[Footprint; 2]>::default())),
-            _ => (Isolation::Snapshot, None),
-        };
-        self.transactions[slot] = Some(HeldTransaction {
-            read,
-            db: self.db().begin_with(isolation),
-            state: Timed::new(self.history.newest().clone(), self.now_ms()),
-            since: self.history.len(),
-            footprint: Footprint::default(),
-            writes: Vec::new(),
-        });
-    }
-
-    pub(super) fn transaction_write(&mut self, slot: usize, no: KeyspaceNo, write: &Write) {
-        let (id, keyspace) = self.pick(no);
-        let Some(mut transaction) = self.transactions[slot].take() else { return };
-        if let Write::Put(key, value) = write
-            && key.0.is_multiple_of(3)
-        {
-            // What is undone has never been.
-            let undone = [Write::Remove(*key), Write::Put(KeyNo(key.0 / 2), *value), Write::Clear];
-            let undone = &undone[..usize::from(key.0 / 3 % 4)];
-            let point = transaction.db.savepoint();
-            let tried =
-                attempt(|| undone.iter().try_for_each(|w| perform::write(&mut transaction.db, &keyspace, w)));
-            self.excused(tried);
-            transaction.db.rollback_to(&point).expect("the savepoint was just made");
-            self.tally.undone += u64::from(!undone.is_empty());
-        }
-        // A large transaction writes tables: what fails then is not in it.
-        let outcome = attempt(|| perform::write(&mut transaction.db, &keyspace, write));
-        if self.excused(outcome).is_some() {
-            // Defaults are those of the call, not those of the transaction's beginning.
-            let write = write.dated(self.now_ms(), self.history.newest().lifetime_ms(id));
-            self.expires |= write.expires();
-            transaction.state.write(id, &write);
-            transaction.footprint.add(id, &write);
-            transaction.writes.push((id, write));
-        }
-        self.transactions[slot] = Some(transaction);
-    }
-
-    pub(super) fn commit(&mut self, transaction: HeldTransaction, durability: Durability) {
-        let HeldTransaction { db, since, footprint, writes, read, .. } = transaction;
-        let outcome = self.interleaved(|_| attempt(|| Ok(db.commit_with(durability).map(drop)?)));
-        if footprint.is_empty() {
-            self.excused(outcome);
-            return;
-        }
-        let gone = writes.iter().any(|(id, _)| !self.keyspaces.contains_key(id));
-        let [certain, possible] = read.unwrap_or_default();
-        let touched = |footprint| self.history.touched_since(since, footprint);
-        let touched_by_writes = touched(&footprint);
-        let is_due = touched_by_writes || touched(&certain);
-        let may_be = is_due || touched(&possible);
-        match &outcome {
-            Err(Error::KeyspaceNotFound(_)) => assert!(gone, "world.2: no keyspace is gone"),
-            Err(Error::Conflict { .. }) => {
-                // Sweeps are none, but in tables (conflict.3 of the engine).
-                assert!((may_be || self.expires) && !gone, "world.2: no conflict is due");
-                self.tally.read_conflicts += u64::from(!touched_by_writes);
-                self.tally.conflicts += 1;
-            }
-            Ok(()) => {
-                assert!(!gone, "world.2: into a dropped keyspace");
-                assert!(!is_due, "world.2: a conflict is due");
-                self.committed(outcome, Commit::Writes(writes), footprint, durability);
-            }
-            Err(_) => drop(self.committed(outcome, Commit::Writes(writes), footprint, durability)),
-        }
     }
 }
 

@@ -203,7 +203,8 @@ impl WriteBatch {
     }
 
     /// Gives a keyspace all of these options when the batch is committed, in place of those that it has. `Keyspace`'s own calls change one at a time:
-    /// [`set_history`](Keyspace::set_history) and its kin.
+    /// [`set_history`](Keyspace::set_history) and its kin. They are not for a keyspace that the batch creates, which is not there yet. Such a keyspace
+    /// has its merge operator at once: what the batch merges into it counts. The other options are for later writes.
     ///
     /// ```
     /// # let db = esker::Db::in_memory()?;
@@ -221,7 +222,7 @@ impl WriteBatch {
     /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound). [`commit`](Self::commit) fails with those of the calls that change one option.
     pub fn set_options(&mut self, keyspace: &Keyspace, options: KeyspaceOptions) -> Result<()> {
         keyspace.state_in(&self.handle)?;
-        self.writes.set_options(&keyspace.state, options)
+        self.writes.set_options(&self.handle.core, &keyspace.state, options)
     }
 
     /// Drops a keyspace with all it holds when the batch is committed. What the batch wrote to it before is forgotten.

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use super::Db;
 use crate::blob::BlobSet;
+use crate::encoding::catalog_key::{name_of, options_of};
 use crate::encoding::operand::{Operand, elements};
-use crate::engine::catalog::{id_of, name_of};
+use crate::engine::catalog::id_of;
 use crate::engine::handle::Handle;
-use crate::engine::keyspace_options::{KeyspaceOptions, StoredOptions, options_of};
+use crate::engine::keyspace_options::{KeyspaceOptions, StoredOptions};
 use crate::feed::{Change, Changes};
 use crate::read::fetch;
 use crate::types::expiry::Expiry;

@@ -19,6 +19,7 @@ use crate::read::point::{Presence, ValueAsMade, ValueOf, Want};
 use crate::read::value_reader::{ReaderOf, ValueReader};
 use crate::read::versions::NewerCursor;
 use crate::read::view::ReadView;
+use crate::types::canary::{self, Canary};
 use crate::types::key::{KeyBuf, decode_key, encode_key, keyspace_end};
 use crate::types::limits::check_key;
 use crate::types::{KeyBounds, Result, SeqNo, Value};
@@ -269,7 +270,8 @@ impl Versions {
         let Some((seqno, is_merge)) = newest else { return Ok(None) };
         let value = self.source.view.find::<ValueAsMade>(&self.key, seqno, &guard)?;
         let kept = self.source.kept;
-        if value.is_none() && seqno < self.source.floor && self.given >= kept.versions() {
+        let is_bare = value.is_none() && seqno < self.source.floor && self.given >= kept.versions();
+        if is_bare && !canary::is_set(Canary::BareRemovalShown) {
             // The commit may have removed a range and put the key. Or what it put has gone, and left a removal (compaction_judge.6).
             return Ok(None);
         }

@@ -3,7 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use super::transaction::Transaction;
-use crate::engine::catalog::name_key;
+use crate::encoding::catalog_key::name_key;
+use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result};
 
 /// A point in a [`Transaction`]: made by [`Transaction::savepoint`].
@@ -94,7 +95,7 @@ impl Transaction {
 
     /// Notes that the transaction depends on what a name of a keyspace stands for.
     pub(super) fn note_name(&self, name: &str) {
-        if let Some(reads) = &self.reads {
+        if let Some(reads) = self.reads.as_ref().filter(|_| !canary::is_set(Canary::NameReadForgotten)) {
             self.has_read.store(true, Ordering::Relaxed);
             reads.note_key(&name_key(name));
         }

@@ -17,6 +17,7 @@ use super::updates::ViewMut;
 use super::writes::{Basis, Writes, encode_bounds, prefix_bounds};
 use crate::engine::catalog::KeyspaceState;
 use crate::engine::handle::Handle;
+use crate::engine::keyspace_options::KeyspaceOptions;
 use crate::engine::locks::Owner;
 use crate::engine::reads::ReadSource;
 use crate::engine::right_of_way::Turn;
@@ -171,6 +172,7 @@ impl Transaction {
         key: &[u8],
         value: &[u8],
     ) -> Result<()> {
+        let old = old.filter(|_| !canary::is_set(Canary::UpdateForgetsExpiry));
         let Some((_, expiry)) = old else { return self.put(keyspace, key, value) };
         let state = self.state_of(keyspace)?;
         self.writes.make_room(&self.handle.core)?;
@@ -295,6 +297,28 @@ impl Transaction {
         self.begin_operation()?;
         self.note_name(name);
         self.writes.drop_keyspace(&self.handle.core.catalog, name)
+    }
+
+    /// Gives a keyspace all of these options when the transaction is committed: see [`WriteBatch::set_options`](crate::WriteBatch::set_options).
+    ///
+    /// ```
+    /// # let db = esker::Db::in_memory()?;
+    /// let mut transaction = db.begin();
+    /// let views = transaction.create_keyspace("views")?;
+    /// let mut options = views.options();
+    /// options.merge_operator = Some("add-u64".to_owned());
+    /// transaction.set_options(&views, options)?;
+    /// transaction.merge(&views, "page", 1_u64.to_le_bytes())?;
+    /// transaction.commit()?;
+    /// # Ok::<(), esker::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound). [`commit`](Self::commit) fails with those of the calls that change one option.
+    pub fn set_options(&mut self, keyspace: &Keyspace, options: KeyspaceOptions) -> Result<()> {
+        self.begin_operation()?;
+        keyspace.state_in(&self.handle)?;
+        self.writes.set_options(&self.handle.core, &keyspace.state, options)
     }
 
     /// Gives a keyspace another name.

@@ -6,6 +6,7 @@ use super::keyspace::Keyspace;
 use super::reads::Reads;
 use super::transaction::{Entry, Transaction};
 use crate::txn::commit::Isolation;
+use crate::types::canary::{self, Canary};
 use crate::types::expiry::Lifetime;
 use crate::types::{Error, KeyBounds, Result, Value};
 
@@ -183,7 +184,11 @@ impl ViewMut<'_> {
     pub(super) fn fetch_add_unlimited(&mut self, key: &[u8], add: i64) -> Result<i64> {
         let entry = self.transaction.entry(self.keyspace, key)?;
         let (old, sum) = sum(key, entry.as_ref(), add)?;
-        self.transaction.put_for(self.keyspace, key, &sum.to_le_bytes(), Lifetime::Unlimited)?;
+        let lifetime = match canary::is_set(Canary::SequenceExpires) {
+            true => Lifetime::AsKeyspace,
+            false => Lifetime::Unlimited,
+        };
+        self.transaction.put_for(self.keyspace, key, &sum.to_le_bytes(), lifetime)?;
         Ok(old)
     }
 }

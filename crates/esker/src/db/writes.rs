@@ -36,6 +36,7 @@ use crate::txn::read_set::ReadSet;
 use crate::txn::snapshots::SnapshotGuard;
 use crate::txn::write_set::{Below, CountDeltas, Mark, Own, WriteSet};
 use crate::types::bounds::{BoundKey, Bounds};
+use crate::types::canary::{self, Canary};
 use crate::types::expiry::{EXPIRY_BYTES, Expiry, Lifetime};
 use crate::types::key::{KeyBuf, decode_key, encode_key, keyspace_end};
 use crate::types::limits::{VALUE_BYTES_MAX, check_key, check_value};
@@ -256,7 +257,9 @@ impl Writes {
         key: &[u8],
         operand: &[u8],
     ) -> Result<()> {
-        let (at_ms, lifetime_ms) = (core.time.now_ms(), keyspace.ttl_ms.load(Ordering::Relaxed));
+        let default_ms = keyspace.ttl_ms.load(Ordering::Relaxed);
+        let lifetime_ms = if canary::is_set(Canary::MergeIgnoresDefault) { 0 } else { default_ms };
+        let at_ms = core.time.now_ms();
         self.merge_of(core, keyspace, key, Operand { at_ms, lifetime_ms, bytes: operand })
     }
 
@@ -271,6 +274,9 @@ impl Writes {
         check_key(key)?;
         if operand.bytes.len() > VALUE_BYTES_MAX - LIST_BYTES_MAX {
             return Err(Error::ValueTooLong { len: operand.bytes.len() });
+        }
+        if self.changes.creates_without_operator(keyspace.id) {
+            return Err(none_of(&keyspace.name()));
         }
         let operator = core.operators.of(keyspace.id).map_err(|_| none_of(&keyspace.name()))?;
         operator.check(key, operand.bytes)?;
@@ -360,7 +366,7 @@ impl Writes {
     pub(super) fn go_back(&mut self, number: u64, reads: Option<&ReadSet>) -> bool {
         let Some(at) = self.points.iter().position(|point| point.number == number) else { return false };
         self.points.truncate(at + 1);
-        if let Some(reads) = reads {
+        if let Some(reads) = reads.filter(|_| !canary::is_set(Canary::UndoneReadForgotten)) {
             // read_set.4
             match &self.points[at] {
                 Point { set: Some(_), .. } => reads.note_counted(),
@@ -405,11 +411,19 @@ impl Writes {
 
     pub(super) fn set_options(
         &mut self,
+        core: &Core,
         keyspace: &Arc<KeyspaceState>,
         options: KeyspaceOptions,
     ) -> Result<()> {
         keyspace.check_alive()?;
-        self.changes.set_options(keyspace, options);
+        if self.changes.creates(keyspace.id)
+            && let Some(name) = &options.merge_operator
+        {
+            // For the merges of the same commit. No other keyspace gets its number.
+            let state = keyspace.clone();
+            core.operators.set(keyspace.id, name, move || state.name().to_string());
+        }
+        self.changes.set_options(Arc::make_mut(&mut self.set), keyspace, options);
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod bloom;
 pub(crate) mod bytes;
+pub(crate) mod catalog_key;
 pub(crate) mod checksum;
 pub(crate) mod compression;
 pub(crate) mod digest;

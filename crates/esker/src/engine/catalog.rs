@@ -22,19 +22,18 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use super::keyspace_options::{StoredOptions, options_of};
+use super::keyspace_options::StoredOptions;
 use crate::encoding::bytes::{ByteReader, put_varint};
+use crate::encoding::catalog_key::{name_of, options_of};
 use crate::read::time::Time;
 use crate::txn::commit::KeyspaceLife;
 use crate::txn::drop_mark::DropMark;
 use crate::txn::snapshots::{Counter, Published};
 use crate::types::expiry::{Expiry, Lifetime};
-use crate::types::key::encode_key;
 use crate::types::{Error, KeyspaceId, Result};
 
 /// The keyspace that always exists.
 pub(crate) const DEFAULT_NAME: &str = "default";
-const NAME_PREFIX: u8 = b'n';
 pub(crate) const NEXT_ID_KEY: &[u8] = b"i";
 pub(crate) const TIME_KEY: &[u8] = b"t";
 const FIRST_ID: u32 = KeyspaceId::DEFAULT.get() + 1;
@@ -423,16 +422,6 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
 /// Whether the catalog can have an entry for this name.
 pub(crate) fn is_stored_name(name: &str) -> bool {
     name != DEFAULT_NAME && check_name(name).is_ok()
-}
-
-/// The encoded key of a name's entry.
-pub(crate) fn name_key(name: &str) -> Vec<u8> {
-    encode_key(KeyspaceId::CATALOG, &[&[NAME_PREFIX], name.as_bytes()].concat())
-}
-
-/// The name whose entry has this user key; `None` if it is no name's.
-pub(crate) fn name_of(key: &[u8]) -> Option<&str> {
-    std::str::from_utf8(key.strip_prefix(&[NAME_PREFIX])?).ok()
 }
 
 /// The id that stands under a name.

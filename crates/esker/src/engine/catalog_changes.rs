@@ -14,11 +14,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::catalog::{
-    Catalog, DEFAULT_NAME, KeyspaceState, NEXT_ID_KEY, StoredId, check_name, name_key, varint,
-};
+use super::catalog::{Catalog, DEFAULT_NAME, KeyspaceState, NEXT_ID_KEY, StoredId, check_name, varint};
 use super::core::Core;
-use super::keyspace_options::{KeyspaceOptions, StoredOptions, options_key};
+use super::history::Kept;
+use super::keyspace_options::{KeyspaceOptions, StoredOptions, check_created};
+use crate::encoding::catalog_key::{name_key, options_key};
 use crate::txn::commit::{CommitRequest, Durability};
 use crate::txn::drop_mark::DropMark;
 use crate::txn::snapshots::Published;
@@ -54,6 +54,14 @@ impl Changes {
     /// Whether the commit creates this keyspace.
     pub(crate) fn creates(&self, id: KeyspaceId) -> bool {
         self.created.iter().any(|state| state.id == id)
+    }
+
+    /// Whether the commit creates this keyspace, and gives it no merge operator.
+    pub(crate) fn creates_without_operator(&self, id: KeyspaceId) -> bool {
+        let is_given = |(state, options): &(Arc<KeyspaceState>, KeyspaceOptions)| {
+            state.id == id && options.merge_operator.is_some()
+        };
+        self.creates(id) && !self.asked_for.iter().any(is_given)
     }
 
     /// Whether the commit drops this keyspace.
@@ -144,8 +152,18 @@ impl Changes {
         Ok(state)
     }
 
-    /// Gives a keyspace these options.
-    pub(crate) fn set_options(&mut self, state: &Arc<KeyspaceState>, options: KeyspaceOptions) {
+    /// Gives a keyspace these options. One that the commit creates has them in front of what is written to it, so that who makes the
+    /// commit again knows them in time; what their history follows is added at the commit.
+    pub(crate) fn set_options(
+        &mut self,
+        set: &mut WriteSet,
+        state: &Arc<KeyspaceState>,
+        options: KeyspaceOptions,
+    ) {
+        if self.creates(state.id) {
+            let stored = StoredOptions::asked_for(&options, Kept::default());
+            set.put(&options_key(state.id), &stored.encode());
+        }
         self.asked_for.retain(|(other, _)| other.id != state.id);
         self.asked_for.push((state.clone(), options));
     }
@@ -160,7 +178,9 @@ impl Changes {
         let state = self.find_changeable(catalog, name)?;
         set.remove(&name_key(name));
         set.remove_range(&encode_key(state.id, &[]), &keyspace_end(state.id));
-        if catalog.has_options(state.id) || self.options.iter().any(|(id, _)| *id == state.id) {
+        let is_given =
+            self.options.iter().map(|(id, _)| *id).chain(self.asked_for.iter().map(|(to, _)| to.id));
+        if catalog.has_options(state.id) || is_given.into_iter().any(|id| id == state.id) {
             set.remove(&options_key(state.id));
         }
         self.set(name, Some(state.clone()), None);
@@ -259,8 +279,8 @@ impl Core {
     ) -> Result<Vec<(&'a Arc<KeyspaceState>, StoredOptions)>> {
         let mut stored = Vec::new();
         for (state, asked_for) in changes.asked_for.iter().filter(|(state, _)| !changes.drops(state.id)) {
-            let options = state
-                .check_alive()
+            let is_own = changes.creates(state.id);
+            let options = if is_own { Ok(()) } else { check_created(state) }
                 .and_then(|()| self.to_store(state, &self.catalog.options_of(state.id), asked_for))
                 .inspect_err(|_| self.forget_options(changes))?;
             Arc::make_mut(&mut request.set).put(&options_key(state.id), &options.encode());

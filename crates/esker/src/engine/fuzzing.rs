@@ -7,8 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::catalog::{Catalog, DEFAULT_NAME, NEXT_ID_KEY, check_name, name_key, varint};
+use super::catalog::{Catalog, DEFAULT_NAME, NEXT_ID_KEY, check_name, varint};
 use crate::encoding::bytes::{ByteReader, put_string};
+use crate::encoding::catalog_key::name_key;
 use crate::txn::snapshots::Published;
 use crate::types::key::decode_key;
 use crate::types::{Error, KeyspaceId, SeqNo};

@@ -14,13 +14,12 @@ use super::catalog::KeyspaceState;
 use super::core::Core;
 use super::history::{History, Kept};
 use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
+use crate::encoding::catalog_key::options_key;
 use crate::txn::commit::Durability;
 use crate::txn::write_set::WriteSet;
 use crate::types::expiry::Expiry;
-use crate::types::key::encode_key;
 use crate::types::{Error, KeyspaceId, Result, SeqNo};
 
-const PREFIX: u8 = b'o';
 // The numbers of options stand in files of both forms (portable_options.rs): they never change.
 /// The smallest value, in bytes, that goes to a blob file; 0: none does.
 pub(super) const BLOBS_OVER: u64 = 1;
@@ -92,7 +91,7 @@ impl StoredOptions {
     }
 
     /// As users ask for them. `history`: see [`Core::begin_history`].
-    fn asked_for(options: &KeyspaceOptions, history: Kept) -> Self {
+    pub(super) fn asked_for(options: &KeyspaceOptions, history: Kept) -> Self {
         StoredOptions {
             blobs_over: options.blobs_over.map(|over| (over > 0).then_some(over)),
             is_lazy: options.counting == Counting::Lazy,
@@ -162,20 +161,6 @@ impl StoredOptions {
     }
 }
 
-/// The encoded key of a keyspace's options.
-pub(crate) fn options_key(id: KeyspaceId) -> Vec<u8> {
-    let mut key = vec![PREFIX];
-    put_varint(&mut key, u64::from(id.get()));
-    encode_key(KeyspaceId::CATALOG, &key)
-}
-
-/// The keyspace whose options have this user key; `None` if it is no options'.
-pub(crate) fn options_of(key: &[u8]) -> Option<KeyspaceId> {
-    let mut reader = ByteReader::new(key.strip_prefix(&[PREFIX])?);
-    let id = reader.varint().ok().filter(|_| reader.is_empty())?;
-    u32::try_from(id).ok().map(KeyspaceId::new)
-}
-
 /// A lifetime as it is stored.
 fn ttl_ms(ttl: Duration) -> u64 {
     Expiry::after(0, ttl).ms()
@@ -191,6 +176,19 @@ fn check_ttl(keyspace: &KeyspaceState, ttl: Option<Duration>) -> Result<()> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// Refuses a keyspace that is gone, and one that a commit is still to create: its options would be stored before it, and stay behind if it never
+/// came. For who has locked the catalog.
+pub(super) fn check_created(keyspace: &KeyspaceState) -> Result<()> {
+    keyspace.check_alive()?;
+    if !keyspace.is_dropping() {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "keyspace {:?} is not there yet: give it its options by `set_options` of the batch or transaction that creates it",
+        keyspace.name()
+    )))
 }
 
 /// Refuses another operator than the one that a keyspace has (operators.1).
@@ -281,7 +279,7 @@ impl Core {
         // Before the lock: who is waited for may want it, too.
         let _passage = self.give_way()?;
         let _catalog = self.catalog.lock();
-        keyspace.check_alive()?;
+        check_created(keyspace)?;
         let before = self.catalog.options_of(keyspace.id);
         let mut options = before.clone();
         change(&mut options)?;

@@ -8,8 +8,9 @@
 
 use std::sync::Arc;
 
-use super::catalog::{KeyspaceState, name_key, varint};
+use super::catalog::{KeyspaceState, varint};
 use super::core::Core;
+use crate::encoding::catalog_key::name_key;
 use crate::encoding::hash::key_hash;
 use crate::read::fold::Operands;
 use crate::read::point::{InlineOf, ValueOf, Want};

@@ -11,6 +11,7 @@
 //!     whether a count still holds, looks for [`Newer::Versions`].
 
 use super::commit::KeyspaceLife;
+use crate::encoding::catalog_key::{name_of, options_of};
 use crate::read::view::ReadView;
 use crate::txn::write_set::WriteSet;
 use crate::types::entry::EntryRef;
@@ -72,7 +73,11 @@ impl Conflict {
     pub fn into_error(self, keyspaces: &[KeyspaceLife]) -> Error {
         let (id, start) = decode_key(&self.start).expect("a write set holds encoded keys");
         if id == KeyspaceId::CATALOG {
-            let keyspace = String::from_utf8_lossy(start.get(1..).unwrap_or_default()).into_owned();
+            let keyspace = match (name_of(start), options_of(start)) {
+                (Some(name), _) => name.to_owned(),
+                (None, Some(id)) => name_in(keyspaces, id),
+                (None, None) => "default".to_owned(),
+            };
             return Error::Conflict { keyspace, contended: Contended::Keyspace };
         }
         let contended = match self.end.as_deref().map(decode_key) {
@@ -82,10 +87,14 @@ impl Conflict {
                 Contended::Range { start: start.to_vec(), end }
             }
         };
-        let named = keyspaces.iter().find(|keyspace| keyspace.id == id);
-        let keyspace = named.map_or_else(|| format!("number {id}"), |keyspace| keyspace.name.to_string());
-        Error::Conflict { keyspace, contended }
+        Error::Conflict { keyspace: name_in(keyspaces, id), contended }
     }
+}
+
+/// What a keyspace is called, if it is one of these.
+fn name_in(keyspaces: &[KeyspaceLife], id: KeyspaceId) -> String {
+    let named = keyspaces.iter().find(|keyspace| keyspace.id == id);
+    named.map_or_else(|| format!("number {id}"), |keyspace| keyspace.name.to_string())
 }
 
 /// Whether anything in `range` was written after `since`.

@@ -98,12 +98,24 @@ pub enum Canary {
     OperandOutlivesBase,
     /// A merge makes a value last for ever that was to expire (fold.3).
     MergeForgetsExpiry,
+    /// A merge that begins a value does not give it the default lifetime of its keyspace (fold.3).
+    MergeIgnoresDefault,
+    /// A value that an update replaces has the default lifetime of its keyspace, or none, in place of its own.
+    UpdateForgetsExpiry,
+    /// The record of a sequence gets the default lifetime of its keyspace (sequence.2).
+    SequenceExpires,
+    /// A serializable transaction forgets what a length has told it of keys whose writes are undone (read_set.4).
+    UndoneReadForgotten,
+    /// A serializable transaction forgets that it has asked for the name of a keyspace.
+    NameReadForgotten,
+    /// The versions of a key show the bare removal that a compaction has left in the place of a value (compaction_judge.6).
+    BareRemovalShown,
 }
 
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one that the simulator is to find.
-    pub const ALL: [Canary; 39] = [
+    pub const ALL: [Canary; 45] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -143,6 +155,12 @@ impl Canary {
         Canary::CaptureMissesCovered,
         Canary::OperandOutlivesBase,
         Canary::MergeForgetsExpiry,
+        Canary::MergeIgnoresDefault,
+        Canary::UpdateForgetsExpiry,
+        Canary::SequenceExpires,
+        Canary::UndoneReadForgotten,
+        Canary::NameReadForgotten,
+        Canary::BareRemovalShown,
     ];
 }
 

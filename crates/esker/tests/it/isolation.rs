@@ -322,3 +322,18 @@ fn a_name_of_a_keyspace_that_was_asked_for_is_a_read() {
         third.commit().unwrap();
     }
 }
+
+#[test]
+fn a_drop_conflicts_with_options_that_others_set_and_says_whose_they_are() {
+    let db = Db::in_memory().unwrap();
+    let map = db.keyspace("map").unwrap();
+    let mut transaction = db.begin();
+    transaction.drop_keyspace("map").unwrap();
+    map.set_merge_operator("append").unwrap();
+    let mut later = db.begin();
+    later.drop_keyspace("map").unwrap();
+    map.set_counting(esker::Counting::Lazy).unwrap();
+    let failed = later.commit().unwrap_err().error;
+    assert!(matches!(&failed, Error::Conflict { keyspace, .. } if keyspace == "map"), "{failed}");
+    transaction.rollback();
+}

@@ -280,3 +280,45 @@ fn replay_1_a_commit_may_drop_create_and_rename_a_keyspace_in_any_order() {
         two.assert_same();
     }
 }
+
+#[test]
+fn catalog_changes_3_a_keyspace_has_options_from_its_commit_on_and_not_before() {
+    let mut two = Two::begin();
+    // Of a transaction that comes to nothing nothing is left.
+    let mut undone = two.home.begin();
+    let gone = undone.create_keyspace("gone").unwrap();
+    for refused in [
+        gone.set_default_ttl(Some(DAY)),
+        gone.set_merge_operator("append"),
+        gone.set_history(History::Versions(2)),
+        gone.set_counting(Counting::Lazy),
+        gone.set_blobs_over(7),
+    ] {
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("is not there yet") && refused.contains("set_options"), "{refused}");
+    }
+    let mut of_others = two.home.batch();
+    of_others.set_options(&gone, KeyspaceOptions::default()).unwrap();
+    assert!(of_others.commit().unwrap_err().to_string().contains("is not there yet"));
+    undone.rollback();
+    let mut made = two.home.begin();
+    for name in ["kept", "dropped again"] {
+        let new = made.create_keyspace(name).unwrap();
+        assert!(matches!(made.merge(&new, "a", "1"), Err(Error::Invalid(_))), "it has no operator");
+        let mut options = new.options();
+        options.merge_operator = Some("append".to_owned());
+        options.default_ttl = Some(DAY);
+        options.history = History::Versions(2);
+        made.set_options(&new, options).unwrap();
+        made.merge(&new, "a", "1").unwrap();
+        made.merge(&new, "a", "2").unwrap();
+        assert_eq!(made.get(&new, "a").unwrap().as_deref(), Some(&b"12"[..]));
+    }
+    made.drop_keyspace("dropped again").unwrap();
+    made.commit().unwrap();
+    let kept = two.home.open_keyspace("kept").unwrap();
+    assert_eq!((kept.default_ttl(), kept.history()), (Some(DAY), History::Versions(2)));
+    two.go_on(11).unwrap();
+    two.assert_same();
+    assert_eq!(two.copy.open_keyspace("kept").unwrap().get("a").unwrap().as_deref(), Some(&b"12"[..]));
+}

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use super::CheckReport;
 use crate::compaction::merge::{MergeScan, Source};
 use crate::encoding::bytes::ByteReader;
+use crate::encoding::catalog_key::{name_of, options_of};
 use crate::engine::catalog;
-use crate::engine::keyspace_options::{StoredOptions, options_of};
+use crate::engine::keyspace_options::StoredOptions;
 use crate::manifest::version::Run;
 use crate::memtable::Memtable;
 use crate::read::view::ReadView;
@@ -219,7 +220,7 @@ pub(super) fn check_counts(
             return;
         }
         let id = ByteReader::new(value).varint().ok().and_then(|id| u32::try_from(id).ok());
-        match (catalog::name_of(key), id) {
+        match (name_of(key), id) {
             (Some(name), Some(id)) if catalog::is_stored_name(name) => {
                 if let Some(other) = names.insert(KeyspaceId::new(id), name.to_owned()) {
                     report.problem(format!("keyspace {id} is called {other:?} and {name:?}"));

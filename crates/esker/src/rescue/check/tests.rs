@@ -276,7 +276,11 @@ fn readers_of_other_tables_than_the_manifest_names_are_found() {
 fn each_thing_that_a_catalog_may_say_wrongly_is_found() {
     let catalog_key = |key: &[u8]| encode_key(KeyspaceId::CATALOG, key);
     let cases = [
-        ("is called \"other\" and \"people\"", catalog::name_key("other"), catalog::varint(2)),
+        (
+            "is called \"other\" and \"people\"",
+            crate::encoding::catalog_key::name_key("other"),
+            catalog::varint(2),
+        ),
         ("catalog: \"zzz\"", catalog_key(b"zzz"), b"?".to_vec()),
         ("catalog: \"i\"", catalog_key(catalog::NEXT_ID_KEY), vec![0xFF; 11]),
         ("1 keys are of keyspace 77, which is not there", encode_key(KeyspaceId::new(77), b"k"), Vec::new()),

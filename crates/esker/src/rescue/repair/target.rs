@@ -18,9 +18,10 @@ use super::target_dir::TargetDir;
 use crate::KEY_BYTES_MAX;
 use crate::blob::BlobSet;
 use crate::encoding::bytes::ByteReader;
+use crate::encoding::catalog_key::{name_key, name_of, options_key, options_of};
 use crate::engine::catalog;
 use crate::engine::handle::Handle;
-use crate::engine::keyspace_options::{StoredOptions, options_key, options_of};
+use crate::engine::keyspace_options::StoredOptions;
 use crate::engine::open::open_locked;
 use crate::engine::options::Settings;
 use crate::txn::commit::Durability;
@@ -179,7 +180,7 @@ impl Target {
             }
             let mut reader = ByteReader::new(value);
             let id = reader.varint().ok().filter(|_| reader.is_empty()).and_then(|id| u32::try_from(id).ok());
-            match (catalog::name_of(key), id) {
+            match (name_of(key), id) {
                 (Some(name), Some(id))
                     if catalog::is_stored_name(name) && ids.insert(KeyspaceId::new(id)) =>
                 {
@@ -232,7 +233,7 @@ impl Target {
             set.put(&options_key(KeyspaceId::DEFAULT), value);
         }
         for (name, id) in &names {
-            set.put(&catalog::name_key(name), &catalog::varint(id.get()));
+            set.put(&name_key(name), &catalog::varint(id.get()));
             if let Some(value) = options.get(id) {
                 set.put(&options_key(*id), value);
             }

@@ -1,0 +1,261 @@
+//! Transactions that are held over other operations.
+//!
+//! ```text
+//!   Begin --> HeldTransaction { db, what it must see } --writes, updates, savepoints--> Commit --> a conflict, or not (world.2)
+//! ```
+
+use std::ops::Bound;
+
+use esker::{Durability, Error, Isolation, Savepoint, Transaction};
+
+use super::World;
+use super::trouble::attempt;
+use crate::model::footprint::Footprint;
+use crate::model::keys::KeyNo;
+use crate::model::state::{Commit, Id, NotANumber, State};
+use crate::model::timed::Timed;
+use crate::op::{KeyspaceNo, NAMES, Point, Read, Update, Write};
+use crate::perform;
+
+/// A transaction and what it must see.
+pub(super) struct HeldTransaction {
+    db: Transaction,
+    /// The newest state at its beginning with its own writes.
+    state: Timed,
+    /// How many commits there were when it began.
+    since: usize,
+    footprint: Footprint,
+    writes: Vec<(Id, Write)>,
+    /// It is serializable: what it has read for certain, and what it may have read.
+    read: Option<[Footprint; 2]>,
+    /// Its savepoints, the last one last.
+    points: Vec<HeldPoint>,
+}
+
+/// A savepoint, and what the transaction saw and had written there.
+struct HeldPoint {
+    db: Savepoint,
+    state: Timed,
+    writes: usize,
+}
+
+impl HeldTransaction {
+    pub(super) fn db(&self) -> &Transaction {
+        &self.db
+    }
+
+    pub(super) fn state(&self) -> &State {
+        self.state.seen()
+    }
+
+    /// It has read something, and has an answer or not.
+    pub(super) fn note_read(&mut self, id: Id, read: &Read, is_answered: bool) {
+        let Some([certain, possible]) = &mut self.read else { return };
+        let whole = (Bound::Unbounded, Bound::Unbounded);
+        let one = |key: KeyNo| (Bound::Included(key), Bound::Included(key));
+        possible.add_range(id, whole);
+        if !is_answered {
+            return;
+        }
+        match read {
+            Read::Get(key) | Read::Contains(key) => certain.add_range(id, one(*key)),
+            Read::MultiGet(keys) => keys.iter().for_each(|key| certain.add_range(id, one(*key))),
+            Read::Range { bounds, .. } => certain.add_range(id, *bounds),
+            // It tells which of these keys are there. Where they are undone later, nothing else does.
+            Read::Len => {
+                let is_one =
+                    |write: &Write| matches!(write, Write::PutUntil(..) | Write::Put(..) | Write::Remove(_));
+                let own = self.writes.iter().filter(|(of, write)| *of == id && is_one(write));
+                own.for_each(|(_, write)| certain.add(id, write));
+            }
+            Read::Ends | Read::Prefix { .. } | Read::Cursor(_) => {}
+        }
+    }
+
+    fn note_write(&mut self, id: Id, write: Write) {
+        self.state.write(id, &write);
+        self.footprint.add(id, &write);
+        self.writes.push((id, write));
+    }
+
+    /// It has undone all writes but these. What it has read meanwhile may depend on them.
+    fn note_undone(&mut self, kept: usize) {
+        let undone = self.writes.split_off(kept);
+        if let Some([_, possible]) = &mut self.read {
+            undone.iter().for_each(|(id, write)| possible.add(*id, write));
+        }
+    }
+
+    /// It has changed something by what is there, or tried to.
+    fn note_update(&mut self, id: Id, update: Update, is_done: bool) {
+        match (update, update.key()) {
+            (Update::Expire(..) | Update::Persist(_), _) | (_, None) => {
+                self.note_read(id, &Read::Ends, is_done);
+            }
+            (_, Some(key)) => self.note_read(id, &Read::Get(key), is_done),
+        }
+    }
+
+    pub(super) fn expire(&mut self, now_ms: u64) {
+        self.state.set_now(now_ms);
+    }
+
+    pub(super) fn rollback(self) {
+        self.db.rollback();
+    }
+}
+
+impl World {
+    pub(super) fn begin(&mut self, slot: usize) {
+        let (isolation, read) = match slot % 2 {
+            0 => (Isolation::Serializable, Some(<[Footprint; 2]>::default())),
+            _ => (Isolation::Snapshot, None),
+        };
+        self.transactions[slot] = Some(HeldTransaction {
+            read,
+            db: self.db().begin_with(isolation),
+            state: Timed::new(self.history.newest().clone(), self.now_ms()),
+            since: self.history.len(),
+            footprint: Footprint::default(),
+            writes: Vec::new(),
+            points: Vec::new(),
+        });
+    }
+
+    pub(super) fn transaction_write(&mut self, slot: usize, no: KeyspaceNo, write: &Write) {
+        let (id, keyspace) = self.pick(no);
+        let Some(mut transaction) = self.transactions[slot].take() else { return };
+        if let Write::Put(key, value) = write
+            && key.0.is_multiple_of(3)
+        {
+            // What is undone has never been.
+            let undone = [Write::Remove(*key), Write::Put(KeyNo(key.0 / 2), *value), Write::Clear];
+            let undone = &undone[..usize::from(key.0 / 3 % 4)];
+            let point = transaction.db.savepoint();
+            let tried =
+                attempt(|| undone.iter().try_for_each(|w| perform::write(&mut transaction.db, &keyspace, w)));
+            self.excused(tried);
+            transaction.db.rollback_to(&point).expect("the savepoint was just made");
+            self.tally.undone += u64::from(!undone.is_empty());
+        }
+        // A large transaction writes tables: what fails then is not in it.
+        let outcome = attempt(|| perform::write(&mut transaction.db, &keyspace, write));
+        if self.excused(outcome).is_some() {
+            // Defaults are those of the call, not those of the transaction's beginning.
+            let write = write.dated(self.now_ms(), self.history.newest().lifetime_ms(id));
+            self.expires |= write.expires();
+            transaction.note_write(id, write);
+        }
+        self.transactions[slot] = Some(transaction);
+    }
+
+    /// Changes something by what the transaction sees.
+    pub(super) fn transaction_update(&mut self, slot: usize, no: KeyspaceNo, update: Update) {
+        let (id, keyspace) = self.pick(no);
+        let Some(mut transaction) = self.transactions[slot].take() else { return };
+        let lifetime_ms = self.history.newest().lifetime_ms(id);
+        let written = transaction.state().update(id, update, self.now_ms(), lifetime_ms);
+        let outcome =
+            attempt(|| perform::update_within(&mut transaction.db.keyspace_mut(&keyspace), &update));
+        transaction.note_update(id, update, outcome.is_ok());
+        match written {
+            Ok(write) => {
+                if let (Some(()), Some(write)) = (self.excused(outcome), write) {
+                    self.expires |= write.expires();
+                    transaction.note_write(id, write);
+                    self.tally.updated += 1;
+                }
+            }
+            Err(NotANumber) => self.refused(outcome),
+        }
+        self.transactions[slot] = Some(transaction);
+    }
+
+    /// Asks for a keyspace by its name, which may be there or not.
+    pub(super) fn transaction_open(&mut self, slot: usize, name: u8) {
+        let name = NAMES[usize::from(name)];
+        let Some(transaction) = &mut self.transactions[slot] else { return };
+        let was_there = transaction.state().names().contains_key(name);
+        match transaction.db.open_keyspace(name) {
+            Err(Error::KeyspaceNotFound(_)) if !was_there => {
+                if let Some([certain, _]) = &mut transaction.read {
+                    certain.add_name(name);
+                }
+            }
+            // A keyspace that was dropped meanwhile is not found either.
+            Ok(_) | Err(Error::KeyspaceNotFound(_)) => {
+                if let Some([_, possible]) = &mut transaction.read {
+                    possible.add_name(name);
+                }
+            }
+            Err(error) => panic!("world.4: {error}"),
+        }
+    }
+
+    /// Sets a savepoint, goes back to one, or forgets it.
+    pub(super) fn point(&mut self, slot: usize, point: Point) {
+        let now_ms = self.now_ms();
+        let Some(transaction) = &mut self.transactions[slot] else { return };
+        let at = |points: &[HeldPoint], back: u8| {
+            points.len().checked_sub(1 + usize::from(back) % points.len().max(1))
+        };
+        match point {
+            Point::Set => {
+                let db = transaction.db.savepoint();
+                let (state, writes) = (transaction.state.clone(), transaction.writes.len());
+                transaction.points.push(HeldPoint { db, state, writes });
+            }
+            Point::Back(back) => {
+                let Some(at) = at(&transaction.points, back) else { return };
+                let forgotten = transaction.points.split_off(at + 1);
+                let HeldPoint { db, state, writes } = &transaction.points[at];
+                transaction.db.rollback_to(db).expect("the savepoint is there");
+                (transaction.state, transaction.footprint) =
+                    (state.clone(), Footprint::of(&transaction.writes[..*writes]));
+                transaction.state.set_now(now_ms);
+                transaction.note_undone(*writes);
+                for point in forgotten {
+                    let gone = transaction.db.rollback_to(&point.db);
+                    assert!(matches!(gone, Err(Error::Invalid(_))), "world.1: a savepoint is back");
+                }
+                self.tally.undone += 1;
+            }
+            Point::Forget(back) => {
+                let Some(at) = at(&transaction.points, back) else { return };
+                let forgotten = transaction.points.split_off(at);
+                let first = forgotten.into_iter().next().expect("it is the one");
+                transaction.db.release(first.db).expect("the savepoint is there");
+            }
+        }
+    }
+
+    pub(super) fn commit(&mut self, transaction: HeldTransaction, durability: Durability) {
+        let HeldTransaction { db, since, footprint, writes, read, .. } = transaction;
+        let outcome = self.interleaved(|_| attempt(|| Ok(db.commit_with(durability).map(drop)?)));
+        if footprint.is_empty() {
+            self.excused(outcome);
+            return;
+        }
+        let gone = writes.iter().any(|(id, _)| !self.keyspaces.contains_key(id));
+        let [certain, possible] = read.unwrap_or_default();
+        let touched = |footprint| self.history.touched_since(since, footprint);
+        let touched_by_writes = touched(&footprint);
+        let is_due = touched_by_writes || touched(&certain);
+        let may_be = is_due || touched(&possible);
+        match &outcome {
+            Err(Error::KeyspaceNotFound(_)) => assert!(gone, "world.2: no keyspace is gone"),
+            Err(Error::Conflict { .. }) => {
+                // Sweeps are none, but in tables (conflict.3 of the engine).
+                assert!((may_be || self.expires) && !gone, "world.2: no conflict is due");
+                self.tally.read_conflicts += u64::from(!touched_by_writes);
+                self.tally.conflicts += 1;
+            }
+            Ok(()) => {
+                assert!(!gone, "world.2: into a dropped keyspace");
+                assert!(!is_due, "world.2: a conflict is due");
+                self.committed(outcome, Commit::Writes(writes), footprint, durability);
+            }
+            Err(_) => drop(self.committed(outcome, Commit::Writes(writes), footprint, durability)),
+        }
+    }
+}
