@@ -7,6 +7,7 @@
 //!
 //! generate.1. What bytes make is bounded: in operations, and in bytes of long keys and values.
 
+mod copies;
 mod openings;
 mod reads;
 mod together;
@@ -134,6 +135,12 @@ struct Generator<'a> {
     history: bool,
     /// Whether checkpoints are made.
     copies: bool,
+    /// Whether the feed is archived.
+    archives: bool,
+    /// Whether the database is unloaded.
+    unloads: bool,
+    /// Whether another database follows.
+    replica: bool,
     /// Operations made.
     made: usize,
 }
@@ -160,10 +167,13 @@ impl<'a> Generator<'a> {
             large_transactions: setting::has_large_transactions(seed),
             pending: Vec::new(),
             blobs: setting::has_blobs(seed),
-            feed: setting::has_feed(seed) && !setting::has_expiry(seed),
+            feed: setting::has_feed(seed) || setting::has_numbered_states(seed),
             // What a past state shows of entries that have expired since is not modelled.
             history: setting::has_history(seed) && !setting::has_expiry(seed),
             copies: setting::has_copies(seed),
+            archives: setting::has_archives(seed),
+            unloads: setting::has_unloads(seed),
+            replica: setting::has_replica(seed),
             logs_all: setting::logs_all_commits(seed),
             expiry: setting::has_expiry(seed),
             made: 0,
@@ -174,6 +184,9 @@ impl<'a> Generator<'a> {
     /// The next one: drawn, or one with a large value.
     fn next_op(&mut self) -> Op {
         self.made += 1;
+        if let Some(op) = self.copy_that_is_due() {
+            return op;
+        }
         let key = self.hot[0];
         match self.made % LARGE_VALUES_STRIDE {
             LARGE_VALUE_COMES_AT if self.large_values => {
@@ -320,7 +333,7 @@ mod tests {
             assert_eq!(format!("{ops:?}"), format!("{:?}", from_bytes(&bytes).1));
             kinds.extend(ops.iter().map(std::mem::discriminant).map(|kind| format!("{kind:?}")));
         }
-        assert_eq!(kinds.len(), 43, "a kind of operation is never made");
+        assert_eq!(kinds.len(), 46, "a kind of operation is never made");
     }
 
     #[test]

@@ -389,6 +389,28 @@ impl Opening {
     }
 }
 
+/// How a file is loaded.
+#[derive(Clone, Debug)]
+pub struct Loading {
+    /// The default lifetime, in milliseconds, of empty keyspaces that are there before; none: there are no keyspaces.
+    pub lifetime_ms: Option<u32>,
+    /// Processes that end while they load the file: changes of files before, and bytes of the last write that are written.
+    pub cuts: Vec<(u32, u32)>,
+    /// Each end is a power loss of this kind, or else a kill.
+    pub loss: Option<Loss>,
+}
+
+/// How a copy follows.
+#[derive(Clone, Copy, Debug)]
+pub struct Following {
+    /// Commits that it makes at most; 0: all that there are.
+    pub commits: u8,
+    /// How durable they are.
+    pub durability: Durability,
+    /// Its machine then loses power in this way.
+    pub loss: Option<Loss>,
+}
+
 /// One operation.
 #[derive(Clone, Debug)]
 pub enum Op {
@@ -460,6 +482,13 @@ pub enum Op {
     Checkpoint,
     /// Makes a backup, restores it elsewhere, and compares that.
     Backup,
+    /// Adds to the archive of the newest backup, and makes that first if need be. Restores a commit elsewhere, which the number
+    /// chooses among those that the archive has, and compares.
+    Archive(u16),
+    /// Writes the database to a file, loads that into another one, and compares.
+    Unload(Loading),
+    /// Has a second database make the commits that the change feed has, and compares it.
+    Follow(Following),
     /// Has this done between two steps of the first operation that follows which has such a point.
     Between(Vec<Op>),
     /// Reads everything, in every way, and checks the files.

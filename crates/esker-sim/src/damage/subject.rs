@@ -140,6 +140,7 @@ fn calm(op: Op) -> Option<Op> {
         Op::Fault(_) | Op::DiskFull(_) | Op::Mend(_) => None,
         Op::Checkpoint | Op::Backup | Op::Between(_) => None,
         Op::Update(..) | Op::TransactionUpdate(..) | Op::Point(..) | Op::Ingest(..) => None,
+        Op::Archive(_) | Op::Unload(_) | Op::Follow(_) => None,
         Op::Restart(restart) => Some(Op::Restart(calm(restart))),
         Op::RestartIn { after, keep, restart } => Some(Op::RestartIn { after, keep, restart: calm(restart) }),
         op => Some(op.with_writes(unmerged)),

@@ -36,6 +36,8 @@ fn seeds_agree_with_the_model() {
         "{total:?}"
     );
     assert!(total.turns > 100 && total.scattered > 4 && total.large > 1 && total.expired > 30, "{total:?}");
+    assert!(total.archived > 100 && total.restored > 100 && total.replayed > 2000, "{total:?}");
+    assert!(total.unloaded > 100 && total.cut > 150, "{total:?}");
     assert!(
         total.tiered > 15
             && total.tier_merges > 250

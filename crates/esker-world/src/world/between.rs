@@ -43,6 +43,7 @@ impl World {
         for done in std::mem::take(&mut *done.lock().unwrap_or_else(PoisonError::into_inner)) {
             self.tally.between += 1;
             self.note_between(done.op, done.outcome);
+            self.note_moment_at(done.seqno);
             note(self, done.seqno);
         }
         result

@@ -19,6 +19,7 @@ use crate::judge::read;
 use crate::model::keys::{self, KeyNo};
 use crate::model::state::{DEFAULT, Map, contents_digest};
 use crate::model::values::ValueNo;
+use crate::setting;
 
 /// See the module's text.
 #[derive(Default)]
@@ -144,7 +145,7 @@ fn apply(done: Done, names: &mut BTreeMap<String, KeyspaceId>, maps: &mut BTreeM
 
 impl World {
     /// Whether there is a feed, and all of it is kept.
-    fn keeps_all(&self) -> Option<bool> {
+    pub(super) fn keeps_all(&self) -> Option<bool> {
         self.opening.and_then(|opening| opening.feed_bytes).map(|bytes| bytes == u64::MAX)
     }
 
@@ -155,7 +156,9 @@ impl World {
 
     /// Has the reader read what is there, and looks at its copy.
     pub(super) fn follow(&mut self) {
-        if self.keeps_all().is_none() || self.is_dead() || self.db.is_none() {
+        // It knows no time.
+        let is_blind = setting::has_expiry(self.seed);
+        if is_blind || self.keeps_all().is_none() || self.is_dead() || self.db.is_none() {
             return;
         }
         let mut reader = std::mem::take(&mut self.reader);

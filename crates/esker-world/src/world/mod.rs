@@ -22,16 +22,22 @@
 //!     leads from that state to the newest (past.rs).
 //! world.10. A checkpoint or a backup holds what the database held at the commit that it says it ends with, whatever happens to either and
 //!     whatever was done between the steps that made it. A checkpoint that a process died in is whole or not there (copy.rs).
+//!     The same holds of what is restored from an archive (archive.rs), of a file and what is loaded from it (unload.rs), and of
+//!     a second database that makes the commits of the feed again (replica.rs).
 
+mod archive;
 mod between;
 mod copy;
 mod feed;
 mod offline;
 mod outlook;
 mod past;
+mod replica;
 mod restart;
+mod timeline;
 mod transaction;
 pub mod trouble;
+mod unload;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -103,6 +109,12 @@ figures! {
         copied: "checkpoints made",
         backed_up: "backups made, and restored",
         between: "operations done between two steps of another one",
+        archived: "segments added to an archive",
+        restored: "commits restored from a backup and an archive",
+        replayed: "commits made again in a second database",
+        unloaded: "files that the database was unloaded to, and loaded from",
+        resumed: "of these, the ones that went on with what an earlier process had written",
+        cut: "processes that ended while they loaded one",
         uncopied: "times that nothing was there of one that had failed",
         caught_up: "times that what had changed since a commit led to the newest state",
         large: "runs in which a value of a million bytes or more was committed",
@@ -131,8 +143,7 @@ pub struct World {
     reader: feed::Reader,
     /// What is done between the steps of the next operation that has a point for it.
     between: Option<Vec<Op>>,
-    /// The last checkpoint.
-    copied: Option<copy::Copied>,
+    copies: copy::Copies,
     /// States with the numbers of their commits, the newest last (past.rs).
     past: Vec<(u64, State)>,
     durability: Durability,
@@ -200,7 +211,7 @@ impl World {
             cursors: Default::default(),
             reader: feed::Reader::default(),
             between: None,
-            copied: None,
+            copies: copy::Copies::default(),
             past: Vec::new(),
             durability: Durability::Sync,
             opening: None,
@@ -329,6 +340,7 @@ impl World {
         if !self.is_dead() && setting::has_history(self.seed) {
             self.remember();
         }
+        self.note_moment();
     }
 
     /// Takes note of what is met in this run.
@@ -447,6 +459,9 @@ impl World {
             }
             Op::Checkpoint => self.checkpoint(),
             Op::Backup => self.back_up(),
+            Op::Archive(pick) => self.archive(*pick),
+            Op::Unload(how) => self.unload(how),
+            Op::Follow(how) => self.follow_on(how),
             Op::Between(work) => self.between = Some(work.clone()),
             Op::Check => self.verify_all(),
             Op::SetClock(ms) => self.clock.set_wall(i64::from(*ms)),

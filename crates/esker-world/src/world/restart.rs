@@ -15,6 +15,7 @@ use std::time::Duration;
 use esker::{Builder, Db};
 use esker_env::{Env, FaultFs, MemFs, SeededRandom, SystemThreads};
 
+use super::replica::Replica;
 use super::trouble::{attempt, death, rule};
 use super::{DIR, World};
 use crate::judge::read;
@@ -67,6 +68,7 @@ impl World {
         self.between = None;
         self.iterators = Default::default();
         self.reader.let_go();
+        self.copies.replica.iter_mut().for_each(Replica::let_go);
         self.cursors = Default::default();
         self.snapshots = Default::default();
         self.transactions = Default::default();
@@ -110,12 +112,14 @@ impl World {
                 self.tally.unheard += 1;
                 self.faults.freeze();
                 self.disk = self.disk.kill_unheard(seed, evicted);
+                self.copies.has_lost_power = true;
                 Some(reach_of_unheard(evicted))
             }
             End::Power(loss) => {
                 self.tally.power_losses += 1;
                 self.faults.freeze();
                 self.disk = lose(&self.disk, loss);
+                self.copies.has_lost_power = true;
                 Some(Reach::Unsynced)
             }
         };
@@ -212,8 +216,10 @@ impl World {
         self.opening = Some(opening);
         self.current = self.content("CURRENT");
         self.inherited = self.names();
-        self.tier_runs = db.stats().tier_runs;
+        let stats = db.stats();
+        self.tier_runs = stats.tier_runs;
         self.db = Some(db);
+        self.note_opening_for_copies(stats.seqno);
         loop {
             self.begin_operation();
             let is_swept = self.sweep();
@@ -245,6 +251,7 @@ impl World {
         for (id, keyspace) in self.keyspaces.clone() {
             self.note_lifetime(id, &keyspace);
         }
+        self.note_moment();
         self.check_copy();
     }
 
@@ -338,7 +345,7 @@ fn reach_of_unheard(evicted: bool) -> Reach {
     if evicted { Reach::Unsynced } else { Reach::Unwritten }
 }
 
-fn lose(disk: &MemFs, loss: Loss) -> MemFs {
+pub(super) fn lose(disk: &MemFs, loss: Loss) -> MemFs {
     match loss {
         Loss::Seed(seed) => disk.crash(seed),
         Loss::All => disk.crash_strict(),

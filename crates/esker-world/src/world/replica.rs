@@ -1,0 +1,204 @@
+//! A second database, on a disk of its own, that makes the commits of the first again.
+//!
+//! ```text
+//!   Db --checkpoint--> image of the disk --opened--> the copy
+//!   Db --feed, commit by commit--> Replay --> the copy --compared--> what the model had at the number that it has come to
+//!                  `-- too far behind: another checkpoint
+//! ```
+//!
+//! world_replica.1. The copy has what the commit at its position has made: entries, when they expire, keyspaces and their options.
+//! world_replica.2. The feed shows no commit that an end of the first database's process takes back.
+//! world_replica.3. A copy that comes back has what it has made durable, and goes on behind the commit that it has come to.
+//! world_replica.4. Where the feed keeps everything, the copy is not told that a commit is gone.
+
+use std::sync::Arc;
+
+use esker::replay::{Replay, encode};
+use esker::{Builder, Db, Durability, Error, Feed, Result, SeqNo};
+use esker_env::{Env, FaultFs, ManualClock, MemFs};
+
+use super::copy::{COPY, options_of, remove};
+use super::restart::lose;
+use super::trouble::attempt;
+use super::{DIR, World};
+use crate::judge::read;
+use crate::op::{Following, Loss};
+
+/// See the module's text.
+pub(super) struct Replica {
+    disk: MemFs,
+    /// The present process's door to the disk.
+    faults: FaultFs,
+    db: Db,
+    /// None: it knows no keyspaces yet.
+    replay: Option<Replay>,
+    /// Of the first database's process.
+    feed: Option<Feed>,
+    /// Numbers of its own commits, with those of the first database that they are. The first is the checkpoint's.
+    places: Vec<(u64, u64)>,
+    /// Its last own commit that is durable.
+    synced: u64,
+}
+
+impl Replica {
+    /// The commit that it has come to.
+    fn position(&self) -> u64 {
+        self.places.last().map_or(0, |(_, position)| *position)
+    }
+
+    /// The first database's process ends.
+    pub(super) fn let_go(&mut self) {
+        self.feed = None;
+    }
+
+    /// Makes commits of the feed; how many.
+    fn catch_up(&mut self, first: &Db, how: &Following) -> Result<u64> {
+        let mut made = 0;
+        let mut feed = match self.feed.take() {
+            Some(feed) => feed,
+            None => first.feed(SeqNo::new(self.position()).next())?,
+        };
+        while how.commits == 0 || made < u64::from(how.commits) {
+            let mut commit = match feed.try_next() {
+                Ok(Some(commit)) => commit,
+                // Nothing more comes.
+                Ok(None) | Err(Error::Poisoned(_)) => break,
+                Err(error) => return Err(error),
+            };
+            let mut changes = Vec::new();
+            while let Some(change) = commit.next_change()? {
+                encode(&change, &mut changes)?;
+            }
+            self.make(commit.seqno().get(), &changes, how.durability);
+            made += 1;
+        }
+        self.feed = Some(feed);
+        Ok(made)
+    }
+
+    /// Makes one commit.
+    fn make(&mut self, seqno: u64, changes: &[u8], durability: Durability) {
+        let db = &self.db;
+        let replay = self.replay.get_or_insert_with(|| Replay::new(db).expect("it is open"));
+        let (part, rest) = changes.split_at(changes.len() / 2);
+        let made = replay
+            .take(part, |_, _| {})
+            .and_then(|()| replay.take(rest, |_, _| {}))
+            .and_then(|()| replay.commit(durability));
+        let own = made
+            .unwrap_or_else(|error| panic!("world_replica.1: commit {seqno} cannot be made again: {error}"));
+        if durability == Durability::Sync {
+            self.synced = own.get();
+        }
+        self.places.push((own.get(), seqno));
+    }
+
+    /// Its machine loses power, and it comes back (world_replica.3).
+    fn restart(self, loss: Loss, builder: Builder, clock: &Arc<ManualClock>, seed: u64) -> Replica {
+        let Replica { disk, faults, db, replay, feed: _, mut places, synced } = self;
+        faults.freeze();
+        drop((replay, db));
+        let disk = lose(&disk, loss);
+        let (faults, db) = open(&disk, builder, clock, seed);
+        let own = db.stats().seqno;
+        assert!(own >= synced, "world_replica.3: commit {synced} is gone: it ends with {own}");
+        places.retain(|(number, _)| *number <= own);
+        Replica { disk, faults, db, replay: None, feed: None, places, synced: own }
+    }
+}
+
+/// Opens the copy.
+fn open(disk: &MemFs, builder: Builder, clock: &Arc<ManualClock>, seed: u64) -> (FaultFs, Db) {
+    let faults = FaultFs::new(Arc::new(disk.clone()));
+    let env = Env { clock: clock.clone(), ..Env::simulated(Arc::new(faults.clone()), seed) };
+    let opened = builder.env(env).open(COPY);
+    let db = opened.unwrap_or_else(|error| panic!("world_replica.3: it cannot be opened: {error}"));
+    (faults, db)
+}
+
+/// The lengths of all keyspaces.
+fn lens(db: &Db) -> Result<Vec<u64>> {
+    db.keyspaces()?.iter().map(|name| db.open_keyspace(name)?.len()).collect()
+}
+
+impl World {
+    /// Has the copy make some commits, and compares it. Without one, makes it.
+    pub(super) fn follow_on(&mut self, how: &Following) {
+        if self.keeps_all().is_none() {
+            return;
+        }
+        let Some(mut replica) = self.copies.replica.take() else { return self.begin_replica() };
+        let position = replica.position();
+        let outcome = attempt(|| replica.catch_up(self.db(), how));
+        match outcome {
+            Ok(made) => self.tally.replayed += made,
+            Err(Error::FeedTruncated { oldest }) => {
+                let is_kept = self.copies.kept_from.is_some_and(|kept| position >= kept);
+                assert!(!is_kept, "world_replica.4: behind {position} the feed begins with {oldest}");
+                self.tally.truncated += 1;
+                return;
+            }
+            Err(error) => {
+                self.read::<()>(Err(error));
+            }
+        }
+        self.check_replica(&replica);
+        if let Some(loss) = how.loss {
+            let opening = self.opening_of_copies();
+            replica = replica.restart(loss, self.builder(opening), &self.clock, self.seed);
+            self.check_replica(&replica);
+            self.tally.power_losses += 1;
+        }
+        self.copies.replica = Some(replica);
+    }
+
+    /// Makes the copy of a checkpoint.
+    fn begin_replica(&mut self) {
+        self.checkpoint();
+        let Some(seqno) = self.copies.checkpoint.as_ref().and_then(|copied| copied.made) else { return };
+        if self.is_dead() {
+            return;
+        }
+        let disk = self.disk.kill();
+        disk.set_capacity(None);
+        remove(&disk, DIR.as_ref());
+        let builder = self.builder(self.opening_of_copies());
+        let (faults, db) = open(&disk, builder, &self.clock, self.seed);
+        let own = db.stats().seqno;
+        let places = vec![(own, seqno)];
+        self.copies.replica =
+            Some(Replica { disk, faults, db, replay: None, feed: None, places, synced: own });
+    }
+
+    /// world_replica.1
+    fn check_replica(&self, replica: &Replica) {
+        let (db, position) = (&replica.db, replica.position());
+        let states = self.copies.timeline.at(position);
+        if states.is_empty() {
+            return;
+        }
+        let now_ms = db.time_ms();
+        // It is not swept, and what has expired counts.
+        let found = read::contents_with(db, false, !self.expires, self.expires.then_some(now_ms));
+        let found = found.unwrap_or_else(|error| panic!("world_replica.1: it cannot be read: {error}"));
+        if let Some(difference) = self.difference(&states, &found, now_ms) {
+            panic!("world_replica.1: at {position} it is another: {difference}");
+        }
+        if position == self.seqno()
+            && let Ok(expected) = attempt(|| options_of(self.db()))
+        {
+            let found = options_of(db).unwrap_or_else(|error| panic!("world_replica.1: options: {error}"));
+            assert_eq!(found, expected, "world_replica.1: options at {position}");
+            // Both count what has expired and was not swept.
+            if let (Ok(expected), Ok(found)) = (attempt(|| lens(self.db())), lens(db)) {
+                assert_eq!(found, expected, "world_replica.1: lengths at {position}");
+            }
+        }
+    }
+
+    /// An opening has found this commit as the last (world_replica.2).
+    pub(super) fn check_replica_is_behind(&self, seqno: u64) {
+        let position = self.copies.replica.as_ref().map_or(0, Replica::position);
+        assert!(position <= seqno, "world_replica.2: the feed has shown {position}, and {seqno} is the last");
+    }
+}

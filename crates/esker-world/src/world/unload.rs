@@ -1,0 +1,129 @@
+//! The database as a file, and back.
+//!
+//! ```text
+//!   Unload --> Db --one file--> image of the disk --loaded, by processes that end meanwhile--> another database --compared--> the model
+//! ```
+//!
+//! world_unload.1. A file under its name is complete, and of the commit that was the newest when the call began.
+//! world_unload.2. What is loaded is what was unloaded: entries, when they expire, keyspaces and their options. It does not matter how
+//!     often a load was cut, nor what the keyspaces are like that it finds empty.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker::unload::{Load, Unload};
+use esker::{Db, Error};
+use esker_env::{Env, FaultAction, FaultFs, Fs, MemFs};
+
+use super::World;
+use super::copy::{Options, options_of};
+use super::restart::lose;
+use super::trouble::{attempt, death};
+use crate::judge::read;
+use crate::model::state::State;
+use crate::op::Loading;
+
+/// Where the file goes.
+const FILE: &str = "unloaded";
+/// Where it grows.
+const PARTIAL: &str = "unloaded.partial";
+/// The keyspace in which a load that has not ended keeps its place.
+const LOADING: &str = "esker.load";
+/// Where it is loaded.
+const LOADED: &str = "loaded";
+
+impl World {
+    /// Unloads, loads, compares.
+    pub(super) fn unload(&mut self, how: &Loading) {
+        // That of a process that ended behind it.
+        remove_file(&self.disk, FILE);
+        let (state, options) = (self.history.newest_whole().clone(), attempt(|| options_of(self.db())).ok());
+        let written = attempt(|| Unload::new().env(self.env()).write(self.db(), FILE));
+        let mut fired = self.faults.fired_after(self.fired_before).into_iter();
+        let is_wrong = fired.any(|call| matches!(call.action, FaultAction::CorruptRead { .. }));
+        if let Err(Error::Invalid(_)) = &written
+            && self.copies.has_lost_power
+        {
+            // Of a file that was not synced yet a power loss may leave anything: its owner moves that away.
+            remove_file(&self.disk, PARTIAL);
+            return;
+        }
+        let written = self.excused_tidying(written);
+        if is_wrong {
+            remove_file(&self.disk, FILE);
+            remove_file(&self.disk, PARTIAL);
+        } else if let (Some(done), Some(options)) = (written, options) {
+            self.tally.unloaded += 1;
+            self.tally.resumed += u64::from(done.resumed_entries > 0);
+            self.load(how, &state, &options);
+            remove_file(&self.disk, FILE);
+        }
+    }
+
+    /// world_unload.2
+    fn load(&mut self, how: &Loading, state: &State, options: &Options) {
+        let mut disk = self.disk.kill();
+        disk.set_capacity(None);
+        let mut cuts = how.cuts.iter();
+        let (mut is_new, mut is_cut) = (true, false);
+        let db = loop {
+            let faults = FaultFs::new(Arc::new(disk.clone()));
+            let env =
+                Env { clock: self.clock.clone(), ..Env::simulated(Arc::new(faults.clone()), self.seed) };
+            let opened = self.builder(self.opening_of_copies()).env(env.clone()).open(LOADED);
+            let db = opened.unwrap_or_else(|error| panic!("world_unload.2: no database: {error}"));
+            if let (true, Some(ms)) = (std::mem::take(&mut is_new), how.lifetime_ms) {
+                let ttl = Duration::from_millis(u64::from(ms));
+                let prepared = prepare(&db, options.keys(), ttl);
+                prepared.unwrap_or_else(|error| panic!("world_unload.2: empty keyspaces: {error}"));
+            }
+            if let Some((after, keep)) = cuts.next() {
+                faults.add(death(*after, *keep));
+            }
+            let loaded = Load::new().env(env).read(&db, FILE);
+            if faults.is_frozen() {
+                drop(db);
+                disk = how.loss.map_or_else(|| disk.kill(), |loss| lose(&disk, loss));
+                self.tally.cut += 1;
+                is_cut = true;
+                continue;
+            }
+            faults.clear();
+            match loaded {
+                // A process has ended after the last commit of its load, and nobody has heard of that.
+                Err(Error::KeyspaceExists(_)) if is_cut && db.open_keyspace(LOADING).is_err() => {}
+                loaded => {
+                    loaded.unwrap_or_else(|error| panic!("world_unload.2: {FILE} cannot be loaded: {error}"));
+                }
+            }
+            break db;
+        };
+        let now_ms = db.time_ms();
+        let found = read::contents_with(&db, false, !self.expires, Some(now_ms));
+        let found = found.unwrap_or_else(|error| panic!("world_unload.2: it cannot be read: {error}"));
+        if let Some(difference) = self.difference(&[state], &found, now_ms) {
+            panic!("world_unload.2: what is loaded is another: {difference}");
+        }
+        let found = options_of(&db).unwrap_or_else(|error| panic!("world_unload.2: options: {error}"));
+        assert_eq!(found, *options, "world_unload.2: options");
+        let report = db.check().unwrap_or_else(|error| panic!("world_unload.2: check: {error}"));
+        assert!(report.problems.is_empty(), "world_unload.2: check: {:#?}", report.problems);
+    }
+}
+
+/// Makes empty keyspaces of these names with a default lifetime.
+fn prepare<'a>(db: &Db, names: impl Iterator<Item = &'a String>, ttl: Duration) -> esker::Result<()> {
+    for name in names {
+        db.keyspace(name)?.set_default_ttl(Some(ttl))?;
+    }
+    Ok(())
+}
+
+/// Removes a file for good, if it is there.
+fn remove_file(disk: &MemFs, name: &str) {
+    if disk.exists(name.as_ref()).expect("a file system in memory does not fail") {
+        disk.remove_file(name.as_ref()).expect("a file system in memory does not fail");
+        disk.sync_dir(Path::new("")).expect("a file system in memory does not fail");
+    }
+}
