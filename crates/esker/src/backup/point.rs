@@ -18,6 +18,7 @@ use super::{Backup, BackupInfo, Segment};
 use crate::db::{Builder, Db};
 use crate::replay::Replay;
 use crate::txn::commit::Durability;
+use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result, SeqNo};
 
 /// The keyspace of a server's notes of its replication (restore_point.2).
@@ -120,6 +121,9 @@ impl Backup {
         while !is_over(at) {
             let follows = |segment: &&Segment| {
                 let is_of_it = segment.database == backup.database && segment.backup >= backup.id;
+                if canary::is_set(Canary::ArchiveByClock) && segment.created < backup.created {
+                    return false;
+                }
                 is_of_it && segment.after <= at && segment.last > at
             };
             let Some(next) = all.iter().filter(follows).max_by_key(|segment| segment.last) else { break };

@@ -12,6 +12,7 @@ use crate::db::{Db, Keyspace, WriteBatch};
 use crate::encoding::operand::Operand;
 use crate::engine::sweep::SweepHold;
 use crate::txn::commit::Durability;
+use crate::types::canary::{self, Canary};
 use crate::types::expiry::Expiry;
 use crate::types::limits::VALUE_BYTES_MAX;
 use crate::types::{Error, KeyspaceId, Result, SeqNo};
@@ -111,7 +112,9 @@ impl Replay {
             }
             Change::Merge { keyspace, key, operand, at_ms, lifetime_ms } => {
                 let space = self.space(*keyspace)?;
-                let operand = Operand { at_ms: *at_ms, lifetime_ms: *lifetime_ms, bytes: operand };
+                let now = canary::is_set(Canary::ReplayForgetsTime).then(|| self.db.time_ms());
+                let operand =
+                    Operand { at_ms: now.unwrap_or(*at_ms), lifetime_ms: *lifetime_ms, bytes: operand };
                 self.batch.merge_of(&space, key, operand)?;
                 Ok(Some(*keyspace))
             }
@@ -155,6 +158,9 @@ impl Replay {
     fn create(&mut self, id: u32, name: &str) -> Result<()> {
         // The name may be another one's until the end of the commit.
         let spare = format!("{SPARE_NAME}{id}");
+        if canary::is_set(Canary::RecreatedNameRefused) && self.names.values().any(|known| known == name) {
+            return Err(Error::KeyspaceExists(name.to_owned()));
+        }
         let name = if self.names.values().any(|known| known == name) { &spare } else { name };
         let made = self.batch.create_numbered_keyspace(name, KeyspaceId::new(id))?;
         self.names.insert(id, name.to_owned());

@@ -110,12 +110,22 @@ pub enum Canary {
     NameReadForgotten,
     /// The versions of a key show the bare removal that a compaction has left in the place of a value (compaction_judge.6).
     BareRemovalShown,
+    /// Segments of the archive count only if their wall clock is not before the backup's (restore_point.3).
+    ArchiveByClock,
+    /// A commit that creates a keyspace under a name that it frees is not made again (replay.1).
+    RecreatedNameRefused,
+    /// Operands that are made again apply to what their key has at that time (fold.3).
+    ReplayForgetsTime,
+    /// A load gives keyspaces their options by commits behind the one with its place (unload.3).
+    LoadOptionsLate,
+    /// Loaded entries that do not expire take the default lifetime that their keyspace had before (unload.2).
+    LoadTakesDefault,
 }
 
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one that the simulator is to find.
-    pub const ALL: [Canary; 45] = [
+    pub const ALL: [Canary; 50] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -161,6 +171,11 @@ impl Canary {
         Canary::UndoneReadForgotten,
         Canary::NameReadForgotten,
         Canary::BareRemovalShown,
+        Canary::ArchiveByClock,
+        Canary::RecreatedNameRefused,
+        Canary::ReplayForgetsTime,
+        Canary::LoadOptionsLate,
+        Canary::LoadTakesDefault,
     ];
 }
 

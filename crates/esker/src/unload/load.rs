@@ -12,6 +12,7 @@ use crate::encoding::digest::{DIGEST_BYTES, Digester};
 use crate::engine::keyspace_options::KeyspaceOptions;
 use crate::recordio::Reader;
 use crate::txn::commit::Durability;
+use crate::types::canary::{self, Canary};
 use crate::types::expiry::Expiry;
 use crate::types::{Error, Result};
 
@@ -207,6 +208,8 @@ struct Run<'a> {
     skipped: u64,
     /// The keyspace at hand, if it is asked for.
     target: Option<Keyspace>,
+    /// Options that it gets behind its end: by a canary alone.
+    late: Option<KeyspaceOptions>,
     batch: WriteBatch,
     batch_bytes: usize,
     done: Unloaded,
@@ -240,6 +243,7 @@ impl<'a> Run<'a> {
             loading,
             skipped,
             target: None,
+            late: None,
             batch,
             batch_bytes: 0,
             done,
@@ -283,8 +287,13 @@ impl<'a> Run<'a> {
             }
             Record::KeyspaceEnd(_) => {
                 self.done.keyspaces += u64::from(self.target.is_some());
-                if self.target.take().is_some() && !is_done {
+                let target = self.target.take();
+                if target.is_some() && !is_done {
                     self.commit(number)?;
+                }
+                if let (Some(keyspace), Some(options)) = (target, self.late.take()) {
+                    self.batch.set_options(&keyspace, options)?;
+                    std::mem::replace(&mut self.batch, self.db.batch()).commit()?;
                 }
             }
             Record::End(_) => return Ok(true),
@@ -307,7 +316,9 @@ impl<'a> Run<'a> {
             found => found?,
         };
         if !is_done {
-            if keyspace.options() != *options {
+            if canary::is_set(Canary::LoadOptionsLate) {
+                self.late = Some(options.clone());
+            } else if keyspace.options() != *options {
                 self.batch.set_options(&keyspace, options.clone())?;
             }
             self.place.made.push(keyspace.id().get());
@@ -323,7 +334,11 @@ impl<'a> Run<'a> {
         if expires > 0 && expires <= self.db.time_ms() {
             return Ok(());
         }
-        self.batch.put_until_expiry(keyspace, key, value, expiry)?;
+        if expiry.is_none() && canary::is_set(Canary::LoadTakesDefault) {
+            self.batch.put(keyspace, key, value)?;
+        } else {
+            self.batch.put_until_expiry(keyspace, key, value, expiry)?;
+        }
         self.batch_bytes += key.len() + value.len();
         Ok(())
     }
