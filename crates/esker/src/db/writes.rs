@@ -38,7 +38,7 @@ use crate::txn::write_set::{Below, CountDeltas, Mark, Own, WriteSet};
 use crate::types::bounds::{BoundKey, Bounds};
 use crate::types::canary::{self, Canary};
 use crate::types::expiry::{EXPIRY_BYTES, Expiry, Lifetime};
-use crate::types::key::{KeyBuf, decode_key, encode_key, keyspace_end};
+use crate::types::key::{KeyBuf, decode_key, encode_key, key_after, keyspace_end};
 use crate::types::limits::{VALUE_BYTES_MAX, check_key, check_value};
 use crate::types::op::Kind;
 use crate::types::{Error, KeyBounds, KeyspaceId, Result, SeqNo, Value};
@@ -87,16 +87,14 @@ pub(crate) fn prefix_bounds(id: KeyspaceId, prefix: &[u8]) -> Bounds {
 
 /// The first key removed and the first not removed, for a range removal.
 fn removal(bounds: &Bounds) -> (Vec<u8>, Vec<u8>) {
-    // The next key after k is k followed by a zero byte.
-    let after = |key: &[u8]| [key, &[0]].concat();
     let start = match &bounds.lower {
         Bound::Included(key) => key.to_vec(),
-        Bound::Excluded(key) => after(key),
+        Bound::Excluded(key) => key_after(key),
         Bound::Unbounded => Vec::new(),
     };
     let end = match &bounds.upper {
         Bound::Excluded(key) => key.to_vec(),
-        Bound::Included(key) => after(key),
+        Bound::Included(key) => key_after(key),
         Bound::Unbounded => unreachable!("encode_bounds closes the upper end"),
     };
     (start, end)

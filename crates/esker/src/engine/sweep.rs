@@ -45,7 +45,7 @@ use crate::types::due::Due;
 use crate::types::entry::EntryRef;
 use crate::types::expiry::Expiry;
 use crate::types::interleave::{self, Point};
-use crate::types::key::{decode_key, encode_key};
+use crate::types::key::{decode_key, encode_key, key_after};
 use crate::types::key_range::End;
 use crate::types::op::Kind;
 use crate::types::{Error, KeyspaceId, Result, SeqNo};
@@ -276,7 +276,7 @@ impl Core {
             return Ok(None);
         }
         let (start, end) = match &range.end {
-            End::Included(last) => (range.start.clone(), [last, &[0][..]].concat()),
+            End::Included(last) => (range.start.clone(), key_after(last)),
             End::Excluded(end) => (range.start.clone(), end.clone()),
         };
         let mut set = WriteSet::new();

@@ -6,11 +6,14 @@
 //!
 //! key.1. Encoded keys compare, as bytes, like (keyspace id, user key); no encoded prefix is a prefix of another.
 //! key.2. Memtables, tables, range tombstones and the WAL hold encoded keys only; user keys appear only in the API.
+//! key.3. The bounds of range removals are the ends of a keyspace, or no longer than keys may be: what the feed shows of them, another database
+//!     takes.
 //!
 //! The id takes one byte below 240, so that the 8-byte heads of the index keep 7 bytes of the user's key. Larger ids:
 //! a byte 0xF0 + n, then the id in n big-endian bytes without leading zeros, n in 1..=4.
 
 use super::KeyspaceId;
+use super::limits::KEY_BYTES_MAX;
 
 /// The longest prefix that a keyspace id takes.
 pub const PREFIX_BYTES_MAX: usize = 5;
@@ -91,17 +94,30 @@ pub fn prefix_len(encoded: &[u8]) -> usize {
     encoded.len() - decode_key(encoded).map_or(encoded.len(), |(_, user_key)| user_key.len())
 }
 
+/// Where the keys behind this one begin: one byte further, or, as no key is longer than the greatest length, at the next prefix. A user can
+/// give it back as a bound (key.3).
+pub fn key_after(key: &[u8]) -> Vec<u8> {
+    if decode_key(key).is_none_or(|(_, user_key)| user_key.len() < KEY_BYTES_MAX) {
+        return [key, &[0]].concat();
+    }
+    after_prefix(key.to_vec())
+}
+
 /// The first encoded key after all keys of a keyspace.
 pub fn keyspace_end(id: KeyspaceId) -> Vec<u8> {
-    let mut end = encode_key(id, &[]);
     // The last byte of a prefix may be 0xFF only in ids above 240; carry over.
-    while let Some(last) = end.pop() {
+    after_prefix(encode_key(id, &[]))
+}
+
+/// The first byte string after all that begin with this one.
+fn after_prefix(mut prefix: Vec<u8>) -> Vec<u8> {
+    while let Some(last) = prefix.pop() {
         if last < 0xFF {
-            end.push(last + 1);
+            prefix.push(last + 1);
             break;
         }
     }
-    end
+    prefix
 }
 
 /// An encoded key for a look-up, on the stack when short.

@@ -2,12 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use esker::env::{Env, ManualClock, MemFs};
 use esker::replay::{Replay, encode};
-use esker::{Counting, Db, Durability, Error, Feed, History, KeyspaceOptions, Ttl};
+use esker::{Counting, Db, Durability, Error, Feed, History, KEY_BYTES_MAX, KeyspaceOptions, Ttl};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -321,4 +322,29 @@ fn catalog_changes_3_a_keyspace_has_options_from_its_commit_on_and_not_before() 
     two.go_on(11).unwrap();
     two.assert_same();
     assert_eq!(two.copy.open_keyspace("kept").unwrap().get("a").unwrap().as_deref(), Some(&b"12"[..]));
+}
+
+#[test]
+fn key_3_ranges_that_end_at_the_longest_keys_are_removed_again() {
+    let mut two = Two::begin();
+    let map = two.home.default_keyspace();
+    let longest = |last: u8| [&[b'l'; KEY_BYTES_MAX - 1][..], &[last]].concat();
+    let keys = [longest(1), longest(2), longest(0xFF), vec![b'm'], vec![0xFF; KEY_BYTES_MAX]];
+    let (last, none) = (keys[4].clone(), Bound::Unbounded);
+    let ranges = [
+        ((none.clone(), Bound::Included(longest(1))), 4),
+        ((Bound::Excluded(longest(1)), none.clone()), 1),
+        ((Bound::Included(longest(2)), Bound::Included(longest(0xFF))), 3),
+        ((Bound::Excluded(longest(0xFF)), Bound::Included(last.clone())), 3),
+        ((Bound::Excluded(last), none), 5),
+    ];
+    for (range, left) in ranges {
+        keys.iter().for_each(|key| map.put(key, "v").map(drop).unwrap());
+        map.remove_range(range).unwrap();
+        assert_eq!(map.len().unwrap(), left);
+        two.home.flush().unwrap();
+        two.go_on(usize::MAX).unwrap();
+        two.assert_same();
+        assert!(two.home.check().unwrap().is_sound());
+    }
 }
