@@ -58,9 +58,7 @@ impl Backup {
         let upto = db.snapshot().seqno();
         db.sync()?;
         let database = core.database_id();
-        let backups = self.ids()?.into_iter().rev().filter_map(|id| self.record(id).ok());
-        let newest = backups.into_iter().find(|record| record.info.database == database);
-        let newest = newest.ok_or_else(|| {
+        let newest = self.newest_of(database)?.ok_or_else(|| {
             Error::Invalid("there is no backup of this database yet: the archive begins with one".to_owned())
         })?;
         let Start { before, digest, mut feed } = self.begin(db, &newest, upto)?;

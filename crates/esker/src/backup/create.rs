@@ -39,7 +39,7 @@ impl Backup {
         let core = &db.handle.core;
         let id = self.ids()?.last().map_or(1, |last| last + 1);
         let known = self.known()?;
-        let previous = self.newest_of(core.database_id())?;
+        let previous = self.newest_of(core.database_id())?.map(|record| record.info.id);
         let capture = core.capture()?;
         let mut files = Vec::new();
         let mut missing = Vec::new();
@@ -86,9 +86,23 @@ impl Backup {
     }
 
     /// The newest backup of a database. One whose record is damaged is of none.
-    fn newest_of(&self, database: u32) -> Result<Option<u64>> {
-        let of_it = |id: &u64| self.record(*id).is_ok_and(|record| record.info.database == database);
-        Ok(self.ids()?.into_iter().rev().find(of_it))
+    pub(super) fn newest_of(&self, database: u32) -> Result<Option<Record>> {
+        for id in self.ids()?.into_iter().rev() {
+            match self.sound_record(id)? {
+                Some(record) if record.info.database == database => return Ok(Some(record)),
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// The record of a backup; none if it is damaged, or of a newer version. A call that fails says nothing of it.
+    fn sound_record(&self, id: u64) -> Result<Option<Record>> {
+        match self.record(id) {
+            Ok(record) => Ok(Some(record)),
+            Err(Error::Corrupt { .. } | Error::UnsupportedVersion { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether a stored file has the length, the beginning and the end of the database's.
@@ -139,7 +153,8 @@ impl Backup {
     /// The digests of the files that backups name. Those of a damaged record are not known: what it names is copied again.
     fn known(&self) -> Result<HashMap<String, Digest>> {
         let mut known = HashMap::new();
-        for record in self.ids()?.into_iter().filter_map(|id| self.record(id).ok()) {
+        for id in self.ids()? {
+            let Some(record) = self.sound_record(id)? else { continue };
             let database = record.info.database;
             known.extend(record.files.iter().map(|file| (file.name(database), file.digest)));
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use esker::backup::{Backup, Point};
 use esker::{Db, Error, SeqNo};
-use esker_env::{Env, Fs, MemFs, OpenOptions, read_range};
+use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind, OpenOptions, read_range};
 
 use crate::common::{DIR, simulated};
 
@@ -168,4 +168,30 @@ fn numbers_of_commits_do_not_tell_databases_apart() {
         assert_eq!(done.database, made.database);
         assert_eq!(get(&fs, &to, "key").unwrap(), value.as_bytes());
     }
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_not_passed_over() {
+    let fs = MemFs::new();
+    let db = open(&fs, DIR, KEPT);
+    put(&db, "a", "1");
+    backups(&fs).create(&db).unwrap();
+    put(&db, "a", "2");
+    let made = backups(&fs).create(&db).unwrap();
+    let last = put(&db, "a", "3");
+    let failing = || {
+        let faults = FaultFs::new(Arc::new(fs.clone()));
+        let read_fails = FaultRule::new(&[OpKind::Read], FaultAction::Fail(std::io::ErrorKind::Other));
+        faults.add(read_fails.on_path("000002.backup"));
+        Backup::open_in(Env::simulated(Arc::new(faults), 99), BACKUPS).unwrap()
+    };
+    // Not those of the first backup, behind which the second one could not be followed.
+    let told = failing().archive(&db);
+    assert!(matches!(told, Err(Error::Io { .. })), "{told:?}");
+    let told = failing().create(&db);
+    assert!(matches!(told, Err(Error::Io { .. })), "{told:?}");
+    backups(&fs).archive(&db).unwrap().unwrap();
+    let to = Db::builder().stepped();
+    backups(&fs).restore_to(Point::Commit(last), Some(made.id), "new", to).unwrap();
+    assert_eq!(get(&fs, "new", "a").as_deref(), Some(&b"3"[..]));
 }
