@@ -118,6 +118,10 @@ impl World {
         let made =
             self.capturing(&mut moments, |world| Backup::open_in(world.env(), BACKUPS)?.create(world.db()));
         let made = made.and_then(|made| self.excused_tidying(made));
+        if self.in_trouble() && !self.is_dead() {
+            // Where the log fails as the digest of its last commit is read, it does without that.
+            self.maintain(attempt(|| self.db().sync()));
+        }
         if self.in_trouble() || made.is_none() {
             self.forget_backups();
             return;

@@ -210,6 +210,11 @@ fn is_full_manifest(error: &Error) -> bool {
     name.starts_with("MANIFEST") || name.starts_with("CURRENT")
 }
 
+fn is_job_file(call: &Fired) -> bool {
+    let name = call.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.starts_with("ESKER-JOB-")
+}
+
 fn is_misread(call: &Fired) -> bool {
     matches!(call.action, FaultAction::CorruptRead { .. })
 }
@@ -225,6 +230,8 @@ fn may_show_as(call: &Fired, error: &Error) -> bool {
         }
         Error::Poisoned(cause) => stops_log(call) && may_show_as(call, cause),
         Error::Corrupt { .. } | Error::UnsupportedVersion { .. } => is_misread(call),
+        // What is left of a copy is Esker's if its job file says so, and stays where it is otherwise.
+        Error::Invalid(_) => is_misread(call) && is_job_file(call),
         _ => false,
     }
 }

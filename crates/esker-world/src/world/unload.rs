@@ -5,6 +5,7 @@
 //! ```
 //!
 //! world_unload.1. A file under its name is complete, and of the commit that was the newest when the call began.
+//!     The same holds if calls are cut, whether they go on or begin again.
 //! world_unload.2. What is loaded is what was unloaded: entries, when they expire, keyspaces and their options. It does not matter how
 //!     often a load was cut, nor what the keyspaces are like that it finds empty.
 
@@ -56,21 +57,63 @@ impl World {
         } else if let (Some(done), Some(options)) = (written, options) {
             self.tally.unloaded += 1;
             self.tally.resumed += u64::from(done.resumed_entries > 0);
-            self.load(how, &state, &options);
+            if let Some(disk) = self.write_again(how) {
+                self.load(disk, how, &state, &options);
+            }
             remove_file(&self.disk, FILE);
         }
     }
 
-    /// world_unload.2
-    fn load(&mut self, how: &Loading, state: &State, options: &Options) {
+    /// Writes the file once more, on an image of the disk, in calls that are cut; none if the database cannot be read.
+    fn write_again(&mut self, how: &Loading) -> Option<MemFs> {
         let mut disk = self.disk.kill();
         disk.set_capacity(None);
+        if how.cuts.is_empty() {
+            return Some(disk);
+        }
+        remove_file(&disk, FILE);
+        for cut in how.cuts.iter().map(Some).chain(std::iter::repeat(None)) {
+            let (faults, env) = self.door_to(&disk);
+            if let Some((after, keep)) = cut {
+                faults.add(death(*after, *keep));
+            }
+            let written = attempt(|| Unload::new().env(env).write(self.db(), FILE));
+            if faults.is_frozen() {
+                disk = how.loss.map_or_else(|| disk.kill(), |loss| lose(&disk, loss));
+                continue;
+            }
+            let is_there = || disk.exists(FILE.as_ref()).expect("a file system in memory does not fail");
+            match written {
+                Ok(done) => {
+                    self.tally.resumed += u64::from(done.resumed_entries > 0);
+                    break;
+                }
+                // A process has ended behind it.
+                Err(Error::Invalid(_)) if is_there() => break,
+                // As above.
+                Err(Error::Invalid(_)) if how.loss.is_some() => remove_file(&disk, PARTIAL),
+                Err(error) => {
+                    self.read::<()>(Err(error));
+                    return None;
+                }
+            }
+        }
+        Some(disk)
+    }
+
+    /// A door to a disk that may be shut, and what a process sees of the machine by it.
+    fn door_to(&self, disk: &MemFs) -> (FaultFs, Env) {
+        let faults = FaultFs::new(Arc::new(disk.clone()));
+        let fs = Arc::new(faults.clone());
+        (faults, Env { clock: self.clock.clone(), ..Env::simulated(fs, self.seed) })
+    }
+
+    /// world_unload.2
+    fn load(&mut self, mut disk: MemFs, how: &Loading, state: &State, options: &Options) {
         let mut cuts = how.cuts.iter();
         let (mut is_new, mut is_cut) = (true, false);
         let db = loop {
-            let faults = FaultFs::new(Arc::new(disk.clone()));
-            let env =
-                Env { clock: self.clock.clone(), ..Env::simulated(Arc::new(faults.clone()), self.seed) };
+            let (faults, env) = self.door_to(&disk);
             let opened = self.builder(self.opening_of_copies()).env(env.clone()).open(LOADED);
             let db = opened.unwrap_or_else(|error| panic!("world_unload.2: no database: {error}"));
             if let (true, Some(ms)) = (std::mem::take(&mut is_new), how.lifetime_ms) {
@@ -99,13 +142,17 @@ impl World {
             }
             break db;
         };
+        self.check_loaded(&db, state, options);
+    }
+
+    fn check_loaded(&self, db: &Db, state: &State, options: &Options) {
         let now_ms = db.time_ms();
-        let found = read::contents_with(&db, false, !self.expires, Some(now_ms));
+        let found = read::contents_with(db, false, !self.expires, Some(now_ms));
         let found = found.unwrap_or_else(|error| panic!("world_unload.2: it cannot be read: {error}"));
         if let Some(difference) = self.difference(&[state], &found, now_ms) {
             panic!("world_unload.2: what is loaded is another: {difference}");
         }
-        let found = options_of(&db).unwrap_or_else(|error| panic!("world_unload.2: options: {error}"));
+        let found = options_of(db).unwrap_or_else(|error| panic!("world_unload.2: options: {error}"));
         assert_eq!(found, *options, "world_unload.2: options");
         let report = db.check().unwrap_or_else(|error| panic!("world_unload.2: check: {error}"));
         assert!(report.problems.is_empty(), "world_unload.2: check: {:#?}", report.problems);

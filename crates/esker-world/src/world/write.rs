@@ -18,7 +18,9 @@ const MANY_KEYSPACES: usize = 9;
 impl World {
     /// Does an operation that commits something by itself, or must fail.
     pub(super) fn change(&mut self, op: &Op) {
-        let outcome = self.interleaved(|world| world.done(op));
+        // A transaction that changes names would meet conflicts with that work.
+        let is_alone = matches!(op, Op::Names(..));
+        let outcome = if is_alone { self.done(op) } else { self.interleaved(|world| world.done(op)) };
         self.changed(op, outcome);
     }
 
@@ -38,7 +40,9 @@ impl World {
         }
         let footprint = self.history.newest().footprint_of(&commit);
         if footprint.is_empty() {
-            return self.wrote(outcome, Vec::new(), durability);
+            // As a transaction it commits nothing, and waits for nothing.
+            self.excused(outcome);
+            return;
         }
         if self.committed(outcome, commit, footprint, durability) {
             self.check_keyspaces();
