@@ -20,7 +20,6 @@ mod msgpack;
 mod structs;
 
 use std::cell::RefCell;
-use std::sync::Arc;
 
 use mlua::{Lua, MultiValue, Table, Value};
 
@@ -115,10 +114,11 @@ fn run_here(cx: &mut Cx<'_>, script: &Script<'_>) -> Done {
     let mut slot = server.scripts.machine.lock();
     let mut machine = match slot.take() {
         Some(machine) => machine,
-        None => Machine::new().map_err(|error| Fail::text(format!("ERR {}", plain(&error))))?,
+        None => Machine::new(server.scripts.kill.clone())
+            .map_err(|error| Fail::text(format!("ERR {}", plain(&error))))?,
     };
-    let limits = Arc::new(Limits::new(server.clone()));
-    machine.lua.set_app_data(limits.clone());
+    let limits = machine.limits.clone();
+    limits.begin();
     let done = match evaluate(&mut machine, &limits, cx, script) {
         Ok(done) => done,
         Err(error @ mlua::Error::SyntaxError { .. }) => Err(unreadable(&error)),

@@ -1,6 +1,7 @@
 //! Scripts: `EVAL` and its kin. They run in the sequencer, as one command, and may touch any key.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
@@ -36,7 +37,7 @@ const KNOWN_BYTES_MAX: usize = 64 << 20;
 pub struct Scripts {
     known: Mutex<HashMap<String, Vec<u8>>>,
     /// The one that runs is to end. Relaxed: it is looked at now and then.
-    pub kill: AtomicBool,
+    pub kill: Arc<AtomicBool>,
     /// One runs. Relaxed: it is told to people.
     pub is_running: AtomicBool,
     /// Since when, in milliseconds since 1970; 0: none does. Relaxed: others ask whether it takes long.

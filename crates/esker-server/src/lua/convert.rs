@@ -142,7 +142,7 @@ pub(super) fn reply(lua: &Lua, limits: &Limits, bytes: &mut &[u8]) -> mlua::Resu
             Ok(len) => {
                 let text = bytes.get(..len).unwrap_or_default();
                 *bytes = bytes.get(len + 2..).unwrap_or_default();
-                Ok(Value::String(lua.create_string(text)?))
+                Ok(Value::String(limits.text(lua, text)?))
             }
         },
         b'%' => {

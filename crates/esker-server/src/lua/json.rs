@@ -1,8 +1,8 @@
 //! The library `cjson`. Strings are bytes: what is no UTF-8 goes through.
 
-use mlua::{Lua, Table, Value};
+use mlua::{Lua, LuaString, Table, Value};
 
-use super::limits::{self, Limits};
+use super::limits::{self, Limits, PIECE};
 
 /// Nesting is no deeper.
 const DEPTH_MAX: usize = 1000;
@@ -17,9 +17,9 @@ pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
     json.set(
         "encode",
         lua.create_function(|lua, value: Value| {
-            let mut text = Vec::new();
-            encode(&mut text, &*limits::of(lua)?, &value, 0)?;
-            lua.create_string(text)
+            let (mut text, limits) = (Vec::new(), limits::of(lua)?);
+            encode(&mut text, &limits, &value, 0)?;
+            limits.text(lua, text)
         })?,
     )?;
     json.set(
@@ -53,23 +53,40 @@ pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
     Ok(json)
 }
 
-fn put_text(out: &mut Vec<u8>, text: &[u8]) {
+fn put_text(out: &mut Vec<u8>, limits: &Limits, text: &[u8]) -> mlua::Result<()> {
     out.push(b'"');
-    for byte in text {
-        match byte {
-            b'"' => out.extend_from_slice(b"\\\""),
-            b'\\' => out.extend_from_slice(b"\\\\"),
-            b'/' => out.extend_from_slice(b"\\/"),
-            8 => out.extend_from_slice(b"\\b"),
-            12 => out.extend_from_slice(b"\\f"),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            0..=31 | 127 => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
-            _ => out.push(*byte),
+    for piece in text.chunks(PIECE) {
+        limits.add(out.len() + piece.len())?;
+        let mut rest = piece;
+        while let Some((byte, after)) = rest.split_first() {
+            let is_plain = |byte: &u8| !matches!(byte, b'"' | b'\\' | b'/' | 0..=31 | 127);
+            let plain = rest.iter().take_while(|byte| is_plain(byte)).count();
+            if plain > 0 {
+                out.extend_from_slice(&rest[..plain]);
+                rest = &rest[plain..];
+                continue;
+            }
+            put_escape(out, *byte);
+            rest = after;
         }
     }
     out.push(b'"');
+    Ok(())
+}
+
+fn put_escape(out: &mut Vec<u8>, byte: u8) {
+    match byte {
+        b'"' | b'\\' | b'/' => out.extend([b'\\', byte]),
+        8 => out.extend_from_slice(b"\\b"),
+        12 => out.extend_from_slice(b"\\f"),
+        b'\n' => out.extend_from_slice(b"\\n"),
+        b'\r' => out.extend_from_slice(b"\\r"),
+        b'\t' => out.extend_from_slice(b"\\t"),
+        _ => {
+            out.extend_from_slice(b"\\u00");
+            out.extend([byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]));
+        }
+    }
 }
 
 fn number(n: f64) -> mlua::Result<String> {
@@ -118,7 +135,7 @@ fn encode(out: &mut Vec<u8>, limits: &Limits, value: &Value, depth: usize) -> ml
         Value::Boolean(yes) => out.extend_from_slice(if *yes { b"true" } else { b"false" }),
         Value::Integer(n) => out.extend_from_slice(n.to_string().as_bytes()),
         Value::Number(n) => out.extend_from_slice(number(*n)?.as_bytes()),
-        Value::String(text) => put_text(out, &text.as_bytes()),
+        Value::String(text) => put_text(out, limits, &text.as_bytes())?,
         Value::Table(table) => match list_len(limits, table)? {
             Some(len) => {
                 for at in 1..=len {
@@ -137,9 +154,9 @@ fn encode(out: &mut Vec<u8>, limits: &Limits, value: &Value, depth: usize) -> ml
                     }
                     limits.add(out.len() + limits::len_of(&key))?;
                     match key {
-                        Value::String(text) => put_text(out, &text.as_bytes()),
-                        Value::Integer(n) => put_text(out, n.to_string().as_bytes()),
-                        Value::Number(n) => put_text(out, number(n)?.as_bytes()),
+                        Value::String(text) => put_text(out, limits, &text.as_bytes())?,
+                        Value::Integer(n) => put_text(out, limits, n.to_string().as_bytes())?,
+                        Value::Number(n) => put_text(out, limits, number(n)?.as_bytes())?,
                         _ => return wrong("Cannot serialise table: table key must be a number or string"),
                     }
                     out.push(b':');
@@ -187,7 +204,7 @@ impl Reader<'_> {
         match self.bytes.get(self.at) {
             Some(b'{') => self.object(lua, depth),
             Some(b'[') => self.list(lua, depth),
-            Some(b'"') => Ok(Value::String(lua.create_string(self.text()?)?)),
+            Some(b'"') => Ok(Value::String(self.text(lua)?)),
             Some(b't') => self.word(b"true", Value::Boolean(true)),
             Some(b'f') => self.word(b"false", Value::Boolean(false)),
             Some(b'n') => self.word(b"null", Value::NULL),
@@ -250,7 +267,7 @@ impl Reader<'_> {
                 if self.bytes.get(self.at) != Some(&b'"') {
                     return wrong(format!("Expected object key string at character {}", self.at + 1));
                 }
-                let key = lua.create_string(self.text()?)?;
+                let key = self.text(lua)?;
                 self.skip_spaces();
                 if self.bytes.get(self.at) != Some(&b':') {
                     return wrong(format!("Expected colon at character {}", self.at + 1));
@@ -274,15 +291,23 @@ impl Reader<'_> {
         Ok(code)
     }
 
-    fn text(&mut self) -> mlua::Result<Vec<u8>> {
+    fn text(&mut self, lua: &Lua) -> mlua::Result<LuaString> {
         let mut text = Vec::new();
         self.at += 1;
         loop {
+            let rest = self.bytes[self.at.min(self.bytes.len())..].iter().take(PIECE);
+            let plain = rest.take_while(|byte| !matches!(byte, b'"' | b'\\')).count();
+            self.limits.step()?;
+            text.extend_from_slice(&self.bytes[self.at..self.at + plain]);
+            self.at += plain;
+            if plain == PIECE {
+                continue;
+            }
             let byte = self.bytes.get(self.at).copied();
             self.at += 1;
             match byte {
                 None => return wrong("Expected string but found unexpected end of string"),
-                Some(b'"') => return Ok(text),
+                Some(b'"') => return self.limits.text(lua, text),
                 Some(b'\\') => {
                     let escaped = self.bytes.get(self.at).copied();
                     self.at += 1;

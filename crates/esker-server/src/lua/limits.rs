@@ -1,13 +1,16 @@
-//! What bounds a script: its time, `SCRIPT KILL`, and the bytes that its library functions make outside of the
-//! interpreter.
+//! What bounds a script: its time, `SCRIPT KILL`, the memory of the interpreter, and the bytes that its library
+//! functions make outside of it.
+//!
+//! The interpreter collects garbage in steps, one with each value it makes, however large the value is. A few large
+//! texts fill its memory before all steps of a collection are done. So the garbage is collected here, at once, when
+//! it may be large.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use mlua::{Lua, Value};
+use mlua::{Lua, LuaString, Value};
 
-use crate::Server;
 use crate::clock;
 
 /// A script that runs longer fails (lua.2).
@@ -20,29 +23,53 @@ pub(super) const MEMORY_MAX: usize = 256 << 20;
 const BYTES_MAX: usize = 128 << 20;
 /// Bytes of a script's source: the compiler's memory is not the interpreter's, and grows with them.
 pub(super) const SOURCE_MAX: usize = 1 << 20;
+/// Below this, garbage is left to the interpreter.
+const COLLECT_MIN: usize = 32 << 20;
+/// After a collection, one more is due once this part of what is left of the memory is used.
+const COLLECT_PART: usize = 8;
+/// Bytes of a text that are converted between two steps.
+pub(super) const PIECE: usize = 1 << 16;
 /// Values that a function of ours returns: as many as the stack of Redis takes.
 pub(super) const VALUES_MAX: usize = 8000;
 
-/// The limits of the script that runs. Relaxed: only its thread uses the atomics.
+/// The limits of the script that an interpreter runs. Relaxed: only its thread uses the atomics, but for `kill`.
 pub(super) struct Limits {
-    server: Arc<Server>,
-    start: Instant,
+    /// That of `Scripts`.
+    kill: Arc<AtomicBool>,
+    /// When the interpreter was made, and when its script began, in nanoseconds after it.
+    made: Instant,
+    start: AtomicU64,
     steps: AtomicU32,
     was_killed: AtomicBool,
     has_taken_too_long: AtomicBool,
     random: AtomicU64,
+    /// With more memory in use than this, garbage is collected.
+    collect_at: AtomicUsize,
 }
 
 impl Limits {
-    pub(super) fn new(server: Arc<Server>) -> Self {
+    pub(super) fn new(kill: Arc<AtomicBool>) -> Self {
         Limits {
-            server,
-            start: clock::moment(),
+            kill,
+            made: clock::moment(),
+            start: AtomicU64::new(0),
             steps: AtomicU32::new(0),
             was_killed: AtomicBool::new(false),
             has_taken_too_long: AtomicBool::new(false),
-            random: AtomicU64::new(seeded(fastrand::u32(..))),
+            random: AtomicU64::new(0),
+            collect_at: AtomicUsize::new(COLLECT_MIN),
         }
+    }
+
+    /// Begins a script.
+    pub(super) fn begin(&self) {
+        self.start.store(self.age(), Ordering::Relaxed);
+        self.steps.store(0, Ordering::Relaxed);
+        self.seed(fastrand::u32(..));
+    }
+
+    fn age(&self) -> u64 {
+        self.made.elapsed().as_nanos() as u64
     }
 
     /// Whether the script was ended.
@@ -57,7 +84,7 @@ impl Limits {
     pub(super) fn step(&self) -> mlua::Result<()> {
         let steps = self.steps.load(Ordering::Relaxed);
         self.steps.store(steps.wrapping_add(1), Ordering::Relaxed);
-        if self.server.scripts.kill.load(Ordering::Relaxed) {
+        if self.kill.load(Ordering::Relaxed) {
             self.was_killed.store(true, Ordering::Relaxed);
         } else if steps.is_multiple_of(STEPS) {
             self.look_at_clock();
@@ -75,7 +102,8 @@ impl Limits {
     }
 
     fn look_at_clock(&self) {
-        if self.start.elapsed() > TIME_MAX {
+        let start = Duration::from_nanos(self.start.load(Ordering::Relaxed));
+        if self.made.elapsed().saturating_sub(start) > TIME_MAX {
             self.has_taken_too_long.store(true, Ordering::Relaxed);
         }
     }
@@ -86,6 +114,31 @@ impl Limits {
             (false, true) => Err(mlua::Error::runtime("Script took too long")),
             (false, false) => Ok(()),
         }
+    }
+
+    /// Collects garbage, if there may be much of it. Called in each loop and call, and before a text of this length
+    /// is made.
+    ///
+    /// # Errors
+    /// The interpreter has no memory left for it.
+    pub(super) fn collect(&self, lua: &Lua, len: usize) -> mlua::Result<()> {
+        if lua.used_memory().saturating_add(len) <= self.collect_at.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        lua.gc_collect()?;
+        let live = lua.used_memory();
+        let next = live + MEMORY_MAX.saturating_sub(live) / COLLECT_PART;
+        self.collect_at.store(next.max(COLLECT_MIN), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes a text of Lua.
+    ///
+    /// # Errors
+    /// The interpreter has no memory for it.
+    pub(super) fn text(&self, lua: &Lua, bytes: impl AsRef<[u8]>) -> mlua::Result<LuaString> {
+        self.collect(lua, bytes.as_ref().len())?;
+        lua.create_string(bytes)
     }
 
     /// Called for each value that is added to a text of this length.

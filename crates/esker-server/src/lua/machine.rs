@@ -1,11 +1,13 @@
 //! An interpreter with what scripts find in it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value, VmState};
 
-use super::limits::{self, MEMORY_MAX, SOURCE_MAX};
+use super::limits::{self, Limits, MEMORY_MAX, SOURCE_MAX};
 use super::{bit, convert, json, msgpack, structs};
 
 const PRELUDE: &str = include_str!("prelude.luau");
@@ -23,6 +25,7 @@ const NAME_MAX: usize = 60;
 /// The machine that runs scripts.
 pub struct Machine {
     pub(super) lua: Lua,
+    pub(super) limits: Arc<Limits>,
     /// The table `redis`, read-only except while commands are put into it.
     pub(super) calls: Table,
     pub(super) globals: Table,
@@ -33,7 +36,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    pub(super) fn new() -> mlua::Result<Self> {
+    /// `kill` is set when the script that runs is to end.
+    pub(super) fn new(kill: Arc<AtomicBool>) -> mlua::Result<Self> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::OS | StdLib::COROUTINE;
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
         lua.set_memory_limit(MEMORY_MAX)?;
@@ -41,8 +45,15 @@ impl Machine {
         let (calls, globals, protect): (Table, Table, Function) = prelude.call(host(&lua)?)?;
         // Chunks that scripts compile see what scripts see.
         lua.set_named_registry_value(GLOBALS, &globals)?;
-        lua.set_interrupt(|lua| limits::of(lua)?.step().map(|()| VmState::Continue));
-        Ok(Machine { lua, calls, globals, protect, compiled: HashMap::new(), compiled_bytes: 0 })
+        let limits = Arc::new(Limits::new(kill));
+        lua.set_app_data(limits.clone());
+        let at_step = limits.clone();
+        lua.set_interrupt(move |lua| {
+            at_step.step()?;
+            at_step.collect(lua, 0)?;
+            Ok(VmState::Continue)
+        });
+        Ok(Machine { lua, limits, calls, globals, protect, compiled: HashMap::new(), compiled_bytes: 0 })
     }
 
     /// Whether it may run another script: no script has left much in it.
@@ -130,7 +141,7 @@ fn repeat(lua: &Lua, (text, count): (LuaString, f64)) -> mlua::Result<LuaString>
     let text = text.as_bytes();
     let count = if text.is_empty() { 0 } else { count as usize };
     limits.add(text.len().saturating_mul(count))?;
-    lua.create_string(text.repeat(count))
+    limits.text(lua, text.repeat(count))
 }
 
 /// What the prelude is given.

@@ -16,7 +16,7 @@ pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
             for value in values.iter() {
                 pack(&mut bytes, &limits, value, 0)?;
             }
-            lua.create_string(bytes)
+            limits.text(lua, bytes)
         })?,
     )?;
     msgpack.set(
@@ -187,10 +187,10 @@ fn take<'b, const N: usize>(rest: &mut &'b [u8]) -> mlua::Result<&'b [u8; N]> {
     Ok(taken)
 }
 
-fn text(lua: &Lua, rest: &mut &[u8], len: usize) -> mlua::Result<Value> {
+fn text(lua: &Lua, limits: &Limits, rest: &mut &[u8], len: usize) -> mlua::Result<Value> {
     let (text, after) = rest.split_at_checked(len).ok_or_else(missing)?;
     *rest = after;
-    Ok(Value::String(lua.create_string(text)?))
+    Ok(Value::String(limits.text(lua, text)?))
 }
 
 fn list(lua: &Lua, limits: &Limits, rest: &mut &[u8], len: usize, depth: usize) -> mlua::Result<Value> {
@@ -221,20 +221,20 @@ fn unpack(lua: &Lua, limits: &Limits, rest: &mut &[u8], depth: usize) -> mlua::R
         0..=0x7F => number(mark.into()),
         0x80..=0x8F => map(lua, limits, rest, usize::from(mark & 15), depth),
         0x90..=0x9F => list(lua, limits, rest, usize::from(mark & 15), depth),
-        0xA0..=0xBF => text(lua, rest, usize::from(mark & 31)),
+        0xA0..=0xBF => text(lua, limits, rest, usize::from(mark & 31)),
         0xC0 => Ok(Value::Nil),
         0xC2 | 0xC3 => Ok(Value::Boolean(mark == 0xC3)),
         0xC4 | 0xD9 => {
             let len = u8::from_be_bytes(*take(rest)?);
-            text(lua, rest, len.into())
+            text(lua, limits, rest, len.into())
         }
         0xC5 | 0xDA => {
             let len = u16::from_be_bytes(*take(rest)?);
-            text(lua, rest, len.into())
+            text(lua, limits, rest, len.into())
         }
         0xC6 | 0xDB => {
             let len = u32::from_be_bytes(*take(rest)?);
-            text(lua, rest, len as usize)
+            text(lua, limits, rest, len as usize)
         }
         0xCA => number(f32::from_be_bytes(*take(rest)?).into()),
         0xCB => number(f64::from_be_bytes(*take(rest)?)),

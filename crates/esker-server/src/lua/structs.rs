@@ -208,15 +208,15 @@ fn unpack(lua: &Lua, format: &[u8], data: &[u8], from: usize) -> mlua::Result<Mu
                     Some(Value::Number(n)) if n >= 0.0 => n as usize,
                     _ => return wrong("format 'c0' needs a previous size"),
                 };
-                values.push(Value::String(lua.create_string(take(len)?)?));
+                values.push(Value::String(limits.text(lua, take(len)?)?));
             }
-            Item::Chars { len } => values.push(Value::String(lua.create_string(take(len)?)?)),
+            Item::Chars { len } => values.push(Value::String(limits.text(lua, take(len)?)?)),
             Item::Text => {
                 let rest = data.get(at..).unwrap_or_default();
                 let Some(len) = rest.iter().position(|byte| *byte == 0) else {
                     return wrong("unfinished string in data");
                 };
-                values.push(Value::String(lua.create_string(&rest[..len])?));
+                values.push(Value::String(limits.text(lua, &rest[..len])?));
                 at += len + 1;
             }
         }
@@ -248,7 +248,8 @@ fn size(limits: &Limits, format: &[u8]) -> mlua::Result<usize> {
 pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
     let library = lua.create_table()?;
     let packing = lua.create_function(|lua, (format, values): (LuaString, Variadic<Value>)| {
-        lua.create_string(pack(&*limits::of(lua)?, &format.as_bytes(), &values)?)
+        let limits = limits::of(lua)?;
+        limits.text(lua, pack(&limits, &format.as_bytes(), &values)?)
     })?;
     library.set("pack", packing)?;
     let unpacking =

@@ -102,6 +102,8 @@ fn lua_3_memory_is_bounded_and_none_is_kept() {
         "local s = string.rep('x', 1e7) return struct.pack(string.rep('s', 500), s, s, s, s, s, s, s, s, s, s, s, s, s, s, s)",
         "local s = string.rep('x', 1e7) return string.format(string.rep('%s', 40), unpack((function() local t = {} for i = 1, 40 do t[i] = s end return t end)()))",
         "return string.rep('x', 2e9)",
+        "return cjson.encode(string.rep('\\0', 1e8))",
+        "return cjson.encode({[string.rep('\\0', 1e8)] = 1})",
         "local s = 'x' while true do s = s .. s end",
         "local t = {} for i = 1, 1e9 do t[i] = {i} end",
         "local t = {} for i = 1, 1e9 do t[i] = coroutine.create(function() end) end",
@@ -120,6 +122,30 @@ fn lua_3_memory_is_bounded_and_none_is_kept() {
         assert!(reply.starts_with('-'), "{script}: {}", &reply[..reply.len().min(200)]);
         assert!(start.elapsed() < Duration::from_secs(8), "{script}: {:?}", start.elapsed());
         assert_eq!(eval(&mut wire, "return #string.rep('x', 5e7)", &[]), ":50000000", "after {script}");
+    }
+}
+
+#[test]
+fn lua_3_garbage_of_large_texts_takes_no_memory() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    for (make, times) in [
+        ("text .. i", 14),
+        ("string.upper(text .. i)", 7),
+        ("table.concat({text, text, i})", 5),
+        ("string.format('%s%s%d', text, text, i)", 5),
+        ("string.rep('x', 4e7 + i)", 7),
+        ("redis.call('ECHO', text .. i)", 7),
+        ("struct.unpack('s', struct.pack('s', text .. i))", 5),
+        ("cmsgpack.unpack(cmsgpack.pack(text .. i))", 5),
+        ("coroutine.wrap(function() coroutine.yield(text .. i) end)()", 14),
+    ] {
+        let script = format!(
+            "local text, made = string.rep('x', 2e7) for i = 1, {times} do made = {make} end return 1"
+        );
+        let reply = eval(&mut wire, &script, &[]);
+        // A busy machine may end it after its time.
+        assert!(reply == ":1" || reply.contains("after 5 seconds"), "{make}: {reply}");
     }
 }
 
@@ -214,6 +240,36 @@ fn lua_1_nothing_is_left_for_others() {
         eval(&mut wire, "return {tostring(rawget(_G, 'x')), redis.error_reply('a').err}", &[]),
         "*[\"nil\", \"ERR a\"]"
     );
+}
+
+/// docs/server.md has a table of them.
+#[test]
+fn published_faults_of_scripts_are_not_here() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    for (script, expected) in [
+        ("return tostring(rawget(_G, 'package')) .. tostring(rawget(_G, 'require'))", "\"nilnil\""),
+        ("return bit.tohex(65535, -2147483648)", "\"0000FFFF\""),
+        ("return {unpack({1, 2, 3}, -2, 2147483647)}", "-ERR user_script:1: too many results to unpack"),
+        ("return {unpack({1, 2, 3}, -2147483648, 2147483647)}", "-ERR user_script:1: too many results"),
+        ("return #loadstring('return [' .. ('='):rep(1e5) .. '[x]' .. ('='):rep(1e5) .. ']')()", ":1"),
+        ("return tostring(loadstring('return [='))", "\"nil\""),
+        ("return tostring(getmetatable(1)) .. tostring(getmetatable(nil))", "\"nilnil\""),
+        ("return struct.pack('>I2147483648', 10)", "-ERR format: a number is too large"),
+        ("return struct.unpack('i', 'abcd', 2147483647)", "-ERR data string too short"),
+        ("return struct.unpack('dc0', struct.pack('d', 2^63) .. 'abc')", "-ERR data string too short"),
+        ("return {cmsgpack.unpack(('\\145'):rep(1e5))}", "-ERR Found too many nested data structures"),
+        ("return {cmsgpack.unpack('\\221\\255\\255\\255\\255')}", "-ERR Missing bytes in input."),
+        ("return 1 end function f() return 2", "-ERR Error compiling script"),
+        ("return redis.error_reply('A b\\r\\n+OK')", "-A b  +OK"),
+        ("return redis.status_reply('a\\r\\n:1')", "+a  :1"),
+        ("return {err = 'x\\r\\n:1'}", "-x  :1"),
+        ("error('x\\r\\n:1')", "-ERR user_script:1: x  :1"),
+    ] {
+        let reply = eval(&mut wire, script, &[]);
+        assert!(reply.starts_with(expected), "{script}: {reply}");
+        assert_eq!(wire.say("ECHO next"), "\"next\"", "{script}");
+    }
 }
 
 #[test]
