@@ -42,6 +42,10 @@ pub struct Client {
     pub watched: AtomicUsize,
     /// How many channels and patterns it is subscribed to, by `Hearing`.
     pub subscribed: [AtomicUsize; Hearing::COUNT],
+    /// How many topics and keys it listens to (`ES.LISTEN`, `ES.WATCH`).
+    pub listens: AtomicUsize,
+    /// Bytes of requests on their way, and of commands between `MULTI` and `EXEC`.
+    pub held: AtomicUsize,
     /// Commands of its transaction, and one more; 0: it has none.
     pub queued: AtomicUsize,
     /// Version 3 of the protocol.
@@ -122,7 +126,8 @@ impl Client {
 
     /// Whether it is subscribed to anything.
     pub fn is_subscribed(&self) -> bool {
-        self.subscribed.iter().any(|count| count.load(Ordering::Relaxed) > 0)
+        let counts = self.subscribed.iter().chain([&self.listens]);
+        counts.map(|count| count.load(Ordering::Relaxed)).any(|count| count > 0)
     }
 
     /// A line of `CLIENT LIST`.
@@ -146,7 +151,7 @@ impl Client {
         }
         format!(
             "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={flags} db={} sub={} psub={} ssub={} multi={} \
-             watch={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem=0 events=r \
+             watch={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem=0 events=r \
              cmd={} user={} redir=-1 resp={} lib-name={library} lib-ver={version} tot-net-in={} tot-net-out={} \
              tot-cmds={}",
             self.id,
@@ -161,6 +166,7 @@ impl Client {
             load(&self.subscribed[2]),
             multi as i64 - 1,
             load(&self.watched),
+            load(&self.held),
             self.outbox.waiting(),
             sub.map_or(command.to_owned(), |sub| format!("{command}|{sub}")),
             self.user.lock(),
@@ -178,6 +184,8 @@ pub struct Clients {
     all: Mutex<BTreeMap<u64, Arc<Client>>>,
     next: AtomicU64,
     monitors: AtomicUsize,
+    /// What all hold (`Client::held`).
+    held: AtomicUsize,
     limits: Arc<OutputLimits>,
 }
 
@@ -206,7 +214,33 @@ impl Clients {
     /// Takes out one that has ended.
     pub fn remove(&self, client: &Client) {
         self.all.lock().remove(&client.id);
+        self.hold(client, 0);
         self.set_monitor(client, false);
+    }
+
+    /// Notes what it holds, and returns what all hold.
+    pub fn hold(&self, client: &Client, bytes: usize) -> usize {
+        let before = client.held.swap(bytes, Ordering::Relaxed);
+        let all = self.held.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
+        all.wrapping_add(bytes).wrapping_sub(before)
+    }
+
+    /// Ends the connections that hold most, until the others hold no more than this together. Returns the ended.
+    pub fn end_largest(&self, held_max: usize) -> Vec<Arc<Client>> {
+        let held = |client: &Arc<Client>| client.held.load(Ordering::Relaxed);
+        let mut clients = self.list();
+        clients.retain(|client| !client.is_killed());
+        clients.sort_unstable_by_key(held);
+        let mut all: usize = clients.iter().map(held).sum();
+        let mut ended = Vec::new();
+        while all > held_max
+            && let Some(largest) = clients.pop()
+        {
+            all -= held(&largest);
+            largest.kill();
+            ended.push(largest);
+        }
+        ended
     }
 
     /// Has it see all commands, or no more.

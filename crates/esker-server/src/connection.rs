@@ -127,8 +127,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Some(job);
             }
             let held = job.session.multi.as_ref().map_or(0, |multi| multi.bytes) + self.request.bytes();
-            if held + self.input.unread().len() > self.server.config.query_bytes_max() {
-                trace::warn("a connection is ended", Some(&self.client), "client-query-buffer-limit");
+            if self.holds_too_much(held + self.input.unread().len()) {
                 return Some(job);
             }
             let may_be_idle = job.session.is_subscribed() || self.client.is_monitor.load(Ordering::Relaxed);
@@ -136,6 +135,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Some(job);
             }
         }
+    }
+
+    /// Whether the connection is to end because of the bytes that it holds of requests. If all connections hold too
+    /// much, those that hold most are ended.
+    fn holds_too_much(&self, bytes: usize) -> bool {
+        let server = &self.server;
+        let all = server.clients.hold(&self.client, bytes);
+        if bytes > server.config.query_bytes_max() {
+            trace::warn("a connection is ended", Some(&self.client), "client-query-buffer-limit");
+            return true;
+        }
+        if all > server.options.requests_bytes_max {
+            for ended in server.clients.end_largest(server.options.requests_bytes_max) {
+                let why = "the requests that all connections hold take more than --memory";
+                trace::warn("a connection is ended", Some(&ended), why);
+            }
+        }
+        self.client.is_killed()
     }
 
     /// Answers all requests that have come. Replies are in the job.
@@ -384,7 +401,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             .is_some_and(|command| commands::is_allowed(&server, &job.session, command, &self.request));
         let awaited = commands::awaited(&server, &job.session, &self.request);
         if let Some(awaited) = awaited.filter(|_| is_allowed) {
-            job.session.awaited = Some(awaited.seq);
+            job.session.awaited = Some(awaited.from);
             client.is_blocked.store(true, Ordering::Relaxed);
             let ended = async {
                 tokio::select! {

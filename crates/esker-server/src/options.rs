@@ -100,6 +100,8 @@ pub struct Options {
     pub fsync: Fsync,
     /// So many connections at the most.
     pub clients_max: usize,
+    /// Bytes of requests on their way, and of commands between `MULTI` and `EXEC`, that all connections hold together.
+    pub requests_bytes_max: usize,
     /// How many descriptors the process may have; none: that is not known. Some are kept for the engine, and clients have the rest.
     pub descriptors: Option<u64>,
     /// Seconds without a command after which a connection is closed; 0: never.
@@ -133,6 +135,7 @@ impl Default for Options {
             databases: 16,
             fsync: Fsync::default(),
             clients_max: 10_000,
+            requests_bytes_max: 1 << 30,
             descriptors: None,
             idle_seconds: 0,
             protected: true,

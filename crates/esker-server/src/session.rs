@@ -42,6 +42,15 @@ pub enum ReplyMode {
     Skip,
 }
 
+/// When a command began to wait for other servers.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// The newest commit.
+    pub seq: u64,
+    /// This server was a replica.
+    pub was_replica: bool,
+}
+
 /// What a connection is to its commands.
 pub struct Session {
     /// What others see of it.
@@ -79,8 +88,8 @@ pub struct Session {
     pub space: Option<Space>,
     /// It is a replica's, which gets commits from now on.
     pub link: Option<Link>,
-    /// What its command waits for is measured by this commit.
-    pub awaited: Option<u64>,
+    /// What its command waits for is measured by this.
+    pub awaited: Option<Moment>,
     /// What its command has waited for, if that was commits.
     pub fed: Option<Done<Batch>>,
     /// Snapshots it holds.

@@ -248,6 +248,7 @@ fn options(args: &ServeArgs, directory: &Path) -> Options {
         databases: args.databases,
         fsync,
         clients_max: args.maxclients,
+        requests_bytes_max: usize::try_from(args.memory).unwrap_or(usize::MAX),
         idle_seconds: args.timeout,
         protected: args.protected_mode,
         replica_of: args.replica_of.clone(),

@@ -238,10 +238,13 @@ fn admit(cx: &mut Cx<'_>, request: &Request) -> Done {
             multi.has_failed = true;
             return Err("ERR Command not allowed inside a transaction".into());
         }
-        multi.queue.push(request.clone());
-        multi.bytes += request.bytes() + size_of::<Request>();
-        multi.may_write |= pause::may_write(command);
-        cx.session.client.queued.fetch_add(1, Ordering::Relaxed);
+        // What will not run takes no memory.
+        if !multi.has_failed {
+            multi.queue.push(request.clone());
+            multi.bytes += request.bytes() + size_of::<Request>();
+            multi.may_write |= pause::may_write(command);
+            cx.session.client.queued.fetch_add(1, Ordering::Relaxed);
+        }
         cx.out.simple("QUEUED");
         return Ok(());
     }
@@ -477,5 +480,6 @@ pub fn leave(server: &Server, session: &mut Session) {
     unwatch(server, session);
     pubsub::unsubscribe_all(server, session);
     server.holdings.leave(&mut session.own, session.client.id, &server.sequencer);
+    session.client.listens.store(0, Ordering::Relaxed);
     session.rows = None;
 }

@@ -13,7 +13,7 @@ use crate::numbers::{int, parse_int, timeout_ms};
 use crate::replication::{self, Batch, Link, Position, Source};
 use crate::resp::Request;
 use crate::server::Server;
-use crate::session::Session;
+use crate::session::{Moment, Session};
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
@@ -31,8 +31,8 @@ pub(super) const TABLE: &[Command] = &[
 /// What a command waits for.
 pub struct Awaited {
     what: What,
-    /// The commit by which it is measured.
-    pub seq: u64,
+    /// By which it is measured.
+    pub from: Moment,
     ms: u64,
 }
 
@@ -60,24 +60,32 @@ pub fn awaited(server: &Server, session: &Session, request: &Request) -> Option<
     } else {
         (What::Replicas(number(2)? as usize, true), number(3)?)
     };
-    Some(Awaited { what, seq: replication.position().seq, ms })
+    let from = Moment { seq: replication.position().seq, was_replica: replication.is_replica() };
+    Some(Awaited { what, from, ms })
 }
 
 impl Awaited {
-    /// Waits until it is so, or its time is over. The commits, if it is for them that it waits.
+    /// Waits until it is so, its time is over, or the server has become a replica. The commits, if it is for them
+    /// that it waits.
     pub async fn wait(self, server: &Arc<Server>) -> Option<Done<Batch>> {
         let replication = &server.replication;
+        let is_demoted = || !self.from.was_replica && replication.is_replica();
         match self.what {
-            What::Fed(asked) => return Some(asked.wait(replication).await),
-            What::Seen(at) => replication.wait(self.ms, || replication.has(at)).await,
+            What::Fed(asked) => {
+                return tokio::select! {
+                    batch = asked.wait(replication) => Some(batch),
+                    () = replication.wait(0, is_demoted) => None,
+                };
+            }
+            What::Seen(at) => replication.wait(self.ms, || replication.has(at) || is_demoted()).await,
             What::Replicas(wanted, is_durable) => {
-                if wanted > 0 && replication.replicas.count(self.seq, is_durable) < wanted {
+                if wanted > 0 && replication.replicas.count(self.from.seq, is_durable) < wanted {
                     // Only what is durable is sent. If that fails nothing arrives, and the reply says so.
                     let _ = tokio::task::block_in_place(|| replication.sync());
                 }
                 replication
                     .wait(self.ms, || {
-                        replication.is_replica() || replication.replicas.count(self.seq, is_durable) >= wanted
+                        is_demoted() || replication.replicas.count(self.from.seq, is_durable) >= wanted
                     })
                     .await;
             }
@@ -112,6 +120,7 @@ fn read_after(cx: &mut Cx<'_>, request: &Request) -> Done {
         cx.out.ok();
         return Ok(());
     }
+    check_demoted(cx)?;
     Err(Fail::text(match newest.seq < at.seq {
         true => format!("NOTYET this server is at {newest}, which is before {at}"),
         false => format!("FORKED {at} is no commit of this server's history"),
@@ -220,12 +229,18 @@ fn role(cx: &mut Cx<'_>, _: &Request) -> Done {
     Ok(())
 }
 
-fn check_primary(cx: &mut Cx<'_>, name: &str) -> Done {
-    if cx.session.awaited.is_some() && cx.server.replication.is_replica() {
-        // It became one while the client waited.
+/// Ends a connection whose command has waited while the server became a replica.
+pub(super) fn check_demoted(cx: &mut Cx<'_>) -> Done {
+    let was_primary = cx.session.awaited.is_some_and(|from| !from.was_replica);
+    if was_primary && cx.server.replication.is_replica() {
         cx.session.is_over = true;
         return Err(super::DEMOTED.into());
     }
+    Ok(())
+}
+
+fn check_primary(cx: &mut Cx<'_>, name: &str) -> Done {
+    check_demoted(cx)?;
     match cx.server.replication.is_replica() {
         true => Err(Fail::text(format!("ERR {name} cannot be used with replica instances."))),
         false => Ok(()),
@@ -242,7 +257,7 @@ fn wait(cx: &mut Cx<'_>, request: &Request) -> Done {
     int(&request[1])?;
     timeout_ms(&request[2])?;
     let replication = &cx.server.replication;
-    let seq = cx.session.awaited.unwrap_or_else(|| replication.position().seq);
+    let seq = cx.session.awaited.map_or_else(|| replication.position().seq, |from| from.seq);
     cx.out.count(replication.replicas.count(seq, false));
     Ok(())
 }
@@ -255,7 +270,7 @@ fn waitaof(cx: &mut Cx<'_>, request: &Request) -> Done {
     timeout_ms(&request[3])?;
     let replication = &cx.server.replication;
     tokio::task::block_in_place(|| replication.sync())?;
-    let seq = cx.session.awaited.unwrap_or_else(|| replication.position().seq);
+    let seq = cx.session.awaited.map_or_else(|| replication.position().seq, |from| from.seq);
     cx.out.array(2);
     cx.out.int(1);
     cx.out.count(replication.replicas.count(seq, true));

@@ -159,6 +159,27 @@ impl Collection {
         Ok(cx.access.transaction()?.remove(&data.sub, &self.part_key(sub))?)
     }
 
+    /// Removes all sub-keys that begin with this, in a time that does not grow with their number.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn remove_all_with(&mut self, cx: &mut Cx<'_>, prefix: &[u8]) -> Done {
+        if let Some(small) = &mut self.small {
+            let mut found = Vec::new();
+            let end = prefix_end(prefix).unwrap_or_default();
+            small::range(small, Span::between(prefix, &end), Order::Up, &mut |sub, _| {
+                found.push(sub.to_vec());
+                std::ops::ControlFlow::Continue(())
+            });
+            found.iter().for_each(|sub| _ = small::remove(small, sub));
+            return Ok(());
+        }
+        let data = cx.session.data.clone();
+        let from = self.part_key(prefix);
+        let end = prefix_end(&from).unwrap_or_default();
+        Ok(cx.access.transaction()?.remove_range(&data.sub, Span::between(&from, &end))?)
+    }
+
     /// Gives all parts records of their own.
     fn spill(&mut self, cx: &mut Cx<'_>) -> Done {
         let Some(small) = self.small.take() else { return Ok(()) };

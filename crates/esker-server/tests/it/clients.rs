@@ -122,6 +122,38 @@ fn streams_are_trimmed_to_nothing_and_groups_may_be_ahead() {
 }
 
 #[test]
+fn a_group_goes_at_once_with_all_it_has() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    for (stream, entries) in [("small", 3), ("large", 300)] {
+        (0..entries).for_each(|_| _ = wire.call(&["XADD", stream, "*", "field", "value of some length"]));
+        for group in ["a", "b", "aa"] {
+            wire.call(&["XGROUP", "CREATE", stream, group, "0"]);
+            wire.call(&["XREADGROUP", "GROUP", group, "reader", "STREAMS", stream, ">"]);
+        }
+        let all = format!("*[:{entries}, ");
+        // In one transaction, and again as a new one.
+        for line in [
+            "MULTI",
+            "XGROUP DESTROY _ a",
+            "XGROUP CREATE _ a 0",
+            "XREADGROUP GROUP a new COUNT 1 STREAMS _ >",
+        ] {
+            wire.say(&line.replace('_', stream));
+        }
+        wire.say("EXEC");
+        assert!(wire.say(&format!("XPENDING {stream} a")).starts_with("*[:1, "), "{stream}");
+        assert!(!wire.say(&format!("XINFO CONSUMERS {stream} a")).contains("reader"), "{stream}");
+        assert_eq!(wire.say(&format!("XGROUP DESTROY {stream} a")), ":1");
+        assert_eq!(wire.say(&format!("XGROUP DESTROY {stream} a")), ":0");
+        for group in ["b", "aa"] {
+            assert!(wire.say(&format!("XPENDING {stream} {group}")).starts_with(&all), "{stream}");
+        }
+    }
+    assert_eq!(wire.say("ES.VERIFY"), "*[]");
+}
+
+#[test]
 fn keys_expire_and_are_swept() {
     let server = TestServer::start();
     let (mut wire, mut hearer) = (server.wire(), server.wire());

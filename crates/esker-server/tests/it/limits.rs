@@ -11,7 +11,7 @@ use esker_server::{Options, Stopper, serve};
 
 use crate::harness::{TestServer, until};
 use crate::node::Node;
-use crate::wire::{Wire, encode};
+use crate::wire::{Reply, Wire, encode};
 
 /// A client that asks for more than any buffer of the system holds, and does not read.
 fn deaf(server: &TestServer) -> Wire {
@@ -128,6 +128,70 @@ fn commands_that_wait_for_exec_are_bounded() {
 }
 
 #[test]
+fn requests_of_all_connections_are_bounded_together() {
+    let options = Options { requests_bytes_max: 4 << 20, ..Options::default() };
+    let server = TestServer::start_with(Db::in_memory().unwrap(), options);
+    let value = "v".repeat(500_000);
+    let mut clients: Vec<_> = (0..20).map(|_| server.wire()).collect();
+    let mut largest = server.wire();
+    largest.say("MULTI");
+    (0..4).for_each(|_| _ = largest.call(&["SET", "k", &value]));
+    for client in &mut clients {
+        client.say("MULTI");
+        assert_eq!(format!("{:?}", client.call(&["SET", "small", "v"])), "+QUEUED");
+    }
+    // Those that hold most are ended, and others are not.
+    for client in &mut clients[..10] {
+        client.send(&["SET", "k", &value]);
+        client.try_reply();
+    }
+    until(|| server.server.clients.len() <= 18);
+    assert!(server.server.clients.len() >= 12);
+    largest.send(&["EXEC"]);
+    assert!(largest.try_reply().is_none());
+    for client in &mut clients[10..] {
+        assert_eq!(client.say("EXEC"), "*[+OK]");
+    }
+    drop(clients);
+    until(|| server.server.clients.len() == 0);
+    // A request on its way counts, too.
+    let (mut endless, mut text) = (server.wire(), server.wire());
+    endless.send_bytes(b"*2\r\n$4\r\nECHO\r\n$100000000\r\n");
+    endless.send_bytes(&vec![b'x'; 3 << 20]);
+    until(|| text.say("CLIENT LIST").contains(" qbuf=314"));
+    drop(endless);
+    // What has run is held no more.
+    for _ in 0..20 {
+        assert_eq!(format!("{:?}", text.call(&["SET", "k", &value])), "+OK");
+    }
+    // A transaction that was refused takes no memory.
+    text.say("MULTI");
+    text.say("NONE");
+    for _ in 0..20 {
+        assert_eq!(format!("{:?}", text.call(&["SET", "k", &value])), "+QUEUED");
+    }
+    assert!(text.say("EXEC").starts_with("-EXECABORT"));
+}
+
+#[test]
+fn listeners_are_clients_of_type_pubsub() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    for line in ["ES.LISTEN topic", "ES.WATCH KEY k", "ES.WATCH PREFIX p"] {
+        let mut listener = server.wire();
+        assert_eq!(listener.say(line), "+OK");
+        assert!(wire.say("CLIENT LIST TYPE pubsub").contains("flags=P"), "{line}");
+        assert_eq!(wire.say("CLIENT KILL TYPE pubsub"), ":1", "{line}");
+        assert!(listener.try_reply().is_none(), "{line}");
+    }
+    let mut former = server.wire();
+    for line in ["ES.LISTEN topic", "ES.UNLISTEN"] {
+        former.say(line);
+    }
+    assert_eq!(wire.say("CLIENT KILL TYPE pubsub"), ":0");
+}
+
+#[test]
 fn large_replies_of_a_pipeline_come_in_parts() {
     let (server, mut wire) = with_large_value();
     let mut other = server.wire();
@@ -208,17 +272,27 @@ fn descriptors_are_kept_for_the_engine() {
     drop(others);
 }
 
+/// The newest commit of a server.
+fn at(node: &Node) -> (String, u64) {
+    let Reply::List(_, words) = node.wire().call(&["ES.POSITION"]) else { panic!("no position") };
+    let [epoch, seq] = &words[..] else { panic!("no position") };
+    (format!("{epoch:?}").trim_matches('"').to_owned(), format!("{seq:?}")[1..].parse().unwrap())
+}
+
 #[test]
 fn clients_that_wait_are_released_when_their_server_becomes_a_replica() {
     let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (primary, other) = (Node::start(&a.path().join("a")), Node::start(&b.path().join("b")));
+    let (epoch, seq) = at(&primary);
     let commands = [
-        "BLPOP list 0",
-        "BZPOPMIN sorted 0",
-        "XREAD BLOCK 0 STREAMS stream $",
-        "WAIT 1 0",
-        "WAITAOF 1 1 0",
-        "BLMOVE list to LEFT RIGHT 0",
+        "BLPOP list 0".to_owned(),
+        "BZPOPMIN sorted 0".to_owned(),
+        "XREAD BLOCK 0 STREAMS stream $".to_owned(),
+        "WAIT 1 0".to_owned(),
+        "WAITAOF 1 1 0".to_owned(),
+        "BLMOVE list to LEFT RIGHT 0".to_owned(),
+        format!("ES.READ AFTER {epoch} {} 0", seq + 1000),
+        format!("ES.FEED {epoch} {seq} BLOCK 0"),
     ];
     let mut waiting: Vec<_> = commands.iter().map(|command| (primary.wire(), command)).collect();
     for (wire, command) in &mut waiting {

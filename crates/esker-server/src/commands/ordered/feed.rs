@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::super::replication::position_of;
+use super::super::replication::{check_demoted, position_of};
 use super::super::table::{Command, Group::Esker, NO_KEYS, command, flag::*};
 use super::super::words::Words;
 use crate::clock;
@@ -82,8 +82,11 @@ fn feed(cx: &mut Cx<'_>, request: &Request) -> Done {
     let asked = feed_request(cx.session, request)?;
     let batch = match cx.session.fed.take() {
         Some(batch) => batch?,
-        // Somebody has ended its waiting.
-        None => Batch { commits: Vec::new(), at: asked.at },
+        // Its waiting was ended.
+        None => {
+            check_demoted(cx)?;
+            Batch { commits: Vec::new(), at: asked.at }
+        }
     };
     cx.out.array(3);
     put_position(cx.out, batch.at);

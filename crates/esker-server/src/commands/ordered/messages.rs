@@ -3,6 +3,8 @@
 //! messages.1. They come in the form of Redis's pub/sub, so that libraries understand them: what is said as a message of a channel, a change as a message
 //!      of a pattern. A client of version 2 of the protocol that gets them is subscribed.
 
+use std::sync::atomic::Ordering;
+
 use super::super::held;
 use super::super::table::{Command, Group::Esker, NO_KEYS, command, flag::*};
 use crate::cx::Cx;
@@ -55,6 +57,7 @@ fn add(cx: &mut Cx<'_>, kind: &Kind, interests: Vec<Interest>) -> Done {
         (kind.topics)(&cx.server.holdings).listen(&place, interest.clone(), client, ear.clone());
         own.insert((place.clone(), interest));
     }
+    note(cx.session);
     cx.out.ok();
     Ok(())
 }
@@ -70,7 +73,13 @@ fn remove(cx: &mut Cx<'_>, kind: &Kind, interests: &[Interest]) {
         }
         !is_meant
     });
+    note(cx.session);
     cx.out.ok();
+}
+
+/// Has others see how much it listens to.
+fn note(session: &Session) {
+    session.client.listens.store(session.own.subscriptions(), Ordering::Relaxed);
 }
 
 fn topics(request: &Request) -> Vec<Interest> {

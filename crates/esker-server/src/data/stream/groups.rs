@@ -143,10 +143,7 @@ impl Stream {
     /// The store's.
     pub fn remove_group(&mut self, cx: &mut Cx<'_>, name: &[u8]) -> Done {
         for kind in [CONSUMER, PENDING, BY_CONSUMER] {
-            let prefix = in_group(kind, name, b"");
-            for (rest, _) in self.all_with(cx, &prefix)? {
-                self.parts.remove(cx, &[&prefix[..], &rest].concat())?;
-            }
+            self.parts.remove_all_with(cx, &in_group(kind, name, b""))?;
         }
         self.parts.remove(cx, &group_key(name))
     }
