@@ -251,6 +251,11 @@ impl FaultFs {
         self.shared.plan.lock().rules.push((rule, 0));
     }
 
+    /// Whether calls may fail from now on.
+    pub fn has_rules(&self) -> bool {
+        !self.shared.plan.lock().rules.is_empty()
+    }
+
     /// Removes all rules. Counts stay, and so does a freeze.
     pub fn clear(&self) {
         self.shared.plan.lock().rules.clear();

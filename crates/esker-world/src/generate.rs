@@ -168,8 +168,7 @@ impl<'a> Generator<'a> {
             pending: Vec::new(),
             blobs: setting::has_blobs(seed),
             feed: setting::has_feed(seed) || setting::has_numbered_states(seed),
-            // What a past state shows of entries that have expired since is not modelled.
-            history: setting::has_history(seed) && !setting::has_expiry(seed),
+            history: setting::has_history(seed),
             copies: setting::has_copies(seed),
             archives: setting::has_archives(seed),
             unloads: setting::has_unloads(seed),

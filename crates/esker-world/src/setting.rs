@@ -105,6 +105,11 @@ pub fn has_numbered_states(seed: u64) -> bool {
     has_archives(seed) || has_replica(seed)
 }
 
+/// Two keyspaces have compaction filters: two seeds in seventeen.
+pub fn has_filters(seed: u64) -> bool {
+    is_at(seed, 17, 3) || is_at(seed, 17, 11)
+}
+
 /// Whether a seed is the one of its row of so many: the one at `place` in the first row, one further in each that follows (setting.1).
 fn is_at(seed: u64, row: u64, place: u64) -> bool {
     (seed - seed / row) % row == place
@@ -120,7 +125,7 @@ mod tests {
     type Has = fn(u64) -> bool;
 
     /// The share of each: so many in a row of so many.
-    const PROPERTIES: [(Has, u64, u64); 16] = [
+    const PROPERTIES: [(Has, u64, u64); 17] = [
         (has_unsynced_dir, 1, 2),
         (has_plain_disk, 1, 4),
         (has_long_ids, 1, 16),
@@ -137,10 +142,11 @@ mod tests {
         (has_archives, 2, 13),
         (has_unloads, 2, 14),
         (has_replica, 2, 11),
+        (has_filters, 2, 17),
     ];
 
     /// Of any two properties four outcomes.
-    const PAIRS: usize = 120 * 4;
+    const PAIRS: usize = 136 * 4;
 
     /// How many of the outcomes of any two properties there are, with these seeds.
     fn pairs(seeds: impl Iterator<Item = u64>) -> usize {

@@ -139,8 +139,26 @@ impl History {
         self.synced == self.entries.len()
     }
 
-    /// Whether a reader that is shown durable commits alone, and all of them, may have made contents of this digest.
+    /// The latest that the engine's time has been, in all processes, in milliseconds.
+    pub fn latest_ms(&self) -> u64 {
+        self.latest_ms
+    }
+
+    /// Whether the engine's time is before what it was in an earlier process: what had expired by then may be back, or not.
+    pub fn is_behind(&self) -> bool {
+        self.now_ms < self.latest_ms
+    }
+
+    /// Whether a reader that is shown durable commits alone, and all of them, may have made contents of this digest, without what had expired at
+    /// the latest time: files may have lost that.
     pub fn may_be_shown(&self, digest: u64) -> bool {
+        if self.expires() {
+            let mut states = self.states();
+            return states[self.synced..].iter_mut().any(|state| {
+                state.expire(self.latest_ms);
+                state.digest() == digest
+            });
+        }
         let digest_at = |at: usize| match at {
             0 => self.base.digest(),
             at => self.entries[at - 1].digest,

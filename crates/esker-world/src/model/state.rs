@@ -63,7 +63,7 @@ impl Map {
 
     /// Merges an operand into what a key has at the time of the call. Where that has expired, or is not there, the operand
     /// begins a value.
-    fn merge_at(&mut self, key: KeyNo, operand: ValueNo, merged: Merged) {
+    pub fn merge_at(&mut self, key: KeyNo, operand: ValueNo, merged: Merged) {
         let until = self.until.get(&key).copied();
         if self.entries.contains_key(&key) && until.is_none_or(|until| until > merged.at_ms) {
             self.merge(key, operand);
@@ -82,7 +82,7 @@ impl Map {
     }
 
     /// Removes what has expired by this time.
-    fn expire(&mut self, now_ms: u64) {
+    pub fn expire(&mut self, now_ms: u64) {
         let gone: Vec<_> =
             self.until.iter().filter(|(_, until)| **until <= now_ms).map(|(key, _)| *key).collect();
         gone.into_iter().for_each(|key| self.remove(key));

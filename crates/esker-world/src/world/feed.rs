@@ -10,8 +10,9 @@
 //! world_feed.3. Where everything is kept, it is not told so.
 
 use std::collections::BTreeMap;
+use std::time::SystemTime;
 
-use esker::{Db, Error, Feed, FeedChange, KeyspaceId, Result, SeqNo};
+use esker::{Db, Error, Feed, FeedChange, FeedOperand, KeyspaceId, Result, SeqNo};
 
 use super::World;
 use super::trouble::attempt;
@@ -19,7 +20,7 @@ use crate::judge::read;
 use crate::model::keys::{self, KeyNo};
 use crate::model::state::{DEFAULT, Map, contents_digest};
 use crate::model::values::ValueNo;
-use crate::setting;
+use crate::op::Merged;
 
 /// See the module's text.
 #[derive(Default)]
@@ -36,8 +37,9 @@ pub(super) struct Reader {
 
 /// What a commit does.
 enum Done {
-    Put(KeyspaceId, KeyNo, ValueNo),
-    Merge(KeyspaceId, KeyNo, Vec<ValueNo>),
+    /// The last is when it expires, in milliseconds.
+    Put(KeyspaceId, KeyNo, ValueNo, Option<u64>),
+    Merge(KeyspaceId, KeyNo, Vec<(ValueNo, Merged)>),
     Remove(KeyspaceId, KeyNo),
     RemoveRange(KeyspaceId, Vec<KeyNo>),
     Named(KeyspaceId, String),
@@ -80,12 +82,21 @@ impl Reader {
         }
     }
 
-    fn digest(&self) -> u64 {
-        let empty = Map::default();
-        let named = |(name, id): (&String, &KeyspaceId)| (name.clone(), self.maps.get(id).unwrap_or(&empty));
+    /// Of the copy, without what expires by this time.
+    fn digest(&self, now_ms: u64) -> u64 {
+        let named = |(name, id): (&String, &KeyspaceId)| {
+            let mut map = self.maps.get(id).cloned().unwrap_or_default();
+            map.expire(now_ms);
+            (name.clone(), map)
+        };
         let all: Vec<_> = self.names.iter().map(named).collect();
-        contents_digest(all.iter().map(|(name, map)| (name.as_str(), *map)))
+        contents_digest(all.iter().map(|(name, map)| (name.as_str(), map)))
     }
+}
+
+/// A time as the engine's, in milliseconds.
+fn ms(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 fn known(key: &[u8]) -> KeyNo {
@@ -99,19 +110,24 @@ fn value_of(bytes: &[u8]) -> ValueNo {
 /// A change, of keys that are there by then: in the maps, or by what the commit has done before.
 fn done(change: FeedChange<'_>, maps: &BTreeMap<KeyspaceId, Map>, before: &[Done]) -> Result<Option<Done>> {
     Ok(Some(match change {
-        FeedChange::Put { keyspace, key, value } => Done::Put(keyspace, known(key), value_of(&value.read()?)),
-        FeedChange::Merge { keyspace, key, operands } => Done::Merge(
-            keyspace,
-            known(key),
-            operands.iter().map(|operand| value_of(operand.bytes())).collect(),
-        ),
+        FeedChange::Put { keyspace, key, value } => {
+            Done::Put(keyspace, known(key), value_of(&value.read()?), value.expires_at().map(ms))
+        }
+        FeedChange::Merge { keyspace, key, operands } => {
+            let merged = |operand: &FeedOperand<'_>| Merged {
+                at_ms: ms(operand.merged_at()),
+                lifetime_ms: operand.lifetime().map_or(0, |lifetime| lifetime.as_millis() as u64),
+            };
+            let of = |operand: &FeedOperand<'_>| (value_of(operand.bytes()), merged(operand));
+            Done::Merge(keyspace, known(key), operands.iter().map(of).collect())
+        }
         FeedChange::Remove { keyspace, key } | FeedChange::Expire { keyspace, key } => {
             Done::Remove(keyspace, known(key))
         }
         FeedChange::RemoveRange { keyspace, start, end } => {
             let there = maps.get(&keyspace).into_iter().flat_map(|map| map.entries().keys().copied());
             let put = before.iter().filter_map(|done| match done {
-                Done::Put(id, key, _) | Done::Merge(id, key, _) if *id == keyspace => Some(*key),
+                Done::Put(id, key, ..) | Done::Merge(id, key, _) if *id == keyspace => Some(*key),
                 _ => None,
             });
             let is_inside = |no: &KeyNo| {
@@ -128,10 +144,14 @@ fn done(change: FeedChange<'_>, maps: &BTreeMap<KeyspaceId, Map>, before: &[Done
 
 fn apply(done: Done, names: &mut BTreeMap<String, KeyspaceId>, maps: &mut BTreeMap<KeyspaceId, Map>) {
     match done {
-        Done::Put(id, key, value) => maps.entry(id).or_default().put(key, value),
+        Done::Put(id, key, value, until) => {
+            let map = maps.entry(id).or_default();
+            map.put(key, value);
+            until.into_iter().for_each(|until| map.set_until(key, until));
+        }
         Done::Merge(id, key, operands) => {
             let map = maps.entry(id).or_default();
-            operands.into_iter().for_each(|operand| map.merge(key, operand));
+            operands.into_iter().for_each(|(operand, merged)| map.merge_at(key, operand, merged));
         }
         Done::Remove(id, key) => maps.entry(id).or_default().remove(key),
         Done::RemoveRange(id, keys) => {
@@ -156,11 +176,10 @@ impl World {
 
     /// Has the reader read what is there, and looks at its copy.
     pub(super) fn follow(&mut self) {
-        // It knows no time.
-        let is_blind = setting::has_expiry(self.seed);
-        if is_blind || self.keeps_all().is_none() || self.is_dead() || self.db.is_none() {
+        if self.keeps_all().is_none() || self.is_dead() || self.db.is_none() {
             return;
         }
+        self.expire();
         let mut reader = std::mem::take(&mut self.reader);
         let followed = match reader.next {
             Some(next) => attempt(|| reader.read(self.db(), next)),
@@ -169,7 +188,7 @@ impl World {
         match followed {
             Ok(commits) if reader.next.is_some() => {
                 self.tally.followed += commits;
-                let digest = reader.digest();
+                let digest = reader.digest(self.history.latest_ms());
                 assert!(
                     self.history.may_be_shown(digest),
                     "world_feed.1: what the feed has made is no state from the last durable one on; the next commit is {:?}",
@@ -197,7 +216,8 @@ impl World {
             return Ok(());
         }
         let (db, snapshot) = (self.db(), self.db().snapshot());
-        let contents = attempt(|| read::contents(db, false))?;
+        // What has expired counts until it is swept.
+        let contents = attempt(|| read::contents_with(db, false, false, Some(self.now_ms())))?;
         let mut found = Reader { is_kept: self.keeps_all() == Some(true), ..Reader::default() };
         for (name, map) in contents {
             let id = if name == DEFAULT { KeyspaceId::DEFAULT } else { db.open_keyspace(&name)?.id() };

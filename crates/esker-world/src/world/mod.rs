@@ -29,6 +29,7 @@ mod archive;
 mod between;
 mod copy;
 mod feed;
+mod filtered;
 mod offline;
 mod outlook;
 mod past;
@@ -105,6 +106,7 @@ figures! {
         past: "reads of keyspaces as they were",
         past_refused: "of commits that are not kept any more",
         versions: "versions of keys that were compared with what was",
+        filtered: "entries that compaction filters have removed or changed",
         updated: "changes made of what keys had",
         copied: "checkpoints made",
         backed_up: "backups made, and restored",
@@ -144,6 +146,7 @@ pub struct World {
     /// What is done between the steps of the next operation that has a point for it.
     between: Option<Vec<Op>>,
     copies: copy::Copies,
+    filters: Arc<filtered::Filters>,
     /// States with the numbers of their commits, the newest last (past.rs).
     past: Vec<(u64, State)>,
     durability: Durability,
@@ -212,6 +215,7 @@ impl World {
             reader: feed::Reader::default(),
             between: None,
             copies: copy::Copies::default(),
+            filters: Arc::default(),
             past: Vec::new(),
             durability: Durability::Sync,
             opening: None,
@@ -442,13 +446,15 @@ impl World {
                 self.check_log_is_released(before);
             }
             Op::Compact => {
-                if self.excused_tidying(self.done(op)).is_some() {
+                let done = self.filtering(|world| world.done(op));
+                if self.excused_tidying(done).is_some() {
                     self.history.all_durable();
                 }
+                self.note_filtered();
             }
             Op::Sync => self.maintain(self.done(op)),
             Op::Step(step) => {
-                let done = self.interleaved(|world| world.done(op));
+                let done = self.filtering(|world| world.interleaved(|world| world.done(op)));
                 match step {
                     // With a log that has failed there is nothing to sync.
                     esker::BackgroundStep::SyncLog if !self.poisoned && !self.panicked => self.maintain(done),
@@ -456,6 +462,7 @@ impl World {
                     esker::BackgroundStep::PrepareLog => drop(self.excused_tidying(done)),
                     _ => drop(self.excused(done)),
                 }
+                self.note_filtered();
             }
             Op::Checkpoint => self.checkpoint(),
             Op::Backup => self.back_up(),

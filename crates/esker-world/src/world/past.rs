@@ -23,11 +23,14 @@ impl World {
     /// Remembers the newest state. What a crash has taken was never there.
     pub(super) fn remember(&mut self) {
         let seqno = self.seqno();
+        if self.history.is_behind() {
+            self.past.clear();
+        }
         if self.poisoned || self.panicked || self.db.is_none() {
             return;
         }
         self.past.retain(|(number, _)| *number < seqno);
-        self.past.push((seqno, self.history.newest().clone()));
+        self.past.push((seqno, self.history.newest_whole().clone()));
         if self.past.len() > REMEMBERED {
             self.past.remove(0);
         }
@@ -36,7 +39,10 @@ impl World {
     fn remembered(&self, age: Age) -> Option<(SeqNo, State)> {
         let at = self.past.len().checked_sub(1 + usize::from(age.0) % self.past.len().max(1))?;
         let (number, state) = &self.past[at];
-        Some((SeqNo::new(*number), state.clone()))
+        // What has expired by now is not there, though it was.
+        let mut state = state.clone();
+        state.expire(self.now_ms());
+        Some((SeqNo::new(*number), state))
     }
 
     /// A refusal of what is not kept is an answer.
@@ -86,14 +92,19 @@ impl World {
             let value = version.value.as_deref();
             value.map(|value| ValueNo::parse(value).expect("world.9: nobody put this value"))
         };
-        let mut newer = u64::MAX;
+        let (mut newer, now_ms) = (u64::MAX, self.now_ms());
         // Of one that is older than the history it is not known from when on it was there.
         for version in found.iter().filter(|version| version.seqno.get() > 0) {
             let from = version.seqno.get();
             assert!(from < newer, "world.9: versions {from} and {newer} of {key_no:?}");
             for (at, state) in self.past.iter().filter(|(at, _)| (from..newer).contains(at)) {
-                let was = state.map(id).entries().get(&key_no).copied();
-                assert_eq!(shown(version), was, "world.9: version {from} of {key_no:?}, looked at {at}");
+                let map = state.map(id);
+                let was = map.entries().get(&key_no).copied();
+                // A sweep removes what has expired.
+                let is_over = map.until().get(&key_no).is_some_and(|until| *until <= now_ms);
+                let agrees = shown(version) == was || is_over && version.value.is_none();
+                let shown = shown(version);
+                assert!(agrees, "world.9: version {from} of {key_no:?} is {shown:?}; at {at} it was {was:?}");
                 self.tally.versions += 1;
             }
             newer = from;

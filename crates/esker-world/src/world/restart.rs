@@ -38,7 +38,8 @@ impl World {
     pub(super) fn builder(&self, opening: Opening) -> Builder {
         // Sweeps have the calls of one workload, whatever the seed.
         let first_number = if self.swept { 1 } else { setting::first_number(self.seed) };
-        builder(self.env(), opening).first_number(first_number)
+        let builder = builder(self.env(), opening).first_number(first_number);
+        if setting::has_filters(self.seed) { self.filters.with(builder) } else { builder }
     }
 
     /// Opens the database for the first time.

@@ -6,7 +6,7 @@
 //!
 //! timeline.1. An operation makes at most one commit that changes what keyspaces hold. Others beside it (options, sweeps) have
 //!     numbers of their own: a commit between two that are known has the state of one or the other.
-//! timeline.2. Nothing is known of numbers that were given out while it was in doubt what had been committed.
+//! timeline.2. Nothing is known of numbers that were given out while it was in doubt what had been committed, or in which order.
 
 use super::World;
 use crate::model::state::State;
@@ -40,6 +40,11 @@ impl Timeline {
         self.moments.push(Moment { seqno, state: state.clone(), is_continued });
     }
 
+    /// Commits are made that are not known one by one (timeline.2).
+    pub(super) fn be_in_doubt(&mut self) {
+        self.is_in_doubt = true;
+    }
+
     /// An opening has found this commit as the last: those behind it have never been.
     fn forget_after(&mut self, seqno: u64) {
         self.moments.retain(|moment| moment.seqno <= seqno);
@@ -69,7 +74,7 @@ impl World {
             return;
         }
         if self.poisoned || self.panicked || self.is_dead() || self.db.is_none() {
-            self.copies.timeline.is_in_doubt = true;
+            self.copies.timeline.be_in_doubt();
         } else {
             self.copies.timeline.note(seqno, self.history.newest_whole());
         }
