@@ -5,6 +5,7 @@ use std::path::Path;
 use esker_env::Env;
 
 use super::CheckReport;
+use crate::manifest::edit::VersionEdit;
 use crate::types::{Error, Result, SeqNo};
 use crate::wal::{self, LogExtent, LogPiece, SegmentPiece};
 
@@ -114,6 +115,25 @@ pub(super) fn check_named(
             && let Some(error) = missing()?
         {
             report.problem(error);
+        }
+    }
+    Ok(())
+}
+
+/// The segments that are kept for the change feed alone: an opening looks at each, and fails if it cannot read one. Where one is missing or
+/// damaged the feed begins behind it.
+pub(super) fn check_kept(env: &Env, dir: &Path, state: &VersionEdit, report: &mut CheckReport) -> Result<()> {
+    let is_on = state.feed.limits.is_some_and(|limits| limits.bytes > 0);
+    let Some(from) = state.feed.from.filter(|_| is_on) else { return Ok(()) };
+    for number in (from.segment..state.log_extent().from).rev() {
+        let path = wal::file_name::segment_path(dir, number);
+        if !env.fs.exists(&path).map_err(|e| Error::io("look for", &path, e))? {
+            break;
+        }
+        match wal::look_at(env, dir, number, state.database_id) {
+            Ok(Some(_)) => {}
+            Ok(None) => break,
+            Err(error) => report.problem(error),
         }
     }
     Ok(())

@@ -61,6 +61,7 @@ fn check(env: &Env, dir: &Path, options: &Options, report: &mut CheckReport) -> 
         }
     }
     let in_log = log::check_all(env, dir, state.log_extent(), flushed, report)?;
+    log::check_kept(env, dir, &state, report)?;
     let known = in_log.max(state.newest_in_tables());
     if let Err(error) = first_number(dir, &names, &state) {
         report.problem(error);
