@@ -183,7 +183,12 @@ impl World {
         let mut reader = std::mem::take(&mut self.reader);
         let followed = match reader.next {
             Some(next) => attempt(|| reader.read(self.db(), next)),
-            None => self.begin_anew(&mut reader).map(|()| 0),
+            // Sweeps and options are commits, too, which the model does not have.
+            None if self.history.is_durable() => {
+                let synced = attempt(|| self.db().sync());
+                synced.and_then(|()| self.begin_anew(&mut reader)).map(|()| 0)
+            }
+            None => Ok(0),
         };
         match followed {
             Ok(commits) if reader.next.is_some() => {
@@ -202,6 +207,7 @@ impl World {
                 reader = Reader::default();
                 self.tally.truncated += 1;
             }
+            Err(error) if reader.next.is_none() => drop(self.excused::<()>(Err(error))),
             Err(error) => {
                 reader.feed = None;
                 self.read::<()>(Err(error));
@@ -212,9 +218,6 @@ impl World {
 
     /// Begins with what the database holds, once all of it is durable.
     fn begin_anew(&self, reader: &mut Reader) -> Result<()> {
-        if !self.history.is_durable() {
-            return Ok(());
-        }
         let (db, snapshot) = (self.db(), self.db().snapshot());
         // What has expired counts until it is swept.
         let contents = attempt(|| read::contents_with(db, false, false, Some(self.now_ms())))?;
