@@ -8,7 +8,6 @@
 //!
 //! The filters decide only where nothing fails and no process ends before it is known what was carried out.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -27,8 +26,6 @@ use crate::op::{NAMES, Write};
 #[derive(Default)]
 pub(super) struct Filters {
     decide: AtomicBool,
-    /// Entries that have expired: nobody can read what became of them.
-    unreadable: Mutex<BTreeSet<(&'static str, KeyNo)>>,
     /// The entries that were decided about, by the names of their keyspaces, in order.
     decided: Mutex<Vec<(&'static str, KeyNo)>>,
 }
@@ -52,9 +49,6 @@ impl Filters {
     fn decide(&self, name: &'static str, key: &[u8], value: &[u8]) -> Decision {
         let value = ValueNo::parse(value).expect("filtered.1: nobody put this value");
         let no = keys::find(key).expect("filtered.1: nobody put this key");
-        if self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).contains(&(name, no)) {
-            return Decision::Keep;
-        }
         let Some(made) = decision(value).filter(|_| self.decide.load(Ordering::Relaxed)) else {
             return Decision::Keep;
         };
@@ -77,24 +71,10 @@ impl World {
         let has_room = self.disk.free_bytes(DIR.as_ref()).is_ok_and(|free| free == u64::MAX);
         let is_alone = self.between.is_none() && self.armed.is_none();
         let is_calm = has_room && is_alone && !self.faults.has_rules() && !self.swept;
-        self.expire();
-        *self.filters.unreadable.lock().unwrap_or_else(PoisonError::into_inner) = self.expired_entries();
         self.filters.decide.store(is_calm, Ordering::Relaxed);
         let done = call(self);
         self.filters.decide.store(false, Ordering::Relaxed);
         done
-    }
-
-    /// What has expired, and may be there still, in the keyspaces with filters.
-    fn expired_entries(&self) -> BTreeSet<(&'static str, KeyNo)> {
-        let (whole, seen) = (self.history.newest_whole(), self.history.newest());
-        let of = |name: &'static str| {
-            let [whole, seen] = [whole, seen].map(|state| state.named(name).unwrap_or_default());
-            let gone: Vec<_> =
-                whole.entries().keys().filter(|no| !seen.entries().contains_key(no)).copied().collect();
-            gone.into_iter().map(move |no| (name, no))
-        };
-        names().into_iter().flat_map(of).collect()
     }
 
     /// Takes note of what was carried out of the decisions (filtered.1).
