@@ -233,6 +233,8 @@ impl<'a> Generator<'a> {
     fn op(&mut self) -> Op {
         if self.large_transactions && self.made.is_multiple_of(LARGE_TRANSACTIONS_STRIDE) {
             self.pending = self.large_transaction();
+        } else if self.expiry && self.made % OVERTAKEN_READERS_STRIDE == 75 {
+            self.pending = self.overtaken_merges();
         } else if self.history && self.made % HISTORIES_STRIDE == 20 {
             self.pending = self.pile_of_versions();
         } else if self.made % OVERTAKEN_READERS_STRIDE == 37 {

@@ -16,6 +16,8 @@ use super::model::{
     Action, Change, DEFAULT_TTL_MS, KEYS, Life, Model, NUMBERS, Presence, SLOTS, Span, Way, key,
 };
 
+/// A worker's transaction may meet this many sweeps.
+const CONFLICTS_MAX: u32 = 20;
 /// A lock that all workers take now and then.
 const GATE: &str = "gate";
 
@@ -266,8 +268,18 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Sweeps and compactions are no conflict, and no other worker writes here.
+    /// Compactions are no conflict, and no other worker writes here. A sweep is one, if it removes what is merged into.
     fn transaction(&self, changes: &[(usize, Change)]) -> Result<u64> {
+        for _ in 0..CONFLICTS_MAX {
+            match self.try_transaction(changes)? {
+                Err(esker::Error::Conflict { .. }) => {}
+                done => return Ok(done?),
+            }
+        }
+        Err(Failure::new(format!("{CONFLICTS_MAX} conflicts, though no one else writes here")))
+    }
+
+    fn try_transaction(&self, changes: &[(usize, Change)]) -> Result<esker::Result<u64>> {
         let mut rng = Rng::with_seed(changes.len() as u64);
         let isolation = if rng.bool() { Isolation::Serializable } else { Isolation::Snapshot };
         let mut transaction = self.db.begin_with(isolation);
@@ -303,7 +315,7 @@ impl Worker<'_> {
                 Change::Persist(no) => drop(view.persist(key(no))?),
             }
         }
-        Ok(transaction.commit_with(self.durability).map_err(esker::Error::from)?.get())
+        Ok(transaction.commit_with(self.durability).map(|seqno| seqno.get()).map_err(esker::Error::from))
     }
 }
 

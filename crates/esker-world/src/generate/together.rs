@@ -99,6 +99,25 @@ impl Generator<'_> {
         ops
     }
 
+    /// All operations of a transaction that merges into what is swept before its commit, the last one first.
+    pub(super) fn overtaken_merges(&mut self) -> Vec<Op> {
+        let (slot, no) = (self.slot(), self.keyspace());
+        let keys: Vec<_> = (0..self.choices.usize(1..6)).map(|_| self.key()).collect();
+        let sweep = || Op::Step(BackgroundStep::Sweep);
+        let mut ops = vec![Op::Commit(slot, self.durability()), sweep(), sweep(), Op::Clock(OVERTAKEN_MS)];
+        for key in &keys {
+            ops.push(Op::TransactionWrite(slot, no, Write::Merge(*key, self.stamped(20))));
+        }
+        ops.push(Op::Begin(slot));
+        if self.choices.bool() {
+            ops.push(Op::Flush);
+        }
+        let dated = keys.iter().map(|key| (no, Write::PutFor(*key, self.stamped(20), OVERTAKEN_MS)));
+        let dated = dated.collect();
+        ops.push(Op::Batch(dated, self.durability()));
+        ops
+    }
+
     /// Something in steps, and what is done between them.
     pub(super) fn with_other_work(&mut self) -> Op {
         let op = match self.choices.u8(0..6) {

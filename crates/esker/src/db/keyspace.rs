@@ -107,8 +107,8 @@ impl Keyspace {
     ///   the operand begins a new value, which lasts as long as the default at the call.
     /// - [`fetch_add`](Self::fetch_add), [`update`](Self::update) and [`compare_and_swap`](Self::compare_and_swap) keep the expiry of the
     ///   value that they replace; a new key gets the default.
-    /// - [`len`](Self::len) counts a key until a sweep has removed it. A batch or transaction that merges into a key and commits only after a sweep has
-    ///   removed its value begins a new value.
+    /// - [`len`](Self::len) counts a key until a sweep has removed it. A transaction that merges into a key conflicts with a sweep that has removed
+    ///   the key since it began. A batch, which conflicts with nothing, begins a new value then.
     ///
     /// Time is that of the system's clock, in milliseconds, but it does not go back when that does: what has expired stays so. It does not go
     /// back over a restart either. Exception: if the process or the machine dies, and the clock is set back before the next opening, time resumes where

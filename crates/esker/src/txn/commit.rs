@@ -68,7 +68,8 @@ pub enum Durability {
 pub enum Isolation {
     /// It commits only if all that it has read is still so: keys, keys that were not there, ranges exactly as far as they were walked, lengths, and
     /// names of keyspaces that it has asked for. The outcome is that of transactions that run one after the other. Expiry is no conflict: an
-    /// entry that was read may expire and be [swept](crate::Db::sweep) meanwhile. But a length that a sweep has changed is one.
+    /// entry that was read may expire and be [swept](crate::Db::sweep) meanwhile. But a length that a sweep has changed is one, and so is a sweep of a key
+    /// that the transaction merges into, whatever its isolation.
     #[default]
     Serializable,
     /// It commits if nobody else has written what it writes. Two transactions that each read what the other writes can both commit

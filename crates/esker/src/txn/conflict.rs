@@ -7,6 +7,7 @@
 //! conflict.3. A sweep's removal of expired keys is no conflict, because readers saw them gone before. Where a compaction drops a version below
 //!     it that a live snapshot does not see, the removal becomes a plain one (compaction_judge.10). A sweep of a range counts if it removed a
 //!     version newer than the snapshot (read/swept.rs).
+//!     It is one for an operand: what it was merged into has gone, and it would begin a value that outlives that.
 //! conflict.4. Only conflicts of isolation pass over sweeps. Code that asks whether anything lies above a place, or
 //!     whether a count still holds, looks for [`Newer::Versions`].
 
@@ -14,6 +15,7 @@ use super::commit::KeyspaceLife;
 use crate::encoding::catalog_key::{name_of, options_of};
 use crate::read::view::ReadView;
 use crate::txn::write_set::WriteSet;
+use crate::types::canary::{self, Canary};
 use crate::types::entry::EntryRef;
 use crate::types::key::decode_key;
 use crate::types::key_range::{End, KeyRange};
@@ -31,6 +33,13 @@ pub(crate) enum Newer {
 }
 
 impl Newer {
+    /// Which are looked for where an op of this kind is to be written (conflict.3).
+    #[inline]
+    pub(super) fn of(self, own: Kind) -> Self {
+        let stands_on_it = own.is_operand() && !canary::is_set(Canary::OperandPassesSweep);
+        if stands_on_it { Newer::Versions } else { self }
+    }
+
     /// Whether a version of this kind is one of them.
     #[inline]
     pub(super) fn includes(self, kind: Kind) -> bool {
@@ -55,7 +64,11 @@ pub fn find_conflict(set: &WriteSet, since: SeqNo, view: &ReadView) -> Result<Op
         return Ok(None);
     }
     for entry in set.entries(SeqNo::MAX) {
-        if view.newest_write(entry.key, since)?.is_some() {
+        let newer = match Newer::Writes.of(entry.kind) {
+            Newer::Writes => view.newest_write(entry.key, since)?,
+            Newer::Versions => view.newest_version(entry.key, since)?,
+        };
+        if newer.is_some() {
             return Ok(Some(Conflict { start: entry.key.to_vec(), end: None }));
         }
     }

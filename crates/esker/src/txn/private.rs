@@ -24,6 +24,7 @@ use crate::types::canary::{self, Canary};
 use crate::types::cursor::SourceCursor;
 use crate::types::key::decode_key;
 use crate::types::key_range::{End, KeyRange};
+use crate::types::op::Kind;
 use crate::types::range_tombstone::{Fragment, RangeTombstones};
 use crate::types::{KeyspaceId, Result, SeqNo};
 
@@ -118,10 +119,7 @@ impl<'a> PrivateWrites<'a> {
             return Ok(None);
         }
         for memtable in view.memtables().filter(|memtable| memtable.max_seq() > Some(since)) {
-            let tombstones = memtable.range_tombstones();
-            if let Some(conflict) =
-                self.removed_by(&tombstones, |seq| which.includes_range(seq, since, view))?
-            {
+            if let Some(conflict) = self.removed_since(&memtable.range_tombstones(), since, view, which)? {
                 return Ok(Some(conflict));
             }
             if let Some(conflict) = self.written_since(since, memtable.cursor(SeqNo::MAX), which)? {
@@ -129,8 +127,7 @@ impl<'a> PrivateWrites<'a> {
             }
         }
         for table in view.tables_newer(&self.range, since) {
-            let is_newer = |seq| which.includes_range(seq, since, view);
-            if let Some(conflict) = self.removed_by(table.range_tombstones(), is_newer)? {
+            if let Some(conflict) = self.removed_since(table.range_tombstones(), since, view, which)? {
                 return Ok(Some(conflict));
             }
             if let Some(conflict) = self.written_since(since, table.cursor(SeqNo::MAX, false), which)? {
@@ -157,6 +154,7 @@ impl<'a> PrivateWrites<'a> {
         let mut walk = self.walk()?;
         source.seek(&self.range.start)?;
         while meet(&mut walk, &mut source)? {
+            let which = which.of(SourceCursor::kind(&walk));
             while source.seq() > since && !which.includes(source.kind()) && source.older()? {}
             if source.seq() > since && which.includes(source.kind()) {
                 return Ok(Some(Conflict { start: source.key().to_vec(), end: None }));
@@ -167,11 +165,29 @@ impl<'a> PrivateWrites<'a> {
         Ok(None)
     }
 
-    /// A key of these writes that such a range tombstone covers.
+    /// A key of these writes that a range tombstone newer than `since` covers.
+    fn removed_since(
+        &self,
+        tombstones: &RangeTombstones,
+        since: SeqNo,
+        view: &ReadView,
+        which: Newer,
+    ) -> Result<Option<Conflict>> {
+        let is_newer = |which: Newer| move |seq| which.includes_range(seq, since, view);
+        match self.removed_by(tombstones, is_newer(which), |_| true)? {
+            None if which == Newer::Writes => {
+                self.removed_by(tombstones, is_newer(Newer::Versions), Kind::is_operand)
+            }
+            found => Ok(found),
+        }
+    }
+
+    /// A key of these writes, with an op of such a kind, that such a range tombstone covers.
     fn removed_by(
         &self,
         tombstones: &RangeTombstones,
         is_it: impl Fn(SeqNo) -> bool,
+        is_of: impl Fn(Kind) -> bool,
     ) -> Result<Option<Conflict>> {
         let newer: Vec<_> = tombstones.iter().filter(|removal| is_it(removal.seq)).collect();
         if newer.is_empty() {
@@ -180,8 +196,11 @@ impl<'a> PrivateWrites<'a> {
         let mut walk = self.walk()?;
         for removal in newer {
             SourceCursor::seek(&mut walk, &removal.start)?;
-            if SourceCursor::valid(&walk) && SourceCursor::key(&walk) < &removal.end[..] {
-                return Ok(Some(Conflict { start: SourceCursor::key(&walk).to_vec(), end: None }));
+            while SourceCursor::valid(&walk) && SourceCursor::key(&walk) < &removal.end[..] {
+                if is_of(SourceCursor::kind(&walk)) {
+                    return Ok(Some(Conflict { start: SourceCursor::key(&walk).to_vec(), end: None }));
+                }
+                SourceCursor::next(&mut walk)?;
             }
         }
         Ok(None)
@@ -198,7 +217,7 @@ impl<'a> PrivateWrites<'a> {
             !self.removed.clipped(&KeyRange { start: removal.start.to_vec(), end }).is_empty()
         };
         if tombstones.fragments().any(removes)
-            || self.removed_by(&tombstones, |seq| seq > SeqNo::ZERO)?.is_some()
+            || self.removed_by(&tombstones, |seq| seq > SeqNo::ZERO, |_| true)?.is_some()
         {
             return Ok(true);
         }

@@ -110,6 +110,8 @@ pub enum Canary {
     NameReadForgotten,
     /// The versions of a key show the bare removal that a compaction has left in the place of a value (compaction_judge.6).
     BareRemovalShown,
+    /// A transaction that merges into what a sweep has removed meanwhile commits (conflict.3).
+    OperandPassesSweep,
     /// Segments of the archive count only if their wall clock is not before the backup's (restore_point.3).
     ArchiveByClock,
     /// A commit that creates a keyspace under a name that it frees is not made again (replay.1).
@@ -125,7 +127,7 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// Every one that the simulator is to find.
-    pub const ALL: [Canary; 50] = [
+    pub const ALL: [Canary; 51] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -171,6 +173,7 @@ impl Canary {
         Canary::UndoneReadForgotten,
         Canary::NameReadForgotten,
         Canary::BareRemovalShown,
+        Canary::OperandPassesSweep,
         Canary::ArchiveByClock,
         Canary::RecreatedNameRefused,
         Canary::ReplayForgetsTime,

@@ -366,3 +366,34 @@ fn fold_3_every_path_has_what_a_map_has_whose_values_are_merged_at_once() {
         assert!(problems.is_empty(), "seed {seed}: {problems:?}");
     }
 }
+
+#[test]
+fn conflict_3_a_merge_conflicts_with_a_sweep_that_has_removed_what_it_applied_to() {
+    // A few keys are swept one by one, a table that has expired as a whole is by a range. Small and large transactions.
+    for (keys, flushes, padding) in [(3, false, 0), (40, true, 0), (3, false, 9000), (40, true, 9000)] {
+        let (clock, db, map) = open();
+        let key = |n: u32| format!("key{n:03}");
+        let begin = || {
+            let mut transaction = db.begin();
+            (0..keys).for_each(|n| transaction.merge(&map, key(n), "+").unwrap());
+            transaction.put(&map, "padding", vec![0; padding]).unwrap();
+            transaction
+        };
+        for n in 0..keys {
+            map.put_with_ttl(key(n), "base", 10 * MS).unwrap();
+        }
+        if flushes {
+            db.flush().unwrap();
+        }
+        let (overtaken, mut reads) = (begin(), db.begin());
+        assert!(reads.get(&map, key(1)).unwrap().is_some());
+        reads.put(&map, "other", "1").unwrap();
+        clock.advance(20 * MS);
+        assert_eq!(db.sweep().unwrap(), u64::from(keys));
+        let failed = overtaken.commit().map_err(|failed| failed.error);
+        assert!(matches!(failed, Err(esker::Error::Conflict { .. })), "{keys} {padding}: {failed:?}");
+        reads.commit().expect("what has expired and was read is no conflict");
+        begin().commit().unwrap();
+        assert_eq!(text(&map, "key001").as_deref(), Some("+"), "it begins a value");
+    }
+}
