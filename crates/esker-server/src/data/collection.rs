@@ -171,7 +171,7 @@ impl Collection {
                 found.push(sub.to_vec());
                 std::ops::ControlFlow::Continue(())
             });
-            found.iter().for_each(|sub| _ = small::remove(small, sub));
+            found.iter().for_each(|sub| small::remove(small, sub));
             return Ok(());
         }
         let data = cx.session.data.clone();

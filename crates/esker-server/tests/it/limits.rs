@@ -153,7 +153,7 @@ fn requests_of_all_connections_are_bounded_together() {
         assert_eq!(client.say("EXEC"), "*[+OK]");
     }
     drop(clients);
-    until(|| server.server.clients.len() == 0);
+    until(|| server.server.clients.is_empty());
     // A request on its way counts, too.
     let (mut endless, mut text) = (server.wire(), server.wire());
     endless.send_bytes(b"*2\r\n$4\r\nECHO\r\n$100000000\r\n");
