@@ -64,7 +64,7 @@ const PAYLOAD_BYTES_MAX: u64 = 4 << 20;
 pub(crate) const LARGE_VALUE_BYTES: Range<u32> = 1_000_000..3_000_000;
 /// Operations from one that is about time to the next, in seeds in which entries expire.
 const TIME_STRIDE: usize = 8;
-/// Of so many draws for a writer one is a commit that the log treats apart.
+/// One draw for a writer in this many is a commit that the log treats apart.
 const BULK_ONE_IN: u32 = 500;
 /// Operations from one large transaction to the next, in seeds that have them.
 const LARGE_TRANSACTIONS_STRIDE: usize = 150;

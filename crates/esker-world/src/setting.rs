@@ -124,7 +124,7 @@ mod tests {
     /// Whether a seed has a property.
     type Has = fn(u64) -> bool;
 
-    /// The share of each: so many in a row of so many.
+    /// Each property, the number of seeds that have it in each row, and the length of a row.
     const PROPERTIES: [(Has, u64, u64); 17] = [
         (has_unsynced_dir, 1, 2),
         (has_plain_disk, 1, 4),

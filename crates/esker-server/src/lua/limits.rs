@@ -32,7 +32,8 @@ pub(super) const PIECE: usize = 1 << 16;
 /// Values that a function of ours returns: as many as the stack of Redis takes.
 pub(super) const VALUES_MAX: usize = 8000;
 
-/// The limits of the script that an interpreter runs. Relaxed: only its thread uses the atomics, but for `kill`.
+/// The limits of the script that an interpreter runs. The atomics are
+/// relaxed: only the thread of the script uses them. Other threads set `kill`, and nothing else depends on it.
 pub(super) struct Limits {
     /// That of `Scripts`.
     kill: Arc<AtomicBool>,

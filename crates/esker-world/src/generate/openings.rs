@@ -81,7 +81,7 @@ impl Generator<'_> {
         }
     }
 
-    /// An end that nobody wanted.
+    /// A kill or a power loss.
     pub(super) fn crash(&mut self) -> End {
         match self.choices.u8(0..8) {
             1 | 3 => End::Kill,

@@ -355,8 +355,8 @@ impl State {
                     goes(no).zip(free(to)).map(|(from, to)| vec![Named::Rename(from, to)])
                 }
                 NameChange::Replace(no, writes) => goes(no).map(|name| {
-                    let anew = vec![Named::Drop(name.clone()), Named::Create(name.clone())];
-                    [anew, written(name, writes)].concat()
+                    let both = vec![Named::Drop(name.clone()), Named::Create(name.clone())];
+                    [both, written(name, writes)].concat()
                 }),
                 NameChange::Write(no, write) => Some(written(picked(no), &[*write])),
             };

@@ -19,9 +19,9 @@ use super::World;
 use super::copy::{BACKUPS, Options, RESTORED, options_of};
 use super::trouble::attempt;
 
-/// Of so many restores one goes to a time.
+/// One restore in this many goes to a time.
 const TIMED_ONE_IN: u16 = 7;
-/// Of so many others one goes to the end of the archive.
+/// One in this many of the others goes to the end of the archive.
 const LAST_ONE_IN: u16 = 4;
 
 /// The newest backup.

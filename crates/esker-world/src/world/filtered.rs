@@ -47,8 +47,8 @@ fn names() -> [&'static str; 2] {
 
 impl Filters {
     fn decide(&self, name: &'static str, key: &[u8], value: &[u8]) -> Decision {
-        let value = ValueNo::parse(value).expect("filtered.1: nobody put this value");
-        let no = keys::find(key).expect("filtered.1: nobody put this key");
+        let value = ValueNo::parse(value).expect("filtered.1: a value that was never put");
+        let no = keys::find(key).expect("filtered.1: a key that was never put");
         let Some(made) = decision(value).filter(|_| self.decide.load(Ordering::Relaxed)) else {
             return Decision::Keep;
         };
@@ -100,12 +100,13 @@ impl World {
         let Some(made) = decision(value) else { return };
         let found = attempt(|| self.keyspaces[&id].get(key(no)));
         let found = found.unwrap_or_else(|error| panic!("filtered.1: {error}"));
-        let found = found.map(|found| ValueNo::parse(&found).expect("filtered.1: nobody put this value"));
+        let found =
+            found.map(|found| ValueNo::parse(&found).expect("filtered.1: a value that was never put"));
         let is_there = map.until().get(&no).is_none_or(|until| *until > self.now_ms());
         if is_there && found == Some(value) {
             return;
         }
-        // Of what has expired nothing can be read: it is taken for carried out.
+        // What has expired cannot be read. The model takes the decision as carried out.
         assert_eq!(found, made.filter(|_| is_there), "filtered.1: {no:?} was {value:?}");
         let write = match (made, map.until().get(&no)) {
             (None, _) => Write::Remove(no),

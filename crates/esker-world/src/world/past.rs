@@ -16,7 +16,7 @@ use crate::op::{Age, KeyspaceNo, Read};
 
 /// So many states are remembered.
 const REMEMBERED: usize = 160;
-/// Of so many keys the versions are read at once, and of one more.
+/// Keys that are read beside the first one, at most.
 const VERSIONS_OF: usize = 40;
 
 impl World {
@@ -62,7 +62,8 @@ impl World {
         if let Read::Get(no) = read {
             let found = attempt(|| keyspace.get_at(key(*no), at));
             let Some(found) = self.kept(found, at) else { return };
-            let found = found.map(|value| ValueNo::parse(&value).expect("world.9: nobody put this value"));
+            let found =
+                found.map(|value| ValueNo::parse(&value).expect("world.9: a value that was never put"));
             assert_eq!(found, map.entries().get(no).copied(), "world.9: get_at {at}");
         } else {
             let Some(past) = self.kept(attempt(|| keyspace.at(at)), at) else { return };
@@ -90,10 +91,10 @@ impl World {
         let Some(found) = self.read(found) else { return };
         let shown = |version: &Version| {
             let value = version.value.as_deref();
-            value.map(|value| ValueNo::parse(value).expect("world.9: nobody put this value"))
+            value.map(|value| ValueNo::parse(value).expect("world.9: a value that was never put"))
         };
         let (mut newer, now_ms) = (u64::MAX, self.now_ms());
-        // Of one that is older than the history it is not known from when on it was there.
+        // Commit 0 stands for one before the history began, which is not known.
         for version in found.iter().filter(|version| version.seqno.get() > 0) {
             let from = version.seqno.get();
             assert!(from < newer, "world.9: versions {from} and {newer} of {key_no:?}");
@@ -136,7 +137,7 @@ fn applied(changes: Changes, since: SeqNo, from: &Map) -> esker::Result<Map> {
         let no = keys::find(&changed.key).expect("world.9: nobody wrote this key");
         match changed.value {
             Some(value) => {
-                let value = ValueNo::parse(&value).expect("world.9: nobody put this value");
+                let value = ValueNo::parse(&value).expect("world.9: a value that was never put");
                 entries.insert(no, value);
             }
             None => drop(entries.remove(&no)),

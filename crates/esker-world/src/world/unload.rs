@@ -134,7 +134,7 @@ impl World {
             }
             faults.clear();
             match loaded {
-                // A process has ended after the last commit of its load, and nobody has heard of that.
+                // A process ended after the last commit of its load, before the call returned.
                 Err(Error::KeyspaceExists(_)) if is_cut && db.open_keyspace(LOADING).is_err() => {}
                 loaded => {
                     loaded.unwrap_or_else(|error| panic!("world_unload.2: {FILE} cannot be loaded: {error}"));

@@ -179,7 +179,7 @@ fn check_ttl(keyspace: &KeyspaceState, ttl: Option<Duration>) -> Result<()> {
 }
 
 /// Refuses a keyspace that is gone, and one that a commit is still to create: its options would be stored before it, and stay behind if it never
-/// came. For who has locked the catalog.
+/// came. The caller has locked the catalog.
 pub(super) fn check_created(keyspace: &KeyspaceState) -> Result<()> {
     keyspace.check_alive()?;
     if !keyspace.is_dropping() {
