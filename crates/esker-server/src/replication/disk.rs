@@ -178,7 +178,8 @@ fn remove_sent(env: &Env, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a directory that is proved, or lies in one that is, if nothing of others is in it (repl_disk.2). The proof goes last.
+/// Removes a directory that is proved, or lies in one that is, if nothing of others is in it (repl_disk.2). The proof goes last, when it is
+/// durable that the rest has gone.
 fn remove_proved(env: &Env, dir: &Path, kinds: &[&str]) -> io::Result<()> {
     if env.fs.entry(dir)? != Some(Entry::Dir) {
         return Ok(());
@@ -189,6 +190,7 @@ fn remove_proved(env: &Env, dir: &Path, kinds: &[&str]) -> io::Result<()> {
     }
     let is_job = |name: &String| JobFile::is_name(name);
     if env_in.fs.list_dir(dir)?.iter().all(is_job) {
+        env_in.fs.sync_dir_if_readable(dir)?;
         for kind in kinds {
             JobFile::left(&env_in, dir, kind)?.into_iter().try_for_each(|job| job.end(&env_in))?;
         }
@@ -350,8 +352,31 @@ pub fn remove_file(path: &Path) -> io::Result<()> {
 #[expect(clippy::disallowed_methods, reason = "what a crash leaves, made by hand")]
 mod tests {
     use std::fs;
+    use std::sync::Arc;
+
+    use esker_env::{Fs, MemFs};
 
     use super::*;
+
+    #[test]
+    fn repl_disk_2_a_power_loss_leaves_no_file_without_its_proof() {
+        let (fs, dir) = (MemFs::new(), Path::new("beside/data.esker-full"));
+        let env = Env::simulated(Arc::new(fs.clone()), 1);
+        fs.create_dir_all(dir).unwrap();
+        JobFile::begin(&env, dir, COMING).unwrap();
+        let current = dir.join("CURRENT");
+        let file = fs.open(&current, OpenOptions::create_new()).unwrap();
+        file.write_all_at(b"copied", 0).unwrap();
+        file.sync_data().unwrap();
+        [dir, Path::new("beside"), Path::new("")].iter().for_each(|dir| fs.sync_dir(dir).unwrap());
+        remove_proved(&env, dir, &[COMING]).unwrap();
+        for seed in 0..100 {
+            let left = fs.crash(seed);
+            let env = Env::simulated(Arc::new(left.clone()), 1);
+            let is_there = left.exists(&current).unwrap();
+            assert!(!is_there || is_proved(&env, dir, COMING).unwrap(), "seed {seed}");
+        }
+    }
 
     #[test]
     fn repl_disk_1_the_next_start_ends_an_exchange_wherever_it_was_broken_off() {
