@@ -46,9 +46,9 @@ mod tests {
         while cpu_seconds()[1] < before[1] + 0.05 {
             bytes.iter_mut().for_each(|byte| *byte = byte.wrapping_mul(3));
         }
-        let held = memory();
-        assert!(held > 64 << 20 && bytes.len() == 64 << 20);
+        assert!(memory() > 64 << 20 && bytes.len() == 64 << 20);
         drop(bytes);
-        assert!(memory_peak() >= held);
+        // Not compared with what `memory` gave: the system rounds the two figures in different ways.
+        assert!(memory_peak() > 64 << 20);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use esker_env::Entry;
 
-use super::record::{Record, stored_len};
+use super::record::{Record, stored};
 use super::{Backup, BackupInfo};
 use crate::types::{Error, Result};
 
@@ -42,9 +42,14 @@ impl Backup {
         let mut kept: BTreeMap<u32, (usize, BackupInfo)> = BTreeMap::new();
         let mut old = Vec::new();
         let records: Vec<_> = self.ids()?.into_iter().rev().map(|id| (id, self.record(id))).collect();
-        let only = only_database(records.iter().filter_map(|(_, record)| record.as_ref().ok()));
+        let only = self.only_database(&records)?;
         for (id, record) in records {
-            let known = record.as_ref().ok().map(|record| record.info.database).or(only);
+            let known = match &record {
+                Ok(record) => Some(record.info.database),
+                Err(Error::Corrupt { .. } | Error::UnsupportedVersion { .. }) => only,
+                // A call that fails says nothing of the record.
+                Err(_) => None,
+            };
             if known.is_some_and(|database| kept.get(&database).is_some_and(|kept| kept.0 == keep)) {
                 old.push(id);
                 continue;
@@ -68,8 +73,8 @@ impl Backup {
             let path = dir.join(name);
             // Files that no backup has made stay.
             let entry = self.env.fs.entry(&path).map_err(|e| Error::io("look for", &path, e))?;
-            let bytes = match (entry, stored_len(name)) {
-                (Some(Entry::File { len, .. }), Some(stored)) if len == stored => len,
+            let bytes = match (entry, stored(name)) {
+                (Some(Entry::File { len, .. }), Some((_, stored))) if len == stored => len,
                 _ => continue,
             };
             self.env.fs.remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
@@ -87,10 +92,13 @@ impl Backup {
         }
         Ok(pruned)
     }
-}
 
-/// The database of all these, if there is only one.
-fn only_database<'a>(mut records: impl Iterator<Item = &'a Record>) -> Option<u32> {
-    let first = records.next()?.info.database;
-    records.all(|record| record.info.database == first).then_some(first)
+    /// The database of all backups, if there is only one: no record, no stored file and no segment is of another.
+    fn only_database(&self, records: &[(u64, Result<Record>)]) -> Result<Option<u32>> {
+        let mut found: BTreeSet<_> =
+            records.iter().filter_map(|(_, record)| Some(record.as_ref().ok()?.info.database)).collect();
+        found.extend(self.names(&self.files_dir())?.iter().filter_map(|name| Some(stored(name)?.0)));
+        found.extend(self.segments_here()?.iter().map(|segment| segment.database));
+        Ok(found.first().copied().filter(|_| found.len() == 1))
+    }
 }

@@ -87,8 +87,8 @@ pub(super) fn stored_name(database: u32, kind: DataKind, id: FileId, len: u64, m
     format!("{database:08x}-{:06}-{len}-{mark:08x}.{ending}", id.get())
 }
 
-/// The length in a name that [`stored_name`] gives; none if it does not give such a name.
-pub(super) fn stored_len(name: &str) -> Option<u64> {
+/// The database and the length in a name that [`stored_name`] gives; none if it does not give such a name.
+pub(super) fn stored(name: &str) -> Option<(u32, u64)> {
     let (stem, ending) = name.rsplit_once('.')?;
     let kind = match ending {
         "sst" => DataKind::Table,
@@ -100,8 +100,9 @@ pub(super) fn stored_len(name: &str) -> Option<u64> {
     let (database, id, len, mark) = (next()?, next()?, next()?, next()?);
     let hex = |text| u32::from_str_radix(text, 16).ok();
     let len = len.parse().ok()?;
-    let given = stored_name(hex(database)?, kind, FileId::new(id.parse().ok()?), len, hex(mark)?);
-    (given == name).then_some(len)
+    let database = hex(database)?;
+    let given = stored_name(database, kind, FileId::new(id.parse().ok()?), len, hex(mark)?);
+    (given == name).then_some((database, len))
 }
 
 fn encode_info(info: &BackupInfo, previous: Option<u64>, tip: Option<Digest>) -> Vec<u8> {

@@ -195,3 +195,26 @@ fn a_record_that_cannot_be_read_is_not_passed_over() {
     backups(&fs).restore_to(Point::Commit(last), Some(made.id), "new", to).unwrap();
     assert_eq!(get(&fs, "new", "a").as_deref(), Some(&b"3"[..]));
 }
+
+#[test]
+fn prune_takes_no_record_that_it_cannot_read_for_one_of_another_database() {
+    let fs = MemFs::new();
+    let of_another = Env::simulated(Arc::new(fs.clone()), 5);
+    let second = simulated(Arc::new(fs.clone())).env(of_another).open("second").unwrap();
+    let first = open(&fs, DIR, 0);
+    for db in [&second, &first, &first] {
+        put(db, "a", "1");
+        backups(&fs).create(db).unwrap();
+    }
+    // It fails to be read, or is damaged: of which database it is its files tell, or nothing does.
+    for action in [FaultAction::Fail(std::io::ErrorKind::Other), FaultAction::CorruptRead { xor: 1, at: 40 }]
+    {
+        let faults = FaultFs::new(Arc::new(fs.clone()));
+        faults.add(FaultRule::new(&[OpKind::Read], action).on_path("000001.backup").forever());
+        let told = Backup::open_in(Env::simulated(Arc::new(faults), 99), BACKUPS).unwrap().prune(1);
+        assert!(matches!(told, Err(Error::Io { .. } | Error::Corrupt { .. })), "{told:?}");
+    }
+    assert_eq!(backups(&fs).prune(1).unwrap().backups, 1);
+    backups(&fs).restore(1, "new").unwrap();
+    assert_eq!(get(&fs, "new", "a").as_deref(), Some(&b"1"[..]));
+}
