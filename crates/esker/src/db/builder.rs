@@ -288,8 +288,8 @@ impl Builder {
     /// [`Error::UnsupportedVersion`](crate::Error::UnsupportedVersion) with the file, [`Error::Invalid`](crate::Error::Invalid) for options that make no sense, an empty path, and one that is
     /// no directory, [`Error::MergeOperatorMissing`](crate::Error::MergeOperatorMissing). [`Error::Io`](crate::Error::Io) and
     /// [`Error::NoSpace`](crate::Error::NoSpace): after a crash, opening writes a manifest and a log segment. After a clean close
-    /// it changes the file `LOCK` alone, unless the options are others than the last time or a keyspace keeps history by age. So a read-only
-    /// disk is refused.
+    /// it changes the file `LOCK` alone, unless the options are others than the last time, a keyspace keeps history by age, or a
+    /// flush or compaction has corrected the count of a keyspace. So a read-only disk is refused.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         let options = self.settings.derive()?;
         crate::engine::open::open(options, path.as_ref()).map(Db::new)

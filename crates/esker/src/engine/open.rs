@@ -21,6 +21,7 @@
 //!      path is made absolute before it is used. And it is opened once (fs.5 of esker-env's fs.rs): if it is moved or replaced, the database
 //!      goes on in the one that it has opened. No file in it is reached through a link.
 //! open.9. Behind a clean close an opening writes nothing, and syncs nothing: the manifest is settled (manifest_log.7), and has nothing to learn.
+//!      It has, if there are debts in it, or a keyspace keeps history by age.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
