@@ -68,7 +68,7 @@ pub struct Stats {
     /// Bytes that these wrote: keys, values, and a few bytes for each.
     pub committed_bytes: u64,
     /// How long these take, from the call to the acknowledgement, stalls included. All that wait for the disk are measured, and one in 8 of the others,
-    /// which then counts for eight in the quantiles.
+    /// which then counts for eight in the quantiles. Asynchronous commits that were made as a group are not.
     pub commit_latency: Latency,
     /// How long syncs of the log take. All are measured.
     pub sync_latency: Latency,
@@ -92,7 +92,7 @@ pub struct Stats {
     pub blob_bytes_written: u64,
     /// Large transactions whose writes were adopted as tables.
     pub adoptions: u64,
-    /// Of these, the ones that only moved tables to a lower run.
+    /// Of the compactions, the ones that only moved tables to a lower run.
     pub moves: u64,
     /// Tables that went without being read, since range removals hide all that they hold.
     pub tables_dropped: u64,
@@ -143,7 +143,7 @@ pub struct OldestSnapshot {
 }
 
 impl Stats {
-    /// Bytes that flushes, compactions and the log wrote, for each byte that was committed; none if nothing was.
+    /// Bytes that went to tables, blob files and the log, for each byte that was committed; none if nothing was.
     pub fn write_amplification(&self) -> Option<f64> {
         let blobs = self.blob_bytes_written + self.collection_bytes_written;
         let tables = self.flush_bytes_written + self.compaction_bytes_written;
