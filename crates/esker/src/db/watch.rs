@@ -29,8 +29,8 @@ pub enum Change {
         /// The key.
         key: Key,
     },
-    /// A key has expired, and was swept: a while after the first moment at which readers no longer found it. Keys of a table that has expired as a
-    /// whole are removed as a range.
+    /// A key has expired, and was swept: a while after the first moment at which readers no longer found it. A watch that begins
+    /// during a sweep may be told of a range instead.
     Expired {
         /// The key.
         key: Key,
@@ -44,7 +44,7 @@ pub enum Change {
     },
     /// Changes up to here are not told: too many waited, or those that waited took too much memory, or the commit was so large that it became
     /// tables. Read what is watched again. The watches and listeners of a database together may hold an eighth of
-    /// [`Builder::memory`](crate::Builder::memory), in equal parts.
+    /// [`Builder::memory`](crate::Builder::memory), in equal parts of 64 KiB at least.
     Missed,
 }
 
