@@ -64,8 +64,9 @@
 //! # Servers
 //! A thread that must not block, such as that of an event loop, reads with [`Keyspace::get_if_cached`]: it answers from
 //! memory, or says that a file would have to be read. Such a thread commits with [`Keyspace::put_async`],
-//! [`Keyspace::remove_async`] and [`WriteBatch::commit_async`]. One thread of the database commits for all callers, with one
-//! sync, and wakes each with the number of its commit. The result is a future for any runtime ([`Committing`]).
+//! [`Keyspace::remove_async`] and [`WriteBatch::commit_async`], which block only while commits of 64 MiB wait. One thread of the
+//! database commits for all callers, with one sync, and wakes each with the number of its commit. The result is a future for
+//! any runtime ([`Committing`]).
 //!
 //! ```
 //! # fn wait<T>(future: impl Future<Output = T>) -> T {

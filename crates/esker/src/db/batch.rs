@@ -275,8 +275,8 @@ impl WriteBatch {
         self.commit_with(durability)
     }
 
-    /// [`commit_with`](Self::commit_with) without a thread that waits: see [`Keyspace::put_async`]. A batch that creates, drops or renames keyspaces is
-    /// committed at once, by the caller.
+    /// [`commit_with`](Self::commit_with) without a thread that waits: see [`Keyspace::put_async`]. A batch that creates, drops or renames keyspaces, or
+    /// sets their options, is committed at once, by the caller.
     ///
     /// ```
     /// # fn wait<T>(future: impl Future<Output = T>) -> T {

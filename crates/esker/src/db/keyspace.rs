@@ -243,6 +243,7 @@ impl Keyspace {
     }
 
     /// [`put`](Self::put) without a thread that waits: one thread commits for all who ask it to, in their order, and many at once.
+    /// While commits of 64 MiB wait, the caller makes its own, waits for it, and may overtake those.
     ///
     /// ```
     /// # fn wait<T>(future: impl Future<Output = T>) -> T {
