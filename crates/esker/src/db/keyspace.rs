@@ -337,7 +337,7 @@ impl Keyspace {
         self.remove_between(prefix_bounds(self.state.id, prefix.as_ref()))
     }
 
-    /// Removes all keys. Takes the same time however many there are.
+    /// Removes all keys, in the same time however many there are. Looks up first what [`len`](Self::len) would look up.
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
