@@ -55,7 +55,7 @@ impl Backup {
     /// the [archive](Self::archive). It is there as a whole, or not at all. `builder` opens it while commits are made again: it has to know the merge operators.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if no backup is old enough, or commits are missing; those of [`restore`](Self::restore); [`Error::Corrupt`] naming a segment that is damaged;
+    /// [`Error::Invalid`] if no backup is old enough, or commits are missing; those of [`restore`](Self::restore); [`Error::Corrupt`] naming a segment that is damaged, or without `base` the record of any backup;
     /// [`Error::MergeOperatorMissing`].
     pub fn restore_to(
         &mut self,
