@@ -6,8 +6,8 @@
 //!
 //! lua.1. A script sees no files, no clock but that of the processor, no other script's variables. It changes nothing
 //! that a later script finds: all tables that outlive it are read-only.
-//! lua.2. A script ends, whatever it does: after a time, or when it is killed, each of its steps fails. Then nothing
-//! that shares its commit is done.
+//! lua.2. A script ends, whatever it does: after a time, or when it is killed, each of its steps fails. Then none
+//! of its writes is done (commands/parts.rs).
 //! lua.3. A script's memory is bounded: that of the interpreter, and each text that is made outside of it. An
 //! interpreter in which a script was ended, or that holds much memory, is not used again.
 

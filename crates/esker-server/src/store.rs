@@ -271,7 +271,7 @@ pub trait Store: Reads + Send + Sync {
     /// See [`esker::backup::Backup::archive`].
     fn archive(&self, dir: &Path) -> Result<Option<Segment>>;
 
-    /// What keeps writes from succeeding, if anything does.
+    /// What fails now, if anything does: writes, or background work that is tried again.
     fn trouble(&self) -> Option<String>;
 
     /// Whether all data may fit into memory, so that reads hardly ever wait for a disk.
