@@ -41,8 +41,8 @@ Bytes:
 
 Exit codes:
   0  done, or found
-  1  not found (get, ttl, versions, del, shell), not sound (check, dump, backup), or something
-     lost (repair)
+  1  not found (get, ttl, versions, del, shell), not sound (check, dump, backup), something
+     lost (repair), or a question answered by no (keyspaces)
   2  an error; the message says what to do";
 
 /// Look into, fill, empty and check an Esker database.
@@ -83,7 +83,7 @@ fn seconds(text: &str) -> std::result::Result<Duration, String> {
 /// What a command works on, and how it reads and writes bytes.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Common {
-    /// Keyspace to work in; several where a command only reads, and for `del` [default: default]
+    /// Keyspace to work in; several where a command only reads, and for `del` and `load` [default: default]
     #[arg(short, long = "keyspace", global = true, help_heading = COMMON, value_name = "NAME")]
     keyspaces: Vec<String>,
     /// How keys and values are written in the output and in files; hex counts for arguments, too [default: escaped; raw in CSV files]

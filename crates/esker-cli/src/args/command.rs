@@ -184,7 +184,7 @@ History is kept in the file that ESKER_HISTORY names, or in ~/.local/state/esker
 empty ESKER_HISTORY, or for lines that begin with a space, not at all.
 
 With --server it speaks to a running server in place of a directory. The commands are the same, without
-those for the past, for copies and for options of keyspaces. Without -k it works in database 0, whose name is
+those for the past and for copies. Without -k it works in database 0, whose name is
 r0: `use r1` is database 1, and `use users` the keyspace users. Keys that are no strings have no value.
 
 Examples:
