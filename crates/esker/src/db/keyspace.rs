@@ -111,8 +111,8 @@ impl Keyspace {
     ///   the key since it began. A batch, which conflicts with nothing, begins a new value then.
     ///
     /// Time is that of the system's clock, in milliseconds, but it does not go back when that does: what has expired stays so. It does not go
-    /// back over a restart either. Exception: if the process or the machine dies, and the clock is set back before the next opening, time resumes where
-    /// the last sweep, or clean close, was.
+    /// back over a restart either. Exception: if the process or the machine dies, or commits nothing, and the clock is set back before the next opening, time
+    /// resumes where the last sweep, or clean close after a commit, was.
     ///
     /// ```
     /// use std::time::Duration;

@@ -372,8 +372,8 @@ impl Db {
         self.handle.close()
     }
 
-    /// Sets the engine's time to what the system's clock shows, also if that is earlier. The engine's time decides what has expired, and never goes
-    /// back by itself, across openings either. So if the clock was ahead once, by years perhaps, the engine takes every moment until then for past: call
+    /// Sets the engine's time to what the system's clock shows, also if that is earlier. The engine's time decides what has expired, and does not
+    /// go back by itself, except as [`Keyspace::put_with_ttl`] says. So if the clock was ahead once, by years perhaps, the engine takes every moment until then for past: call
     /// this once the clock is right again.
     ///
     /// What the engine has seen expire is there again if it has not expired by the new time, and has not been [swept](Self::sweep). The
