@@ -12,6 +12,8 @@ mod parser;
 mod request;
 
 pub use self::input::Input;
-pub use self::out::{Mark, Out, REPLY_BYTES_MAX, format_double, format_int};
+#[cfg(feature = "lua")]
+pub use self::out::Mark;
+pub use self::out::{Out, REPLY_BYTES_MAX, format_double, format_int};
 pub use self::parser::{Limits, Parser};
 pub use self::request::Request;

@@ -59,6 +59,7 @@ use std::sync::atomic::Ordering;
 pub use self::connection::credentials;
 pub(crate) use self::options::{sort_reads_others, wait_class};
 pub use self::replication::awaited;
+#[cfg(feature = "lua")]
 pub(crate) use self::scripts::Script;
 pub use self::scripts::Scripts;
 pub use self::server::is_first_of_commit;
