@@ -197,7 +197,9 @@ fn restore_to(
     point: Point,
     base: Option<u64>,
 ) -> Result<Answer> {
-    let call = |backup: &mut Backup| backup.restore_to(point, base, target, Db::builder());
+    let call = |backup: &mut Backup| {
+        backup.restore_to(point, base, target, Db::builder().allow_missing_merge_operators(true))
+    };
     let (done, seconds) = with_bar(session, directory, call, |e| of_backups(&e))?;
     if session.common.json {
         output::print_json(&json!({

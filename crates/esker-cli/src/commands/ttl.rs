@@ -1,9 +1,9 @@
 //! `esker ttl`: print how long a key is still there.
 
 use std::ffi::OsString;
-use std::io::Write;
 
 use esker::Ttl;
+use serde_json::json;
 
 use crate::Answer;
 use crate::database::Session;
@@ -23,20 +23,22 @@ pub(super) fn run(session: &Session<'_>, args: &TtlArgs) -> Result<Answer> {
     let key = common.decode(&args.key)?;
     let database = session.open()?;
     let mut answer = Answer::No;
-    let mut out = output::stdout();
     for (name, keyspace) in database.keyspaces(common)? {
         let Some(ttl) = database.ttl(&keyspace, &key)? else { continue };
         answer = Answer::Yes;
-        if common.has_several() {
-            write!(out, "{}\t", shown(&name))?;
-        }
-        match (ttl, common.json) {
-            (Ttl::Unlimited, false) => writeln!(out, "unlimited")?,
-            (Ttl::Unlimited, true) => writeln!(out, "{{\"seconds\":null}}")?,
-            (Ttl::Left(left), false) => writeln!(out, "{:.3}", left.as_secs_f64())?,
-            (Ttl::Left(left), true) => writeln!(out, "{{\"seconds\":{:.3}}}", left.as_secs_f64())?,
+        let seconds = match ttl {
+            Ttl::Unlimited => None,
+            Ttl::Left(left) => Some((left.as_secs_f64() * 1000.0).round() / 1000.0),
+        };
+        match (common.json, common.has_several()) {
+            (true, true) => output::print_json(&json!({ "keyspace": name, "seconds": seconds }))?,
+            (true, false) => output::print_json(&json!({ "seconds": seconds }))?,
+            (false, several) => {
+                let name = if several { format!("{}\t", shown(&name)) } else { String::new() };
+                let text = seconds.map_or("unlimited".to_owned(), |seconds| format!("{seconds:.3}"));
+                output::print_line(format_args!("{name}{text}"))?;
+            }
         }
     }
-    out.flush()?;
     Ok(answer)
 }

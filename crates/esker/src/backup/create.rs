@@ -96,15 +96,6 @@ impl Backup {
         Ok(None)
     }
 
-    /// The record of a backup; none if it is damaged, or of a newer version. A call that fails says nothing of it.
-    fn sound_record(&self, id: u64) -> Result<Option<Record>> {
-        match self.record(id) {
-            Ok(record) => Ok(Some(record)),
-            Err(Error::Corrupt { .. } | Error::UnsupportedVersion { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
     /// Whether a stored file has the length, the beginning and the end of the database's.
     fn looks_like(&self, path: &Path, env: &Env, file: &CapturedFile) -> bool {
         let ends = |env: &Env, path: &Path| -> std::io::Result<Vec<Vec<u8>>> {

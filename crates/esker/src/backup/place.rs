@@ -15,6 +15,7 @@
 //!      of others stay, whatever they are called.
 //! backup_place.3. No symbolic link in the directory is followed: it is held while it is used (fs.5).
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ use std::path::{Path, PathBuf};
 use esker_env::{FileLock, JobFile, OpenOptions, read_range};
 
 use super::Backup;
-use super::record::{self, FORMAT_VERSION, Record};
+use super::record::{self, FORMAT_VERSION, Record, is_unusable, stored};
 use crate::engine::copies::names::refuse_in_database;
 use crate::manifest::file_name::LOCK;
 use crate::types::{Error, Result};
@@ -263,6 +264,26 @@ impl Backup {
                 Err(Error::corrupt("backup record", path, 0, detail))
             }
         }
+    }
+
+    /// The same; none if it is damaged, or of a newer version. A call that fails says nothing of it.
+    pub(super) fn sound_record(&self, id: u64) -> Result<Option<Record>> {
+        match self.record(id) {
+            Ok(record) => Ok(Some(record)),
+            Err(error) if is_unusable(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The database of all backups, if there is only one: no record, no stored file and no segment is of another.
+    pub(super) fn only_database(&self) -> Result<Option<u32>> {
+        let mut found = BTreeSet::new();
+        for id in self.ids()? {
+            found.extend(self.sound_record(id)?.map(|record| record.info.database));
+        }
+        found.extend(self.names(&self.files_dir())?.iter().filter_map(|name| Some(stored(name)?.0)));
+        found.extend(self.segments_here()?.iter().map(|segment| segment.database));
+        Ok(found.first().copied().filter(|_| found.len() == 1))
     }
 
     pub(super) fn sync_dir(&self, dir: &Path) -> Result<()> {

@@ -12,7 +12,7 @@
 
 use std::path::Path;
 
-use super::record::Record;
+use super::record::{Record, is_unusable};
 use super::segment::{Item, Reader};
 use super::{Backup, BackupInfo, Segment};
 use crate::db::{Builder, Db};
@@ -55,7 +55,7 @@ impl Backup {
     /// the [archive](Self::archive). It is there as a whole, or not at all. `builder` opens it while commits are made again: it has to know the merge operators.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if no backup is old enough, or commits are missing; those of [`restore`](Self::restore); [`Error::Corrupt`] naming a segment that is damaged, or without `base` the record of any backup;
+    /// [`Error::Invalid`] if no backup is old enough, or commits are missing; those of [`restore`](Self::restore); [`Error::Corrupt`] naming a segment that is damaged, or without `base` the record of a backup that may be of another database;
     /// [`Error::MergeOperatorMissing`].
     pub fn restore_to(
         &mut self,
@@ -97,7 +97,11 @@ impl Backup {
         let mut database = None;
         let mut found: Option<Record> = None;
         for id in self.ids()?.into_iter().rev() {
-            let record = self.record(id)?;
+            let record = match self.record(id) {
+                // Of the only database, another backup does as well. Else it may be of the database that is meant.
+                Err(error) if is_unusable(&error) && self.only_database()?.is_some() => continue,
+                record => record?,
+            };
             let is_of_it = *database.get_or_insert(record.info.database) == record.info.database;
             if is_of_it && found.is_none() && is_before(&record) {
                 found = Some(record);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use esker_env::Entry;
 
-use super::record::{Record, stored};
+use super::record::{is_unusable, stored};
 use super::{Backup, BackupInfo};
 use crate::types::{Error, Result};
 
@@ -41,12 +41,12 @@ impl Backup {
         // How many of each database are kept, and the oldest of them.
         let mut kept: BTreeMap<u32, (usize, BackupInfo)> = BTreeMap::new();
         let mut old = Vec::new();
-        let records: Vec<_> = self.ids()?.into_iter().rev().map(|id| (id, self.record(id))).collect();
-        let only = self.only_database(&records)?;
-        for (id, record) in records {
+        let only = self.only_database()?;
+        for id in self.ids()?.into_iter().rev() {
+            let record = self.record(id);
             let known = match &record {
                 Ok(record) => Some(record.info.database),
-                Err(Error::Corrupt { .. } | Error::UnsupportedVersion { .. }) => only,
+                Err(error) if is_unusable(error) => only,
                 // A call that fails says nothing of the record.
                 Err(_) => None,
             };
@@ -91,14 +91,5 @@ impl Backup {
             }
         }
         Ok(pruned)
-    }
-
-    /// The database of all backups, if there is only one: no record, no stored file and no segment is of another.
-    fn only_database(&self, records: &[(u64, Result<Record>)]) -> Result<Option<u32>> {
-        let mut found: BTreeSet<_> =
-            records.iter().filter_map(|(_, record)| Some(record.as_ref().ok()?.info.database)).collect();
-        found.extend(self.names(&self.files_dir())?.iter().filter_map(|name| Some(stored(name)?.0)));
-        found.extend(self.segments_here()?.iter().map(|segment| segment.database));
-        Ok(found.first().copied().filter(|_| found.len() == 1))
     }
 }

@@ -87,6 +87,11 @@ pub(super) fn stored_name(database: u32, kind: DataKind, id: FileId, len: u64, m
     format!("{database:08x}-{:06}-{len}-{mark:08x}.{ending}", id.get())
 }
 
+/// Whether a record that was read cannot be used: it is damaged, or of a newer version.
+pub(super) fn is_unusable(error: &Error) -> bool {
+    matches!(error, Error::Corrupt { .. } | Error::UnsupportedVersion { .. })
+}
+
 /// The database and the length in a name that [`stored_name`] gives; none if it does not give such a name.
 pub(super) fn stored(name: &str) -> Option<(u32, u64)> {
     let (stem, ending) = name.rsplit_once('.')?;

@@ -243,7 +243,8 @@ impl Keyspace {
     }
 
     /// [`put`](Self::put) without a thread that waits: one thread commits for all who ask it to, in their order, and many at once.
-    /// While commits of 64 MiB wait, the caller makes its own, waits for it, and may overtake those.
+    /// While commits of 64 MiB wait, the caller waits until they are under way. Exception: a thread that has an exclusive transaction open makes its
+    /// commit itself, before those that wait.
     ///
     /// ```
     /// # fn wait<T>(future: impl Future<Output = T>) -> T {

@@ -6,7 +6,9 @@
 //!
 //! committer.1. Commits of one queue are made in the order in which they came.
 //! committer.2. Each future gets an outcome, also if the database is closed meanwhile.
-//! committer.3. What waits is bounded: where too much does, the caller commits itself and waits.
+//! committer.3. What waits is bounded: where too much does, the caller waits until the thread has taken it.
+//! committer.4. A caller that has an exclusive transaction open commits itself: the thread would wait for that transaction
+//!      (right_of_way.5).
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -97,6 +99,8 @@ struct Queue {
 pub(crate) struct Committer {
     queue: Mutex<Queue>,
     filled: Condvar,
+    /// The thread has taken all that waited, or takes no more.
+    taken: Condvar,
 }
 
 impl Committer {
@@ -104,13 +108,17 @@ impl Committer {
     pub(super) fn end(&self) {
         self.queue.lock().is_ended = true;
         self.filled.notify_all();
+        self.taken.notify_all();
     }
 
-    /// Takes a commit, unless it is to be made at once (committer.3).
+    /// Takes a commit, unless it is to be made at once. Waits while too much is queued (committer.3).
     fn push(&self, request: &mut Option<CommitRequest>) -> Option<Committing> {
         let bytes = request.as_ref()?.set.byte_len();
         let mut queue = self.queue.lock();
-        if queue.is_ended || !queue.is_running || queue.bytes + bytes > WAITING_BYTES_MAX {
+        let is_over = |queue: &Queue| queue.is_ended || !queue.is_running;
+        let is_full = |queue: &Queue| !queue.jobs.is_empty() && queue.bytes + bytes > WAITING_BYTES_MAX;
+        self.taken.wait_while(&mut queue, |queue| !is_over(queue) && is_full(queue));
+        if is_over(&queue) {
             return None;
         }
         let state = Arc::<Mutex<State>>::default();
@@ -127,6 +135,7 @@ impl Committer {
         queue.is_running = false;
         let jobs = std::mem::take(&mut queue.jobs);
         drop(queue);
+        self.taken.notify_all();
         drop(jobs);
     }
 
@@ -136,6 +145,7 @@ impl Committer {
         self.filled.wait_while(&mut queue, |queue| queue.jobs.is_empty() && !queue.is_ended);
         let jobs = std::mem::take(&mut queue.jobs);
         queue.bytes = 0;
+        self.taken.notify_all();
         (!jobs.is_empty()).then_some(jobs)
     }
 }
@@ -167,7 +177,11 @@ impl Handle {
             return Committing::done(Err(error));
         }
         let mut request = Some(request);
-        let queued = self.core.committer.push(&mut request);
+        // committer.4
+        let queued = match self.core.right_of_way.held_by_this_thread() {
+            Some(_) => None,
+            None => self.core.committer.push(&mut request),
+        };
         let at_once = || request.map_or(Err(Error::Closed), |request| self.core.submit(request));
         queued.unwrap_or_else(|| Committing::done(at_once()))
     }

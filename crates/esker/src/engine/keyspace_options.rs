@@ -226,7 +226,8 @@ impl Core {
         self.check_knows(keyspace, name)?;
         keyspace.check_alive()?;
         if self.catalog.options_of(keyspace.id).merge_operator.as_deref() == Some(name) {
-            return Ok(());
+            // The one who set it may not have waited for the disk.
+            return self.pipeline.sync();
         }
         self.change_options(keyspace, |options| {
             check_operator(keyspace, options.merge_operator.as_deref(), Some(name))?;

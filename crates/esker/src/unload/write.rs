@@ -10,6 +10,7 @@ use super::{OnProgress, Unloaded, check_asked_for, is_left_out};
 use crate::db::{Db, Keyspace, Range, Snapshot};
 use crate::encoding::Compression;
 use crate::engine::copies::names::refuse_in_database;
+use crate::engine::keyspace_options::KeyspaceOptions;
 use crate::recordio::{Reader, Writer};
 use crate::types::{Error, Result};
 
@@ -83,12 +84,16 @@ impl Unload {
         let path = &dir.join(path.file_name().ok_or_else(is_there)?);
         let env = env.hold(dir, None).map_err(|e| Error::io("open", dir, e))?;
         check_asked_for(self.keyspaces.as_ref())?;
+        // Names and options do not change while the catalog is locked: they are those of the snapshot (unload.1).
+        let catalog = db.handle.core.catalog.lock();
         let snapshot = db.snapshot();
         let names = match self.keyspaces.take() {
             Some(names) => names,
             None => db.keyspaces()?.into_iter().filter(|name| !is_left_out(name)).collect(),
         };
         let keyspaces: Vec<_> = names.iter().map(|name| db.open_keyspace(name)).collect::<Result<_>>()?;
+        let options = keyspaces.iter().map(Keyspace::options).collect();
+        drop(catalog);
         let lens = keyspaces.iter().map(|keyspace| snapshot.len(keyspace)).collect::<Result<Vec<_>>>()?;
         let head = Head {
             id: env.random.next_u64(),
@@ -96,7 +101,8 @@ impl Unload {
             keyspaces: names.into_iter().zip(lens).collect(),
         };
         let partial = partial_of(path);
-        let source = Source { snapshot: &snapshot, has_ttls: db.handle.core.view.get().expiring() > 0 };
+        let has_ttls = db.handle.core.view.get().expiring() > 0;
+        let source = Source { snapshot: &snapshot, options, has_ttls };
         let (writer, place) = begin(&env, &partial, &head, &source, &keyspaces)?;
         let done = Unloaded {
             entries: place.all,
@@ -200,7 +206,7 @@ fn look(
             Record::Keyspace(which, options) => match keyspaces.get(*which) {
                 Some(keyspace) => {
                     walk = Some((keyspace, source.snapshot.iter(keyspace)));
-                    keyspace.options() == *options
+                    source.options[*which] == *options
                 }
                 None => false,
             },
@@ -220,6 +226,8 @@ fn look(
 /// What is unloaded.
 struct Source<'a> {
     snapshot: &'a Snapshot,
+    /// Those of each keyspace at the snapshot's commit.
+    options: Vec<KeyspaceOptions>,
     /// Something in the database expires.
     has_ttls: bool,
 }
@@ -290,7 +298,8 @@ impl Run<'_> {
                     self.entries(keyspace, place.last_key.as_deref(), place.entries)?;
                 }
                 _ => {
-                    self.append(&Record::Keyspace(which, keyspace.options()).encode())?;
+                    let options = self.source.options[which].clone();
+                    self.append(&Record::Keyspace(which, options).encode())?;
                     self.entries(keyspace, None, 0)?;
                 }
             }

@@ -197,6 +197,34 @@ fn a_record_that_cannot_be_read_is_not_passed_over() {
 }
 
 #[test]
+fn a_damaged_record_is_in_the_way_of_a_moment_only_if_it_may_be_of_another_database() {
+    let fs = MemFs::new();
+    let db = open(&fs, DIR, KEPT);
+    put(&db, "a", "1");
+    backups(&fs).create(&db).unwrap();
+    put(&db, "a", "2");
+    backups(&fs).archive(&db).unwrap().unwrap();
+    backups(&fs).create(&db).unwrap();
+    let last = put(&db, "a", "3");
+    backups(&fs).archive(&db).unwrap().unwrap();
+    let damaged = || {
+        let faults = FaultFs::new(Arc::new(fs.clone()));
+        let harm = FaultRule::new(&[OpKind::Read], FaultAction::CorruptRead { xor: 1, at: 40 });
+        faults.add(harm.on_path("000002.backup").forever());
+        Backup::open_in(Env::simulated(Arc::new(faults), 99), BACKUPS).unwrap()
+    };
+    let restore = |to: &str| damaged().restore_to(Point::Commit(last), None, to, Db::builder().stepped());
+    assert_eq!(restore("new").unwrap().backup, 1);
+    assert_eq!(get(&fs, "new", "a").as_deref(), Some(&b"3"[..]));
+    let of_another = Env::simulated(Arc::new(fs.clone()), 5);
+    let second = simulated(Arc::new(fs.clone())).env(of_another).open("second").unwrap();
+    put(&second, "a", "1");
+    backups(&fs).create(&second).unwrap();
+    let told = restore("other");
+    assert!(matches!(told, Err(Error::Corrupt { .. })), "{told:?}");
+}
+
+#[test]
 fn prune_takes_no_record_that_it_cannot_read_for_one_of_another_database() {
     let fs = MemFs::new();
     let of_another = Env::simulated(Arc::new(fs.clone()), 5);

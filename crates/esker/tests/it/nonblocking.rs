@@ -3,12 +3,13 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
 use crate::common::{dir, simulated};
 use esker::env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
-use esker::{Committing, Db, Durability, Error};
+use esker::{Committing, Db, Durability, Error, Isolation};
 
 /// The smallest runtime: parks the thread until it is woken.
 fn wait<F: Future>(future: F) -> F::Output {
@@ -56,6 +57,37 @@ fn committer_1_commits_are_made_in_their_order_many_at_a_time() {
     db.close().unwrap();
     let db = simulated(Arc::new(mem.crash(1))).open(dir()).unwrap();
     assert_eq!(db.default_keyspace().len().unwrap(), 5002, "what was acknowledged is durable");
+}
+
+#[test]
+fn committer_3_committer_4_commits_keep_their_order_when_too_much_waits() {
+    const MIB: usize = 1 << 20;
+    let db = Db::builder().env(Env::with_fs(Arc::new(MemFs::new()))).memory(512 << 20).open(dir()).unwrap();
+    let map = db.default_keyspace();
+    let exclusive = db.begin_with(Isolation::Exclusive);
+    assert_eq!(exclusive.get(&map, "key").unwrap(), None);
+    let (writer, written) = (map.clone(), Arc::new(AtomicUsize::new(0)));
+    let counted = written.clone();
+    // The commits wait for the exclusive transaction of this thread. 64 MiB of them fill the queue.
+    let other = std::thread::spawn(move || {
+        let put = |n: usize| {
+            let commit = writer.put_async("key", vec![n as u8; MIB]);
+            counted.fetch_add(1, Ordering::SeqCst);
+            commit
+        };
+        let all: Vec<_> = (0..80).map(put).collect();
+        all.into_iter().map(|commit| wait(commit).unwrap()).collect::<Vec<_>>()
+    });
+    while written.load(Ordering::SeqCst) < 60 {
+        std::thread::yield_now();
+    }
+    assert!(written.load(Ordering::SeqCst) < 80, "what waits is bounded");
+    // The thread that has the transaction open does not wait for its end.
+    wait(map.put_async("own", "1")).unwrap();
+    drop(exclusive);
+    let numbers = other.join().unwrap();
+    assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "committer.1: {numbers:?}");
+    assert_eq!(map.get("key").unwrap().unwrap()[0], 79);
 }
 
 #[test]

@@ -100,6 +100,31 @@ fn lives_and_rules_come_back() {
 }
 
 #[test]
+fn unload_1_options_and_names_are_those_of_the_commit() {
+    let fs = MemFs::new();
+    let db = filled(&fs);
+    let other = db.open_keyspace("other").unwrap();
+    other.set_history(History::Versions(3)).unwrap();
+    let (late, changing) = (other.clone(), Db::clone(&db));
+    let mut calls = 0;
+    // While the first keyspace is written the other one gets other options and another name.
+    let change = move |_: &_| {
+        calls += 1;
+        if calls == 1 {
+            late.set_default_ttl(Some(Duration::from_secs(60))).unwrap();
+            late.set_history(History::None).unwrap();
+            changing.rename_keyspace("other", "renamed").unwrap();
+        }
+    };
+    Unload::new().env(env(&fs)).on_progress(change).write(&db, FILE).unwrap();
+    assert_eq!(other.default_ttl(), Some(Duration::from_secs(60)), "it was changed meanwhile");
+    let copy = simulated(Arc::new(fs.clone())).open("copy").unwrap();
+    Load::new().env(env(&fs)).read(&copy, FILE).unwrap();
+    let options = copy.open_keyspace("other").unwrap().options();
+    assert_eq!((options.default_ttl, options.history), (None, History::Versions(3)), "unload.1");
+}
+
+#[test]
 fn unload_1_a_stopped_unload_goes_on_if_nothing_was_committed_since() {
     let fs = MemFs::new();
     let db = filled(&fs);
