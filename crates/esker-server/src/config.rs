@@ -124,6 +124,7 @@ pub struct Config {
     keepalive_seconds: AtomicU64,
     /// The largest `maxclients` that leaves the engine enough descriptors.
     clients_bound: u64,
+    http_max: usize,
 }
 
 /// Of the descriptors of the process, the half is for tables of the engine, but no more than this.
@@ -131,14 +132,15 @@ const TABLES_MAX: u64 = 4096;
 /// Descriptors for logs, directories, listeners, and connections that are refused.
 const KEPT_DESCRIPTORS: u64 = 64;
 
-/// Number of clients allowed if the process may have this number of descriptors.
-fn clients_bound(options: &Options) -> u64 {
-    let Some(descriptors) = options.descriptors else { return u64::MAX };
+/// Number of clients, and of connections of HTTP, allowed if the process may have this number of descriptors.
+fn connections_bound(options: &Options) -> (u64, u64) {
     let http = if options.http.is_some() { crate::http::AT_ONCE as u64 } else { 0 };
+    let Some(descriptors) = options.descriptors else { return (u64::MAX, http) };
     let kept = (descriptors / 2).min(TABLES_MAX) + KEPT_DESCRIPTORS.min(descriptors / 4);
-    // The half of what is left, at least, is for clients.
+    // At least half of the rest is for clients.
     let left = descriptors.saturating_sub(kept);
-    left.saturating_sub(http.min(left / 2)).max(1)
+    let http = http.min(left / 2);
+    ((left - http).max(1), http.max(1))
 }
 
 /// `client-query-buffer-limit`, as in Redis; the least that can be set.
@@ -150,7 +152,7 @@ const KEEPALIVE_SECONDS: u64 = 300;
 impl Config {
     /// As the server was started.
     pub fn new(options: &Options) -> Self {
-        let clients_bound = clients_bound(options);
+        let (clients_bound, http_max) = connections_bound(options);
         let clients_max = clients_bound.min(options.clients_max as u64);
         let own = [
             ("aclfile", options.acl_file.as_ref().map_or(String::new(), |path| path.display().to_string())),
@@ -195,7 +197,13 @@ impl Config {
             query_bytes_max: AtomicU64::new(QUERY_BYTES_MAX),
             keepalive_seconds: AtomicU64::new(KEEPALIVE_SECONDS),
             clients_bound,
+            http_max: http_max as usize,
         }
+    }
+
+    /// Maximum number of HTTP connections (http.1).
+    pub fn http_max(&self) -> usize {
+        self.http_max
     }
 
     /// Bounds of what waits to be sent to clients.
@@ -481,5 +489,18 @@ mod tests {
         assert_eq!(config.number("hz"), 10, "all or none");
         config.set(&pair("appendfsync", "always")).unwrap();
         assert_eq!(config.durability(), Durability::Sync);
+    }
+
+    #[test]
+    fn connections_leave_the_engine_its_descriptors() {
+        let bound = |descriptors, http: Option<&str>| {
+            let http = http.map(str::to_owned);
+            connections_bound(&Options { descriptors, http, ..Options::default() })
+        };
+        assert_eq!(bound(Some(220), None).0, 55);
+        let (clients, http) = bound(Some(220), Some(":0"));
+        assert_eq!((clients, http), (28, 27), "HTTP takes part of what clients have");
+        assert_eq!(bound(None, Some(":0")), (u64::MAX, 64));
+        assert_eq!(bound(Some(10_000), Some(":0")).1, 64);
     }
 }

@@ -98,7 +98,12 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(server: Arc<Server>, clien
     if let Some(mut job) = job {
         commands::leave(&server, &mut job.session);
     }
-    server.clients.remove(&client);
+    leave(&server, &client);
+}
+
+/// Takes a client out of the table. A server that stops waits for the last one.
+pub fn leave(server: &Server, client: &Client) {
+    server.clients.remove(client);
     if server.is_stopping() {
         server.sequencer.wake();
     }

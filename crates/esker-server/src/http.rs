@@ -1,7 +1,7 @@
 //! What operators see over HTTP: figures for Prometheus, whether the server is well, and a page.
 //!
-//! http.1. A connection has five seconds for a request of up to 8 KiB and its answer. When 64 are open, a new one takes the place of the oldest:
-//!      slow clients do not delay others.
+//! http.1. A connection has five seconds for a request of up to 8 KiB and its answer. When 64 are open, or fewer if the
+//!      process has few descriptors, a new one takes the place of the oldest: slow clients do not delay others.
 
 mod metrics;
 mod page;
@@ -49,7 +49,7 @@ pub async fn accept(server: Arc<Server>, listener: Arc<TcpListener>) {
             continue;
         };
         open.retain(|connection| !connection.is_finished());
-        if open.len() >= AT_ONCE
+        if open.len() >= server.config.http_max()
             && let Some(oldest) = open.pop_front()
         {
             oldest.abort();

@@ -1,6 +1,8 @@
 //! Takes connections, and ends the server when it is told to.
 //!
 //! listen.1. After the end of `run` all that was answered is durable, whatever commits wait for.
+//! listen.2. A connection counts as a client for as long as it has a descriptor, except one that is refused at once.
+//!      HTTP has connections of its own (http.1). So the engine keeps its share of the descriptors.
 
 use std::io;
 use std::net::IpAddr;
@@ -13,6 +15,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::clients::Client;
 use crate::clock;
 use crate::connection;
 use crate::http;
@@ -20,7 +23,7 @@ use crate::replication;
 use crate::sequencer;
 use crate::server::Server;
 #[cfg(feature = "tls")]
-use crate::tls::TlsListeners;
+use crate::tls::{TlsDoor, TlsListeners};
 use crate::trace;
 
 /// How long connections have to end before the server does.
@@ -159,14 +162,13 @@ pub async fn run(server: Arc<Server>, listeners: &Listeners) -> crate::store::Re
     listeners.tell_port(&server);
     let mut tasks = vec![tokio::spawn(look_around(server.clone()))];
     for listener in &listeners.tcp {
-        tasks.push(tokio::spawn(accept_tcp(server.clone(), listener.clone(), begin_plain)));
+        tasks.push(tokio::spawn(accept_tcp(server.clone(), listener.clone(), begin)));
     }
     #[cfg(feature = "tls")]
     for (listener, door) in listeners.tls.iter().flat_map(TlsListeners::doors) {
         let begin_encrypted = move |server: &Arc<Server>, stream, peer: Peer| {
-            let server = server.clone();
             let peer = Peer { is_near: peer.is_near || door.knows_clients, ..peer };
-            door.open(stream, move |stream| begin(&server, stream, peer));
+            begin_encrypted(server, &door, stream, peer);
         };
         tasks.push(tokio::spawn(accept_tcp(server.clone(), listener, begin_encrypted)));
     }
@@ -242,10 +244,6 @@ struct Peer {
     is_near: bool,
 }
 
-fn begin_plain(server: &Arc<Server>, stream: TcpStream, peer: Peer) {
-    begin(server, stream, peer);
-}
-
 async fn accept_tcp(
     server: Arc<Server>,
     listener: Arc<TcpListener>,
@@ -305,30 +303,69 @@ async fn accept_unix(server: Arc<Server>, listener: Arc<tokio::net::UnixListener
     }
 }
 
+/// Whether protected mode refuses the connection.
+fn is_refused(server: &Server, peer: &Peer) -> bool {
+    !peer.is_near && server.config.is_protected() && server.acl.stranger().is_some()
+}
+
+/// Counts a connection as a client, unless there are too many (listen.2).
+fn admit(server: &Server, peer: Peer) -> Option<Arc<Client>> {
+    let Peer { address, own_address, .. } = peer;
+    let client = server.clients.add(address, own_address, clock::now_ms(), server.config.clients_max());
+    if client.is_none() {
+        server.stats.refused.add(1);
+    }
+    client
+}
+
 fn begin<S>(server: &Arc<Server>, mut stream: S, peer: Peer)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let refuse = |mut stream: S, text: &'static str| {
-        server.stats.refused.add(1);
         tokio::spawn(async move { connection::send_last(&mut stream, text.as_bytes()).await });
     };
-    if !peer.is_near && server.config.is_protected() && server.acl.stranger().is_some() {
+    if is_refused(server, &peer) {
+        server.stats.refused.add(1);
         refuse(stream, PROTECTED);
         return;
     }
-    match server.clients.add(peer.address, peer.own_address, clock::now_ms(), server.config.clients_max()) {
+    match admit(server, peer) {
         Some(client) if !server.is_stopping() => {
-            server.stats.connections.add(1);
-            let server = server.clone();
-            tokio::spawn(async move {
-                trace::connection(&client.clone(), connection::serve(server, client, stream)).await;
-            });
+            tokio::spawn(serve(server.clone(), client, stream));
         }
         Some(client) => {
-            server.clients.remove(&client);
+            connection::leave(server, &client);
             tokio::spawn(async move { connection::close(&mut stream).await });
         }
         None => refuse(stream, "-ERR max number of clients reached\r\n"),
     }
+}
+
+/// Begins an encrypted connection. One too many is closed without a word: it has no key for one yet.
+#[cfg(feature = "tls")]
+fn begin_encrypted(server: &Arc<Server>, door: &TlsDoor, stream: TcpStream, peer: Peer) {
+    let is_refused = is_refused(server, &peer);
+    let Some(client) = admit(server, peer) else { return };
+    let (server, door) = (server.clone(), door.clone());
+    tokio::spawn(async move {
+        let agreed = if server.is_stopping() { None } else { door.agree(stream, &client).await };
+        match agreed {
+            Some(mut stream) if is_refused => {
+                server.stats.refused.add(1);
+                connection::send_last(&mut stream, PROTECTED.as_bytes()).await;
+                connection::leave(&server, &client);
+            }
+            Some(stream) => serve(server, client, stream).await,
+            None => connection::leave(&server, &client),
+        }
+    });
+}
+
+async fn serve<S>(server: Arc<Server>, client: Arc<Client>, stream: S)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    server.stats.connections.add(1);
+    trace::connection(&client.clone(), connection::serve(server, client, stream)).await;
 }

@@ -1,6 +1,7 @@
 //! TLS: the server's certificate, those of clients, and that of a primary.
 //!
-//! tls.1. A client that says nothing holds a place for ten seconds at the most, and there are as many places as connections.
+//! tls.1. A connection counts as a client before its handshake, and a client that says nothing keeps its place for ten
+//!      seconds at most: handshakes take no descriptors beyond `maxclients`.
 
 use std::io;
 use std::path::Path;
@@ -9,7 +10,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -18,6 +18,7 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
 use tokio_rustls::server::TlsStream;
 
+use crate::clients::Client;
 use crate::options::{ClientCertificates, ReplicaTls, Tls};
 use crate::server::Server;
 
@@ -29,7 +30,6 @@ pub struct TlsListeners {
     /// Where it listens.
     pub listeners: Vec<Arc<TcpListener>>,
     acceptor: TlsAcceptor,
-    places: Arc<Semaphore>,
     /// Clients show certificates, so none is a stranger.
     knows_clients: bool,
 }
@@ -125,7 +125,6 @@ impl TlsListeners {
         Ok(TlsListeners {
             listeners,
             acceptor,
-            places: Arc::new(Semaphore::new(server.options.clients_max.min(Semaphore::MAX_PERMITS))),
             knows_clients: options.clients == ClientCertificates::Required,
         })
     }
@@ -133,8 +132,8 @@ impl TlsListeners {
     /// Each listener, and what takes connections of it.
     pub fn doors(&self) -> impl Iterator<Item = (Arc<TcpListener>, TlsDoor)> {
         self.listeners.iter().map(|listener| {
-            let (acceptor, places) = (self.acceptor.clone(), self.places.clone());
-            (listener.clone(), TlsDoor { acceptor, places, knows_clients: self.knows_clients })
+            let door = TlsDoor { acceptor: self.acceptor.clone(), knows_clients: self.knows_clients };
+            (listener.clone(), door)
         })
     }
 }
@@ -143,22 +142,16 @@ impl TlsListeners {
 #[derive(Clone)]
 pub struct TlsDoor {
     acceptor: TlsAcceptor,
-    places: Arc<Semaphore>,
     /// Clients show certificates, so none is a stranger.
     pub knows_clients: bool,
 }
 
 impl TlsDoor {
-    /// Agrees with a client, and hands the connection on (tls.1).
-    pub fn open(&self, stream: TcpStream, then: impl FnOnce(TlsStream<TcpStream>) + Send + 'static) {
-        let Ok(place) = self.places.clone().try_acquire_owned() else { return };
-        let acceptor = self.acceptor.clone();
-        tokio::spawn(async move {
-            let agreed = tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream)).await;
-            drop(place);
-            if let Ok(Ok(stream)) = agreed {
-                then(stream);
-            }
-        });
+    /// Agrees with a client on a key. `None` if it does not agree in time (tls.1), or is to end.
+    pub async fn agree(&self, stream: TcpStream, client: &Client) -> Option<TlsStream<TcpStream>> {
+        tokio::select! {
+            agreed = tokio::time::timeout(HANDSHAKE_MAX, self.acceptor.accept(stream)) => agreed.ok()?.ok(),
+            () = client.outbox.ended() => None,
+        }
     }
 }

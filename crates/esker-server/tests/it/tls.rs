@@ -130,6 +130,34 @@ fn tls_1_silent_clients_and_plain_ones_hold_up_nobody() {
 }
 
 #[test]
+fn listen_2_handshakes_count_as_clients() {
+    let files = Files::make();
+    let options = Options { descriptors: Some(220), ..files.options(ClientCertificates::No) };
+    let server = TestServer::start_with(Db::in_memory().unwrap(), options);
+    let port = server.server.tls_port.load(Ordering::Relaxed) as u16;
+    let mut silent: Vec<_> = (0..100).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+    until(|| server.server.stats.refused.get() == 45);
+    assert_eq!(server.server.clients.len(), 55);
+    assert_eq!(format!("{:?}", server.wire().reply()), "-ERR max number of clients reached");
+    // Those beyond are closed, and have no descriptor.
+    let mut closed = 0;
+    for stream in &mut silent {
+        stream.set_nonblocking(true).unwrap();
+        closed += usize::from(matches!(stream.read(&mut [0; 1]), Ok(0)));
+    }
+    assert_eq!(closed, 45);
+    drop(silent);
+    until(|| server.server.clients.is_empty());
+    assert_eq!(files.ping(&server, None).unwrap(), "+PONG\r\n");
+    // A handshake can be killed like any other connection.
+    let _silent = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut wire = server.wire();
+    until(|| server.server.clients.len() == 2);
+    assert_eq!(wire.say("CLIENT KILL TYPE normal"), ":1");
+    until(|| server.server.clients.len() == 1);
+}
+
+#[test]
 fn repl_stream_1_a_replica_speaks_to_the_primary_whose_certificate_it_knows() {
     let files = Files::make();
     let dir = tempfile::tempdir().unwrap();
