@@ -5,7 +5,8 @@
 //! ```
 //!
 //! cursors.1. Numbers are below 2^52: clients that keep numbers as doubles hold them exactly.
-//! cursors.2. A walk only goes forward, and so it ends. A number that is not known goes on at a later position of its walk, or ends the walk.
+//! cursors.2. A walk only goes forward, and so it ends. A number leads to the position that it was given out for, or to
+//!      none: the walk neither ends early nor passes over keys.
 //! cursors.3. A client that repeats one of the last steps gets the same position.
 //! cursors.4. The table forgets the walk that was used longest ago once it holds too many walks, or too many bytes.
 
@@ -30,8 +31,6 @@ pub enum From {
     Start,
     /// Behind this key. The number is the cursor that led here.
     Behind(u64, Vec<u8>),
-    /// The walk is over.
-    End,
 }
 
 struct Walk {
@@ -123,21 +122,18 @@ impl Cursors {
         number_of(walk, 1)
     }
 
-    /// Where the walk of a cursor goes on (cursors.2).
-    pub fn find(&self, number: u64) -> From {
+    /// Where the walk of a cursor goes on. `None` if the cursor was never given out, or its position is not kept: it is of
+    /// a server that ran before, its walk was forgotten (cursors.4), or the walk is too far ahead of it (cursors.2).
+    pub fn find(&self, number: u64) -> Option<From> {
         if number == 0 {
-            return From::Start;
+            return Some(From::Start);
         }
         let mut table = self.table.lock();
-        let Ok(walk) = u32::try_from(number >> STEP_BITS) else { return From::End };
+        let walk = u32::try_from(number >> STEP_BITS).ok()?;
         table.use_walk(walk);
         let step = number as u32 & STEP_MAX;
-        let steps = table.walks.get(&walk).map(|walk| &walk.steps);
-        // The oldest position that is kept, if the step is older; none if the walk has not come so far.
-        match steps.and_then(|steps| steps.iter().find(|known| known.0 >= step)) {
-            Some((step, key)) => From::Behind(number_of(walk, *step), key.clone()),
-            None => From::End,
-        }
+        let known = table.walks.get(&walk)?.steps.iter().find(|known| known.0 == step)?;
+        Some(From::Behind(number, known.1.clone()))
     }
 }
 
@@ -146,27 +142,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cursors_1_cursors_2_cursors_3_walks_go_forward_and_end() {
+    fn cursors_1_cursors_2_cursors_3_walks_go_forward_and_skip_nothing() {
         let cursors = Cursors::default();
         let (mut from, mut numbers) = (From::Start, Vec::new());
         for n in 0..10_u32 {
             let number = cursors.number(&from, &n.to_be_bytes());
             assert!(0 < number && number < 1 << 52);
-            from = cursors.find(number);
+            from = cursors.find(number).unwrap();
             assert_eq!(from, From::Behind(number, n.to_be_bytes().to_vec()));
             numbers.push(number);
         }
         // A step that is repeated has the same cursor; one that goes on elsewhere has a walk of its own.
-        let before = cursors.find(numbers[8]);
+        let before = cursors.find(numbers[8]).unwrap();
         assert_eq!(cursors.number(&before, &9_u32.to_be_bytes()), numbers[9]);
         let other = cursors.number(&before, b"elsewhere");
         assert!(!numbers.contains(&other));
-        assert_eq!(cursors.find(numbers[9]), from);
-        // An old one goes on later in the walk; what is not known ends it.
-        assert_eq!(cursors.find(numbers[0]), cursors.find(numbers[6]));
-        for unknown in [numbers[9] + 1, 7, (1 << 60) + 5, u64::MAX] {
-            assert_eq!(cursors.find(unknown), From::End);
+        assert_eq!(cursors.find(numbers[9]).as_ref(), Some(&from));
+        // The last four are kept. Older ones lead nowhere, and so do those that were never given out.
+        assert!(numbers[6..].iter().all(|number| cursors.find(*number).is_some()));
+        for unknown in [numbers[0], numbers[5], numbers[9] + 1, 7, (1 << 60) + 5, u64::MAX] {
+            assert_eq!(cursors.find(unknown), None);
         }
+        // Those of a server that ran before, neither.
+        assert!(numbers.iter().all(|number| Cursors::default().find(*number).is_none()));
     }
 
     #[test]
@@ -176,14 +174,14 @@ mod tests {
         for n in 0..2 * WALKS_MAX as u32 {
             cursors.number(&From::Start, &n.to_be_bytes());
             if n % 1000 == 0 {
-                assert_eq!(cursors.find(mine), From::Behind(mine, b"mine".to_vec()));
+                assert_eq!(cursors.find(mine), Some(From::Behind(mine, b"mine".to_vec())));
             }
         }
         assert_eq!(cursors.table.lock().walks.len(), WALKS_MAX);
         let long = vec![b'k'; BYTES_MAX / 8];
         let first = cursors.number(&From::Start, &long);
         (0..8).for_each(|_| assert_ne!(cursors.number(&From::Start, &long), first));
-        assert_eq!(cursors.find(first), From::End);
+        assert_eq!(cursors.find(first), None);
         let table = cursors.table.lock();
         assert!(table.bytes <= BYTES_MAX && table.order.len() == table.walks.len());
     }

@@ -18,6 +18,8 @@ pub(super) const TABLE: &[Command] = &[
     command("scan", -2, READ, NO_KEYS, Generic, "cursor [match pattern] [count n] [type name]", "Some keys that match, and where to go on.", scan),
 ];
 
+const UNKNOWN_CURSOR: &str = "ERR the cursor is not known: begin again with cursor 0";
+
 /// What a walk in steps is asked for.
 pub(super) struct Step {
     /// Where it goes on.
@@ -33,7 +35,7 @@ impl Step {
     pub(super) fn parse(cx: &Cx<'_>, request: &Request, first: usize) -> Done<Self> {
         let cursor = std::str::from_utf8(&request[first]).ok().and_then(|text| text.parse().ok());
         let cursor: u64 = cursor.ok_or("ERR invalid cursor")?;
-        let from = cx.server.cursors.find(cursor);
+        let from = cx.server.cursors.find(cursor).ok_or(UNKNOWN_CURSOR)?;
         let mut step = Step { from, pattern: None, count: 10, kind: None, without_values: false };
         let mut at = first + 1;
         while at < request.len() {
@@ -68,7 +70,6 @@ impl Step {
         match &self.from {
             From::Start => Span::ALL,
             From::Behind(_, key) => Span { lower: Bound::Excluded(key), upper: Bound::Unbounded },
-            From::End => Span::between(b"", b""),
         }
     }
 }

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use esker::Db;
+use esker_server::Options;
+
 use crate::generator::{command, templates};
 use crate::harness::TestServer;
 use crate::wire::{Reply, Wire};
@@ -119,9 +122,58 @@ fn cursors_are_kept_exactly_as_doubles_and_walks_end_with_writers_beside() {
         for n in 0..200 {
             assert!(all.contains(&Reply::Bulk(format!("{prefix}{n}").into_bytes())), "{walk:?} {n}");
         }
+    }
+}
+
+#[test]
+fn cursors_2_a_walk_never_ends_early_without_a_word() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || TestServer::start_with(Db::open(dir.path()).unwrap(), Options::default());
+    let server = open();
+    let mut wire = server.wire();
+    for n in 0..100 {
+        wire.say(&format!("SET key:{n} v"));
+        wire.say(&format!("HSET hash f{n} v"));
+        wire.say(&format!("SADD set f{n}"));
+        wire.say(&format!("ZADD sorted {n} f{n}"));
+    }
+    let walks = [&["SCAN"][..], &["HSCAN", "hash"], &["SSCAN", "set"], &["ZSCAN", "sorted"]];
+    let refused = "-ERR the cursor is not known: begin again with cursor 0";
+    let ask = |wire: &mut Wire, walk: &[&str], cursor: &str| {
+        format!("{:?}", wire.call(&[walk, &[cursor, "COUNT", "5"]].concat()))
+    };
+    let mut held = Vec::new();
+    for walk in walks {
+        // Cursors that were never given out, and those that lie far behind in their walk.
         for unknown in ["77", "9007199254740991", "18446744073709551615"] {
-            assert_eq!(step(&mut wire, &[walk, &[unknown]].concat()), ("0".to_owned(), Vec::new()));
+            assert_eq!(ask(&mut wire, walk, unknown), refused, "{walk:?} {unknown}");
         }
+        let mut cursors = vec!["0".to_owned()];
+        for _ in 0..8 {
+            let cursor = cursors.last().unwrap().as_str();
+            let (next, found) = step(&mut wire, &[walk, &[cursor, "COUNT", "5"]].concat());
+            assert!(!found.is_empty());
+            cursors.push(next);
+        }
+        for old in &cursors[1..5] {
+            assert_eq!(ask(&mut wire, walk, old), refused, "{walk:?}");
+        }
+        for kept in &cursors[5..] {
+            assert!(ask(&mut wire, walk, kept).starts_with("*["), "{walk:?}");
+        }
+        held.push(cursors.pop().unwrap());
+    }
+    // An empty collection has cursors no more than another.
+    assert_eq!(ask(&mut wire, &["HSCAN", "none"], "77"), refused);
+    assert_eq!(ask(&mut wire, &["HSCAN", "none"], "0"), "*[\"0\", *[]]");
+    let in_script = wire.call(&["EVAL", "return redis.call('scan', '77')", "0"]);
+    assert!(format!("{in_script:?}").starts_with(refused), "{in_script:?}");
+    drop(wire);
+    drop(server);
+    let server = open();
+    let mut wire = server.wire();
+    for (walk, cursor) in walks.into_iter().zip(&held) {
+        assert_eq!(ask(&mut wire, walk, cursor), refused, "after a restart: {walk:?}");
     }
 }
 
