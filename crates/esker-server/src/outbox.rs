@@ -111,8 +111,8 @@ pub struct Outbox {
     early: Mutex<Vec<u8>>,
     /// Bytes that its task has taken and not sent.
     sending: AtomicUsize,
-    /// When the soft limit was exceeded, in milliseconds since 1970; 0: it is not.
-    over_since: AtomicU64,
+    /// When the soft limit of each class was exceeded, in milliseconds since 1970; 0: it is not.
+    over_since: [AtomicU64; 3],
     is_ended: AtomicBool,
     ended: Notify,
 }
@@ -177,24 +177,49 @@ impl Outbox {
         self.sending.store(bytes, Ordering::Relaxed);
     }
 
+    /// Notes that its task has sent what it took: soft limits that what waits still does not exceed are not exceeded.
+    pub fn note_sent(&self) {
+        self.set_sending(0);
+        let waiting = self.unsent() as u64;
+        for (limit, since) in self.limits.0.iter().zip(&self.over_since) {
+            if waiting <= limit[1].load(Ordering::Relaxed) {
+                since.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Bytes that its task has not taken.
+    fn unsent(&self) -> usize {
+        self.messages.lock().len() + self.early.lock().len()
+    }
+
     /// Bytes that wait.
     pub fn waiting(&self) -> usize {
-        self.messages.lock().len() + self.early.lock().len() + self.sending.load(Ordering::Relaxed)
+        self.unsent() + self.sending.load(Ordering::Relaxed)
+    }
+
+    /// Whether all that waits for a client of this class is over a limit, while its task sends. Messages are bounded by the
+    /// limits of subscribers for clients of any class, as in `add`.
+    pub fn is_late(&self, class: Class) -> bool {
+        let messages = self.messages.lock().len();
+        let is_over = self.is_over(class, messages + self.early.lock().len());
+        is_over || class != Class::Pubsub && messages > 0 && self.is_over(Class::Pubsub, messages)
     }
 
     /// Whether `more` bytes, and those that are being sent, are over the limits of a class.
-    pub fn is_over(&self, class: Class, more: usize) -> bool {
+    fn is_over(&self, class: Class, more: usize) -> bool {
         let [hard, soft, seconds] = self.limits.of(class);
         let bytes = (more + self.sending.load(Ordering::Relaxed)) as u64;
         if hard > 0 && bytes > hard {
             return true;
         }
+        let over_since = &self.over_since[class as usize];
         if soft == 0 || bytes <= soft {
-            self.over_since.store(0, Ordering::Relaxed);
+            over_since.store(0, Ordering::Relaxed);
             return false;
         }
         let now = clock::now_ms();
-        let first = self.over_since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        let first = over_since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
         first.is_err_and(|since| now.saturating_sub(since) > 1000 * seconds)
     }
 }
@@ -225,5 +250,28 @@ mod tests {
         assert!(!outbox.is_ended(), "100 bytes are not over the limit");
         outbox.add(&[0; 1]);
         assert!(outbox.is_ended() && outbox.take_messages().is_empty());
+    }
+
+    #[test]
+    fn outbox_1_soft_limits_count_all_that_waits() {
+        let limits = Arc::new(OutputLimits::default());
+        limits.set([[0; 3], [0; 3], [0, 50, 0]]);
+        for class in [Class::Normal, Class::Pubsub] {
+            let outbox = Outbox::new(limits.clone());
+            // A small message is on its way, and others wait.
+            outbox.set_sending(10);
+            (0..6).for_each(|_| outbox.add(&[0; 10]));
+            assert!(!outbox.is_late(class), "for no longer than may be");
+            let now = clock::now_ms();
+            while clock::now_ms() < now + 2 {
+                std::hint::spin_loop();
+            }
+            assert!(outbox.is_late(class), "{class:?}");
+            // Once all is sent, the time begins again.
+            outbox.take_messages();
+            outbox.note_sent();
+            (0..5).for_each(|_| outbox.add(&[0; 12]));
+            assert!(!outbox.is_ended());
+        }
     }
 }

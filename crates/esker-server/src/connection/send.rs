@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::time::Instant;
 
 use crate::clients::Client;
 use crate::clock;
@@ -28,7 +29,7 @@ pub async fn send(
     bytes: &[u8],
 ) -> io::Result<()> {
     let sent = send_all(server, client, stream, bytes).await;
-    client.outbox.set_sending(0);
+    client.outbox.note_sent();
     if sent.is_err() {
         client.kill();
     }
@@ -49,6 +50,9 @@ async fn send_all(
     let mut left = bytes;
     // Since when nothing could be sent.
     let mut stuck = None;
+    // A client that takes a little again and again is looked at, too.
+    let look = tokio::time::sleep(LOOK_EVERY);
+    tokio::pin!(look);
     loop {
         if outbox.is_ended() {
             return Err(io::ErrorKind::ConnectionAborted.into());
@@ -58,7 +62,7 @@ async fn send_all(
             biased;
             wrote = std::future::poll_fn(|cx| poll_send(stream, cx, left)) => Some(wrote?),
             () = outbox.ended() => continue,
-            () = tokio::time::sleep(LOOK_EVERY) => None,
+            () = &mut look => None,
         };
         match wrote {
             Some(_) if left.is_empty() => return Ok(()),
@@ -72,10 +76,13 @@ async fn send_all(
                 if !idle.is_zero() && since.elapsed() >= idle {
                     return Err(refuse(client, "its client reads nothing: timeout"));
                 }
-                if outbox.is_over(class, 0) {
-                    return Err(refuse(client, "its client reads too slowly: client-output-buffer-limit"));
-                }
             }
+        }
+        if look.is_elapsed() {
+            if outbox.is_late(class) {
+                return Err(refuse(client, "its client reads too slowly: client-output-buffer-limit"));
+            }
+            look.as_mut().reset(Instant::now() + LOOK_EVERY);
         }
     }
 }

@@ -108,6 +108,42 @@ fn outbox_1_clients_that_do_not_read_are_ended_by_the_output_limit() {
 }
 
 #[test]
+fn outbox_1_the_soft_limit_counts_messages_that_wait_and_those_on_their_way() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    wire.call(&["CONFIG", "SET", "client-output-buffer-limit", "pubsub 32mb 1mb 1"]);
+    let mut subscriber = server.wire();
+    subscriber.say("SUBSCRIBE channel");
+    let text = "v".repeat(500_000);
+    for _ in 0..50 {
+        // One by one, so that what is on its way is below the limit.
+        wire.call(&["PUBLISH", "channel", &text]);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // Nothing more is said: the limit holds for what waits already.
+    until(|| server.server.clients.len() == 1);
+    drop(subscriber);
+}
+
+#[test]
+fn a_timeout_that_is_set_holds_for_connections_that_are_idle_already() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    let mut idle: Vec<_> = (0..3).map(|_| server.wire()).collect();
+    let mut subscriber = server.wire();
+    subscriber.say("SUBSCRIBE channel");
+    idle.iter_mut().for_each(|other| assert_eq!(other.say("PING"), "+PONG"));
+    assert_eq!(wire.say("CONFIG SET timeout 1"), "+OK");
+    until(|| wire.say("PING") == "+PONG" && server.server.clients.len() == 2);
+    // One that is taken back holds no more.
+    let mut idle = server.wire();
+    assert_eq!(idle.say("PING"), "+PONG");
+    assert_eq!(wire.say("CONFIG SET timeout 0"), "+OK");
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(idle.say("PING"), "+PONG");
+}
+
+#[test]
 fn commands_that_wait_for_exec_are_bounded() {
     let server = TestServer::start();
     let mut wire = server.wire();
