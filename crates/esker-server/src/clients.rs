@@ -257,6 +257,11 @@ impl Clients {
         self.monitors.load(Ordering::Relaxed) > 0
     }
 
+    /// Has each connection look at the parameters that it waits by.
+    pub fn wake(&self) {
+        self.all.lock().values().for_each(|client| client.wake.notify_one());
+    }
+
     /// All of them, oldest first.
     pub fn list(&self) -> Vec<Arc<Client>> {
         self.all.lock().values().cloned().collect()

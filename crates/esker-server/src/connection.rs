@@ -482,10 +482,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Waits for bytes, and sends messages meanwhile. An error if the connection is to end.
     async fn receive(&mut self, may_be_idle: bool) -> io::Result<()> {
-        let idle = if may_be_idle { 0 } else { self.server.config.idle_seconds() };
-        let is_idle = tokio::time::sleep(Duration::from_secs(idle));
-        tokio::pin!(is_idle);
+        let since = clock::moment();
         loop {
+            // A change of `timeout` wakes all connections.
+            let idle = if may_be_idle { 0 } else { self.server.config.idle_seconds() };
+            let left = Duration::from_secs(idle).saturating_sub(since.elapsed());
             if self.client.is_killed() {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
@@ -498,7 +499,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     return if n == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) };
                 }
                 () = self.client.wake.notified() => self.send_messages().await?,
-                () = &mut is_idle, if idle > 0 => return Err(io::ErrorKind::TimedOut.into()),
+                () = tokio::time::sleep(left), if idle > 0 => return Err(io::ErrorKind::TimedOut.into()),
             }
         }
     }

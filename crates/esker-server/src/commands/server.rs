@@ -69,6 +69,9 @@ fn config(cx: &mut Cx<'_>, request: &Request) -> Done {
             stats.latency.reset();
         }
         cx.out.ok();
+        if pairs.iter().any(|(name, _)| name.eq_ignore_ascii_case("timeout")) {
+            cx.server.clients.wake();
+        }
     } else if request.is(1, "rewrite") && request.len() == 2 {
         return Err("ERR The server is running without a config file".into());
     } else {
