@@ -20,6 +20,7 @@
 //! | `rows` | tables of keys with columns: docs/formats/obigstore.md |
 //! | `replication` | primaries and replicas: docs/formats/replication.md |
 //! | `data` | how types lie in ordered maps: docs/formats/server.md |
+//! | `verify` | whether what is stored makes sense |
 //!
 //! For users: docs/server.md, docs/commands.md
 
@@ -65,6 +66,7 @@ pub mod store;
 #[cfg(feature = "tls")]
 mod tls;
 mod trace;
+mod verify;
 mod waiters;
 mod watches;
 

@@ -46,7 +46,7 @@ pub use self::disk::{exchange, finish_copy};
 pub use self::follow::run as follow;
 pub use self::frame::VERSION;
 pub use self::position::{Epoch, Position};
-pub use self::records::Source;
+pub use self::records::{KEYSPACE as RECORDS, Source, problem};
 pub use self::sender::{Link, serve};
 pub use self::slots::{Slot, is_name as is_slot_name};
 

@@ -15,3 +15,6 @@ pub mod codec;
 pub mod condition;
 pub mod slice;
 pub mod walk;
+
+/// Names of the keyspaces of rows begin so.
+pub const PREFIX: &str = "ob.";

@@ -15,6 +15,7 @@ use crate::holdings::overlay::Writes;
 use crate::holdings::place::Place;
 use crate::numbers::int;
 use crate::resp::Request;
+use crate::rows::PREFIX;
 use crate::rows::codec::{behind, cell_key, decode_value, encode_value, prefix};
 use crate::rows::slice::Query;
 use crate::rows::walk::{Source, Step};
@@ -37,9 +38,6 @@ pub(super) const TABLE: &[Command] = &[
 
 /// The keyspace of connections that have not chosen one.
 const DEFAULT: &str = "default";
-
-/// Names of their spaces begin so.
-const PREFIX: &str = "ob.";
 
 fn space_name(name: &str) -> String {
     format!("{PREFIX}{name}")

@@ -12,13 +12,12 @@ use super::check::check;
 use super::main_record::{Kind, Main};
 use super::subkey::{parts_prefix, split_number, ttl_key};
 use crate::store::{Order, Reads, Result, Span, Value, prefix_end};
+use crate::verify::{PASSED_OVER, PROBLEMS_MAX};
 
 /// Keys and values of the parts of a version.
 type Parts = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Maximum number of problems in a report.
-const PROBLEMS_MAX: usize = 1000;
-/// Parts of one collection that are looked at as a whole: of a larger one, the main record alone is checked.
+/// Bytes of parts that are checked together. Of a larger collection only the main record is checked.
 const PARTS_BYTES_MAX: usize = 256 << 20;
 
 struct Verify<'a> {
@@ -27,15 +26,28 @@ struct Verify<'a> {
     /// Versions that main records name.
     named: Vec<u64>,
     problems: Vec<String>,
+    /// Collections whose parts have more than `parts_bytes_max` bytes.
+    passed_over: Vec<String>,
+    parts_bytes_max: usize,
 }
 
-/// What is wrong with a database in one state of the store.
+/// What is wrong with a database in one state of the store, and what was passed over (verify.1).
 ///
 /// # Errors
 /// The store's.
 pub fn verify(reads: &dyn Reads, data: &Database) -> Result<Vec<String>> {
-    let mut verify = Verify { reads, data, named: Vec::new(), problems: Vec::new() };
+    verify_parts(reads, data, PARTS_BYTES_MAX)
+}
+
+fn verify_parts(reads: &dyn Reads, data: &Database, parts_bytes_max: usize) -> Result<Vec<String>> {
+    let (named, problems, passed_over) = (Vec::new(), Vec::new(), Vec::new());
+    let mut verify = Verify { reads, data, named, problems, passed_over, parts_bytes_max };
     verify.main_records()?;
+    if verify.problems.len() >= PROBLEMS_MAX {
+        // Not all main records were seen, so the others cannot be compared with them.
+        verify.problems.push(format!("{PASSED_OVER}what follows in database {}", data.number));
+        return Ok(verify.report());
+    }
     verify.named.sort_unstable();
     if let Some(twice) = verify.named.windows(2).find(|pair| pair[0] == pair[1]) {
         let problem = format!("database {}: two keys name the parts of version {}", data.number, twice[0]);
@@ -44,10 +56,29 @@ pub fn verify(reads: &dyn Reads, data: &Database) -> Result<Vec<String>> {
     verify.expiries()?;
     verify.garbage()?;
     verify.versions()?;
-    Ok(verify.problems)
+    Ok(verify.report())
 }
 
 impl Verify<'_> {
+    /// The problems, then what was passed over.
+    fn report(mut self) -> Vec<String> {
+        let more = self.passed_over.len().saturating_sub(PROBLEMS_MAX);
+        self.passed_over.truncate(PROBLEMS_MAX);
+        self.problems.append(&mut self.passed_over);
+        if more > 0 {
+            let number = self.data.number;
+            self.problems.push(format!("{PASSED_OVER}{more} more large collections of database {number}"));
+        }
+        self.problems
+    }
+
+    /// Notes a collection of which only the main record is checked.
+    fn pass_over(&mut self, key: &[u8]) {
+        let (number, key, mib) = (self.data.number, key.escape_ascii(), self.parts_bytes_max >> 20);
+        let why = format!("its parts have more than {mib} MiB; only its main record was checked");
+        self.passed_over.push(format!("{PASSED_OVER}database {number}, {key}: {why}"));
+    }
+
     fn note(&mut self, what: &[u8], problem: &str) -> ControlFlow<()> {
         let place = format!("database {}, {}", self.data.number, what.escape_ascii());
         self.problems.push(format!("{place}: {problem}"));
@@ -87,7 +118,10 @@ impl Verify<'_> {
                 verify.named.push(shape.version);
                 match verify.parts(shape.version)? {
                     Some(all) => parts = all,
-                    None => return Ok(ControlFlow::Continue(())),
+                    None => {
+                        verify.pass_over(key);
+                        return Ok(ControlFlow::Continue(()));
+                    }
                 }
             }
             Ok(match check(&main, &parts) {
@@ -107,9 +141,9 @@ impl Verify<'_> {
         self.reads.range(&self.data.sub, span, Order::Up, &mut |key, value| {
             bytes += key.len() + value.len();
             parts.push((key[prefix.len()..].to_vec(), value.to_vec()));
-            if bytes > PARTS_BYTES_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if bytes > self.parts_bytes_max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
-        Ok((bytes <= PARTS_BYTES_MAX).then_some(parts))
+        Ok((bytes <= self.parts_bytes_max).then_some(parts))
     }
 
     fn expiries(&mut self) -> Result<()> {
@@ -164,5 +198,48 @@ impl Verify<'_> {
             from = prefix_end(&prefix);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use esker::{Db, Durability};
+
+    use super::super::main_record::{Shape, encode_collection};
+    use super::*;
+    use crate::store::{LocalStore, Store, Transaction};
+
+    fn put_set(data: &Database, transaction: &mut dyn Transaction, key: &[u8], version: u64, members: u64) {
+        let mut main = Vec::new();
+        let shape = Shape { version, len: members, ..Shape::default() };
+        encode_collection(&mut main, Kind::Set, 0, &shape, None);
+        transaction.put(&data.main, key, &main).unwrap();
+        for n in 0..members {
+            let part = [parts_prefix(version), n.to_be_bytes()].concat();
+            transaction.put(&data.sub, &part, b"").unwrap();
+        }
+    }
+
+    #[test]
+    fn verify_1_what_is_not_checked_is_named() {
+        let store = LocalStore::new(Db::in_memory().unwrap(), 1 << 20);
+        let data = Database::open(&store, 3).unwrap();
+        let mut transaction = store.begin();
+        put_set(&data, &mut *transaction, b"small", 1, 10);
+        put_set(&data, &mut *transaction, b"large", 2, 200);
+        transaction.commit(Durability::Buffered).unwrap();
+        let report = |max| verify_parts(&*store.snapshot(), &data, max).unwrap();
+        assert_eq!(report(PARTS_BYTES_MAX), [""; 0]);
+        let passed_over = "passed over: database 3, large: its parts have more than 0 MiB; only its main record was checked";
+        assert_eq!(report(1000), [passed_over]);
+        // What is passed over keeps no problem out, and too many problems end the check with a word.
+        let mut transaction = store.begin();
+        for n in 0..PROBLEMS_MAX {
+            transaction.put(&data.main, format!("m{n}").as_bytes(), b"\x0F").unwrap();
+        }
+        transaction.commit(Durability::Buffered).unwrap();
+        let report = report(1000);
+        assert_eq!(report.len(), PROBLEMS_MAX + 2);
+        assert_eq!(report[PROBLEMS_MAX..], ["passed over: what follows in database 3", passed_over]);
     }
 }

@@ -20,7 +20,7 @@ use esker::{Db, Error, Keyspace, Result, WriteBatch};
 
 use super::bytes::{Broken, Reader, put_string};
 use super::position::{Epoch, History, Position};
-use super::slots::Slot;
+use super::slots::{self, Slot};
 
 /// The keyspace of the records.
 pub const KEYSPACE: &str = "es.repl";
@@ -101,7 +101,10 @@ impl Role {
     }
 
     fn decode(bytes: &[u8]) -> std::result::Result<Role, Broken> {
-        let mut reader = Reader::new(bytes);
+        Role::read(&mut Reader::new(bytes))
+    }
+
+    fn read(reader: &mut Reader<'_>) -> std::result::Result<Role, Broken> {
         Ok(match reader.u8()? {
             0 => {
                 let port = u16::from_le_bytes([reader.u8()?, reader.u8()?]);
@@ -135,10 +138,35 @@ fn epoch_key(number: u32) -> [u8; 5] {
 
 /// An epoch, and behind which commit it begins.
 pub fn decode_epoch(key: &[u8], value: &[u8]) -> std::result::Result<(Epoch, u64), Broken> {
+    read_epoch(key, &mut Reader::new(value))
+}
+
+fn read_epoch(key: &[u8], reader: &mut Reader<'_>) -> std::result::Result<(Epoch, u64), Broken> {
     let number = key.strip_prefix(&[EPOCH_PREFIX]).and_then(|number| number.try_into().ok());
     let number = u32::from_be_bytes(number.ok_or(Broken("its key is none"))?);
-    let mut reader = Reader::new(value);
     Ok((Epoch { number, mark: reader.u64()? }, reader.u64()?))
+}
+
+/// What is wrong with an entry of the keyspace of the records, if anything is.
+pub fn problem(key: &[u8], value: &[u8]) -> Option<&'static str> {
+    let reader = &mut Reader::new(value);
+    let read = match key {
+        POSITION_KEY => Position::decode(reader).map(drop),
+        ROLE_KEY => Role::read(reader).map(drop),
+        NAME_KEY => is_slot_name(reader.take(value.len()).unwrap_or_default()),
+        [EPOCH_PREFIX, ..] => read_epoch(key, reader).map(drop),
+        [SLOT_PREFIX, name @ ..] => is_slot_name(name).and_then(|()| Slot::read(reader).map(drop)),
+        _ => return Some("no record has this key"),
+    };
+    match read {
+        Err(Broken(why)) => Some(why),
+        Ok(()) => (reader.left() > 0).then_some("bytes behind the end of the record"),
+    }
+}
+
+fn is_slot_name(name: &[u8]) -> std::result::Result<(), Broken> {
+    let is_name = std::str::from_utf8(name).is_ok_and(slots::is_name);
+    if is_name { Ok(()) } else { Err(Broken("no slot has this name")) }
 }
 
 impl Records {

@@ -47,8 +47,12 @@ impl Slot {
 
     /// What [`encode`](Self::encode) has made.
     pub fn decode(bytes: &[u8]) -> std::result::Result<Self, Broken> {
-        let mut reader = Reader::new(bytes);
-        Ok(Slot { at: Position::decode(&mut reader)?, local: reader.u64()? })
+        Slot::read(&mut Reader::new(bytes))
+    }
+
+    /// The same, from a reader that may have more.
+    pub(super) fn read(reader: &mut Reader<'_>) -> std::result::Result<Self, Broken> {
+        Ok(Slot { at: Position::decode(reader)?, local: reader.u64()? })
     }
 }
 

@@ -100,6 +100,30 @@ pub fn decode_value(stored: &[u8]) -> Done<(i64, &[u8])> {
     }
 }
 
+/// What is wrong with an entry of a keyspace of rows, if anything is.
+pub fn problem(stored_key: &[u8], value: &[u8]) -> Option<&'static str> {
+    if !is_cell_key(stored_key) {
+        return Some("its key is not that of a column");
+    }
+    decode_value(value).is_err().then_some("its value has no timestamp")
+}
+
+/// Whether stored bytes are three parts, as `cell_key` makes them, and nothing else.
+fn is_cell_key(stored: &[u8]) -> bool {
+    let (mut bytes, mut ends) = (stored.iter(), 0);
+    while let Some(byte) = bytes.next() {
+        match *byte {
+            END => ends += 1,
+            ESCAPE if !matches!(bytes.next(), Some(0..=ESCAPE)) => return false,
+            _ => {}
+        }
+        if ends == 3 {
+            return bytes.as_slice().is_empty();
+        }
+    }
+    false
+}
+
 /// Something in a keyspace of rows is none.
 pub fn foreign(what: &str) -> Fail {
     Fail::text(format!("ERR the keyspace holds a {what} that is no row's: see docs/formats/obigstore.md"))
@@ -125,6 +149,7 @@ mod tests {
             let (a, b) = (cell(), cell());
             assert_eq!(stored(&a).cmp(&stored(&b)), a.cmp(&b), "codec.1: {a:?} {b:?}");
             assert_eq!(stored(&a), storekey::encode_vec(&a).unwrap(), "codec.2");
+            assert_eq!(problem(&stored(&a), &[0; 8]), None);
             let bytes = stored(&a);
             let table = first_part(&bytes).unwrap();
             let key = first_part(&bytes[table.len()..]).unwrap();
@@ -148,5 +173,11 @@ mod tests {
         );
         assert_eq!(*plain(b"a\x01"), *b"a");
         assert!(cell_key(b"t", &[1; 40_000], b"c").is_err());
+        for key in
+            [&b""[..], b"t", b"t\0k\0", b"t\0k\0c", b"t\0k\0c\0\0", b"t\0k\0c\x01", b"t\0k\0c\x01\x02\0"]
+        {
+            assert!(problem(key, &[0; 8]).is_some(), "{key:?}");
+        }
+        assert!(problem(b"t\0k\0c\0", &[0; 7]).is_some());
     }
 }

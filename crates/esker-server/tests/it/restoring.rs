@@ -140,6 +140,53 @@ fn payloads_are_restored_as_they_were_or_refused() {
 }
 
 #[test]
+fn rows_and_records_of_replication_are_verified() {
+    let db = esker::Db::in_memory().unwrap();
+    let server = TestServer::start_with(db.clone(), Options::default());
+    let mut wire = server.wire();
+    for line in ["OB.PUT users ann age 42 town Oslo", "ES.KS CREATE other", "ES.KS USE other", "ES.SET k v"] {
+        wire.say(line);
+    }
+    assert_eq!(wire.say("ES.VERIFY"), "*[]");
+    let names = ["ob.default", "es.repl", "es.none"].map(|name| db.keyspace(name).unwrap());
+    let [rows, records, nothing] = &names;
+    let long = vec![0; 8];
+    for (space, key, value, what) in [
+        (
+            rows,
+            &b"\xFF\0"[..],
+            &b"\xFF"[..],
+            "keyspace ob.default, \\\\xff\\\\x00: its key is not that of a column",
+        ),
+        (rows, b"t\0k\0c\0d\0", &long, "its key is not that of a column"),
+        (rows, b"t\0k\0c\x01\x05\0", &long, "its key is not that of a column"),
+        (rows, b"t\0k\0c\0", b"short", "its value has no timestamp"),
+        (records, b"\xFF\0", b"\xFF", "keyspace es.repl, \\\\xff\\\\x00: no record has this key"),
+        (records, b"e\0\0\0\x07", b"short", "es.repl, e\\\\x00\\\\x00\\\\x00\\\\x07: "),
+        (records, b"p", b"short", "es.repl, p: "),
+        (records, b"sname", b"short", "es.repl, sname: "),
+        (records, b"s../x", &[0; 28], "es.repl, s../x: "),
+        (records, b"i", b"../x", "es.repl, i: "),
+        (nothing, b"k", b"v", "es.none, k: nothing belongs here"),
+    ] {
+        let before = space.get(key).unwrap();
+        space.put(key, value).unwrap();
+        let reply = wire.say("ES.VERIFY");
+        assert!(reply.contains(what), "{what}: {reply}");
+        match before {
+            Some(before) => space.put(key, before).map(drop),
+            None => space.remove(key).map(drop),
+        }
+        .unwrap();
+    }
+    let role = records.get(b"r").unwrap().unwrap();
+    records.put(b"r", b"\x09").unwrap();
+    assert!(wire.say("ES.VERIFY").contains("es.repl, r: "));
+    records.put(b"r", role).unwrap();
+    assert_eq!(wire.say("ES.VERIFY"), "*[]");
+}
+
+#[test]
 fn what_does_not_fit_together_is_told() {
     let db = esker::Db::in_memory().unwrap();
     let server = TestServer::start_with(db.clone(), Options::default());

@@ -27,6 +27,8 @@ use crate::text::shown;
 const PAGE: usize = 256;
 /// The name of the database that connections work in at first, as the tool has it on a directory.
 const FIRST: &str = "r0";
+/// What a line of `ES.VERIFY` begins with that tells no problem.
+const PASSED_OVER: &str = "passed over: ";
 
 /// A connection to a server.
 struct Connection {
@@ -358,15 +360,16 @@ impl Remote {
     }
 
     fn check(&self, common: &Common) -> Result<Answer> {
-        let problems: Vec<String> = items(self.ask(&["ES.VERIFY"])?)?
-            .into_iter()
-            .filter_map(bytes)
-            .map(|problem| String::from_utf8_lossy(&problem).into_owned())
-            .collect();
+        let report = items(self.ask(&["ES.VERIFY"])?)?.into_iter().filter_map(bytes);
+        let report = report.map(|line| String::from_utf8_lossy(&line).into_owned());
+        let (passed_over, problems): (Vec<_>, Vec<_>) =
+            report.partition(|line| line.starts_with(PASSED_OVER));
         let answer = if problems.is_empty() { Answer::Yes } else { Answer::No };
         if common.json {
-            return output::printed(answer, output::print_json(&serde_json::json!({ "problems": problems })));
+            let report = serde_json::json!({ "problems": problems, "passed_over": passed_over });
+            return output::printed(answer, output::print_json(&report));
         }
+        passed_over.iter().try_for_each(|line| output::print_line(shown(line)))?;
         if problems.is_empty() {
             return output::printed(answer, output::print_line("the database is sound"));
         }

@@ -3,7 +3,6 @@
 use super::super::table::{Command, Group::Esker, NO_KEYS, command, flag::*};
 use super::super::{READ_ONLY, unknown_subcommand};
 use crate::cx::Cx;
-use crate::data::Database;
 use crate::fail::{Done, Fail};
 use crate::numbers::int;
 use crate::resp::Request;
@@ -123,20 +122,8 @@ fn stats(cx: &mut Cx<'_>, _: &Request) -> Done {
 
 fn verify(cx: &mut Cx<'_>, _: &Request) -> Done {
     let server = cx.server.clone();
-    let problems: Done<Vec<String>> = tokio::task::block_in_place(|| {
-        let mut problems = server.store.check()?;
-        // Databases that were not used since the start are opened here, and none are made.
-        for number in 0..server.databases_max() {
-            let [main, ..] = Database::names(number);
-            if server.store.find_space(&main)?.is_some() {
-                let data = server.database(number)?;
-                problems.extend(crate::data::verify(&*server.store.snapshot(), &data)?);
-            }
-        }
-        Ok(problems)
-    });
-    let problems = problems?;
-    cx.out.array(problems.len());
-    problems.iter().for_each(|problem| cx.out.bulk(problem.as_bytes()));
+    let report = tokio::task::block_in_place(|| crate::verify::verify(&server))?;
+    cx.out.array(report.len());
+    report.iter().for_each(|line| cx.out.bulk(line.as_bytes()));
     Ok(())
 }
