@@ -110,6 +110,7 @@ impl Drop for Waiting<'_> {
 pub fn may_write(command: &Command) -> bool {
     command.flags & flag::WRITE != 0
         || matches!(command.name, "eval" | "evalsha" | "publish" | "spublish" | "pfcount")
+        || matches!(command.name, "es.notify" | "ob.notify")
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ const OWN_FLAGS: &[(&str, &[&str], u32)] = &[
     ("memory", &["doctor", "help", "malloc-stats", "purge", "stats"], 0),
     ("module", &["help"], 0),
     ("slowlog", &["help"], 0),
+    ("es.ks", &["drop"], flag::DANGEROUS),
+    ("ob.ks", &["drop"], flag::DANGEROUS),
     ("client", &["kill", "list", "no-evict", "pause", "unblock", "unpause"], flag::ADMIN),
 ];
 

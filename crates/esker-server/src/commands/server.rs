@@ -232,6 +232,21 @@ fn debug(cx: &mut Cx<'_>, request: &Request) -> Done {
     } else if request.is(1, "digest") {
         cx.out.simple(&"0".repeat(40));
     } else if request.is(1, "object") && request.len() == 3 {
+/// What `DEBUG` has in Redis for things that do not exist here: accepted, and without effect.
+const SWITCHES: &[&str] = &[
+    "change-repl-id",
+    "dict-resizing",
+    "jmap",
+    "loadaof",
+    "pause-cron",
+    "quicklist-packed-threshold",
+    "reload",
+    "replybuffer",
+    "set-active-expire",
+    "set-disable-deny-scripts",
+    "stringmatch-len",
+];
+
         let main = cx.main(&request[2])?.ok_or(crate::fail::NO_KEY)?;
         let encoding = super::keys::encoding(cx, &request[2], &main)?;
         let bytes = main.stored_bytes();
@@ -240,8 +255,7 @@ fn debug(cx: &mut Cx<'_>, request: &Request) -> Done {
         ));
     } else if HARMFUL.iter().any(|word| request.is(1, word)) {
         return Err("ERR this server does not crash on demand".into());
-    } else {
-        // Switches for what does not exist here.
+    } else if SWITCHES.iter().any(|word| request.is(1, word)) {
         cx.out.ok();
     }
     Ok(())
@@ -255,6 +269,8 @@ fn quoted(word: &[u8]) -> String {
 /// Shows a command to those who see all.
 pub(super) fn tell_monitors(cx: &Cx<'_>, command: &Command, request: &Request) {
     let now = clock::now_us();
+    } else {
+        return Err(unknown_subcommand(request));
     let words: Vec<_> = super::shown::words(command, request).into_iter().map(quoted).collect();
     let is_script = cx.session.is_inside && cx.server.scripts.is_running.load(Ordering::Relaxed);
     let source = if is_script { "lua" } else { &cx.session.client.address };

@@ -129,7 +129,7 @@ fn scripts_are_known_by_their_digests_and_are_whole() {
     assert_eq!(wire.say(&format!("SCRIPT EXISTS {digest} none")), "*[:1, :0]");
     assert_eq!(wire.say("SCRIPT FLUSH"), "+OK");
     assert!(wire.say(&format!("EVALSHA {digest} 1 n 5")).starts_with("-NOSCRIPT"));
-    for command in ["'SET','a',1", "'PUBLISH','a',1"] {
+    for command in ["'SET','a',1", "'PUBLISH','a',1", "'ES.NOTIFY','a',1", "'OB.NOTIFY','a'"] {
         assert!(wire.say(&format!("EVAL_RO redis.call({command}) 0")).contains("read-only scripts"));
     }
     // A script leaves its connection in its database, and others see all of it or nothing.
