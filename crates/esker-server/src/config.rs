@@ -2,6 +2,9 @@
 //!
 //! config.1. A knob that means nothing here gives back what it was set to.
 //! config.2. A knob that means nothing here and promises safety is refused, unless it is set to the value that promises nothing.
+//! config.3. A value is checked by the type of its parameter, whatever the value before.
+
+mod kind;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,82 +12,22 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+pub use self::kind::bytes_of;
+use self::kind::{KNOBS, Kind};
 use crate::effects::{Event, events_of, letters_of};
 use crate::numbers::parse_int;
 use crate::options::{Fsync, Options};
 use crate::outbox::{DEFAULT_LIMITS, OutputLimits};
 use crate::store::Durability;
 
-/// Knobs without a meaning here, and what they are at first (config.1).
-const IGNORED: &[(&str, &str)] = &[
-    ("acllog-max-len", "128"),
-    ("acl-pubsub-default", "resetchannels"),
-    ("activedefrag", "no"),
-    ("active-expire-effort", "1"),
-    ("activerehashing", "yes"),
-    ("appendonly", "yes"),
-    ("aof-use-rdb-preamble", "yes"),
-    ("auto-aof-rewrite-percentage", "100"),
-    ("auto-aof-rewrite-min-size", "67108864"),
-    ("close-on-oom", "no"),
-    ("cluster-enabled", "no"),
-    ("daemonize", "no"),
-    ("dbfilename", "dump.rdb"),
-    ("dynamic-hz", "yes"),
-    ("hash-max-listpack-entries", "128"),
-    ("hash-max-listpack-value", "64"),
-    ("hash-max-ziplist-entries", "128"),
-    ("hash-max-ziplist-value", "64"),
-    ("hll-sparse-max-bytes", "3000"),
-    ("hz", "10"),
-    ("io-threads", "1"),
-    ("latency-monitor-threshold", "0"),
-    ("latency-tracking", "yes"),
-    ("latency-tracking-info-percentiles", "50 99 99.9"),
-    ("lazyfree-lazy-eviction", "no"),
-    ("lazyfree-lazy-expire", "no"),
-    ("lazyfree-lazy-server-del", "no"),
-    ("lazyfree-lazy-user-del", "no"),
-    ("lazyfree-lazy-user-flush", "no"),
-    ("lfu-decay-time", "1"),
-    ("lfu-log-factor", "10"),
-    ("list-compress-depth", "0"),
-    ("list-max-listpack-size", "-2"),
-    ("list-max-ziplist-size", "-2"),
-    ("loglevel", "notice"),
-    ("lua-time-limit", "5000"),
-    ("busy-reply-threshold", "5000"),
-    ("maxmemory-samples", "5"),
-    ("no-appendfsync-on-rewrite", "no"),
-    ("oom-score-adj", "no"),
-    ("rdb-key-save-delay", "0"),
-    ("rdbcompression", "yes"),
-    ("rdbchecksum", "yes"),
-    ("repl-backlog-size", "1048576"),
-    ("repl-diskless-sync", "yes"),
-    ("repl-diskless-sync-delay", "5"),
-    ("repl-ping-replica-period", "10"),
-    ("repl-timeout", "60"),
-    ("replica-announced", "yes"),
-    ("save", ""),
-    ("shutdown-on-sigint", "default"),
-    ("shutdown-on-sigterm", "default"),
-    ("set-max-intset-entries", "512"),
-    ("set-max-listpack-entries", "128"),
-    ("set-max-listpack-value", "64"),
-    ("slowlog-log-slower-than", "10000"),
-    ("slowlog-max-len", "128"),
-    ("stream-node-max-bytes", "4096"),
-    ("stream-node-max-entries", "100"),
-    ("tracking-table-max-keys", "1000000"),
-    ("zset-max-listpack-entries", "128"),
-    ("zset-max-listpack-value", "64"),
-    ("zset-max-ziplist-entries", "128"),
-    ("zset-max-ziplist-value", "64"),
-];
-
-/// Knobs that promise safety which the server does not give. They keep the value that promises nothing (config.2).
+/// Knobs that promise safety which the server does not give, or rights which it never gives by itself. They keep their
+/// value (config.2).
 const PROMISES: &[(&str, &str, &str)] = &[
+    (
+        "acl-pubsub-default",
+        "resetchannels",
+        "a new user has no channels: give some by ACL SETUSER name &pattern",
+    ),
     ("aof-load-truncated", "yes", "a log that ends in the midst of a commit is always opened without it"),
     ("maxmemory", "0", "data is on disk and is never evicted; --memory bounds the engine's memory"),
     ("maxmemory-clients", "0", "clients are bounded by client-output-buffer-limit and maxclients"),
@@ -143,9 +86,8 @@ fn connections_bound(options: &Options) -> (u64, u64) {
     ((left - http).max(1), http.max(1))
 }
 
-/// `client-query-buffer-limit`, as in Redis; the least that can be set.
+/// `client-query-buffer-limit`, as in Redis.
 const QUERY_BYTES_MAX: u64 = 1 << 30;
-const QUERY_BYTES_MAX_MIN: u64 = 1 << 20;
 /// `tcp-keepalive`, as in Redis.
 const KEEPALIVE_SECONDS: u64 = 300;
 
@@ -178,7 +120,7 @@ impl Config {
             ),
         ];
         let mut values = BTreeMap::new();
-        values.extend(IGNORED.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        values.extend(KNOBS.iter().map(|(name, _, value)| ((*name).to_owned(), (*value).to_owned())));
         values.extend(PROMISES.iter().map(|(name, value, _)| ((*name).to_owned(), (*value).to_owned())));
         values.extend(own.into_iter().map(|(name, value)| (name.to_owned(), value)));
         Config {
@@ -340,58 +282,40 @@ impl Config {
         if FIXED.contains(&name.as_str()) && value != old {
             return refuse("can't set immutable config");
         }
-        let is_number = |text: &str| parse_int(text.as_bytes()).is_some();
         if let Some((_, only, why)) = PROMISES.iter().find(|promise| promise.0 == name) {
             let is_same = value == *only || bytes_of(value).is_some_and(|bytes| bytes.to_string() == *only);
             return if is_same { Ok((name, old)) } else { refuse(&format!("not supported: {why}")) };
         }
-        match name.as_str() {
+        let kept = match name.as_str() {
             "notify-keyspace-events" => match events_of(value.as_bytes()) {
-                Some(events) => return Ok((name, letters_of(events))),
-                None => return refuse("Invalid event class character. Use 'Ag$lshzxeKEtmdn'."),
+                Some(events) => Ok(letters_of(events)),
+                None => Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
             },
-            "appendfsync" if Fsync::named(value).is_none() => {
-                return refuse("argument must be one of the following: everysec, always, no");
-            }
-            "maxclients" => match parse_int(value.as_bytes()) {
-                Some(clients) if clients > 0 && clients as u64 > self.clients_bound => {
-                    return refuse(&format!(
-                        "The operating system is not able to handle the specified number of clients, try with {}",
-                        self.clients_bound
-                    ));
-                }
-                Some(1..) => {}
-                _ => return refuse("argument must be between 1 and 4294967295 inclusive"),
+            "appendfsync" => match Fsync::named(value) {
+                Some(fsync) => Ok(fsync.name().to_owned()),
+                None => Err("argument must be one of the following: everysec, always, no".to_owned()),
             },
-            "tcp-keepalive" if parse_int(value.as_bytes()).is_none_or(|seconds| seconds < 0) => {
-                return refuse("argument must be between 0 and 2147483647 inclusive");
+            "maxclients" => self.checked_clients(value),
+            "client-output-buffer-limit" => {
+                self.output.parsed(value).map(OutputLimits::text).map_err(str::to_owned)
             }
-            "client-output-buffer-limit" => match self.output.parsed(value) {
-                Ok(limits) => return Ok((name, OutputLimits::text(limits))),
-                Err(why) => return refuse(why),
-            },
-            "client-query-buffer-limit" => match bytes_of(value) {
-                Some(bytes) if bytes >= QUERY_BYTES_MAX_MIN => return Ok((name, bytes.to_string())),
-                Some(_) => {
-                    return refuse("argument must be between 1048576 and 9223372036854775807 inclusive");
-                }
-                None => return refuse("argument must be a memory value"),
-            },
-            "repl-backlog-size" => {
-                return match bytes_of(value) {
-                    Some(bytes) => Ok((name, bytes.to_string())),
-                    None => refuse("argument must be a memory value"),
-                };
-            }
-            _ if matches!(old.as_str(), "yes" | "no") && !matches!(value, "yes" | "no") => {
-                return refuse("argument must be 'yes' or 'no'");
-            }
-            _ if is_number(&old) && !is_number(value) => {
-                return refuse("argument couldn't be parsed into an integer");
-            }
-            _ => {}
+            _ => Kind::of(&name).unwrap_or(Kind::Text).checked(value),
+        };
+        match kept {
+            Ok(kept) => Ok((name, kept)),
+            Err(why) => refuse(&why),
         }
-        Ok((name, value.to_owned()))
+    }
+
+    fn checked_clients(&self, value: &str) -> Result<String, String> {
+        match parse_int(value.as_bytes()) {
+            Some(clients) if clients > 0 && clients as u64 > self.clients_bound => Err(format!(
+                "The operating system is not able to handle the specified number of clients, try with {}",
+                self.clients_bound
+            )),
+            Some(1..) => Ok(value.to_owned()),
+            _ => Err("argument must be between 1 and 4294967295 inclusive".to_owned()),
+        }
     }
 
     fn apply(&self, name: &str, value: &str) {
@@ -429,23 +353,6 @@ impl Config {
 /// Whether the name of an option matches one of the patterns.
 pub fn is_meant(name: &str, patterns: &[&[u8]]) -> bool {
     patterns.iter().any(|pattern| crate::glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
-}
-
-/// A number of bytes with a unit: `100mb`.
-pub fn bytes_of(text: &str) -> Option<u64> {
-    let text = text.to_ascii_lowercase();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let unit = match &text[digits..] {
-        "" | "b" => 1,
-        "k" => 1000,
-        "kb" | "kib" => 1 << 10,
-        "m" => 1_000_000,
-        "mb" | "mib" => 1 << 20,
-        "g" => 1_000_000_000,
-        "gb" | "gib" => 1 << 30,
-        _ => return None,
-    };
-    text[..digits].parse::<u64>().ok()?.checked_mul(unit)
 }
 
 #[cfg(test)]

@@ -50,9 +50,11 @@ impl AclLog {
         log.truncate(kept);
     }
 
-    /// The newest ones.
-    pub fn newest(&self, n: usize) -> Vec<Refusal> {
-        self.0.lock().iter().take(n).cloned().collect()
+    /// The newest `n` of those that are kept.
+    pub fn newest(&self, n: usize, kept: usize) -> Vec<Refusal> {
+        let mut log = self.0.lock();
+        log.truncate(kept);
+        log.iter().take(n).cloned().collect()
     }
 
     /// Forgets all.

@@ -189,8 +189,11 @@ pub(super) fn note_refusal(cx: &Cx<'_>, reason: Reason, object: Vec<u8>, user: S
     let shown = String::from_utf8_lossy(&object);
     trace::warn("refused", Some(&cx.session.client), &format!("{user}: {} {shown}", reason.name()));
     let refusal = Refusal { count: 1, reason, context, object, user, at: cx.now, client };
-    let kept = cx.server.config.number("acllog-max-len").max(0) as usize;
-    cx.server.acl.log.add(refusal, kept);
+    cx.server.acl.log.add(refusal, log_len_max(cx));
+}
+
+fn log_len_max(cx: &Cx<'_>) -> usize {
+    cx.server.config.number("acllog-max-len").max(0) as usize
 }
 
 fn log(cx: &mut Cx<'_>, request: &Request) -> Done {
@@ -200,7 +203,7 @@ fn log(cx: &mut Cx<'_>, request: &Request) -> Done {
         return Ok(());
     }
     let count = request.get(2).map_or(Ok(10), int)?;
-    let newest = cx.server.acl.log.newest(usize::try_from(count).unwrap_or(0));
+    let newest = cx.server.acl.log.newest(usize::try_from(count).unwrap_or(0), log_len_max(cx));
     cx.out.array(newest.len());
     for refusal in newest {
         cx.out.map(7);

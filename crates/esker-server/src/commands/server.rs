@@ -38,6 +38,18 @@ pub(super) const TABLE: &[Command] = &[
     command("time", 1, FAST, NO_KEYS, Server, "", "The time: seconds and microseconds.", time),
 ];
 
+/// A parameter that is set, and its value.
+fn parameter(name: &[u8], value: &[u8]) -> Done<(String, String)> {
+    let name = String::from_utf8_lossy(name).into_owned();
+    match std::str::from_utf8(value) {
+        Ok(value) => Ok((name, value.to_owned())),
+        Err(_) => {
+            let why = "argument must be UTF-8";
+            Err(Fail::text(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")))
+        }
+    }
+}
+
 fn config(cx: &mut Cx<'_>, request: &Request) -> Done {
     if request.is(1, "get") && request.len() > 2 {
         let patterns = request.tail(2);
@@ -53,10 +65,13 @@ fn config(cx: &mut Cx<'_>, request: &Request) -> Done {
             cx.out.bulk(value.as_bytes());
         }
     } else if request.is(1, "set") && request.len() > 3 && request.len().is_multiple_of(2) {
-        let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
         let words = request.tail(2);
-        let pairs: Vec<_> = words.chunks(2).map(|pair| (text(pair[0]), text(pair[1]))).collect();
+        let pairs: Done<Vec<_>> = words.chunks(2).map(|pair| parameter(pair[0], pair[1])).collect();
+        let pairs = pairs?;
         cx.server.config.set(&pairs).map_err(Fail::text)?;
+        if pairs.iter().any(|(name, _)| name.eq_ignore_ascii_case("timeout")) {
+            cx.server.clients.wake();
+        }
         for (_, password) in pairs.iter().filter(|(name, _)| name.eq_ignore_ascii_case("requirepass")) {
             tokio::task::block_in_place(|| cx.server.acl.require(password)).map_err(Fail::text)?;
         }
@@ -69,9 +84,6 @@ fn config(cx: &mut Cx<'_>, request: &Request) -> Done {
             stats.latency.reset();
         }
         cx.out.ok();
-        if pairs.iter().any(|(name, _)| name.eq_ignore_ascii_case("timeout")) {
-            cx.server.clients.wake();
-        }
     } else if request.is(1, "rewrite") && request.len() == 2 {
         return Err("ERR The server is running without a config file".into());
     } else {
@@ -220,18 +232,6 @@ fn shutdown(cx: &mut Cx<'_>, request: &Request) -> Done {
 const HARMFUL: &[&str] =
     &["assert", "crash-and-abort", "crash-and-recover", "oom", "panic", "restart", "segfault"];
 
-fn debug(cx: &mut Cx<'_>, request: &Request) -> Done {
-    if request.is(1, "sleep") && request.len() == 3 {
-        let seconds = parse_float(&request[2]).filter(|n| (0.0..=3600.0).contains(n)).unwrap_or(0.0);
-        let length = std::time::Duration::from_secs_f64(seconds);
-        #[expect(clippy::disallowed_methods, reason = "a test asks for it")]
-        tokio::task::block_in_place(|| std::thread::sleep(length));
-        cx.out.ok();
-    } else if request.is(1, "error") && request.len() == 3 {
-        return Err(Fail::text(String::from_utf8_lossy(&request[2])));
-    } else if request.is(1, "digest") {
-        cx.out.simple(&"0".repeat(40));
-    } else if request.is(1, "object") && request.len() == 3 {
 /// What `DEBUG` has in Redis for things that do not exist here: accepted, and without effect.
 const SWITCHES: &[&str] = &[
     "change-repl-id",
@@ -247,6 +247,18 @@ const SWITCHES: &[&str] = &[
     "stringmatch-len",
 ];
 
+fn debug(cx: &mut Cx<'_>, request: &Request) -> Done {
+    if request.is(1, "sleep") && request.len() == 3 {
+        let seconds = parse_float(&request[2]).filter(|n| (0.0..=3600.0).contains(n)).unwrap_or(0.0);
+        let length = std::time::Duration::from_secs_f64(seconds);
+        #[expect(clippy::disallowed_methods, reason = "a test asks for it")]
+        tokio::task::block_in_place(|| std::thread::sleep(length));
+        cx.out.ok();
+    } else if request.is(1, "error") && request.len() == 3 {
+        return Err(Fail::text(String::from_utf8_lossy(&request[2])));
+    } else if request.is(1, "digest") {
+        cx.out.simple(&"0".repeat(40));
+    } else if request.is(1, "object") && request.len() == 3 {
         let main = cx.main(&request[2])?.ok_or(crate::fail::NO_KEY)?;
         let encoding = super::keys::encoding(cx, &request[2], &main)?;
         let bytes = main.stored_bytes();
@@ -257,6 +269,8 @@ const SWITCHES: &[&str] = &[
         return Err("ERR this server does not crash on demand".into());
     } else if SWITCHES.iter().any(|word| request.is(1, word)) {
         cx.out.ok();
+    } else {
+        return Err(unknown_subcommand(request));
     }
     Ok(())
 }
@@ -269,8 +283,6 @@ fn quoted(word: &[u8]) -> String {
 /// Shows a command to those who see all.
 pub(super) fn tell_monitors(cx: &Cx<'_>, command: &Command, request: &Request) {
     let now = clock::now_us();
-    } else {
-        return Err(unknown_subcommand(request));
     let words: Vec<_> = super::shown::words(command, request).into_iter().map(quoted).collect();
     let is_script = cx.session.is_inside && cx.server.scripts.is_running.load(Ordering::Relaxed);
     let source = if is_script { "lua" } else { &cx.session.client.address };

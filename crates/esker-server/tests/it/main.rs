@@ -21,6 +21,7 @@ mod monitoring;
 mod node;
 mod operations;
 mod ordered;
+mod parameters;
 mod proxy;
 mod replication;
 mod replication_faults;
