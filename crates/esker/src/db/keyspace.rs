@@ -469,6 +469,20 @@ impl Keyspace {
         core.source_now(&self.state, None)?.find_many(&self.state, keys, core.options.has_threads())
     }
 
+    /// See [`Snapshot::multi_get_within`](crate::Snapshot::multi_get_within).
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn multi_get_within<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        bytes_max: usize,
+    ) -> Result<Vec<Option<Value>>> {
+        let core = self.core();
+        let threads = core.options.has_threads();
+        core.source_now(&self.state, None)?.find_many_within(&self.state, keys, threads, bytes_max)
+    }
+
     /// The first entry.
     ///
     /// # Errors

@@ -155,6 +155,21 @@ impl Snapshot {
         self.source_of(keyspace, None)?.find_many(&keyspace.state, keys, threads)
     }
 
+    /// The values of the first keys: of all, unless the values that were read exceed `bytes_max` bytes before. Of one
+    /// key at least. Call it again with the keys that are left.
+    ///
+    /// # Errors
+    /// Those of [`multi_get`](Self::multi_get).
+    pub fn multi_get_within<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: &[K],
+        bytes_max: usize,
+    ) -> Result<Vec<Option<Value>>> {
+        let threads = self.handle.core.options.has_threads();
+        self.source_of(keyspace, None)?.find_many_within(&keyspace.state, keys, threads, bytes_max)
+    }
+
     /// See [`Reads::first`](crate::Reads::first).
     ///
     /// # Errors

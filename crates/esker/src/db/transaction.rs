@@ -393,12 +393,29 @@ impl Transaction {
     /// # Errors
     /// See there.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        self.multi_get_within(keyspace, keys, usize::MAX)
+    }
+
+    /// See [`Snapshot::multi_get_within`](crate::Snapshot::multi_get_within).
+    ///
+    /// # Errors
+    /// See there.
+    pub fn multi_get_within<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: &[K],
+        bytes_max: usize,
+    ) -> Result<Vec<Option<Value>>> {
         let state = self.state_of(keyspace)?;
         self.check_there(state)?;
         let core = &self.handle.core;
         let mut found = Vec::with_capacity(keys.len());
         let mut others = Vec::new();
+        let mut left = bytes_max;
         for (at, key) in keys.iter().map(AsRef::as_ref).enumerate() {
+            if left == 0 && at > 0 {
+                break;
+            }
             check_key(key)?;
             let own = match self.writes.is_empty() {
                 true => OwnAnswer::Below(Operands::default()),
@@ -412,6 +429,7 @@ impl Transaction {
                 }
                 OwnAnswer::Below(_) => self.find::<ValueOf>(keyspace, key)?,
             };
+            left = left.saturating_sub(own.as_ref().map_or(0, |own| own.len()));
             found.push(own.map(Value::unpinned));
         }
         core.check_open()?;
@@ -420,8 +438,11 @@ impl Transaction {
         }
         self.has_read.store(true, Ordering::Relaxed);
         let keys: Vec<_> = others.iter().map(|(_, key)| *key).collect();
-        let values = self.snapshot.source()?.find_many(state, &keys, core.options.has_threads())?;
+        let threads = core.options.has_threads();
+        let values = self.snapshot.source()?.find_many_within(state, &keys, threads, left)?;
+        let unread = others.get(values.len()).map(|(at, _)| *at);
         others.iter().zip(values).for_each(|((at, _), value)| found[*at] = value);
+        found.truncate(unread.unwrap_or(usize::MAX));
         Ok(found)
     }
 

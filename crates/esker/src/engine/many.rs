@@ -8,6 +8,10 @@
 //! many.1. Answers stand in the order of the keys.
 //! many.2. Keys that share a block are looked up by one thread: it is read once.
 //! many.3. Without background threads, or where no thread starts, the caller does it alone.
+//! many.4. A thread reads no further value once those that are read exceed the limit of bytes. The answers are those
+//!      before the first key that was not looked up.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::catalog::KeyspaceState;
 use super::core::Core;
@@ -25,6 +29,24 @@ const THREADS_MAX: usize = 16;
 
 /// A key whose value is not in memory, and its place among the keys.
 type Missing = (KeyBuf, usize);
+/// What a thread has found. It may have fewer values than keys (many.4).
+type Share = Vec<Option<Value>>;
+
+/// How many bytes of values may still be read (many.4). Relaxed: each thread sees its own reads, and soon those of
+/// others.
+struct Budget(AtomicUsize);
+
+impl Budget {
+    fn is_spent(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+
+    fn take(&self, value: Option<&Value>) {
+        let bytes = value.map_or(0, |value| value.len());
+        let less = |left: usize| Some(left.saturating_sub(bytes));
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+}
 
 /// Keys as they are stored, with their hashes.
 fn hashed<K: AsRef<[u8]>>(keyspace: &KeyspaceState, keys: &[K]) -> Result<Vec<(KeyBuf, u64)>> {
@@ -60,19 +82,37 @@ impl ReadSource {
         keys: &[K],
         threads: bool,
     ) -> Result<Vec<Option<Value>>> {
+        self.find_many_within(keyspace, keys, threads, usize::MAX)
+    }
+
+    /// The same of the first keys, until their values exceed `bytes_max` bytes; of one key at least (many.4).
+    pub(crate) fn find_many_within<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &KeyspaceState,
+        keys: &[K],
+        threads: bool,
+        bytes_max: usize,
+    ) -> Result<Vec<Option<Value>>> {
         let mut found = Vec::with_capacity(keys.len());
         let mut missing = Vec::new();
+        let budget = Budget(bytes_max.into());
         let mut guard = crate::sync::pin();
-        for chunk in keys.chunks(LOOKUPS_PER_PIN) {
+        'keys: for chunk in keys.chunks(LOOKUPS_PER_PIN) {
             guard.repin();
             let hashed = hashed(keyspace, chunk)?;
             if hashed.len() > 1 {
                 self.view.warm(hashed.iter().map(|(key, hash)| (&**key, *hash)));
             }
             for (key, hash) in hashed {
+                if !found.is_empty() && budget.is_spent() {
+                    break 'keys;
+                }
                 match self.view.find_in_memory::<InlineOf>(&key, hash, self.at, &guard)? {
                     // Many values together would keep every block that they are in.
-                    Some(Some(Some(value))) => found.push(Some(value.unpinned())),
+                    Some(Some(Some(value))) => {
+                        found.push(Some(value.unpinned()));
+                        budget.take(found.last().and_then(Option::as_ref));
+                    }
                     Some(None) => found.push(None),
                     Some(Some(None)) | None => {
                         missing.push((key, found.len()));
@@ -82,19 +122,29 @@ impl ReadSource {
             }
         }
         drop(guard);
-        self.read_missing(missing, threads, &mut found)?;
+        let unread = self.read_missing(missing, threads, &budget, &mut found)?;
+        found.truncate(unread);
         Ok(found)
     }
 
+    /// Reads what is missing. The place of the first key that was not looked up.
     fn read_missing(
         &self,
         mut missing: Vec<Missing>,
         threads: bool,
+        budget: &Budget,
         found: &mut [Option<Value>],
-    ) -> Result<()> {
+    ) -> Result<usize> {
+        // So that one is looked up whatever the threads do (many.4).
+        if let Some((key, at)) = missing.first().filter(|(_, at)| *at == 0) {
+            let guard = crate::sync::pin();
+            found[*at] = self.view.find::<ValueOf>(key, self.at, &guard)?.map(Value::unpinned);
+            budget.take(found[*at].as_ref());
+            missing.remove(0);
+        }
         let shares = (missing.len() / READS_PER_THREAD_MIN).clamp(1, if threads { THREADS_MAX } else { 1 });
         if shares == 1 {
-            return self.read_share(&missing).map(|values| place(&missing, values, found));
+            return Ok(place(&missing, self.read_share(&missing, budget)?, found));
         }
         // many.2
         missing.sort_unstable_by(|(a, _), (b, _)| a[..].cmp(&b[..]));
@@ -103,36 +153,44 @@ impl ReadSource {
             let start = |share| {
                 let thread = std::thread::Builder::new().name("esker-read".into());
                 // many.3
-                (share, thread.spawn_scoped(scope, move || self.read_share(share)).ok())
+                (share, thread.spawn_scoped(scope, move || self.read_share(share, budget)).ok())
             };
             let (own, others) = shares.split_first().expect("there are keys");
             let started: Vec<_> = others.iter().copied().map(start).collect();
-            place(own, self.read_share(own)?, found);
+            let mut unread = place(own, self.read_share(own, budget)?, found);
             for (share, thread) in started {
                 let values = match thread.map(|thread| thread.join()) {
                     Some(Ok(values)) => values,
                     Some(Err(panic)) => std::panic::resume_unwind(panic),
-                    None => self.read_share(share),
+                    None => self.read_share(share, budget),
                 };
-                place(share, values?, found);
+                unread = unread.min(place(share, values?, found));
             }
-            Ok(())
+            Ok(unread)
         })
     }
 
-    fn read_share(&self, share: &[Missing]) -> Result<Vec<Option<Value>>> {
+    fn read_share(&self, share: &[Missing], budget: &Budget) -> Result<Share> {
         let mut guard = crate::sync::pin();
-        let find = |(n, (key, _)): (usize, &Missing)| {
-            if n.is_multiple_of(LOOKUPS_PER_PIN) {
+        let mut values = Vec::with_capacity(share.len());
+        for (key, _) in share {
+            if budget.is_spent() {
+                break;
+            }
+            if values.len().is_multiple_of(LOOKUPS_PER_PIN) {
                 guard.repin();
             }
-            Ok(self.view.find::<ValueOf>(key, self.at, &guard)?.map(Value::unpinned))
-        };
-        share.iter().enumerate().map(find).collect()
+            let value = self.view.find::<ValueOf>(key, self.at, &guard)?.map(Value::unpinned);
+            budget.take(value.as_ref());
+            values.push(value);
+        }
+        Ok(values)
     }
 }
 
-/// many.1
-fn place(share: &[Missing], values: Vec<Option<Value>>, found: &mut [Option<Value>]) {
+/// Puts values into the places of their keys (many.1). The first place of a key without one.
+fn place(share: &[Missing], values: Share, found: &mut [Option<Value>]) -> usize {
+    let unread = share[values.len()..].iter().map(|(_, at)| *at).min();
     share.iter().zip(values).for_each(|((_, at), value)| found[*at] = value);
+    unread.unwrap_or(usize::MAX)
 }

@@ -35,6 +35,46 @@ fn many_1_many_3_answers_stand_in_the_order_of_the_keys_wherever_they_come_from(
 }
 
 #[test]
+fn many_4_values_beyond_the_limit_are_left_for_the_next_call() {
+    let dir = tempfile::tempdir().unwrap();
+    let builder = Db::builder().memory(1 << 20).block_bytes(512).table_bytes(64 << 10).blobs_over(1000);
+    let db = builder.open(dir.path()).unwrap();
+    let map = db.default_keyspace();
+    for n in 0..2000 {
+        map.put(key(n), vec![n as u8; 2000]).unwrap();
+    }
+    db.flush().unwrap();
+    let mut t = db.begin();
+    (0..2000).step_by(3).for_each(|n| t.put(&map, key(n), vec![1; 2000]).unwrap());
+    let snapshot = db.snapshot();
+    let mut rng = fastrand::Rng::with_seed(8);
+    // Half of them are absent.
+    let keys: Vec<_> = (0..400).map(|_| key(rng.u32(..4000))).collect();
+    for bytes_max in [0, 1, 10_000, 100_000, usize::MAX] {
+        let reads: [&dyn Fn(&[String]) -> Vec<Option<esker::Value>>; 3] = [
+            &|keys| map.multi_get_within(keys, bytes_max).unwrap(),
+            &|keys| snapshot.multi_get_within(&map, keys, bytes_max).unwrap(),
+            &|keys| t.multi_get_within(&map, keys, bytes_max).unwrap(),
+        ];
+        for (which, read) in reads.into_iter().enumerate() {
+            let (mut all, mut calls) = (Vec::new(), 0);
+            while all.len() < keys.len() {
+                let some = read(&keys[all.len()..]);
+                assert!(!some.is_empty());
+                // Sixteen threads have a value each when the limit is reached.
+                let bytes: usize = some.iter().flatten().map(|value| value.len()).sum();
+                assert!(bytes <= bytes_max.saturating_add(17 * 2000), "{which}: {bytes} of {bytes_max}");
+                all.extend(some);
+                calls += 1;
+            }
+            let whole = if which == 2 { t.multi_get(&map, &keys) } else { map.multi_get(&keys) };
+            assert_eq!(all, whole.unwrap(), "{which}: {bytes_max}");
+            assert_eq!(calls == 1, bytes_max == usize::MAX, "{which}: {bytes_max}");
+        }
+    }
+}
+
+#[test]
 fn what_a_transaction_looks_up_with_others_conflicts_like_any_other_read() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path()).unwrap();
