@@ -9,6 +9,7 @@
 //! ```
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::data::Database;
 use crate::effects::{Effects, Event};
@@ -95,6 +96,7 @@ impl Cx<'_> {
         self.effects.changes += 1;
         // One that is tried again in vain has changed nothing that others wait for, or they would try each other for ever.
         if self.server.sequencer.minds_changes() && !self.session.is_again {
+            self.effects.count(key.len());
             self.effects.filled.push((self.session.db, key.to_vec()));
         }
         if !self.effects.is_quiet {
@@ -143,6 +145,7 @@ impl Cx<'_> {
     fn tell_change(&mut self, place: String, key: &[u8], how: &str) {
         let change = Change::Key(Saying { place, topic: key.to_vec(), message: how.as_bytes().to_vec() });
         if self.effects.changed.last() != Some(&change) {
+            self.effects.count(key.len() + how.len());
             self.effects.changed.push(change);
         }
     }
@@ -158,8 +161,14 @@ impl Cx<'_> {
     /// A key may now have what somebody waits for.
     pub fn filled(&mut self, key: &[u8]) {
         if self.server.sequencer.has_waiters() {
+            self.effects.count(key.len());
             self.effects.filled.push((self.session.db, key.to_vec()));
         }
+    }
+
+    /// Bytes that the effects of a script or a transaction may take (effects.2).
+    pub fn effects_max(&self) -> usize {
+        self.server.commands.memory.effects.load(Ordering::Relaxed)
     }
 
     /// Works in another database while `body` runs.

@@ -1,8 +1,11 @@
 //! What commands cause beside changes of data. It happens once they have committed.
 //!
 //! effects.1. A message is published after the commit of the command that caused it: who hears it finds what it speaks of.
+//! effects.2. What the commands of a script or a transaction cause is bounded: the command that exceeds the limit fails.
 
+use crate::fail::{Done, Fail};
 use crate::holdings::topics::{Change, Saying};
+use crate::memory::{Progress, shown};
 use crate::pubsub::{Hearing, Said};
 use crate::store::Durability;
 
@@ -60,6 +63,16 @@ pub fn letters_of(events: u32) -> String {
     letters
 }
 
+/// What an effect takes beside its bytes, about.
+const EFFECT_OVERHEAD: usize = 64;
+
+fn too_much(limit: usize) -> Fail {
+    let limit = shown(limit);
+    Fail::text(format!(
+        "ERR the script or transaction would publish and tell more than {limit}: do it in parts"
+    ))
+}
+
 /// What is to be done after the commit.
 #[derive(Debug, Default)]
 pub struct Effects {
@@ -87,6 +100,11 @@ pub struct Effects {
     pub durability: Option<Durability>,
     /// A buffer for records.
     pub scratch: Vec<u8>,
+    /// Memory that has been taken by all of these so far, and at the beginning of the outermost command.
+    pub bytes: usize,
+    pub bytes_before: usize,
+    /// How far the command is.
+    pub progress: Progress,
 }
 
 /// How far the effects were at a moment.
@@ -98,6 +116,7 @@ pub struct EffectsMark {
     said: usize,
     changed: usize,
     changes: u64,
+    bytes: usize,
 }
 
 impl Effects {
@@ -110,6 +129,7 @@ impl Effects {
             said: self.said.len(),
             changed: self.changed.len(),
             changes: self.changes,
+            bytes: self.bytes,
         }
     }
 
@@ -121,6 +141,7 @@ impl Effects {
         self.said.truncate(mark.said);
         self.changed.truncate(mark.changed);
         self.changes = mark.changes;
+        self.bytes = mark.bytes;
         self.is_quiet = false;
     }
 
@@ -130,12 +151,69 @@ impl Effects {
         }
         if wanted & KEYSPACE != 0 {
             let channel = [format!("__keyspace@{db}__:").as_bytes(), key].concat();
-            self.messages.push(Said { on: Hearing::Channel, channel, text: name.as_bytes().to_vec() });
+            self.note(Said { on: Hearing::Channel, channel, text: name.as_bytes().to_vec() });
         }
         if wanted & KEYEVENT != 0 {
             let channel = format!("__keyevent@{db}__:{name}").into_bytes();
-            self.messages.push(Said { on: Hearing::Channel, channel, text: key.to_vec() });
+            self.note(Said { on: Hearing::Channel, channel, text: key.to_vec() });
         }
+    }
+
+    fn note(&mut self, said: Said) {
+        self.bytes += said.channel.len() + said.text.len() + EFFECT_OVERHEAD;
+        self.messages.push(said);
+    }
+
+    /// Adds a message (effects.1).
+    ///
+    /// # Errors
+    /// See [`add`](Self::add).
+    pub fn publish(&mut self, said: Said, limit: usize) -> Done {
+        self.add(said.channel.len() + said.text.len(), limit)?;
+        self.messages.push(said);
+        Ok(())
+    }
+
+    /// Adds what is said of topics (effects.1).
+    ///
+    /// # Errors
+    /// See [`add`](Self::add).
+    pub fn say(&mut self, sayings: Vec<Saying>, limit: usize) -> Done {
+        self.add(sayings.iter().map(|said| said.place.len() + said.bytes() + EFFECT_OVERHEAD).sum(), limit)?;
+        self.said.extend(sayings);
+        Ok(())
+    }
+
+    /// Counts bytes that are kept until the commit. The first effect may have any size: its command holds it, too.
+    ///
+    /// # Errors
+    /// The script or transaction would keep too much (effects.2).
+    fn add(&mut self, bytes: usize, limit: usize) -> Done {
+        let after = self.bytes + bytes + EFFECT_OVERHEAD;
+        if self.bytes > self.bytes_before && after - self.bytes_before > limit {
+            return Err(too_much(limit));
+        }
+        self.bytes = after;
+        Ok(())
+    }
+
+    /// Counts what a change of a key adds, beside messages.
+    pub fn count(&mut self, bytes: usize) {
+        self.bytes += bytes + EFFECT_OVERHEAD;
+    }
+
+    /// Called after a command of a script or a transaction: it may have caused effects that cannot fail by themselves.
+    ///
+    /// # Errors
+    /// There are too many (effects.2).
+    pub fn check(&self, before: EffectsMark, limit: usize) -> Done {
+        if self.bytes > before.bytes
+            && self.bytes - self.bytes_before > limit
+            && before.bytes > self.bytes_before
+        {
+            return Err(too_much(limit));
+        }
+        Ok(())
     }
 }
 

@@ -79,8 +79,6 @@ impl From<Error> for Fail {
 pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 /// The words make no sense.
 pub const SYNTAX: &str = "ERR syntax error";
-/// The reply would be larger than 1 GiB: `resp::REPLY_BYTES_MAX`.
-pub const REPLY_TOO_LARGE: &str = "ERR the reply is larger than 1 GiB: ask for less at a time";
 /// No number without a fraction, or a number that is too large.
 pub const NO_INTEGER: &str = "ERR value is not an integer or out of range";
 /// No number.

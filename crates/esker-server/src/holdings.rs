@@ -106,6 +106,11 @@ impl Holdings {
         wake(self.locks.stop_waiting(client), sequencer);
     }
 
+    /// Whether no connection listens to topics.
+    pub fn has_no_listeners(&self) -> bool {
+        self.fetched.is_empty() && self.sent.is_empty()
+    }
+
     /// Says something.
     pub fn say(&self, said: &Saying, sequencer: &Sequencer) {
         wake(self.fetched.say(said), sequencer);

@@ -43,6 +43,7 @@ mod latency;
 mod listen;
 #[cfg(feature = "lua")]
 mod lua;
+mod memory;
 mod numbers;
 mod options;
 mod outbox;

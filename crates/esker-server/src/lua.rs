@@ -20,6 +20,7 @@ mod msgpack;
 mod structs;
 
 use std::cell::RefCell;
+use std::sync::atomic::Ordering;
 
 use mlua::{Lua, MultiValue, Table, Value};
 
@@ -31,7 +32,7 @@ use crate::commands::Script;
 use crate::cx::Cx;
 use crate::fail::{Done, Fail};
 use crate::pause;
-use crate::resp::{Out, Request};
+use crate::resp::{ERROR_BYTES_MAX, Out, Request};
 
 /// Bytes of the stack that scripts run on: nested calls through the library, and nested sources and values, fit
 /// within their limits of depth.
@@ -39,13 +40,18 @@ const STACK: usize = 32 << 20;
 
 /// The text of an error that is no error of ours. Its first line: what follows is where it came from.
 fn plain(error: &mlua::Error) -> String {
-    let text = match error {
-        mlua::Error::SyntaxError { message, .. } | mlua::Error::RuntimeError(message) => message.clone(),
+    let text: std::borrow::Cow<'_, str> = match error {
+        mlua::Error::SyntaxError { message, .. } | mlua::Error::RuntimeError(message) => message.into(),
         mlua::Error::CallbackError { cause, .. } => return plain(cause),
-        mlua::Error::MemoryError(_) => "not enough memory".to_owned(),
-        other => other.to_string(),
+        mlua::Error::MemoryError(_) => "not enough memory".into(),
+        other => other.to_string().into(),
     };
-    without_prelude(text.lines().next().unwrap_or_default()).to_owned()
+    without_prelude(beginning(&text).lines().next().unwrap_or_default()).to_owned()
+}
+
+/// As much of a text as an error shows.
+fn beginning(text: &str) -> &str {
+    &text[..text.floor_char_boundary(ERROR_BYTES_MAX)]
 }
 
 /// A text without the line of the prelude that raised it.
@@ -67,6 +73,14 @@ pub fn check(source: &[u8]) -> Done {
         let chunk = lua.load(&*source).set_name(SCRIPT_NAME).set_mode(mlua::chunk::ChunkMode::Text);
         chunk.into_function().map(drop).map_err(|error| unreadable(&error))
     })
+}
+
+/// Whether a script is short enough to be looked at.
+///
+/// # Errors
+/// It is not.
+pub fn check_len(source: &[u8]) -> Done {
+    machine::check_len(source).map_err(|error| unreadable(&error))
 }
 
 fn unreadable(error: &mlua::Error) -> Fail {
@@ -299,7 +313,10 @@ fn call(
         return convert::error(lua, "ERR Wrong number of args calling Redis command from script");
     }
     // Replies of the script's commands are not those of its client.
-    let outer = std::mem::replace(cx.out, Out::new(is_resp3));
+    let bytes_max = cx.server.commands.memory.script_reply.load(Ordering::Relaxed);
+    let mut own = Out::new(is_resp3);
+    own.bytes_max = bytes_max;
+    let outer = std::mem::replace(cx.out, own);
     let multi = cx.session.multi.take();
     let mode = std::mem::take(&mut cx.session.reply);
     let done = commands::run(cx, &request);

@@ -13,6 +13,8 @@ mod request;
 
 pub use self::input::Input;
 #[cfg(feature = "lua")]
+pub use self::out::ERROR_BYTES_MAX;
+#[cfg(feature = "lua")]
 pub use self::out::Mark;
 pub use self::out::{Out, REPLY_BYTES_MAX, format_double, format_int};
 pub use self::parser::{Limits, Parser};

@@ -107,11 +107,12 @@ pub trait Reads {
     /// The store's: see [`esker::Reads::get`].
     fn get(&self, space: &Space, key: &[u8]) -> Result<Option<Value>>;
 
-    /// The values of several keys.
+    /// The values of the first of several keys: of all, unless the values that were read exceed `bytes_max` bytes
+    /// before. Of one key at least.
     ///
     /// # Errors
     /// See [`get`](Self::get).
-    fn multi_get(&self, space: &Space, keys: &[&[u8]]) -> Result<Vec<Option<Value>>>;
+    fn multi_get(&self, space: &Space, keys: &[&[u8]], bytes_max: usize) -> Result<Vec<Option<Value>>>;
 
     /// Shows the entries of a range until there are no more, or `visit` breaks off.
     ///

@@ -92,6 +92,15 @@ fn bit_range(request: &Request, at: usize, bytes: usize) -> Done<Option<(usize, 
     Ok((start <= end).then(|| (start as usize * unit, (end as usize + 1) * unit)))
 }
 
+fn count_ones(cx: &Cx<'_>, bytes: &[u8]) -> Done<u64> {
+    let mut count = 0;
+    for piece in bytes.chunks(PIECE) {
+        cx.step(piece.len())?;
+        count += piece.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
+    }
+    Ok(count)
+}
+
 fn bitcount(cx: &mut Cx<'_>, request: &Request) -> Done {
     let (main, bytes) = cx.bytes(&request[1])?;
     if main.is_none() {
@@ -110,10 +119,16 @@ fn bitcount(cx: &mut Cx<'_>, request: &Request) -> Done {
     }
     let count = match bit_range(request, 2, bytes.len())? {
         None => 0,
-        Some((from, to)) if from % 8 == 0 && to % 8 == 0 => {
-            bytes[from / 8..to / 8].iter().map(|byte| u64::from(byte.count_ones())).sum()
+        Some((from, to)) if from % 8 == 0 && to % 8 == 0 => count_ones(cx, &bytes[from / 8..to / 8])?,
+        Some((from, to)) => {
+            // Bits of the first and the last byte, and whole bytes between them.
+            let (first, last) = (from.next_multiple_of(8).min(to), to / 8 * 8);
+            let some = |bits: std::ops::Range<usize>| bits.filter(|at| bit(&bytes, *at)).count() as u64;
+            match first < last {
+                true => some(from..first) + count_ones(cx, &bytes[first / 8..last / 8])? + some(last..to),
+                false => some(from..to),
+            }
         }
-        Some((from, to)) => (from..to).filter(|at| bit(&bytes, *at)).count() as u64,
     };
     cx.out.int(count as i64);
     Ok(())
@@ -159,33 +174,67 @@ fn bitpos(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Op {
+    And,
+    Or,
+    Xor,
+    Not,
+}
+
+/// Bytes that are combined between two looks at the time of a script.
+const PIECE: usize = 1 << 18;
+
+/// Combines a string with another one, as if the shorter one had zeros behind it.
+fn combine(cx: &Cx<'_>, bytes: &mut Vec<u8>, other: &[u8], op: Op) -> Done {
+    if bytes.len() < other.len() {
+        bytes.resize(other.len(), 0);
+    }
+    let (shared, behind) = bytes.split_at_mut(other.len());
+    if op == Op::And {
+        behind.fill(0);
+    }
+    for (to, from) in shared.chunks_mut(PIECE).zip(other.chunks(PIECE)) {
+        cx.step(to.len())?;
+        let pairs = to.iter_mut().zip(from);
+        match op {
+            Op::And => pairs.for_each(|(to, from)| *to &= from),
+            Op::Or => pairs.for_each(|(to, from)| *to |= from),
+            Op::Xor | Op::Not => pairs.for_each(|(to, from)| *to ^= from),
+        }
+    }
+    Ok(())
+}
+
 fn bitop(cx: &mut Cx<'_>, request: &Request) -> Done {
     let to = &request[2];
-    let mut sources = Vec::new();
-    for key in request.from(3) {
-        sources.push(cx.bytes(key)?.1);
-    }
-    let op: fn(u8, u8) -> u8 = match request[1].to_ascii_lowercase().as_slice() {
-        b"and" => |a, b| a & b,
-        b"or" => |a, b| a | b,
-        b"xor" => |a, b| a ^ b,
-        b"not" if sources.len() == 1 => |a, _| !a,
-        b"not" => return Err("ERR BITOP NOT must be called with a single source key.".into()),
-        _ => return Err(SYNTAX.into()),
+    let op = match request[1].to_ascii_lowercase().as_slice() {
+        b"and" => Op::And,
+        b"or" => Op::Or,
+        b"xor" => Op::Xor,
+        b"not" => Op::Not,
+        _ => {
+            request.from(3).try_for_each(|key| cx.string(key).map(drop))?;
+            return Err(SYNTAX.into());
+        }
     };
-    let len = sources.iter().map(Vec::len).max().unwrap_or(0);
-    let byte = |source: &Vec<u8>, at: usize| source.get(at).copied().unwrap_or(0);
-    let bytes: Vec<u8> = (0..len)
-        .map(|at| {
-            let first = byte(&sources[0], at);
-            match sources.len() {
-                1 => op(first, 0),
-                _ => sources[1..].iter().fold(first, |all, source| op(all, byte(source, at))),
-            }
-        })
-        .collect();
-    let is_plain_copy = sources.len() == 1 && !request.is(1, "not");
-    let bytes = if is_plain_copy { sources.swap_remove(0) } else { bytes };
+    // One string beside the result is in memory at a time (command_memory.1).
+    let mut bytes = cx.bytes(&request[3])?.1;
+    for key in request.from(4) {
+        let other = cx.string(key)?;
+        if op != Op::Not {
+            combine(cx, &mut bytes, other.as_ref().map_or(b"", Main::text), op)?;
+        }
+    }
+    if op == Op::Not {
+        if request.len() > 4 {
+            return Err("ERR BITOP NOT must be called with a single source key.".into());
+        }
+        for piece in bytes.chunks_mut(PIECE) {
+            cx.step(piece.len())?;
+            piece.iter_mut().for_each(|byte| *byte = !*byte);
+        }
+    }
     let old = cx.main(to)?;
     match (&old, bytes.is_empty()) {
         (_, false) => {

@@ -11,7 +11,8 @@ use crate::effects::Event;
 use crate::fail::{Done, SYNTAX};
 use crate::numbers::int;
 use crate::resp::Request;
-use crate::store::Value;
+use crate::store::{Order, Span, Value};
+use std::ops::ControlFlow;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
@@ -22,10 +23,22 @@ pub(super) const TABLE: &[Command] = &[
 const MAGIC: &[u8; 4] = b"ESK1";
 const WRONG: &str = "ERR DUMP payload version or checksum are wrong";
 
-fn checksum(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+/// Bytes of the sum between two looks at the time.
+const SUM_PIECE: usize = 1 << 18;
+
+fn checksum(cx: &Cx<'_>, bytes: &[u8]) -> Done<u64> {
+    let mut sum = SUM_START;
+    for piece in bytes.chunks(SUM_PIECE) {
+        cx.step(piece.len())?;
+        sum = add_to_sum(sum, piece);
+    }
+    Ok(sum)
+}
+
+const SUM_START: u64 = 0xcbf2_9ce4_8422_2325;
+
+fn add_to_sum(sum: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(sum, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 fn put(bytes: &mut Vec<u8>, piece: &[u8]) {
@@ -48,12 +61,18 @@ fn dump(cx: &mut Cx<'_>, request: &Request) -> Done {
     let mut bytes = MAGIC.to_vec();
     put(&mut bytes, &main.with_expiry(0));
     if main.kind != Kind::String {
-        for (sub, value) in Collection::of(&request[1], &main)?.parts(cx)? {
-            put(&mut bytes, &sub);
-            put(&mut bytes, &value);
-        }
+        let collection = Collection::of(&request[1], &main)?;
+        collection.try_range(cx, Span::ALL, Order::Up, &mut |sub, value| {
+            put(&mut bytes, sub);
+            put(&mut bytes, value);
+            if bytes.len() > cx.out.bytes_max {
+                Err(cx.out.too_large())
+            } else {
+                Ok(ControlFlow::Continue(()))
+            }
+        })?;
     }
-    let sum = checksum(&bytes);
+    let sum = checksum(cx, &bytes)?;
     bytes.extend_from_slice(&sum.to_le_bytes());
     cx.out.bulk(&bytes);
     Ok(())
@@ -64,7 +83,8 @@ type Dumped = (Main, Vec<(Vec<u8>, Vec<u8>)>);
 
 fn decode(bytes: &[u8]) -> Option<Dumped> {
     let (body, sum) = bytes.split_last_chunk::<8>()?;
-    let mut rest = body.strip_prefix(MAGIC).filter(|_| checksum(body) == u64::from_le_bytes(*sum))?;
+    let mut rest =
+        body.strip_prefix(MAGIC).filter(|_| add_to_sum(SUM_START, body) == u64::from_le_bytes(*sum))?;
     let main = Main::decode(Value::from(take(&mut rest)?)).ok()?;
     let mut parts = Vec::new();
     while !rest.is_empty() {
@@ -74,6 +94,15 @@ fn decode(bytes: &[u8]) -> Option<Dumped> {
     (main.expires == 0 && main.raw() == main.with_expiry(0)).then_some(())?;
     check_copy(&main, &parts).ok()?;
     Some((main, parts))
+}
+
+/// Counts the parts before they are made: each takes more memory than it has bytes (command_memory.1).
+fn gather_parts(cx: &Cx<'_>, bytes: &[u8]) -> Done {
+    let mut rest = bytes.get(MAGIC.len()..).unwrap_or_default();
+    while let Some(piece) = take(&mut rest) {
+        cx.gather(piece.len())?;
+    }
+    Ok(())
 }
 
 fn restore(cx: &mut Cx<'_>, request: &Request) -> Done {
@@ -105,6 +134,7 @@ fn restore(cx: &mut Cx<'_>, request: &Request) -> Done {
     if old.is_some() && !replaces {
         return Err("BUSYKEY Target key name already exists.".into());
     }
+    gather_parts(cx, &request[3])?;
     let (main, parts) = decode(&request[3]).ok_or(WRONG)?;
     let expires = match (ttl, is_absolute) {
         (0, _) => 0,
@@ -138,7 +168,7 @@ mod tests {
     fn other_bytes_are_refused() {
         let mut bytes = MAGIC.to_vec();
         put(&mut bytes, b"\0text");
-        bytes.extend_from_slice(&checksum(&bytes).to_le_bytes());
+        bytes.extend_from_slice(&add_to_sum(SUM_START, &bytes).to_le_bytes());
         assert_eq!(decode(&bytes).unwrap().0.text(), b"text");
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();

@@ -208,7 +208,7 @@ impl Search {
             return Ok(Vec::new());
         };
         let enough = if self.any { self.count.unwrap_or(usize::MAX) } else { usize::MAX };
-        let mut found = Vec::new();
+        let (mut found, mut failed) = (Vec::new(), None);
         for (from, to) in shape.scores(centre) {
             let span = ZSpan::scores(Bound::Included(from), Bound::Excluded(to));
             set.walk(cx, &span, Order::Up, &mut |member, score| {
@@ -216,10 +216,15 @@ impl Search {
                     return ControlFlow::Break(());
                 }
                 if let Some(metres) = shape.finds(centre, Place::of_score(score)) {
+                    if let Err(fail) = cx.gather(2 * member.len()) {
+                        failed = Some(fail);
+                        return ControlFlow::Break(());
+                    }
                     found.push(Found { member: member.to_vec(), score, metres });
                 }
                 ControlFlow::Continue(())
             })?;
+            failed.take().map_or(Ok(()), Err)?;
         }
         // Those that are counted are the nearest, unless any will do.
         let order = self.order.or(self.count.filter(|_| !self.any).map(|_| Order::Up));

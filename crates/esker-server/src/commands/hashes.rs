@@ -8,7 +8,8 @@ use super::table::{Command, FIRST, Group::Hash, command, flag::*};
 use crate::cx::Cx;
 use crate::data::{Collection, Kind};
 use crate::effects::Event;
-use crate::fail::{Done, Fail, REPLY_TOO_LARGE, SYNTAX};
+use crate::fail::{Done, Fail, SYNTAX};
+use crate::memory::too_large;
 use crate::numbers::{decimal_sum, float, int, parse_float, parse_int};
 use crate::resp::{REPLY_BYTES_MAX, Request, format_int};
 use crate::store::{Order, Span, Value};
@@ -72,13 +73,18 @@ fn hlen(cx: &mut Cx<'_>, request: &Request) -> Done {
 
 fn hmget(cx: &mut Cx<'_>, request: &Request) -> Done {
     let fields = request.tail(2);
-    let values = match open(cx, &request[1])? {
-        Some(hash) => hash.multi_get(cx, &fields)?,
-        None => vec![None; fields.len()],
-    };
-    cx.out.array(values.len());
-    values.iter().for_each(|value| cx.out.bulk_or_null(value.as_deref()));
-    Ok(())
+    let hash = open(cx, &request[1])?;
+    cx.out.array(fields.len());
+    cx.with_reply(|cx, out| match hash {
+        Some(hash) => hash.each_value(cx, &fields, |value| {
+            out.bulk_or_null(value);
+            out.check()
+        }),
+        None => {
+            fields.iter().for_each(|_| out.null());
+            Ok(())
+        }
+    })
 }
 
 /// Sets a field; whether it is new.
@@ -195,19 +201,19 @@ fn all(cx: &mut Cx<'_>, request: &Request, fields: bool, values: bool) -> Done {
     let mark = cx.out.mark();
     let mut found = 0;
     if let Some(hash) = hash {
-        let mut out = std::mem::take(cx.out);
-        let walked = hash.range(cx, Span::ALL, Order::Up, &mut |field, value| {
-            found += 1;
-            if fields {
-                out.bulk(field);
-            }
-            if values {
-                out.bulk(value);
-            }
-            ControlFlow::Continue(())
-        });
-        *cx.out = out;
-        walked?;
+        cx.with_reply(|cx, out| {
+            hash.try_range(cx, Span::ALL, Order::Up, &mut |field, value| {
+                found += 1;
+                if fields {
+                    out.bulk(field);
+                }
+                if values {
+                    out.bulk(value);
+                }
+                out.check()?;
+                Ok(ControlFlow::Continue(()))
+            })
+        })?;
     }
     debug_assert_eq!(found, count, "a hash knows how many fields it has");
     match fields && values {
@@ -243,18 +249,19 @@ pub(super) fn walk_step(
 ) -> Done<(Option<Vec<u8>>, Parts)> {
     let (mut seen, mut last, mut found) = (0, None, Vec::new());
     if let Some(collection) = collection {
-        collection.range(cx, step.span(), Order::Up, &mut |sub, value| {
+        collection.try_range(cx, step.span(), Order::Up, &mut |sub, value| {
             seen += 1;
             if seen > step.count {
-                return ControlFlow::Break(());
+                return Ok(ControlFlow::Break(()));
             }
             if seen == step.count {
                 last = Some(sub.to_vec());
             }
             if step.wants(sub) {
+                cx.gather(sub.len() + value.len())?;
                 found.push((sub.to_vec(), value.to_vec()));
             }
-            ControlFlow::Continue(())
+            Ok(ControlFlow::Continue(()))
         })?;
     }
     Ok((last.filter(|_| seen > step.count), found))
@@ -268,7 +275,7 @@ pub(super) fn random_count(request: &Request, at: usize, in_pairs: bool) -> Done
     }
     // A text takes six bytes at least.
     if count < 0 && count.unsigned_abs() > REPLY_BYTES_MAX as u64 / 6 {
-        return Err(REPLY_TOO_LARGE.into());
+        return Err(too_large(REPLY_BYTES_MAX));
     }
     Ok((count.unsigned_abs() as usize, count < 0))
 }
@@ -305,16 +312,29 @@ fn hrandfield(cx: &mut Cx<'_>, request: &Request) -> Done {
         _ => return Err(SYNTAX.into()),
     };
     let count = (request.len() > 2).then(|| random_count(request, 2, with_values)).transpose()?;
-    let parts = match open(cx, &request[1])? {
-        Some(hash) => hash.parts(cx)?,
-        None => Vec::new(),
-    };
+    let hash = open(cx, &request[1])?;
     let Some((count, repeats)) = count else {
-        match parts.is_empty() {
-            true => cx.out.null(),
-            false => cx.out.bulk(&parts[fastrand::usize(..parts.len())].0),
+        let len = hash.as_ref().map_or(0, |hash| hash.len() as usize);
+        let (mut place, mut found) = (fastrand::usize(..len.max(1)), None);
+        if let Some(hash) = hash {
+            hash.range(cx, Span::ALL, Order::Up, &mut |field, _| match place.checked_sub(1) {
+                Some(left) => {
+                    place = left;
+                    ControlFlow::Continue(())
+                }
+                None => {
+                    found = Some(field.to_vec());
+                    ControlFlow::Break(())
+                }
+            })?;
         }
+        cx.out.bulk_or_null(found.as_deref());
         return Ok(());
+    };
+    let parts = match hash {
+        Some(hash) if with_values => hash.parts(cx)?,
+        Some(hash) => hash.subs(cx)?.into_iter().map(|field| (field, Vec::new())).collect(),
+        None => Vec::new(),
     };
     let len = random_len(parts.len(), count, repeats);
     let is_nested = with_values && cx.out.is_resp3;

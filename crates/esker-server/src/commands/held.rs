@@ -203,7 +203,9 @@ pub(super) fn say(cx: &mut Cx<'_>, sayings: Vec<Saying>) -> Done {
         Some(held) => {
             held.with(cx.now, |state| sayings.into_iter().try_for_each(|saying| state.say(saying)))?;
         }
-        None => cx.effects.said.extend(sayings),
+        // Without a listener there is nothing to say.
+        None if cx.server.holdings.has_no_listeners() => {}
+        None => cx.effects.say(sayings, cx.effects_max())?,
     }
     cx.out.ok();
     Ok(())

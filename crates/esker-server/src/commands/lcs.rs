@@ -31,20 +31,21 @@ pub(super) fn lcs(cx: &mut Cx<'_>, request: &Request) -> Done {
     if wants_len && wants_places {
         return Err("ERR If you want both the length and indexes, please just use IDX.".into());
     }
-    let mut text = |at: usize| -> Done<Vec<u8>> {
+    let mut text = |at: usize| -> Done<Option<Main>> {
         let main = cx.string(&request[at]).map_err(|fail| match fail {
             Fail::Told(text) if text == WRONG_TYPE => {
                 "ERR The specified keys must contain string values".into()
             }
             other => other,
         })?;
-        Ok(main.as_ref().map_or(Vec::new(), |main| Main::text(main).to_vec()))
+        Ok(main)
     };
     let (a, b) = (text(1)?, text(2)?);
+    let [a, b] = [&a, &b].map(|main| main.as_ref().map_or(&b""[..], Main::text));
     if (a.len() + 1).saturating_mul(b.len() + 1) > CELLS_MAX {
         return Err("ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len".into());
     }
-    let (common, matches) = compare(&a, &b);
+    let (common, matches) = compare(a, b, &mut |cells| cx.step(cells))?;
     if wants_places {
         let matches: Vec<_> = matches.into_iter().filter(|m| m.1 - m.0 + 1 >= least).collect();
         cx.out.map(2);
@@ -71,11 +72,12 @@ pub(super) fn lcs(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// What both have in common, and where: last stretch first.
-fn compare(a: &[u8], b: &[u8]) -> (Vec<u8>, Vec<Match>) {
+/// What both have in common, and where: last stretch first. `step` is told of cells before they are filled.
+fn compare(a: &[u8], b: &[u8], step: &mut dyn FnMut(usize) -> Done) -> Done<(Vec<u8>, Vec<Match>)> {
     let width = b.len() + 1;
     let mut lens = vec![0u32; (a.len() + 1) * width];
     for i in 1..=a.len() {
+        step(b.len())?;
         for j in 1..=b.len() {
             lens[i * width + j] = match a[i - 1] == b[j - 1] {
                 true => lens[(i - 1) * width + j - 1] + 1,
@@ -100,7 +102,7 @@ fn compare(a: &[u8], b: &[u8]) -> (Vec<u8>, Vec<Match>) {
         }
     }
     common.reverse();
-    (common, matches)
+    Ok((common, matches))
 }
 
 #[cfg(test)]
@@ -109,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_example_of_redis() {
-        let (common, matches) = compare(b"ohmytext", b"mynewtext");
+        let (common, matches) = compare(b"ohmytext", b"mynewtext", &mut |_| Ok(())).unwrap();
         assert_eq!(common, b"mytext");
         assert_eq!(matches, [(4, 7, 5, 8), (2, 3, 0, 1)]);
     }

@@ -69,7 +69,10 @@ pub(super) fn take(cx: &mut Cx<'_>, list: &mut List, end: End, count: usize) -> 
     let mut taken = Vec::new();
     while taken.len() < count {
         match list.pop(cx, end)? {
-            Some(element) => taken.push(element),
+            Some(element) => {
+                cx.gather(element.len())?;
+                taken.push(element);
+            }
             None => break,
         }
     }
@@ -151,17 +154,19 @@ fn lset(cx: &mut Cx<'_>, request: &Request) -> Done {
 
 fn lrange(cx: &mut Cx<'_>, request: &Request) -> Done {
     let (start, stop) = (int(&request[2])?, int(&request[3])?);
-    let mut elements = Vec::new();
+    let (mark, mut len) = (cx.out.mark(), 0);
     if let Some(list) = List::open(cx, &request[1])?
         && let Some((from, to)) = places(start, stop, list.len())
     {
-        list.walk(cx, from, to, Order::Up, &mut |_, element| {
-            elements.push(element.to_vec());
-            ControlFlow::Continue(())
+        cx.with_reply(|cx, out| {
+            list.walk(cx, from, to, Order::Up, &mut |_, element| {
+                out.bulk(element);
+                len += 1;
+                if out.is_cut() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })
         })?;
     }
-    cx.out.array(elements.len());
-    elements.iter().for_each(|element| cx.out.bulk(element));
+    cx.out.array_at(mark, len);
     Ok(())
 }
 
@@ -218,6 +223,8 @@ fn lrem(cx: &mut Cx<'_>, request: &Request) -> Done {
         left -= u64::from(is_meant);
         !is_meant
     };
+    // Each element is there twice.
+    old.iter().try_for_each(|element| cx.gather(element.len()))?;
     let new: Vec<Vec<u8>> = match count < 0 {
         false => old.iter().filter(&mut is_kept).cloned().collect(),
         true => {

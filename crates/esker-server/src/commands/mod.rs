@@ -62,6 +62,8 @@ pub use self::replication::awaited;
 #[cfg(feature = "lua")]
 pub(crate) use self::scripts::Script;
 pub use self::scripts::Scripts;
+#[cfg(feature = "lua")]
+pub(crate) use self::scripts::TIME_MAX as SCRIPT_TIME_MAX;
 pub use self::server::is_first_of_commit;
 pub use self::slots::{ShownSlot, shown_slots};
 pub use self::table::{CATEGORIES, Command, Keys, commands as table, commands_document, flag};
@@ -69,7 +71,8 @@ pub use self::transactions::unwatch;
 use crate::clock;
 use crate::cx::{Access, Cx};
 use crate::effects::EffectsMark;
-use crate::fail::{Done, Fail, REPLY_TOO_LARGE};
+use crate::fail::{Done, Fail};
+use crate::memory::MemoryLimits;
 use crate::pause;
 use crate::resp::{Out, Request};
 use crate::server::Server;
@@ -86,6 +89,8 @@ const NAME_BYTES_MAX: usize = 32;
 pub struct Commands {
     by_name: HashMap<&'static [u8], (&'static Command, usize)>,
     stats: Vec<CommandStats>,
+    /// How much memory they may take.
+    pub memory: MemoryLimits,
 }
 
 /// The table, ready to look names up in.
@@ -93,7 +98,7 @@ pub fn all() -> Commands {
     let by_name: HashMap<_, _> =
         table::commands().enumerate().map(|(at, command)| (command.name.as_bytes(), (command, at))).collect();
     let stats = (0..by_name.len()).map(|_| CommandStats::default()).collect();
-    Commands { by_name, stats }
+    Commands { by_name, stats, memory: MemoryLimits::default() }
 }
 
 impl Commands {
@@ -324,6 +329,7 @@ fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: &Request
     let times = calls_measured(cx, command, stats.calls.get());
     let start = (times > 0).then(clock::moment);
     let part = parts::begin(cx, command);
+    begin_memory(cx);
     let before = mark(cx, command);
     #[cfg(debug_assertions)]
     {
@@ -337,7 +343,10 @@ fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: &Request
         }
     };
     if cx.out.take_cut() && done.is_ok() {
-        done = Err(REPLY_TOO_LARGE.into());
+        done = Err(cx.out.too_large());
+    }
+    if let Some(before) = before.filter(|_| done.is_ok() && cx.session.is_inside) {
+        done = cx.effects.check(before, cx.effects_max());
     }
     if let Some(part) = part {
         done = parts::end(cx, part, done);
@@ -373,6 +382,15 @@ fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: &Request
         stats.failed.add(1);
     }
     done
+}
+
+/// A command begins: its memory is counted from here (command_memory.1). That of its effects is counted for the whole script or transaction (effects.2).
+fn begin_memory(cx: &mut Cx<'_>) {
+    cx.effects.progress.begin();
+    if !cx.session.is_inside {
+        cx.effects.bytes_before = cx.effects.bytes;
+        cx.out.bytes_max = cx.server.commands.memory.reply.load(Ordering::Relaxed);
+    }
 }
 
 /// The keys that a command may use; none if it may use any.

@@ -188,7 +188,7 @@ fn put_range(cx: &mut Cx<'_>, query: &Query<'_>, span: Span<'_>) -> Done {
             if query.values {
                 out.bulk_or_null(value);
             }
-            if count < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if count < limit && !out.is_cut() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         }),
     });
     *cx.out = out;
@@ -372,13 +372,19 @@ fn del(cx: &mut Cx<'_>, request: &Request) -> Done {
 
 fn delrange(cx: &mut Cx<'_>, request: &Request) -> Done {
     let span = Span { lower: Bound::Included(&request[1]), upper: upper(&request[2], false) };
-    let mut keys = Vec::new();
+    let (mut keys, mut failed) = (Vec::new(), None);
+    let cx_seen = &*cx;
     read(cx, None, |seen| {
         seen.walk(span, Order::Up, |key, _| {
+            if let Err(fail) = cx_seen.gather(key.len()) {
+                failed = Some(fail);
+                return ControlFlow::Break(());
+            }
             keys.push(key.to_vec());
             ControlFlow::Continue(())
         })
     })?;
+    failed.map_or(Ok(()), Err)?;
     write(cx, |target, writes| {
         match target.place.database {
             Some(_) => keys.iter().for_each(|key| writes.remove(key)),

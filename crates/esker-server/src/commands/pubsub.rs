@@ -94,7 +94,8 @@ pub(super) fn unsubscribe_all(server: &Server, session: &mut Session) {
 fn publish(cx: &mut Cx<'_>, request: &Request, on: Hearing) -> Done {
     let hearers = cx.server.pubsub.hearers(on, &request[1]);
     if hearers > 0 {
-        cx.effects.messages.push(Said { on, channel: request[1].to_vec(), text: request[2].to_vec() });
+        let said = Said { on, channel: request[1].to_vec(), text: request[2].to_vec() };
+        cx.effects.publish(said, cx.effects_max())?;
     }
     cx.out.count(hearers);
     Ok(())

@@ -13,6 +13,7 @@ use crate::cx::Cx;
 use crate::fail::{Done, Fail, SYNTAX};
 use crate::holdings::overlay::Writes;
 use crate::holdings::place::Place;
+use crate::memory::each_value;
 use crate::numbers::int;
 use crate::resp::Request;
 use crate::rows::PREFIX;
@@ -159,13 +160,18 @@ fn get(cx: &mut Cx<'_>, request: &Request) -> Done {
     let stored: Done<Vec<_>> = request.from(3).map(|column| cell_key(table, key, column)).collect();
     let stored = stored?;
     let stored: Vec<_> = stored.iter().map(Vec::as_slice).collect();
-    let values = read(cx, |source| Ok(source.reads.multi_get(source.space, &stored)?))?;
-    let data: Done<Vec<_>> =
-        values.iter().map(|value| value.as_deref().map(decode_value).transpose()).collect();
-    let data = data?;
-    cx.out.array(data.len());
-    data.iter().for_each(|data| cx.out.bulk_or_null(data.map(|(_, data)| data)));
-    Ok(())
+    cx.out.array(stored.len());
+    let mut out = std::mem::take(cx.out);
+    let done = read(cx, |source| {
+        let read = |keys: &[&[u8]], bytes_max| source.reads.multi_get(source.space, keys, bytes_max);
+        each_value(&stored, read, |value| {
+            let data = value.as_deref().map(decode_value).transpose()?;
+            out.bulk_or_null(data.map(|(_, data)| data));
+            out.check()
+        })
+    });
+    *cx.out = out;
+    done
 }
 
 fn exists(cx: &mut Cx<'_>, request: &Request) -> Done {

@@ -97,6 +97,9 @@ fn keys(cx: &mut Cx<'_>, request: &Request) -> Done {
                 Ok(false) => {
                     out.bulk(key);
                     found += 1;
+                    if out.is_cut() {
+                        return ControlFlow::Break(());
+                    }
                 }
                 Err(error) => {
                     wrong = Some(error);
@@ -123,7 +126,8 @@ fn scan(cx: &mut Cx<'_>, request: &Request) -> Done {
     let now = cx.now;
     let mut seen = 0;
     let (mut last, mut found, mut wrong) = (None, Vec::new(), None);
-    cx.access.reads().range(&cx.session.data.main, step.span(), Order::Up, &mut |key, value| {
+    let cx_seen = &*cx;
+    cx_seen.access.reads().range(&cx.session.data.main, step.span(), Order::Up, &mut |key, value| {
         seen += 1;
         if seen > step.count {
             return ControlFlow::Break(());
@@ -135,6 +139,10 @@ fn scan(cx: &mut Cx<'_>, request: &Request) -> Done {
             Ok(main) => {
                 let is_kind = step.kind.as_ref().is_none_or(|kind| main.kind.name() == kind);
                 if is_kind && !main.has_expired(now) && step.wants(key) {
+                    if let Err(fail) = cx_seen.gather(key.len()) {
+                        wrong = Some(fail);
+                        return ControlFlow::Break(());
+                    }
                     found.push(key.to_vec());
                 }
                 ControlFlow::Continue(())

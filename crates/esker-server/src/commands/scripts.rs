@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -27,6 +28,8 @@ pub(super) const TABLE: &[Command] = &[
     command("script", -2, NO_SCRIPT, NO_KEYS, Scripting, "load script | exists digest ... | flush [async|sync] | kill | debug yes|sync|no", "Scripts that are known.", script),
 ];
 
+/// A script that runs longer fails (lua.2).
+pub(crate) const TIME_MAX: Duration = Duration::from_secs(5);
 /// Letters of a digest.
 const DIGEST_LEN: usize = 40;
 /// So many bytes of scripts are known; then all are forgotten. Clients send them again.
@@ -42,6 +45,8 @@ pub struct Scripts {
     pub is_running: AtomicBool,
     /// Since when, in milliseconds since 1970; 0: none does. Relaxed: others ask whether it takes long.
     since: AtomicU64,
+    /// The same, by a clock that is never set.
+    began: Mutex<Option<Instant>>,
     #[cfg(feature = "lua")]
     pub(crate) machine: Mutex<Option<crate::lua::Machine>>,
 }
@@ -64,6 +69,12 @@ impl Scripts {
         since > 0 && limit > 0 && clock::now_ms().saturating_sub(since) > limit
     }
 
+    /// Whether the one that runs has to end.
+    pub fn must_end(&self) -> bool {
+        let has_taken_too_long = || self.began.lock().is_some_and(|began| began.elapsed() > TIME_MAX);
+        self.is_running.load(Ordering::Relaxed) && (self.kill.load(Ordering::Relaxed) || has_taken_too_long())
+    }
+
     /// How many are known.
     pub fn len(&self) -> usize {
         self.known.lock().len()
@@ -75,6 +86,8 @@ impl Scripts {
 }
 
 fn eval(cx: &mut Cx<'_>, request: &Request, only_reads: bool) -> Done {
+    #[cfg(feature = "lua")]
+    crate::lua::check_len(&request[1])?;
     run(cx, request, &sha1::hex(&request[1]), &request[1], only_reads)
 }
 
@@ -120,6 +133,7 @@ impl<'a> Running<'a> {
         scripts.kill.store(false, Ordering::Relaxed);
         scripts.is_running.store(true, Ordering::Relaxed);
         scripts.since.store(since, Ordering::Relaxed);
+        *scripts.began.lock() = Some(clock::moment());
         Running(scripts)
     }
 }
@@ -128,6 +142,7 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.0.is_running.store(false, Ordering::Relaxed);
         self.0.since.store(0, Ordering::Relaxed);
+        *self.0.began.lock() = None;
     }
 }
 

@@ -43,12 +43,7 @@ fn open(cx: &mut Cx<'_>, key: &[u8]) -> Done<Option<Collection>> {
 
 fn members(cx: &mut Cx<'_>, key: &[u8]) -> Done<Vec<Vec<u8>>> {
     let Some(set) = open(cx, key)? else { return Ok(Vec::new()) };
-    let mut members = Vec::new();
-    set.range(cx, Span::ALL, Order::Up, &mut |member, _| {
-        members.push(member.to_vec());
-        ControlFlow::Continue(())
-    })?;
-    Ok(members)
+    set.subs(cx)
 }
 
 fn add(cx: &mut Cx<'_>, set: &mut Collection, member: &[u8]) -> Done<bool> {
@@ -125,13 +120,18 @@ fn sismember(cx: &mut Cx<'_>, request: &Request) -> Done {
 
 fn smismember(cx: &mut Cx<'_>, request: &Request) -> Done {
     let members = request.tail(2);
-    let found = match open(cx, &request[1])? {
-        Some(set) => set.multi_get(cx, &members)?,
-        None => vec![None; members.len()],
-    };
-    cx.out.array(found.len());
-    found.iter().for_each(|found| cx.out.int(i64::from(found.is_some())));
-    Ok(())
+    let set = open(cx, &request[1])?;
+    cx.out.array(members.len());
+    cx.with_reply(|cx, out| match set {
+        Some(set) => set.each_value(cx, &members, |found| {
+            out.int(i64::from(found.is_some()));
+            Ok(())
+        }),
+        None => {
+            members.iter().for_each(|_| out.int(0));
+            Ok(())
+        }
+    })
 }
 
 fn smove(cx: &mut Cx<'_>, request: &Request) -> Done {
@@ -161,15 +161,6 @@ fn smove(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-fn all_members(cx: &Cx<'_>, set: &Collection) -> Done<Vec<Vec<u8>>> {
-    let mut members = Vec::with_capacity(set.len() as usize);
-    set.range(cx, Span::ALL, Order::Up, &mut |member, _| {
-        members.push(member.to_vec());
-        ControlFlow::Continue(())
-    })?;
-    Ok(members)
-}
-
 /// Of larger sets those with a count are chosen without reading all members.
 const WHOLE_MAX: u64 = 1000;
 
@@ -177,9 +168,13 @@ const WHOLE_MAX: u64 = 1000;
 fn some(cx: &Cx<'_>, set: &Collection, count: usize, repeats: bool) -> Done<Vec<Vec<u8>>> {
     let len = set.len() as usize;
     if set.len() <= WHOLE_MAX || count > len / 4 {
-        let members = all_members(cx, set)?;
+        let members = set.subs(cx)?;
         let places = random_places(members.len(), count, repeats);
-        return Ok(places.map(|place| members[place].clone()).collect());
+        let chosen = places.map(|place| {
+            cx.gather(members[place].len())?;
+            Ok(members[place].clone())
+        });
+        return chosen.collect();
     }
     let ends = [Order::Up, Order::Down].map(|order| {
         let mut end = Vec::new();
@@ -199,7 +194,7 @@ fn some(cx: &Cx<'_>, set: &Collection, count: usize, repeats: bool) -> Done<Vec<
         u64::from_be_bytes(head)
     };
     let (low, high) = (head(&first), head(&last).max(head(&first)));
-    let mut chosen = Vec::with_capacity(count);
+    let mut chosen = Vec::new();
     let mut seen = BTreeSet::new();
     while chosen.len() < count {
         let probe = [&first[..shared], &fastrand::u64(low..=high).to_be_bytes()].concat();
@@ -210,6 +205,7 @@ fn some(cx: &Cx<'_>, set: &Collection, count: usize, repeats: bool) -> Done<Vec<
             if skip == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         let member = found.unwrap_or_else(|| last.clone());
+        cx.gather(2 * member.len())?;
         if repeats || seen.insert(member.clone()) {
             chosen.push(member);
         } else {
@@ -265,7 +261,7 @@ fn srandmember(cx: &mut Cx<'_>, request: &Request) -> Done {
     let set = open(cx, &request[1])?;
     if let Some(set) = set.as_ref().filter(|set| repeats && n as u64 > set.len() / 4) {
         // It may ask for any number of them: they are made one by one.
-        let members = all_members(cx, set)?;
+        let members = set.subs(cx)?;
         cx.out.array(random_len(members.len(), n, repeats));
         for place in random_places(members.len(), n, repeats) {
             if cx.out.is_cut() {
@@ -327,7 +323,7 @@ fn combined(cx: &mut Cx<'_>, keys: &[&[u8]], how: Combine, limit: usize) -> Done
         let Some(mut sets) = sets.into_iter().collect::<Option<Vec<_>>>() else { return Ok(Vec::new()) };
         sets.sort_by_key(Collection::len);
         let mut common = Vec::new();
-        for (member, _) in sets[0].parts(cx)? {
+        for member in sets[0].subs(cx)? {
             if is_in_all(cx, &sets[1..], &member)? {
                 common.push(member);
                 if common.len() == limit {
@@ -340,7 +336,7 @@ fn combined(cx: &mut Cx<'_>, keys: &[&[u8]], how: Combine, limit: usize) -> Done
     let mut left = Vec::new();
     if let Some(first) = &sets[0] {
         let others: Vec<_> = sets[1..].iter().flatten().collect();
-        'members: for (member, _) in first.parts(cx)? {
+        'members: for member in first.subs(cx)? {
             for other in &others {
                 if other.get(cx, &member)?.is_some() {
                     continue 'members;

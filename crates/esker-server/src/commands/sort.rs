@@ -4,9 +4,9 @@ use super::table::{Command, FIRST, Group::Generic, STORED, command, flag::*};
 use crate::cx::Cx;
 use crate::data::{Collection, End, Kind, List, SortedSet};
 use crate::effects::Event;
-use crate::fail::{Done, REPLY_TOO_LARGE, SYNTAX, WRONG_TYPE};
+use crate::fail::{Done, SYNTAX, WRONG_TYPE};
 use crate::numbers::{int, parse_weight};
-use crate::resp::{REPLY_BYTES_MAX, Request};
+use crate::resp::Request;
 use std::cmp::Ordering;
 
 #[rustfmt::skip]
@@ -84,10 +84,7 @@ fn elements(cx: &mut Cx<'_>, key: &[u8]) -> Done<Vec<Vec<u8>>> {
     let Some(main) = cx.main(key)? else { return Ok(Vec::new()) };
     match main.kind {
         Kind::List => List::open(cx, key)?.map_or(Ok(Vec::new()), |list| list.elements(cx)),
-        Kind::Set => {
-            let parts = Collection::of(key, &main)?.parts(cx)?;
-            Ok(parts.into_iter().map(|(member, _)| member).collect())
-        }
+        Kind::Set => Collection::of(key, &main)?.subs(cx),
         Kind::SortedSet => Ok(SortedSet::all_of(cx, key)?.into_iter().map(|(member, _)| member).collect()),
         _ => Err(WRONG_TYPE.into()),
     }
@@ -125,6 +122,7 @@ fn sort(cx: &mut Cx<'_>, request: &Request, only_reads: bool) -> Done {
                 Some(by) => look_up(cx, by, &element)?,
                 None => Some(element.clone()),
             };
+            cx.gather(weight.as_ref().filter(|_| options.is_alpha).map_or(0, Vec::len))?;
             let weight = match (options.is_alpha, weight) {
                 (true, weight) => Weight::Text(weight),
                 (false, None) => Weight::Number(0.0),
@@ -165,10 +163,12 @@ fn shown(cx: &mut Cx<'_>, options: &Options<'_>, found: Vec<Vec<u8>>) -> Done<Ve
     for element in found {
         for pattern in &options.gets {
             let text = look_up(cx, pattern, &element)?;
-            bytes += text.as_ref().map_or(0, Vec::len);
-            if bytes > REPLY_BYTES_MAX {
-                return Err(REPLY_TOO_LARGE.into());
+            let len = text.as_ref().map_or(0, Vec::len);
+            bytes += len;
+            if options.to.is_none() && bytes > cx.out.bytes_max {
+                return Err(cx.out.too_large());
             }
+            cx.gather(len)?;
             shown.push(text);
         }
     }

@@ -269,7 +269,7 @@ fn put_member(cx: &mut Cx<'_>, (member, score): &Scored, with_scores: bool) {
 
 fn zscan(cx: &mut Cx<'_>, request: &Request) -> Done {
     let step = Step::parse(cx, request, 2)?;
-    let (mut seen, mut last, mut found) = (0, None, Vec::new());
+    let (mut seen, mut last, mut found, mut failed) = (0, None, Vec::new(), None);
     if let Some(set) = SortedSet::open(cx, &request[1])? {
         let span = step.span();
         let span = ZSpan::members(span.lower, span.upper);
@@ -282,11 +282,16 @@ fn zscan(cx: &mut Cx<'_>, request: &Request) -> Done {
                 last = Some(member.to_vec());
             }
             if step.wants(member) {
+                if let Err(fail) = cx.gather(member.len()) {
+                    failed = Some(fail);
+                    return ControlFlow::Break(());
+                }
                 found.push((member.to_vec(), score));
             }
             ControlFlow::Continue(())
         })?;
     }
+    failed.map_or(Ok(()), Err)?;
     put_cursor(cx, &step, last.filter(|_| seen > step.count).as_deref());
     cx.out.array(if step.without_values { found.len() } else { 2 * found.len() });
     for (member, score) in found {

@@ -6,6 +6,7 @@ use crate::cx::Cx;
 use crate::data::{Kind, Main};
 use crate::effects::Event;
 use crate::fail::{Done, Fail, NO_INTEGER, SYNTAX, WRONG_TYPE};
+use crate::memory::each_value;
 use crate::numbers::{decimal_sum, float, int, parse_float, parse_int};
 use crate::resp::{Request, format_int};
 
@@ -246,14 +247,19 @@ fn getex(cx: &mut Cx<'_>, request: &Request) -> Done {
 }
 
 fn mget(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let found = cx.access.reads().multi_get(&cx.session.data.main, &request.tail(1))?;
-    cx.out.array(found.len());
-    for raw in found {
-        let main = raw.map(Main::decode).transpose()?;
-        let text = main.as_ref().filter(|main| main.kind == Kind::String && !main.has_expired(cx.now));
-        cx.out.bulk_or_null(text.map(Main::text));
-    }
-    Ok(())
+    let keys = request.tail(1);
+    cx.out.array(keys.len());
+    cx.with_reply(|cx, out| {
+        let (reads, space) = (cx.access.reads(), &cx.session.data.main);
+        let read = |keys: &[&[u8]], bytes_max| reads.multi_get(space, keys, bytes_max);
+        each_value(&keys, read, |raw| {
+            cx.step(raw.as_ref().map_or(0, |raw| raw.len()))?;
+            let main = raw.map(Main::decode).transpose()?;
+            let text = main.as_ref().filter(|main| main.kind == Kind::String && !main.has_expired(cx.now));
+            out.bulk_or_null(text.map(Main::text));
+            out.check()
+        })
+    })
 }
 
 fn check_pairs(request: &Request, name: &str) -> Done {

@@ -7,14 +7,18 @@
 //!
 //! collection.1. What was changed is stored by `save`, which comes last. One that is empty by then is removed.
 
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 
 use super::main_record::{Kind, Main, Shape, encode_collection};
 use super::small;
 use super::subkey::parts_prefix;
 use crate::cx::Cx;
 use crate::fail::Done;
+use crate::memory::each_value;
 use crate::store::{Order, Span, Value, Visit, prefix_end};
+
+/// Is shown parts of a collection, as `Visit`, and may fail.
+pub type TryVisit<'a> = dyn FnMut(&[u8], &[u8]) -> Done<ControlFlow<()>> + 'a;
 
 /// A collection that is being read or changed.
 pub struct Collection {
@@ -112,23 +116,34 @@ impl Collection {
     /// # Errors
     /// The store's.
     pub fn get(&self, cx: &Cx<'_>, sub: &[u8]) -> Done<Option<Value>> {
+        cx.step(sub.len())?;
         match &self.small {
             Some(small) => Ok(small::get(small, sub).map(Value::from)),
             None => Ok(cx.access.reads().get(&cx.session.data.sub, &self.part_key(sub))?),
         }
     }
 
-    /// The values of several sub-keys.
+    /// Shows the values of several sub-keys, in order (command_memory.1).
     ///
     /// # Errors
-    /// The store's.
-    pub fn multi_get(&self, cx: &Cx<'_>, subs: &[&[u8]]) -> Done<Vec<Option<Value>>> {
+    /// The store's; those of `visit`.
+    pub fn each_value(
+        &self,
+        cx: &Cx<'_>,
+        subs: &[&[u8]],
+        mut visit: impl FnMut(Option<&[u8]>) -> Done,
+    ) -> Done {
         if self.small.is_some() {
-            return subs.iter().map(|sub| self.get(cx, sub)).collect();
+            return subs.iter().try_for_each(|sub| visit(self.get(cx, sub)?.as_deref()));
         }
         let keys: Vec<_> = subs.iter().map(|sub| self.part_key(sub)).collect();
         let keys: Vec<_> = keys.iter().map(Vec::as_slice).collect();
-        Ok(cx.access.reads().multi_get(&cx.session.data.sub, &keys)?)
+        let (reads, space) = (cx.access.reads(), &cx.session.data.sub);
+        let read = |keys: &[&[u8]], bytes_max| reads.multi_get(space, keys, bytes_max);
+        each_value(&keys, read, |value| {
+            cx.step(value.as_ref().map_or(0, |value| value.len()))?;
+            visit(value.as_deref())
+        })
     }
 
     /// Sets a sub-key.
@@ -136,6 +151,7 @@ impl Collection {
     /// # Errors
     /// The store's.
     pub fn put(&mut self, cx: &mut Cx<'_>, sub: &[u8], value: &[u8]) -> Done {
+        cx.step(sub.len() + value.len())?;
         if let Some(small) = &mut self.small {
             if small::put(small, sub, value) {
                 return Ok(());
@@ -169,7 +185,7 @@ impl Collection {
             let end = prefix_end(prefix).unwrap_or_default();
             small::range(small, Span::between(prefix, &end), Order::Up, &mut |sub, _| {
                 found.push(sub.to_vec());
-                std::ops::ControlFlow::Continue(())
+                ControlFlow::Continue(())
             });
             found.iter().for_each(|sub| small::remove(small, sub));
             return Ok(());
@@ -186,7 +202,7 @@ impl Collection {
         let mut parts = Vec::new();
         small::range(&small, Span::ALL, Order::Up, &mut |sub, value| {
             parts.push((self.part_key(sub), value.to_vec()));
-            std::ops::ControlFlow::Continue(())
+            ControlFlow::Continue(())
         });
         let data = cx.session.data.clone();
         let transaction = cx.access.transaction()?;
@@ -201,6 +217,29 @@ impl Collection {
     /// # Errors
     /// The store's.
     pub fn range(&self, cx: &Cx<'_>, span: Span<'_>, order: Order, visit: &mut Visit<'_>) -> Done {
+        self.try_range(cx, span, order, &mut |sub, value| Ok(visit(sub, value)))
+    }
+
+    /// The same, where `visit` may fail.
+    ///
+    /// # Errors
+    /// The store's; those of `visit`.
+    pub fn try_range(&self, cx: &Cx<'_>, span: Span<'_>, order: Order, visit: &mut TryVisit<'_>) -> Done {
+        let mut failed = None;
+        self.walk(cx, span, order, &mut |sub, value| match cx
+            .step(sub.len() + value.len())
+            .and_then(|()| visit(sub, value))
+        {
+            Ok(flow) => flow,
+            Err(fail) => {
+                failed = Some(fail);
+                ControlFlow::Break(())
+            }
+        })?;
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn walk(&self, cx: &Cx<'_>, span: Span<'_>, order: Order, visit: &mut Visit<'_>) -> Done {
         if span.is_empty() {
             return Ok(());
         }
@@ -255,17 +294,32 @@ impl Collection {
         copy.save(cx)
     }
 
-    /// All parts.
+    /// All parts (command_memory.1).
     ///
     /// # Errors
-    /// The store's.
+    /// The store's; they are too large.
     pub fn parts(&self, cx: &Cx<'_>) -> Done<Vec<(Vec<u8>, Vec<u8>)>> {
         let mut parts = Vec::new();
-        self.range(cx, Span::ALL, Order::Up, &mut |sub, value| {
+        self.try_range(cx, Span::ALL, Order::Up, &mut |sub, value| {
+            cx.gather(sub.len() + value.len())?;
             parts.push((sub.to_vec(), value.to_vec()));
-            std::ops::ControlFlow::Continue(())
+            Ok(ControlFlow::Continue(()))
         })?;
         Ok(parts)
+    }
+
+    /// All sub-keys (command_memory.1).
+    ///
+    /// # Errors
+    /// See [`parts`](Self::parts).
+    pub fn subs(&self, cx: &Cx<'_>) -> Done<Vec<Vec<u8>>> {
+        let mut subs = Vec::new();
+        self.try_range(cx, Span::ALL, Order::Up, &mut |sub, _| {
+            cx.gather(sub.len())?;
+            subs.push(sub.to_vec());
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(subs)
     }
 
     /// Stores what was changed, except for parts that have records of their own: they are (collection.1).

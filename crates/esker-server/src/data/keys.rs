@@ -23,7 +23,9 @@ impl Cx<'_> {
     /// The store's.
     pub fn main(&mut self, key: &[u8]) -> Done<Option<Main>> {
         self.check_is_named(key);
+        self.step(key.len())?;
         let Some(raw) = self.access.reads().get(&self.session.data.main, key)? else { return Ok(None) };
+        self.step(raw.len())?;
         let main = Main::decode(raw)?;
         if main.has_expired(self.now) {
             if self.access.can_write() && !self.server.replication.is_replica() {
@@ -84,6 +86,7 @@ impl Cx<'_> {
     /// Writes a main record, and when it expires (data.1).
     pub(super) fn store_main(&mut self, key: &[u8], expired: u64, expires: u64, bytes: &[u8]) -> Done {
         self.check_is_named(key);
+        self.step(bytes.len())?;
         if self.server.config.wants(Event::New) && self.main(key)?.is_none() {
             self.event(Event::New, "new", key);
         }

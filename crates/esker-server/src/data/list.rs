@@ -151,19 +151,27 @@ impl List {
         })
     }
 
-    /// All elements.
+    /// The elements from one index to another, both included (command_memory.1).
     ///
     /// # Errors
-    /// The store's.
-    pub fn elements(&self, cx: &Cx<'_>) -> Done<Vec<Vec<u8>>> {
+    /// The store's; they are too large.
+    fn between(&self, cx: &Cx<'_>, from: u64, to: u64) -> Done<Vec<Vec<u8>>> {
         let mut elements = Vec::new();
-        if !self.is_empty() {
-            self.walk(cx, 0, self.len() - 1, Order::Up, &mut |_, element| {
-                elements.push(element.to_vec());
-                ControlFlow::Continue(())
-            })?;
-        }
+        let ends = [from, to + 1].map(|index| (self.first() + index).to_be_bytes());
+        self.0.try_range(cx, Span::between(&ends[0], &ends[1]), Order::Up, &mut |_, element| {
+            cx.gather(element.len())?;
+            elements.push(element.to_vec());
+            Ok(ControlFlow::Continue(()))
+        })?;
         Ok(elements)
+    }
+
+    /// All elements (command_memory.1).
+    ///
+    /// # Errors
+    /// The store's; they are too large.
+    pub fn elements(&self, cx: &Cx<'_>) -> Done<Vec<Vec<u8>>> {
+        if self.is_empty() { Ok(Vec::new()) } else { self.between(cx, 0, self.len() - 1) }
     }
 
     /// Puts an element before an index. The shorter side moves.
@@ -174,13 +182,7 @@ impl List {
         let len = self.len();
         let is_left = index < len - index;
         let (from, to) = if is_left { (0, index) } else { (index, len) };
-        let mut moved = Vec::new();
-        if from < to {
-            self.walk(cx, from, to - 1, Order::Up, &mut |_, element| {
-                moved.push(element.to_vec());
-                ControlFlow::Continue(())
-            })?;
-        }
+        let mut moved = if from < to { self.between(cx, from, to - 1)? } else { Vec::new() };
         let (first, behind) = (self.first(), self.0.shape.head[1]);
         let start = if is_left {
             self.set_ends(first - 1, behind);
@@ -205,6 +207,7 @@ impl List {
         let (first, len) = (self.first(), self.len());
         let (from, behind) = kept.map_or((len, len), |(from, to)| (from, to + 1));
         for index in (0..from).chain(behind..len) {
+            cx.step(0)?;
             self.0.remove(cx, &(first + index).to_be_bytes())?;
         }
         self.set_ends(first + from, first + behind);

@@ -118,8 +118,8 @@ impl SortedSet {
         match cx.main(key)? {
             None => Ok(Vec::new()),
             Some(main) if main.kind == Kind::Set => {
-                let parts = Collection::of(key, &main)?.parts(cx)?;
-                Ok(parts.into_iter().map(|(member, _)| (member, 1.0)).collect())
+                let members = Collection::of(key, &main)?.subs(cx)?;
+                Ok(members.into_iter().map(|member| (member, 1.0)).collect())
             }
             Some(main) if main.kind == Kind::SortedSet => {
                 SortedSet(Collection::of(key, &main)?).list(cx, &ZSpan::all(), Order::Up, 0, usize::MAX)
@@ -207,10 +207,10 @@ impl SortedSet {
         })
     }
 
-    /// Members of a span: `offset` of them are skipped, and at most `count` returned.
+    /// Members of a span: `skip` of them are passed over, and at most `count` returned (command_memory.1).
     ///
     /// # Errors
-    /// The store's.
+    /// The store's; they are too large.
     pub fn list(
         &self,
         cx: &Cx<'_>,
@@ -219,7 +219,7 @@ impl SortedSet {
         skip: usize,
         count: usize,
     ) -> Done<Vec<Scored>> {
-        let (mut passed, mut found) = (0, Vec::new());
+        let (mut passed, mut found, mut failed) = (0, Vec::new(), None);
         if count == 0 {
             return Ok(found);
         }
@@ -228,10 +228,14 @@ impl SortedSet {
                 passed += 1;
                 return ControlFlow::Continue(());
             }
+            if let Err(fail) = cx.gather(member.len()) {
+                failed = Some(fail);
+                return ControlFlow::Break(());
+            }
             found.push((member.to_vec(), score));
             if found.len() < count { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
-        Ok(found)
+        failed.map_or(Ok(found), Err)
     }
 
     /// How many members lie in a span.

@@ -108,6 +108,17 @@ fn pieces(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     pieces
 }
 
+/// Counts the pieces before they are made (command_memory.1).
+fn gather_pieces(cx: &Cx<'_>, mut bytes: &[u8]) -> Done {
+    while let Some((len, rest)) = bytes.split_first_chunk::<4>() {
+        let len = u32::from_le_bytes(*len) as usize;
+        let Some(rest) = rest.get(len..) else { break };
+        cx.gather(len)?;
+        bytes = rest;
+    }
+    cx.gather(0)
+}
+
 pub(in crate::data) fn number(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
@@ -204,7 +215,9 @@ impl Stream {
     /// # Errors
     /// The store's.
     pub fn entry(&self, cx: &Cx<'_>, id: StreamId) -> Done<Option<Vec<Vec<u8>>>> {
-        Ok(self.parts.get(cx, &entry_key(id))?.map(|fields| pieces(&fields)))
+        let Some(fields) = self.parts.get(cx, &entry_key(id))? else { return Ok(None) };
+        gather_pieces(cx, &fields)?;
+        Ok(Some(pieces(&fields)))
     }
 
     /// Entries from one id to another, both included.
@@ -225,9 +238,10 @@ impl Stream {
         }
         let (lower, upper) = (entry_key(from), entry_key(to));
         let span = Span { lower: Bound::Included(&lower), upper: Bound::Included(&upper) };
-        self.parts.range(cx, span, order, &mut |sub, fields| {
+        self.parts.try_range(cx, span, order, &mut |sub, fields| {
+            gather_pieces(cx, fields)?;
             found.push((StreamId::of(&sub[1..]), pieces(fields)));
-            if found.len() < count { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            Ok(if found.len() < count { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         })?;
         Ok(found)
     }

@@ -111,8 +111,16 @@ impl Reads for View<'_> {
         }
     }
 
-    fn multi_get(&self, space: &Space, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
-        keys.iter().map(|key| self.get(space, key)).collect()
+    fn multi_get(&self, space: &Space, keys: &[&[u8]], bytes_max: usize) -> Result<Vec<Option<Value>>> {
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        for key in keys {
+            found.push(self.get(space, key)?);
+            bytes += found.last().and_then(Option::as_ref).map_or(0, |value| value.len());
+            if bytes > bytes_max {
+                break;
+            }
+        }
+        Ok(found)
     }
 
     fn range(&self, space: &Space, span: Span<'_>, order: Order, visit: &mut Visit<'_>) -> Result<()> {

@@ -12,9 +12,8 @@ use std::time::{Duration, Instant};
 use mlua::{Lua, LuaString, Value};
 
 use crate::clock;
+use crate::commands::SCRIPT_TIME_MAX;
 
-/// A script that runs longer fails (lua.2).
-const TIME_MAX: Duration = Duration::from_secs(5);
 /// Steps between two looks at the clock.
 const STEPS: u32 = 8;
 /// Memory of the interpreter.
@@ -104,7 +103,7 @@ impl Limits {
 
     fn look_at_clock(&self) {
         let start = Duration::from_nanos(self.start.load(Ordering::Relaxed));
-        if self.made.elapsed().saturating_sub(start) > TIME_MAX {
+        if self.made.elapsed().saturating_sub(start) > SCRIPT_TIME_MAX {
             self.has_taken_too_long.store(true, Ordering::Relaxed);
         }
     }

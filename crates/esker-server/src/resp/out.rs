@@ -1,17 +1,33 @@
 //! Replies, in the form of the protocol's version that the client speaks.
 
+use crate::fail::{Done, Fail};
+use crate::memory;
+
 /// Bytes of replies that a connection holds at most, in one piece. A command whose reply does not fit fails.
 pub const REPLY_BYTES_MAX: usize = 1 << 30;
+/// Bytes of a long text that are written at a time.
+#[cfg(feature = "lua")]
+const PIECE: usize = 64 << 10;
+/// Bytes of an error.
+pub const ERROR_BYTES_MAX: usize = 64 << 10;
 
 /// Replies that were not sent yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Out {
     /// The bytes.
     pub bytes: Vec<u8>,
     /// Version 3 of the protocol, not 2.
     pub is_resp3: bool,
-    /// A text was left out: it would have made the replies larger than [`REPLY_BYTES_MAX`].
+    /// There are no more bytes.
+    pub bytes_max: usize,
+    /// Something was left out: it would have made the replies larger than `bytes_max`.
     is_cut: bool,
+}
+
+impl Default for Out {
+    fn default() -> Self {
+        Out::new(false)
+    }
 }
 
 /// A place in the replies.
@@ -21,7 +37,7 @@ pub struct Mark(usize);
 impl Out {
     /// For a client of this version.
     pub fn new(is_resp3: bool) -> Self {
-        Out { bytes: Vec::new(), is_resp3, is_cut: false }
+        Out { bytes: Vec::new(), is_resp3, bytes_max: REPLY_BYTES_MAX, is_cut: false }
     }
 
     /// Takes all of them out.
@@ -29,13 +45,38 @@ impl Out {
         Out {
             bytes: std::mem::take(&mut self.bytes),
             is_resp3: self.is_resp3,
+            bytes_max: self.bytes_max,
             is_cut: std::mem::take(&mut self.is_cut),
         }
     }
 
-    /// Whether a text did not fit. What was replied is then no whole reply: it has to be taken back.
+    /// Whether something did not fit. What was replied is then no whole reply: it has to be taken back.
     pub fn is_cut(&self) -> bool {
         self.is_cut
+    }
+
+    /// Whether all has fitted so far.
+    ///
+    /// # Errors
+    /// It has not.
+    pub fn check(&self) -> Done {
+        if self.is_cut { Err(self.too_large()) } else { Ok(()) }
+    }
+
+    /// The error of a reply that does not fit.
+    pub fn too_large(&self) -> Fail {
+        memory::too_large(self.bytes_max)
+    }
+
+    /// Makes sure of memory for this number of bytes; false: they do not fit. It is never much more than `bytes_max`.
+    fn fits(&mut self, bytes: usize) -> bool {
+        let need = self.bytes.len().saturating_add(bytes);
+        self.is_cut |= need > self.bytes_max;
+        if !self.is_cut && need > self.bytes.capacity() {
+            let capacity = (2 * self.bytes.capacity()).min(self.bytes_max).max(need);
+            self.bytes.reserve_exact(capacity - self.bytes.len());
+        }
+        !self.is_cut
     }
 
     /// The same, and forgets it.
@@ -44,6 +85,9 @@ impl Out {
     }
 
     fn line(&mut self, kind: u8, text: &[u8]) {
+        if !self.fits(text.len() + 3) {
+            return;
+        }
         self.bytes.push(kind);
         self.bytes.extend_from_slice(text);
         self.bytes.extend_from_slice(b"\r\n");
@@ -59,13 +103,35 @@ impl Out {
         self.line(b'+', text.as_bytes());
     }
 
+    /// A text that may be long, piece by piece. Ends of lines in it are spaces.
+    ///
+    /// # Errors
+    /// Those of `step`, which is called before each piece.
+    #[cfg(feature = "lua")]
+    pub fn long_simple<E>(&mut self, text: &[u8], mut step: impl FnMut() -> Result<(), E>) -> Result<(), E> {
+        if !self.fits(text.len() + 3) {
+            return Ok(());
+        }
+        self.bytes.push(b'+');
+        for piece in text.chunks(PIECE) {
+            step()?;
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(piece);
+            let ends = self.bytes[start..].iter_mut().filter(|byte| matches!(byte, b'\r' | b'\n'));
+            ends.for_each(|byte| *byte = b' ');
+        }
+        self.bytes.extend_from_slice(b"\r\n");
+        Ok(())
+    }
+
     /// `OK`.
     pub fn ok(&mut self) {
         self.bytes.extend_from_slice(b"+OK\r\n");
     }
 
-    /// An error: its code, a space, what is wrong.
+    /// An error: its code, a space, what is wrong. Of a long text the beginning.
     pub fn error(&mut self, text: &str) {
+        let text = &text[..text.floor_char_boundary(ERROR_BYTES_MAX)];
         self.bytes.push(b'-');
         let clean = text.bytes().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte });
         self.bytes.extend(clean);
@@ -84,11 +150,9 @@ impl Out {
 
     /// Bytes.
     pub fn bulk(&mut self, bytes: &[u8]) {
-        self.is_cut |= self.bytes.len() + bytes.len() > REPLY_BYTES_MAX;
-        if self.is_cut {
+        if !self.fits(bytes.len() + 32) {
             return;
         }
-        self.bytes.reserve(bytes.len() + 16);
         self.head(b'$', bytes.len() as i64);
         self.bytes.extend_from_slice(bytes);
         self.bytes.extend_from_slice(b"\r\n");
@@ -218,6 +282,9 @@ impl Out {
     fn insert_head(&mut self, mark: Mark, head: impl FnOnce(&mut Out)) {
         let end = self.bytes.len();
         head(self);
+        if self.is_cut {
+            return;
+        }
         let len = self.bytes.len() - end;
         self.bytes[mark.0..].rotate_right(len);
     }
@@ -293,6 +360,26 @@ mod tests {
         assert_eq!(said(false, all), "$-1\r\n*2\r\n*1\r\n$3\r\n1.5\r\n:1\r\n$1\r\nx\r\n");
         assert_eq!(said(true, all), "_\r\n%1\r\n~1\r\n,1.5\r\n#t\r\n=5\r\ntxt:x\r\n");
         assert_eq!(said(false, |out| out.error("ERR a\r\nb")), "-ERR a  b\r\n");
+    }
+
+    #[test]
+    fn command_memory_1_what_does_not_fit_is_left_out() {
+        let mut out = Out { bytes_max: 100, ..Out::new(false) };
+        (0..20).for_each(|n| out.int(n));
+        assert!(out.check().is_ok() && out.bytes.capacity() <= 100);
+        out.bulk(&[b'x'; 100]);
+        assert!(out.is_cut() && out.bytes.capacity() <= 100);
+        let len = out.bytes.len();
+        out.int(1);
+        assert_eq!(out.bytes.len(), len);
+        assert_eq!(
+            out.check().unwrap_err().message(),
+            "ERR the reply is larger than 100 bytes: ask for less at a time"
+        );
+        let mut out = Out { bytes_max: 100, ..Out::new(false) };
+        (0..1000).for_each(|n| out.int(n));
+        assert!(out.is_cut() && out.bytes.len() <= 100);
+        assert_eq!(said(false, |out| out.error(&"\u{e4}".repeat(1 << 20))).len(), (64 << 10) + 3);
     }
 
     #[test]

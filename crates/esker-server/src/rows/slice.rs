@@ -12,6 +12,11 @@ use crate::store::Order;
 /// A slice of about so many bytes ends with the row that it is at.
 const BYTES_MAX: usize = 16 << 20;
 
+/// It fails beyond this: the row alone is larger (command_memory.1).
+const ROW_BYTES_MAX: usize = 1 << 30;
+/// What a column takes beside its bytes, about.
+const COLUMN_OVERHEAD: usize = 64;
+
 /// What a slice is of.
 pub struct Query {
     /// The keys.
@@ -69,6 +74,7 @@ impl Source<'_> {
     /// The store's.
     pub fn slice(&self, table: &[u8], query: &Query) -> Done<Slice> {
         let (mut rows, mut last, mut bytes): (Vec<Row>, _, _) = (Vec::new(), None, 0);
+        let mut columns = 0;
         self.walk(table, &query.keys, &query.columns, query.order, |shown| {
             if shown.is_first {
                 if rows.len() >= query.keys_max || bytes >= BYTES_MAX {
@@ -86,6 +92,10 @@ impl Source<'_> {
             let Some(row) = rows.last_mut() else { return Ok(Step::Next) };
             let (stamp, data) = decode_value(shown.value)?;
             bytes += shown.column.len() + data.len();
+            columns += 1;
+            if bytes + columns * COLUMN_OVERHEAD > ROW_BYTES_MAX {
+                return Err("ERR a row of more than 1 GiB: ask for some of its columns".into());
+            }
             row.columns.push(Column { name: shown.column.to_vec(), stamp, data: data.to_vec() });
             Ok(if row.columns.len() < query.columns_max { Step::Next } else { Step::NextKey })
         })?;

@@ -51,8 +51,8 @@ impl Reads for LocalStore {
         keyspace(space)?.get(key)
     }
 
-    fn multi_get(&self, space: &Space, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
-        keyspace(space)?.multi_get(keys)
+    fn multi_get(&self, space: &Space, keys: &[&[u8]], bytes_max: usize) -> Result<Vec<Option<Value>>> {
+        keyspace(space)?.multi_get_within(keys, bytes_max)
     }
 
     fn range(&self, space: &Space, span: Span<'_>, order: Order, visit: &mut Visit<'_>) -> Result<()> {
@@ -197,8 +197,8 @@ impl Reads for LocalSnapshot {
         self.0.get(keyspace(space)?, key)
     }
 
-    fn multi_get(&self, space: &Space, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
-        self.0.multi_get(keyspace(space)?, keys)
+    fn multi_get(&self, space: &Space, keys: &[&[u8]], bytes_max: usize) -> Result<Vec<Option<Value>>> {
+        self.0.multi_get_within(keyspace(space)?, keys, bytes_max)
     }
 
     fn range(&self, space: &Space, span: Span<'_>, order: Order, visit: &mut Visit<'_>) -> Result<()> {
@@ -251,8 +251,8 @@ impl Reads for LocalTransaction {
         self.inner.get(keyspace(space)?, key)
     }
 
-    fn multi_get(&self, space: &Space, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
-        self.inner.multi_get(keyspace(space)?, keys)
+    fn multi_get(&self, space: &Space, keys: &[&[u8]], bytes_max: usize) -> Result<Vec<Option<Value>>> {
+        self.inner.multi_get_within(keyspace(space)?, keys, bytes_max)
     }
 
     fn range(&self, space: &Space, span: Span<'_>, order: Order, visit: &mut Visit<'_>) -> Result<()> {
@@ -376,7 +376,7 @@ mod tests {
         assert_eq!(keys(&store, &space, Span::from(b"a"), Order::Down), [b"c", b"b"]);
         assert_eq!(before.get(&space, b"b").unwrap(), None);
         assert_eq!(store.get_if_cached(&space, b"b").unwrap(), Some(Some(Value::from("1"))));
-        assert_eq!(store.multi_get(&space, &[b"b", b"x"]).unwrap(), [Some(Value::from("1")), None]);
+        assert_eq!(store.multi_get(&space, &[b"b", b"x"], 100).unwrap(), [Some(Value::from("1")), None]);
         let mut third = store.begin();
         third.put(&space, b"kept", b"1").unwrap();
         third.mark();

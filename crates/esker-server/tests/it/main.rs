@@ -17,6 +17,7 @@ mod hostile;
 #[cfg(feature = "lua")]
 mod hostile_scripts;
 mod limits;
+mod memory;
 mod monitoring;
 mod node;
 mod operations;

@@ -75,8 +75,13 @@ macro_rules! reads {
                 self.inner().get(space, key)
             }
 
-            fn multi_get(&self, space: &Space, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
-                self.inner().multi_get(space, keys)
+            fn multi_get(
+                &self,
+                space: &Space,
+                keys: &[&[u8]],
+                bytes_max: usize,
+            ) -> Result<Vec<Option<Value>>> {
+                self.inner().multi_get(space, keys, bytes_max)
             }
 
             fn range(

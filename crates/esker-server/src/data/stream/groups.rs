@@ -121,9 +121,10 @@ impl Stream {
     fn all_with(&self, cx: &Cx<'_>, prefix: &[u8]) -> Done<Vec<(Vec<u8>, Value)>> {
         let end = prefix_end(prefix).unwrap_or_default();
         let mut found = Vec::new();
-        self.parts.range(cx, Span::between(prefix, &end), Order::Up, &mut |sub, value| {
+        self.parts.try_range(cx, Span::between(prefix, &end), Order::Up, &mut |sub, value| {
+            cx.gather(sub.len() + value.len())?;
             found.push((sub[prefix.len()..].to_vec(), Value::from(value)));
-            ControlFlow::Continue(())
+            Ok(ControlFlow::Continue(()))
         })?;
         Ok(found)
     }
@@ -266,12 +267,13 @@ impl Stream {
         if limit == 0 {
             return Ok(found);
         }
-        self.parts.range(cx, span, order, &mut |sub, value| {
+        self.parts.try_range(cx, span, order, &mut |sub, value| {
             let pending = pending_of(StreamId::of(&sub[sub.len() - 16..]), value);
             if is_wanted(&pending) {
+                cx.gather(pending.consumer.len())?;
                 found.push(pending);
             }
-            if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            Ok(if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         })?;
         Ok(found)
     }
@@ -290,9 +292,10 @@ impl Stream {
         if limit == 0 {
             return Ok(ids);
         }
-        self.parts.range(cx, span, Order::Up, &mut |sub, _| {
+        self.parts.try_range(cx, span, Order::Up, &mut |sub, _| {
+            cx.gather(0)?;
             ids.push(StreamId::of(&sub[sub.len() - 16..]));
-            if ids.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            Ok(if ids.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         })?;
         Ok(ids)
     }
@@ -310,6 +313,7 @@ impl Stream {
     ) -> Done<Vec<Pending>> {
         let mut found = Vec::new();
         for id in self.ids_of(cx, (group, consumer), (from, to), limit)? {
+            cx.gather(consumer.len())?;
             found.extend(self.pending(cx, group, id)?);
         }
         Ok(found)
