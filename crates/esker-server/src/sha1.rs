@@ -1,18 +1,33 @@
 //! SHA-1, by which scripts are known. Not for secrets. FIPS 180-4.
 
+/// Blocks of a piece: 64 KiB.
+const PIECE_BLOCKS: usize = 1024;
+
 /// The digest of some bytes, in hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
+    let Ok(digest) = hex_by_pieces::<std::convert::Infallible>(bytes, || Ok(()));
+    digest
+}
+
+/// The same of bytes that may be many.
+///
+/// # Errors
+/// Those of `step`, which is called before each piece.
+pub fn hex_by_pieces<E>(bytes: &[u8], mut step: impl FnMut() -> Result<(), E>) -> Result<String, E> {
     let mut state = [0x6745_2301u32, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
-    let mut padded = bytes.to_vec();
-    padded.push(0x80);
-    padded.resize(padded.len().next_multiple_of(64), 0);
-    if padded.len() - bytes.len() < 9 {
-        padded.resize(padded.len() + 64, 0);
+    let (blocks, rest) = bytes.as_chunks::<64>();
+    for piece in blocks.chunks(PIECE_BLOCKS) {
+        step()?;
+        piece.iter().for_each(|block| take(&mut state, block));
     }
-    let end = padded.len() - 8;
-    padded[end..].copy_from_slice(&(bytes.len() as u64 * 8).to_be_bytes());
+    // What is left, a one, zeros, and the length in bits.
+    let mut padded = rest.to_vec();
+    padded.push(0x80);
+    let len = (padded.len() + 8).next_multiple_of(64);
+    padded.resize(len - 8, 0);
+    padded.extend_from_slice(&(bytes.len() as u64 * 8).to_be_bytes());
     padded.chunks_exact(64).for_each(|block| take(&mut state, block));
-    state.iter().map(|word| format!("{word:08x}")).collect()
+    Ok(state.iter().map(|word| format!("{word:08x}")).collect())
 }
 
 fn take(state: &mut [u32; 5], block: &[u8]) {
@@ -50,6 +65,16 @@ mod tests {
         assert_eq!(hex(b"abc"), "a9993e364706816aba3e25717850c26c9cd0d89d");
         let long = b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
         assert_eq!(hex(long), "84983e441c3bd26ebaae4aa1f95129e5e54670f1");
+        let (mut steps, long) = (0, vec![b'a'; 1 << 20]);
+        let step = || {
+            steps += 1;
+            if steps < 5 { Ok(()) } else { Err("ended") }
+        };
+        assert_eq!((hex_by_pieces(&long, step), steps), (Err("ended"), 5));
+        // All lengths of what is left over.
+        let lens = [55, 56, 63, 64, 119, 120];
+        let digests = lens.map(|len| hex(&vec![b'a'; len])[..8].to_owned());
+        assert_eq!(digests, ["c1c8bbdc", "c2db330f", "03f09f5b", "0098ba82", "ee971065", "f34c1488"]);
         assert_eq!(hex(&[b'a'; 1_000_000]), "34aa973cd4c4daa4f61eeb2bdbad27316534016f");
     }
 }

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use mlua::{Lua, Table, Value};
+use mlua::{Lua, LuaString, Table, Value};
 
 use super::limits::{self, Limits};
-use crate::resp::{Mark, Out};
+use crate::resp::{ERROR_BYTES_MAX, Mark, Out};
 
 /// Tables in tables, no deeper.
 const DEPTH_MAX: usize = 64;
@@ -49,6 +49,12 @@ fn in_words_of_redis(text: &str) -> Option<String> {
     (own != text).then_some(own)
 }
 
+/// The beginning of a text, as much as an error shows. The rest is not looked at: it may be long.
+fn beginning(text: &LuaString) -> String {
+    let bytes = text.as_bytes();
+    String::from_utf8_lossy(&bytes[..bytes.len().min(ERROR_BYTES_MAX)]).into_owned()
+}
+
 /// An error as scripts see it: a table, or the text of one.
 pub(super) fn caught(lua: &Lua, value: Value, as_table: bool) -> mlua::Result<Value> {
     match &value {
@@ -58,6 +64,8 @@ pub(super) fn caught(lua: &Lua, value: Value, as_table: bool) -> mlua::Result<Va
             text @ Value::String(_) => Ok(text),
             _ => Ok(value),
         },
+        // Errors of the interpreter are short.
+        Value::String(text) if text.as_bytes().len() > ERROR_BYTES_MAX => Ok(value),
         Value::String(text) => match in_words_of_redis(&text.to_string_lossy()) {
             Some(text) => Ok(Value::String(lua.create_string(text)?)),
             None => Ok(value),
@@ -78,10 +86,10 @@ pub(super) fn error_text(value: &Value, digest: &str, place: Option<&str>) -> St
     };
     match value {
         Value::Table(table) => match table.raw_get::<Value>("err") {
-            Ok(Value::String(text)) => text.to_string_lossy() + &behind,
+            Ok(Value::String(text)) => beginning(&text) + &behind,
             _ => of_lua("unknown error"),
         },
-        Value::String(text) => of_lua(&text.to_string_lossy()),
+        Value::String(text) => of_lua(&beginning(text)),
         Value::Error(error) => match error.downcast_ref::<Told>() {
             Some(Told(text)) => format!("{text}{behind}"),
             None => of_lua(&super::plain(error)),
@@ -106,7 +114,8 @@ pub(super) fn number_text(n: f64) -> String {
 }
 
 fn line<'b>(bytes: &mut &'b [u8]) -> &'b [u8] {
-    let end = bytes.windows(2).position(|pair| pair == b"\r\n").unwrap_or(bytes.len());
+    // No line has a '\r' in it.
+    let end = memchr::memchr(b'\r', bytes).unwrap_or(bytes.len());
     let line = &bytes[..end];
     *bytes = bytes.get(end + 2..).unwrap_or_default();
     line
@@ -208,13 +217,12 @@ impl Putter<'_> {
     fn put_table(&mut self, table: &Table, depth: usize) -> mlua::Result<()> {
         if let Value::String(text) = table.raw_get::<Value>("err")? {
             self.add_text(&text)?;
-            self.out.error(&text.to_string_lossy());
+            self.out.error(&beginning(&text));
             return Ok(());
         }
         if let Value::String(text) = table.raw_get::<Value>("ok")? {
             self.add_text(&text)?;
-            self.out.simple(&text.to_string_lossy().replace(['\r', '\n'], " "));
-            return Ok(());
+            return self.out.long_simple(&text.as_bytes(), || self.limits.step());
         }
         match table.raw_get::<Value>("double")? {
             Value::Number(n) => {

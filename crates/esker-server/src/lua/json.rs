@@ -29,7 +29,7 @@ pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
             let limits = limits::of(lua)?;
             let mut reader = Reader { limits: &limits, bytes: &bytes, at: 0 };
             let value = reader.value(lua, 0)?;
-            reader.skip_spaces();
+            reader.skip_spaces()?;
             if reader.at < reader.bytes.len() {
                 return wrong(format!(
                     "Expected the end but found invalid token at character {}",
@@ -170,6 +170,9 @@ fn encode(out: &mut Vec<u8>, limits: &Limits, value: &Value, depth: usize) -> ml
     Ok(())
 }
 
+/// Letters of a number.
+const NUMBER_MAX: usize = 4096;
+
 struct Reader<'b> {
     limits: &'b Limits,
     bytes: &'b [u8],
@@ -177,9 +180,15 @@ struct Reader<'b> {
 }
 
 impl Reader<'_> {
-    fn skip_spaces(&mut self) {
-        while self.bytes.get(self.at).is_some_and(u8::is_ascii_whitespace) {
-            self.at += 1;
+    fn skip_spaces(&mut self) -> mlua::Result<()> {
+        loop {
+            let rest = self.bytes.get(self.at..).unwrap_or_default().iter().take(PIECE);
+            let spaces = rest.take_while(|byte| byte.is_ascii_whitespace()).count();
+            self.at += spaces;
+            if spaces < PIECE {
+                return Ok(());
+            }
+            self.limits.step()?;
         }
     }
 
@@ -200,7 +209,7 @@ impl Reader<'_> {
         if depth > DEPTH_MAX {
             return wrong("Found too many nested data structures");
         }
-        self.skip_spaces();
+        self.skip_spaces()?;
         match self.bytes.get(self.at) {
             Some(b'{') => self.object(lua, depth),
             Some(b'[') => self.list(lua, depth),
@@ -210,8 +219,12 @@ impl Reader<'_> {
             Some(b'n') => self.word(b"null", Value::NULL),
             Some(b'-' | b'0'..=b'9') => {
                 let is_part = |byte: &u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
-                let end = self.bytes[self.at..].iter().position(|byte| !is_part(byte));
-                let end = end.map_or(self.bytes.len(), |len| self.at + len);
+                let rest = &self.bytes[self.at..];
+                let len = rest.iter().take(NUMBER_MAX + 1).take_while(|byte| is_part(byte)).count();
+                if len > NUMBER_MAX {
+                    return self.unexpected();
+                }
+                let end = self.at + len;
                 let text = std::str::from_utf8(&self.bytes[self.at..end]).unwrap_or_default();
                 let Ok(n) = text.parse::<f64>() else { return self.unexpected() };
                 self.at = end;
@@ -223,7 +236,7 @@ impl Reader<'_> {
 
     /// Behind an element: whether another one comes.
     fn goes_on(&mut self, end: u8) -> mlua::Result<bool> {
-        self.skip_spaces();
+        self.skip_spaces()?;
         let byte = self.bytes.get(self.at).copied();
         self.at += 1;
         match byte {
@@ -236,17 +249,17 @@ impl Reader<'_> {
         }
     }
 
-    fn is_empty(&mut self, end: u8) -> bool {
+    fn is_empty(&mut self, end: u8) -> mlua::Result<bool> {
         self.at += 1;
-        self.skip_spaces();
+        self.skip_spaces()?;
         let is_empty = self.bytes.get(self.at) == Some(&end);
         self.at += usize::from(is_empty);
-        is_empty
+        Ok(is_empty)
     }
 
     fn list(&mut self, lua: &Lua, depth: usize) -> mlua::Result<Value> {
         let list = lua.create_table()?;
-        if !self.is_empty(b']') {
+        if !self.is_empty(b']')? {
             let mut len = 0;
             loop {
                 len += 1;
@@ -261,14 +274,14 @@ impl Reader<'_> {
 
     fn object(&mut self, lua: &Lua, depth: usize) -> mlua::Result<Value> {
         let object = lua.create_table()?;
-        if !self.is_empty(b'}') {
+        if !self.is_empty(b'}')? {
             loop {
-                self.skip_spaces();
+                self.skip_spaces()?;
                 if self.bytes.get(self.at) != Some(&b'"') {
                     return wrong(format!("Expected object key string at character {}", self.at + 1));
                 }
                 let key = self.text(lua)?;
-                self.skip_spaces();
+                self.skip_spaces()?;
                 if self.bytes.get(self.at) != Some(&b':') {
                     return wrong(format!("Expected colon at character {}", self.at + 1));
                 }
@@ -334,5 +347,25 @@ impl Reader<'_> {
                 Some(byte) => text.push(byte),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn lua_2_spaces_are_passed_over_in_steps() {
+        let limits = Limits::new(Arc::new(true.into()));
+        let mut few = Reader { limits: &limits, bytes: b"  1", at: 0 };
+        assert!(few.skip_spaces().is_ok() && few.at == 2);
+        let bytes = vec![b' '; 3 * PIECE];
+        let mut many = Reader { limits: &limits, bytes: &bytes, at: 0 };
+        assert!(many.skip_spaces().is_err() && many.at == PIECE);
+        let limits = Limits::new(Arc::default());
+        let mut many = Reader { limits: &limits, bytes: &bytes, at: 0 };
+        assert!(many.skip_spaces().is_ok() && many.at == bytes.len());
     }
 }

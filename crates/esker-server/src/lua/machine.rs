@@ -151,8 +151,11 @@ fn host(lua: &Lua) -> mlua::Result<Table> {
     host.set("cmsgpack", msgpack::library(lua)?)?;
     host.set("bit", bit::library(lua)?)?;
     host.set("struct", structs::library(lua)?)?;
-    let digest = lua.create_function(|_, words: MultiValue| match words.front() {
-        Some(Value::String(text)) if words.len() == 1 => Ok(crate::sha1::hex(&text.as_bytes())),
+    let digest = lua.create_function(|lua, words: MultiValue| match words.front() {
+        Some(Value::String(text)) if words.len() == 1 => {
+            let limits = limits::of(lua)?;
+            crate::sha1::hex_by_pieces(&text.as_bytes(), || limits.step())
+        }
         Some(word) if words.len() == 1 => Ok(crate::sha1::hex(&word.to_string()?.into_bytes())),
         _ => Err(convert::told("ERR wrong number of arguments")),
     })?;

@@ -16,6 +16,8 @@ use super::limits::{self, Limits, VALUES_MAX};
 
 /// What a format makes is no longer.
 const BYTES_MAX: usize = 64 << 20;
+/// A number in a format has no more digits.
+const DIGITS_MAX: usize = 20;
 
 fn wrong<T>(why: impl std::fmt::Display) -> mlua::Result<T> {
     Err(mlua::Error::runtime(why))
@@ -32,19 +34,23 @@ enum Item {
 
 /// What a format says, item by item.
 struct Format<'a> {
+    limits: &'a Limits,
     rest: &'a [u8],
     is_little: bool,
     align_max: usize,
 }
 
 impl<'a> Format<'a> {
-    fn new(text: &'a [u8]) -> Self {
-        Format { rest: text, is_little: cfg!(target_endian = "little"), align_max: 1 }
+    fn new(limits: &'a Limits, text: &'a [u8]) -> Self {
+        Format { limits, rest: text, is_little: cfg!(target_endian = "little"), align_max: 1 }
     }
 
     /// The digits that follow.
     fn number(&mut self, otherwise: usize) -> mlua::Result<usize> {
-        let digits = self.rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let digits = self.rest.iter().take(DIGITS_MAX + 1).take_while(|byte| byte.is_ascii_digit()).count();
+        if digits > DIGITS_MAX {
+            return wrong("format: a number is too large");
+        }
         let (number, rest) = self.rest.split_at(digits);
         self.rest = rest;
         if number.is_empty() {
@@ -58,6 +64,7 @@ impl<'a> Format<'a> {
 
     fn next(&mut self) -> mlua::Result<Option<Item>> {
         loop {
+            self.limits.step()?;
             let Some((letter, rest)) = self.rest.split_first() else { return Ok(None) };
             self.rest = rest;
             let int = |size, signed| Ok(Some(Item::Int { size, signed }));
@@ -129,11 +136,10 @@ fn number(value: Option<&Value>) -> mlua::Result<f64> {
 }
 
 fn pack(limits: &Limits, format: &[u8], values: &[Value]) -> mlua::Result<Vec<u8>> {
-    let mut format = Format::new(format);
+    let mut format = Format::new(limits, format);
     let mut bytes = Vec::new();
     let mut values = values.iter();
     while let Some(item) = format.next()? {
-        limits.step()?;
         bytes.resize(bytes.len() + format.padding(item, bytes.len()), 0);
         match item {
             Item::Int { size, .. } => {
@@ -170,12 +176,11 @@ fn pack(limits: &Limits, format: &[u8], values: &[Value]) -> mlua::Result<Vec<u8
 
 /// The values, and where the next byte is, counted from 1.
 fn unpack(lua: &Lua, format: &[u8], data: &[u8], from: usize) -> mlua::Result<MultiValue> {
-    let mut format = Format::new(format);
+    let limits = limits::of(lua)?;
+    let mut format = Format::new(&limits, format);
     let mut at = from.saturating_sub(1);
     let mut values: Vec<Value> = Vec::new();
-    let limits = limits::of(lua)?;
     while let Some(item) = format.next()? {
-        limits.step()?;
         if values.len() >= VALUES_MAX {
             return wrong("too many results to unpack");
         }
@@ -226,10 +231,9 @@ fn unpack(lua: &Lua, format: &[u8], data: &[u8], from: usize) -> mlua::Result<Mu
 }
 
 fn size(limits: &Limits, format: &[u8]) -> mlua::Result<usize> {
-    let mut format = Format::new(format);
+    let mut format = Format::new(limits, format);
     let mut total = 0usize;
     while let Some(item) = format.next()? {
-        limits.step()?;
         total += format.padding(item, total);
         total += match item {
             Item::Int { size, .. } | Item::Float { size } => size,
@@ -262,4 +266,23 @@ pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
         lua.create_function(|lua, format: LuaString| size(&*limits::of(lua)?, &format.as_bytes()))?,
     )?;
     Ok(library)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn lua_2_formats_are_read_in_steps_and_numbers_are_short() {
+        let killed = Limits::new(Arc::new(true.into()));
+        assert!(size(&killed, b"  b").is_err());
+        let limits = Limits::new(Arc::default());
+        assert_eq!(size(&limits, b" <c00000000012 i4").unwrap(), 16);
+        let long = ["c", &"1".repeat(1 << 20)].concat();
+        let mut format = Format::new(&limits, long.as_bytes());
+        assert!(format.next().is_err());
+        assert_eq!(format.rest.len(), 1 << 20, "the digits are not all looked at");
+    }
 }

@@ -41,6 +41,7 @@ const ENDLESS: &[&str] = &[
     "load(function() return ' ' end)",
     "while true do pcall(loadstring('while true do end')) end",
     "while true do loadstring(string.rep('x=1 ', 1e5)) end",
+    "local k = {} for i = 1, 7000 do k[i] = 'big' end return redis.call('SINTERCARD', 7000, unpack(k))",
     "local a = string.rep('a', 1e6) while true do string.find(a, string.rep('a', 5e5) .. 'b', 1, true) end",
 ];
 
@@ -75,6 +76,29 @@ fn lua_2_every_script_can_be_killed() {
         );
     }
     assert_eq!(wire.say("SET k v"), "+OK");
+}
+
+#[test]
+fn long_texts_of_errors_and_of_statuses_are_quick() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    let long = "local s = string.rep('x', 5e7) ";
+    for (script, least, most) in [
+        ("error(s)", 60_000, 70_000),
+        ("error({err = s})", 60_000, 70_000),
+        ("return {err = s}", 60_000, 70_000),
+        ("return redis.error_reply(s)", 60_000, 70_000),
+        ("return cjson.decode(s)", 1, 1000),
+        ("return cjson.decode('1' .. string.rep('0', 1e7))", 1, 1000),
+        ("return struct.size('c' .. string.rep('1', 5e7))", 1, 1000),
+        ("return {ok = s .. '\\r'}", 50_000_002, 50_000_002),
+    ] {
+        let reply = eval(&mut wire, &format!("{long}{script}"), &[]);
+        let range = least..=most;
+        assert!(range.contains(&reply.len()), "{script}: {}", reply.len());
+    }
+    // A script that catches its own error has all of it.
+    assert_eq!(eval(&mut wire, &format!("{long} local _, e = pcall(error, s) return #e"), &[]), ":50000000");
 }
 
 #[test]
