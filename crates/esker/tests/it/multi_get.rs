@@ -51,7 +51,8 @@ fn many_4_values_beyond_the_limit_are_left_for_the_next_call() {
     // Half of them are absent.
     let keys: Vec<_> = (0..400).map(|_| key(rng.u32(..4000))).collect();
     for bytes_max in [0, 1, 10_000, 100_000, usize::MAX] {
-        let reads: [&dyn Fn(&[String]) -> Vec<Option<esker::Value>>; 3] = [
+        type Read<'a> = &'a dyn Fn(&[String]) -> Vec<Option<esker::Value>>;
+        let reads: [Read<'_>; 3] = [
             &|keys| map.multi_get_within(keys, bytes_max).unwrap(),
             &|keys| snapshot.multi_get_within(&map, keys, bytes_max).unwrap(),
             &|keys| t.multi_get_within(&map, keys, bytes_max).unwrap(),

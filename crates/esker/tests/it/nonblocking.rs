@@ -60,6 +60,7 @@ fn committer_1_commits_are_made_in_their_order_many_at_a_time() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a thread beside the one that holds the transaction")]
 fn committer_3_committer_4_commits_keep_their_order_when_too_much_waits() {
     const MIB: usize = 1 << 20;
     let db = Db::builder().env(Env::with_fs(Arc::new(MemFs::new()))).memory(512 << 20).open(dir()).unwrap();
