@@ -141,7 +141,7 @@ mod wal;
 
 /// Whether a database has files of this name, apart from its lock: for the server, which moves databases around. Not part of the API.
 #[doc(hidden)]
-pub use crate::engine::copies::names::{is_of_database, refuse_in_database};
+pub use crate::engine::life::copies::names::{is_of_database, refuse_in_database};
 
 /// Entries for fuzzers: every decoder of bytes from disk, on any bytes. Not part of the API. See docs/testing.md.
 #[doc(hidden)]
@@ -149,7 +149,7 @@ pub mod fuzzing {
     pub use crate::backup::fuzzing as backup;
     pub use crate::blob::fuzzing as blob;
     pub use crate::encoding::fuzzing as encoding;
-    pub use crate::engine::fuzzing as engine;
+    pub use crate::engine::life::fuzzing as engine;
     pub use crate::manifest::fuzzing as manifest;
     pub use crate::recordio::fuzzing as recordio;
     pub use crate::sstable::fuzzing as sstable;
@@ -193,16 +193,16 @@ pub use db::{
 #[cfg(feature = "tokio")]
 pub use db::{EntryStream, FeedStream};
 pub use encoding::Compression;
-pub use engine::background::BackgroundStep;
-pub use engine::committer::Committing;
-pub use engine::copies::checkpoint::Checkpoint;
-pub use engine::health::{FailingWork, Health, Work};
-pub use engine::history::History;
-pub use engine::keyspace_options::{Counting, KeyspaceOptions};
-pub use engine::keyspace_stats::KeyspaceStats;
-pub use engine::locks::LockMode;
-pub use engine::options::FileSizes;
-pub use engine::stats::{OldestSnapshot, Stats};
+pub use engine::base::health::{FailingWork, Health, Work};
+pub use engine::base::options::FileSizes;
+pub use engine::base::stats::{OldestSnapshot, Stats};
+pub use engine::life::background::BackgroundStep;
+pub use engine::life::copies::checkpoint::Checkpoint;
+pub use engine::state::history::History;
+pub use engine::state::keyspace_options::{Counting, KeyspaceOptions};
+pub use engine::state::keyspace_stats::KeyspaceStats;
+pub use engine::writes::committer::Committing;
+pub use engine::writes::locks::LockMode;
 pub use read::operators::MergeOperator;
 pub use read::operators::set::{merge_set, merge_set_elements};
 pub use read::value_reader::ValueReader;

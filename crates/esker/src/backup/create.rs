@@ -11,8 +11,8 @@ use super::{Backup, BackupInfo, Reporter};
 use crate::db::Db;
 use crate::encoding::checksum::crc32c_append;
 use crate::encoding::digest::{Digest, Digester};
-use crate::engine::copies::capture::{Capture, CapturedFile};
-use crate::engine::copies::transfer;
+use crate::engine::life::copies::capture::{Capture, CapturedFile};
+use crate::engine::life::copies::transfer;
 use crate::types::{Error, Result, SeqNo};
 use esker_env::Env;
 

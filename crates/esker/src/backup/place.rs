@@ -24,7 +24,7 @@ use esker_env::{FileLock, JobFile, OpenOptions, read_range};
 
 use super::Backup;
 use super::record::{self, FORMAT_VERSION, Record, is_unusable, stored};
-use crate::engine::copies::names::refuse_in_database;
+use crate::engine::life::copies::names::refuse_in_database;
 use crate::manifest::file_name::LOCK;
 use crate::types::{Error, Result};
 

@@ -13,7 +13,7 @@ use esker_env::Env;
 use super::BackupInfo;
 use crate::encoding::bytes::{ByteReader, Decoded, put_varint};
 use crate::encoding::digest::{DIGEST_BYTES, Digest};
-use crate::engine::copies::capture::DataKind;
+use crate::engine::life::copies::capture::DataKind;
 use crate::manifest::edit::VersionEdit;
 use crate::recordio;
 use crate::types::{Error, FileId, Result, SeqNo};

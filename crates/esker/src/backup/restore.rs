@@ -6,9 +6,9 @@ use super::record::Record;
 use super::verify::{WRONG_DIGEST, damaged};
 use super::{Backup, BackupInfo, Reporter};
 use crate::encoding::digest::Digester;
-use crate::engine::copies::checkpoint::{data_path, write_manifest};
-use crate::engine::copies::transfer;
-use crate::engine::copies::workplace::Workplace;
+use crate::engine::life::copies::checkpoint::{data_path, write_manifest};
+use crate::engine::life::copies::transfer;
+use crate::engine::life::copies::workplace::Workplace;
 use crate::types::{Error, Result};
 
 impl Backup {

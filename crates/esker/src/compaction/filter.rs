@@ -1,10 +1,10 @@
 //! Compaction filters: what a user's function says of the values that a merge passes.
 //!
 //! ```text
-//!   merge --newest version of a key, seen by no snapshot--> Filter (user) --Decision--> Sieve --batches--> engine/decisions.rs
+//!   merge --newest version of a key, seen by no snapshot--> Filter (user) --Decision--> Sieve --batches--> engine/writes/decisions.rs
 //! ```
 //!
-//! A merge changes nothing by a filter: what the filter decides becomes commits of their own (engine/decisions.rs). So readers, snapshots, counts,
+//! A merge changes nothing by a filter: what the filter decides becomes commits of their own (engine/writes/decisions.rs). So readers, snapshots, counts,
 //! transactions and the log see what they see of any other removal or put.
 //!
 //! compaction_filter.1. A filter sees no version that a snapshot may read, nor one that readers do not see yet, nor one with a newer version in the merge.

@@ -13,7 +13,7 @@
 //! compaction_output.3. Every file made is known by its id in `made` from before it is created, so that a failed output can be removed; and no file
 //!      that was there before.
 //! compaction_output.4. A table says which commit is the newest that went into the flush or compaction, although judge.rs may have forgotten its number or
-//!      left it out: a table that the manifest lost proves by it that there was more (engine/unnamed.rs).
+//!      left it out: a table that the manifest lost proves by it that there was more (engine/disk/unnamed.rs).
 //! compaction_output.5. A table ends long before its index has no more room (index.5 in sstable/index.rs).
 
 use std::collections::{HashMap, VecDeque};

@@ -8,7 +8,7 @@ use esker_env::{Env, MemFs};
 
 use super::Db;
 use crate::compaction::filter::{Decision, Filter};
-use crate::engine::options::{Background, FileSizes, Modes, Settings};
+use crate::engine::base::options::{Background, FileSizes, Modes, Settings};
 use crate::manifest::feed::FeedLimits;
 use crate::read::operators::{ByFunction, MergeOperator};
 use crate::rescue::check::{self, CheckReport};
@@ -292,7 +292,7 @@ impl Builder {
     /// flush or compaction has corrected the count of a keyspace. So a read-only disk is refused.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         let options = self.settings.derive()?;
-        crate::engine::open::open(options, path.as_ref()).map(Db::new)
+        crate::engine::life::open::open(options, path.as_ref()).map(Db::new)
     }
 
     /// Opens a new database in memory: its files are buffers. [`Db::path`] is `memory`. Commits of any [`Durability`] cost the same.

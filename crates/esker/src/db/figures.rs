@@ -1,8 +1,8 @@
 //! What a database tells of itself beside its statistics.
 
 use super::Db;
-use crate::engine::health::Health;
-use crate::engine::keyspace_stats::KeyspaceStats;
+use crate::engine::base::health::Health;
+use crate::engine::state::keyspace_stats::KeyspaceStats;
 
 impl Db {
     /// Whether all work succeeds now, and if not, what fails, since when, and why. Cheap, waits for no commit and no disk, and answers also when the database

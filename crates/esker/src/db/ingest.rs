@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::commit_error::CommitError;
 use super::keyspace::Keyspace;
-use crate::engine::ingest::SortedPairs;
+use crate::engine::life::ingest::SortedPairs;
 use crate::txn::commit::Durability;
 use crate::types::expiry::Lifetime;
 use crate::types::{Result, SeqNo};

@@ -56,11 +56,11 @@ pub use self::ttl::Ttl;
 pub use self::updates::ViewMut;
 pub use self::watch::{Change, Listener, Notice, Watch};
 
-use crate::engine::background::BackgroundStep;
-use crate::engine::catalog::{DEFAULT_NAME, KeyspaceState};
-use crate::engine::copies::checkpoint::Checkpoint;
-use crate::engine::handle::Handle;
-use crate::engine::stats::Stats;
+use crate::engine::base::stats::Stats;
+use crate::engine::life::background::BackgroundStep;
+use crate::engine::life::copies::checkpoint::Checkpoint;
+use crate::engine::life::handle::Handle;
+use crate::engine::state::catalog::{DEFAULT_NAME, KeyspaceState};
 use crate::rescue::check::CheckReport;
 use crate::txn::commit::{Durability, Isolation};
 use crate::types::{Error, Result};

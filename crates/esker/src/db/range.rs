@@ -15,7 +15,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, OnceLock};
 
 use super::key_handle::Key;
-use crate::engine::reads::ReadSource;
+use crate::engine::state::reads::ReadSource;
 use crate::read::run_walk::RunWalk;
 use crate::read::source::{Nothing, Source};
 use crate::read::view::ReadView;

@@ -1,7 +1,7 @@
 //! `transact`: runs a transaction again until it meets no conflict.
 //!
 //! transact.1. Between tries it waits, longer each time and by chance, so that two that conflict do not meet again at once.
-//! transact.2. After [`TRIES_BEFORE_RIGHT`] tries it asks for the right of way (engine/right_of_way.rs): with it, it commits.
+//! transact.2. After [`TRIES_BEFORE_RIGHT`] tries it asks for the right of way (engine/writes/right_of_way.rs): with it, it commits.
 //! transact.3. A conflict or deadlock that an operation of the transaction reports to `body` counts like one at the commit. After a deadlock the
 //!      transaction gives up the right of way: the others in the cycle may wait for it.
 
@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::Db;
 use super::transaction::Transaction;
-use crate::engine::right_of_way::Held;
-use crate::engine::stats::add;
+use crate::engine::base::stats::add;
+use crate::engine::writes::right_of_way::Held;
 use crate::txn::commit::{Durability, Isolation};
 use crate::types::{Error, Result, SeqNo};
 

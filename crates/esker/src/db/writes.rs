@@ -1,7 +1,7 @@
 //! Writes on their way to a commit: limits checked, keys encoded, keyspaces noted.
 //!
 //! ```text
-//!   put, remove, batch, transaction --> Writes --CommitRequest--> Core::submit (engine/admission.rs)
+//!   put, remove, batch, transaction --> Writes --CommitRequest--> Core::submit (engine/writes/admission.rs)
 //! ```
 //!
 //! writes.1. A key or value that is too long is refused before anything is written. What is checked is what was encoded: the user's `as_ref`
@@ -18,10 +18,10 @@ use parking_lot::Mutex;
 
 use crate::blob::{BlobPointer, BlobWriter};
 use crate::encoding::operand::{LIST_BYTES_MAX, Operand};
-use crate::engine::catalog::{Catalog, KeyspaceState};
-use crate::engine::catalog_changes::Changes;
 use crate::engine::core::Core;
-use crate::engine::keyspace_options::KeyspaceOptions;
+use crate::engine::state::catalog::{Catalog, KeyspaceState};
+use crate::engine::state::keyspace_options::KeyspaceOptions;
+use crate::engine::writes::catalog_changes::Changes;
 use crate::read::fold::{Base, Operands};
 use crate::read::operators::none_of;
 use crate::read::point::Want;
@@ -322,7 +322,7 @@ impl Writes {
         writes.map_or(Ok(CountDeltas::new()), |writes| writes.count_deltas(view, at, count))
     }
 
-    /// Before a write to a transaction or batch: makes a layer of what there is if that is large (engine/adoption.rs).
+    /// Before a write to a transaction or batch: makes a layer of what there is if that is large (engine/writes/adoption.rs).
     pub(super) fn make_room(&mut self, core: &Core) -> Result<()> {
         let bytes = self.set.memory_bytes() as u64;
         let (small, large) = (core.options.piece_bytes(), core.options.adoption_bytes());

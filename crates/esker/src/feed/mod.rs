@@ -3,7 +3,7 @@
 //! ```text
 //!   log segments on the shelf (wal/shelf.rs) --Follower--> record --Changes--> put, remove, range removal
 //!   kept tables of adopted commits (keeper.rs) ---------------------^
-//!   retention.rs: which segment is the first that stays      engine/feed.rs: lets the others go
+//!   retention.rs: which segment is the first that stays      engine/state/feed.rs: lets the others go
 //! ```
 //!
 //! feed.1. Commits come in order, each once, whole, and only once they are durable and visible.

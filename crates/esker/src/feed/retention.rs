@@ -1,6 +1,6 @@
 //! Which part of the log stays for the feed: the newest, up to so many bytes, and no older than so long; and what somebody holds, up to a limit of its own.
 //!
-//! Segments that recovery needs stay in any case, and count. Policy alone: engine/feed.rs does it.
+//! Segments that recovery needs stay in any case, and count. Policy alone: engine/state/feed.rs does it.
 
 use crate::manifest::feed::{FeedLimits, Released};
 use crate::types::SeqNo;

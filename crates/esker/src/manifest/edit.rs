@@ -3,7 +3,7 @@
 //! Bytes: docs/formats/manifest.md
 //!
 //! edit.1. A field that is absent keeps its earlier value; lists add to what is there.
-//! edit.2. Of an adopted commit (engine/adoption.rs) the log has no more than its number and what it changed of the counts, and that perhaps not
+//! edit.2. Of an adopted commit (engine/writes/adoption.rs) the log has no more than its number and what it changed of the counts, and that perhaps not
 //!      durably. The manifest says the same for as long as its counts are older.
 
 use super::debts::Debts;

@@ -1,7 +1,7 @@
 //! What the manifest says of the change feed: how far back it goes, and what is kept for it besides.
 //!
 //! ```text
-//!   flush     --released: the log below a segment is not needed by recovery any more, since then--> age (engine/feed.rs)
+//!   flush     --released: the log below a segment is not needed by recovery any more, since then--> age (engine/state/feed.rs)
 //!   adoption  --kept: the tables of a commit of which the log has no writes-----------------------> removed with the commit, not before
 //!   retention --from: a segment, and the first commit in it--> what is older is forgotten here
 //! ```

@@ -1,7 +1,7 @@
 //! What the manifest knows of history: which commits were made by when, and from which number on a keyspace's history is whole.
 //!
 //! ```text
-//!   flush --(time, visible number)--> Marks --newest by now - duration--> what merges keep (engine/history.rs)
+//!   flush --(time, visible number)--> Marks --newest by now - duration--> what merges keep (engine/state/history.rs)
 //!   merge --number below which something went--> Floors --> requests for older numbers are refused
 //! ```
 //!

@@ -10,7 +10,7 @@
 //! resolve.1. A version is hidden by a range tombstone over its key with a larger sequence number (range_tombstone.2).
 //! resolve.2. Versions are fed newest first until one ends the search; who has no older version has no key.
 //! resolve.3. To a reader a version that has expired is a removal: older versions stay hidden. What counts keys, and merges, take it for live
-//!      until a sweep has removed it (engine/sweep.rs).
+//!      until a sweep has removed it (engine/writes/sweep.rs).
 //! resolve.4. A key with an operand is there, whatever lies below. Its value is what the operands met until the search ended make of that
 //!      version's value, or of nothing (fold.rs).
 

@@ -8,7 +8,7 @@
 //!
 //! time.1. Time never goes back, for no reader: what has expired once has expired for ever. The exception is [`Time::reset`], which a user calls to
 //!      get over a clock that was ahead.
-//! time.2. An opening begins no earlier than the last mark that an earlier one has stored (engine/sweep.rs): so time does not go back across
+//! time.2. An opening begins no earlier than the last mark that an earlier one has stored (engine/writes/sweep.rs): so time does not go back across
 //!      a restart either, except for what has passed since that mark if the process or machine dies, or if nothing was committed.
 
 use std::sync::Arc;

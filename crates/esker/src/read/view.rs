@@ -27,6 +27,7 @@ use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
 use crate::types::{Error, Result, SeqNo};
 
 /// All sources of data.
+#[derive(Clone)]
 pub struct ReadView {
     /// Where commits go.
     pub active: Arc<Memtable>,

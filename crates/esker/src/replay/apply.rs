@@ -10,7 +10,7 @@ use std::ops::Bound;
 use super::change::Change;
 use crate::db::{Db, Keyspace, WriteBatch};
 use crate::encoding::operand::Operand;
-use crate::engine::sweep::SweepHold;
+use crate::engine::writes::sweep::SweepHold;
 use crate::txn::commit::Durability;
 use crate::types::canary::{self, Canary};
 use crate::types::expiry::Expiry;
@@ -65,7 +65,7 @@ impl Replay {
         let batch = db.batch();
         Ok(Replay {
             db: db.clone(),
-            _hold: SweepHold::new(&db.handle.core),
+            _hold: SweepHold::new(&db.handle.core.sweeper),
             spaces,
             names,
             batch,

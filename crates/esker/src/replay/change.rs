@@ -8,8 +8,8 @@
 use crate::db::FeedChange;
 use crate::encoding::bytes::{ByteReader, Decoded};
 use crate::encoding::operand::Operand;
-use crate::engine::keyspace_options::KeyspaceOptions;
-use crate::engine::portable_options;
+use crate::engine::state::keyspace_options::KeyspaceOptions;
+use crate::engine::state::portable_options;
 use crate::types::{Error, Result};
 
 /// A change. Keyspaces are their numbers.

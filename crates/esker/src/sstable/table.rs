@@ -10,7 +10,7 @@
 //! table.2. A hit reads two cold places: the block's heads, and the entry.
 //! table.3. The versions of a key may continue in the next block; `Index::continues` says so, and searches follow.
 //! table.4. The file of a table marked obsolete is given to be removed when its last user is gone.
-//! table.5. The entries and range tombstones of an adopted table (engine/adoption.rs) have the sequence number 0 in the file, and are all of one
+//! table.5. The entries and range tombstones of an adopted table (engine/writes/adoption.rs) have the sequence number 0 in the file, and are all of one
 //!      commit, which the manifest names: its base.
 //! table.6. A table that the manifest describes is opened by who reads it first: its index is loaded then, and what the file says of itself is
 //!      compared with the manifest. Until then nothing of it is in memory, and no descriptor is in use. Exception: a table with range

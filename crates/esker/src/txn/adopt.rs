@@ -1,7 +1,7 @@
 //! The commit of a large transaction: its private tables join the version, at one sequence number.
 //!
 //! ```text
-//!   engine/adoption.rs: counts, conflicts --adopt--> commit lock: nothing new in the way? log synced --> manifest names the tables
+//!   engine/writes/adoption.rs: counts, conflicts --adopt--> commit lock: nothing new in the way? log synced --> manifest names the tables
 //!                                                    --> the commit's number in the log --> Published
 //! ```
 //!

@@ -3,7 +3,7 @@
 //! ```text
 //!   write set --full--> piece, piece, piece ... --beyond the transaction's memory--> private run (tables)
 //!   read: write set, then the layers, newest first, then what has been committed
-//!   commit: all pieces become a run, and the runs are adopted (engine/adoption.rs)
+//!   commit: all pieces become a run, and the runs are adopted (engine/writes/adoption.rs)
 //! ```
 //!
 //! layers.1. For any key, a layer holds newer writes than the layers before it. Its range removals hide what those hold, and nothing of its own.

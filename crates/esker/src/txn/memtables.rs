@@ -8,7 +8,7 @@
 //!     `Sealed::wal_from`.
 //! memtables.2. A sealed memtable is offered to the flush only once the view has it among its immutable ones: a flush that came first would
 //!     find nothing to take out, and the memtable would hide for ever what came after it.
-//! memtables.3. A full memtable is sealed before the next commit, or by the flush thread if none comes, which also seals old ones (engine/age.rs). It is full, too, if its part of the log is
+//! memtables.3. A full memtable is sealed before the next commit, or by the flush thread if none comes, which also seals old ones (engine/upkeep/age.rs). It is full, too, if its part of the log is
 //!     [`LOG_FACTOR`] times as large as a full memtable: the log has all that a commit wrote, the memtable only what it did not overwrite itself.
 
 use std::collections::VecDeque;
@@ -117,16 +117,7 @@ impl Pipeline {
         self.view.update(|old| {
             let mut immutables = old.immutables.clone();
             immutables.insert(0, full.clone());
-            ReadView {
-                active: memtable,
-                immutables,
-                version: old.version.clone(),
-                closed: old.closed.clone(),
-                known: old.known.clone(),
-                gaps: old.gaps.clone(),
-                time: old.time.clone(),
-                operators: old.operators.clone(),
-            }
+            ReadView { active: memtable, immutables, ..old.clone() }
         });
         self.memtables.sealed.lock().push_back(Sealed {
             memtable: full,

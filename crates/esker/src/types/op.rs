@@ -10,7 +10,7 @@
 //! | 5 | ops before this one are unresolved | in the log alone: no kind of a version |
 //! | 64 | added to another: the version is unresolved | not to a range |
 //! | 128 | added to a put: the version expires | its value begins with when (types/expiry.rs) |
-//! | 128 | added to a removal: the key had expired | written by sweeps (engine/sweep.rs) |
+//! | 128 | added to a removal: the key had expired | written by sweeps (engine/writes/sweep.rs) |
 //!
 //! A version is unresolved if its commit did not look up whether the key was live before, and counted as if it was not (txn/counts.rs).
 //!

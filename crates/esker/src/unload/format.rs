@@ -7,8 +7,8 @@
 use std::path::Path;
 
 use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
-use crate::engine::keyspace_options::KeyspaceOptions;
-use crate::engine::portable_options;
+use crate::engine::state::keyspace_options::KeyspaceOptions;
+use crate::engine::state::portable_options;
 use crate::types::{Error, Result};
 
 /// The first bytes of the first record.
@@ -164,8 +164,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::engine::history::History;
-    use crate::engine::keyspace_options::Counting;
+    use crate::engine::state::history::History;
+    use crate::engine::state::keyspace_options::Counting;
 
     #[test]
     fn golden_bytes() {

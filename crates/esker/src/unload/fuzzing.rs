@@ -8,8 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::format::{Head, Record};
-use crate::engine::history::History;
-use crate::engine::keyspace_options::{Counting, KeyspaceOptions};
+use crate::engine::state::history::History;
+use crate::engine::state::keyspace_options::{Counting, KeyspaceOptions};
 
 /// Decodes the bytes as each kind of record.
 pub fn unload_record(bytes: &[u8]) {

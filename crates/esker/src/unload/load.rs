@@ -9,7 +9,7 @@ use super::{LOADING, OnProgress, Unloaded, check_asked_for, is_left_out};
 use crate::db::{Db, Keyspace, WriteBatch};
 use crate::encoding::bytes::{ByteReader, DecodeError, Decoded, put_string, put_varint};
 use crate::encoding::digest::{DIGEST_BYTES, Digester};
-use crate::engine::keyspace_options::KeyspaceOptions;
+use crate::engine::state::keyspace_options::KeyspaceOptions;
 use crate::recordio::Reader;
 use crate::txn::commit::Durability;
 use crate::types::canary::{self, Canary};

@@ -9,8 +9,8 @@ use super::format::{Entry, Head, Record, begin_entries, put_entry};
 use super::{OnProgress, Unloaded, check_asked_for, is_left_out};
 use crate::db::{Db, Keyspace, Range, Snapshot};
 use crate::encoding::Compression;
-use crate::engine::copies::names::refuse_in_database;
-use crate::engine::keyspace_options::KeyspaceOptions;
+use crate::engine::life::copies::names::refuse_in_database;
+use crate::engine::state::keyspace_options::KeyspaceOptions;
 use crate::recordio::{Reader, Writer};
 use crate::types::{Error, Result};
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   WalWriter --begins, first record, durable to, finished--> Shelf <--where? how far?-- Follower (follow.rs)
-//!                        retention (engine/feed.rs) --drop_below--^
+//!                        retention (engine/state/feed.rs) --drop_below--^
 //! ```
 //!
 //! shelf.1. What lies before the durable end was synced, with what it points to. A follower reads nothing behind it.

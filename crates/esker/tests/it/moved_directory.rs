@@ -1,5 +1,5 @@
 //! A database whose directory is moved, removed or replaced while it is open goes on in the one that it has opened, and changes nothing of
-//! what stands at its path since (open.8 of engine/open.rs, dir_lock.1 of engine/dir_lock.rs). It follows no links in its directory.
+//! what stands at its path since (open.8 of engine/life/open.rs, dir_lock.1 of engine/disk/dir_lock.rs). It follows no links in its directory.
 #![cfg(unix)]
 #![expect(clippy::disallowed_methods, reason = "directories of these tests' own")]
 

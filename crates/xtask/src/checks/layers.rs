@@ -4,7 +4,13 @@
 //!   sync < types < encoding < recordio, cache < blob < wal, memtable, sstable < manifest < read < compaction < txn < feed < engine < rescue < db < replay < backup, typed, unload
 //! ```
 //!
-//! Read from every `crate::NAME` outside tests. A name that `lib.rs` re-exports counts as its module.
+//! The same inside the engine, whose layers `engine/core.rs` describes:
+//!
+//! ```text
+//!   base < disk < state < upkeep < writes < core < life
+//! ```
+//!
+//! Read from every `crate::NAME` and `crate::engine::NAME` outside tests. A name that `lib.rs` re-exports counts as its module.
 
 use std::collections::BTreeMap;
 
@@ -34,12 +40,32 @@ const STEPS: &[&[&str]] = &[
     &["backup", "typed", "unload"],
 ];
 
+/// The layers of the engine, lowest first.
+const ENGINE_STEPS: &[&[&str]] =
+    &[&["base"], &["disk"], &["state"], &["upkeep"], &["writes"], &["core"], &["life"]];
+
 pub(super) fn check(repo: &Repo) -> Vec<Finding> {
     let lib = repo.get(&format!("{ROOT}lib.rs")).and_then(|f| f.source.as_ref());
     let reexports = lib.map(reexports).unwrap_or_default();
+    let mut findings = check_order(repo, ROOT, "lib.rs", "crate::", STEPS, &reexports);
+    let engine = format!("{ROOT}engine/");
+    findings.extend(check_order(repo, &engine, "mod.rs", "crate::engine::", ENGINE_STEPS, &BTreeMap::new()));
+    findings
+}
+
+/// Checks the modules below the folder `root`, whose own file is `skipped`. `prefix` begins the path of a module.
+fn check_order(
+    repo: &Repo,
+    root: &str,
+    skipped: &str,
+    prefix: &str,
+    steps: &[&[&str]],
+    reexports: &BTreeMap<String, String>,
+) -> Vec<Finding> {
+    let step = |module: &str| step_in(steps, module);
     let mut findings = Vec::new();
     for (file, source) in repo.rust() {
-        let Some(inside) = file.path.strip_prefix(ROOT).filter(|inside| *inside != "lib.rs") else {
+        let Some(inside) = file.path.strip_prefix(root).filter(|inside| *inside != skipped) else {
             continue;
         };
         let user = inside.split('/').next().unwrap_or(inside).trim_end_matches(".rs");
@@ -54,7 +80,7 @@ pub(super) fn check(repo: &Repo) -> Vec<Finding> {
             ));
             continue;
         };
-        for (name, offset) in crate_names(source) {
+        for (name, offset) in names_behind(source, prefix) {
             let used = reexports.get(&name).unwrap_or(&name);
             let line = source.line_of(offset);
             let Some(used_step) = step(used).filter(|_| used != user && !source.is_test_line(line)) else {
@@ -70,15 +96,15 @@ pub(super) fn check(repo: &Repo) -> Vec<Finding> {
     findings
 }
 
-fn step(module: &str) -> Option<usize> {
-    STEPS.iter().position(|modules| modules.contains(&module))
+fn step_in(steps: &[&[&str]], module: &str) -> Option<usize> {
+    steps.iter().position(|modules| modules.contains(&module))
 }
 
-/// The first names behind each `crate::`, with the offset of that `crate`.
-fn crate_names(source: &Source) -> Vec<(String, usize)> {
+/// The first names behind each `prefix`, with its offset.
+fn names_behind(source: &Source, prefix: &str) -> Vec<(String, usize)> {
     let mut names = Vec::new();
-    for offset in source.words("crate::") {
-        let rest = &source.code[offset + "crate::".len()..];
+    for offset in source.words(prefix) {
+        let rest = &source.code[offset + prefix.len()..];
         match rest.strip_prefix('{') {
             Some(group) => names.extend(group_names(group).into_iter().map(|name| (name, offset))),
             None => names.push((first_name(rest), offset)),
@@ -119,7 +145,7 @@ fn reexports(lib: &Source) -> BTreeMap<String, String> {
         let statement = lib.code[offset + "use ".len()..].split(';').next().unwrap_or_default();
         let path = statement.trim_start_matches("crate::").trim_start_matches("self::");
         let module = first_name(path);
-        if step(&module).is_none() {
+        if step_in(STEPS, &module).is_none() {
             continue;
         }
         // A name with nothing but a separator behind it is one that the user of the crate sees.
@@ -164,6 +190,19 @@ mod tests {
             "crates/esker/src/read/mod.rs:2",
         ];
         assert_eq!(places(check, &files), expected);
+    }
+
+    #[test]
+    fn a_layer_of_the_engine_that_uses_one_above_it_is_found() {
+        let files = [
+            (
+                "crates/esker/src/engine/disk/mod.rs",
+                "use crate::engine::base::Base;\nuse crate::engine::state::State;\n",
+            ),
+            ("crates/esker/src/engine/life/open.rs", "use crate::engine::{core, writes::Writes};\n"),
+            ("crates/esker/src/engine/mod.rs", "use crate::engine::life::X;\n"),
+        ];
+        assert_eq!(places(check, &files), ["crates/esker/src/engine/disk/mod.rs:2"]);
     }
 
     #[test]

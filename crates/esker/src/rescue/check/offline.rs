@@ -15,10 +15,10 @@ use esker_env::Env;
 
 use super::{CheckReport, content, log, tables};
 use crate::cache::MemoryBudget;
-use crate::engine::look::look_into;
-use crate::engine::open::{first_number, is_data};
-use crate::engine::options::Options;
-use crate::engine::{unfinished, unnamed};
+use crate::engine::base::options::Options;
+use crate::engine::disk::{unfinished, unnamed};
+use crate::engine::life::look::look_into;
+use crate::engine::life::open::{first_number, is_data};
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::{CURRENT, FileKind, is_too_far, manifest_name, parse, table_path};
 use crate::manifest::log::read_current;

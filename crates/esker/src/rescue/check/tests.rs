@@ -11,7 +11,7 @@ use esker_env::{Env, FaultFs, Fs, MemFs, OpenOptions};
 use super::{CheckReport, log, tables};
 use crate::Builder;
 use crate::db::Db;
-use crate::engine::catalog;
+use crate::engine::state::catalog;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::table_path;
 use crate::manifest::log::ManifestLog;
@@ -242,16 +242,7 @@ fn view_1_a_memtable_that_hides_newer_versions_is_found() {
         assert_eq!(db.check().unwrap().problems, Vec::<String>::new(), "{message}");
         db.flush().unwrap();
         assert_eq!(db.check().unwrap().problems, Vec::<String>::new(), "{message}");
-        core.view.update(|view| ReadView {
-            active: view.active.clone(),
-            immutables: vec![stays.clone()],
-            version: view.version.clone(),
-            closed: view.closed.clone(),
-            known: view.known.clone(),
-            gaps: view.gaps.clone(),
-            time: view.time.clone(),
-            operators: view.operators.clone(),
-        });
+        core.view.update(|view| ReadView { immutables: vec![stays.clone()], ..view.clone() });
         assert_found(&db.check().unwrap(), message);
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use esker_env::{OpenOptions, read_range};
 
 use super::Output;
-use crate::engine::options;
+use crate::engine::base::options;
 use crate::manifest::file_name::{CURRENT, OPTIONS};
 use crate::manifest::log::read_current;
 use crate::recordio::{self, Tail};

@@ -23,7 +23,7 @@ use super::blobs;
 use super::report::{Loss, LostKeys, RepairReport};
 use super::sources::Sources;
 use super::target::Target;
-use crate::engine::look::sound_extent;
+use crate::engine::life::look::sound_extent;
 use crate::txn::payload;
 use crate::types::{Error, Result, SeqNo};
 use crate::wal::{self, LogPiece};

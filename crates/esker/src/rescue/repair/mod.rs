@@ -34,8 +34,8 @@ pub use self::report::{Loss, LostKeys, RepairReport, RepairedKeyspace};
 
 use self::target::Target;
 use self::target_dir::TargetDir;
-use crate::engine::options::Settings;
-use crate::engine::unfinished;
+use crate::engine::base::options::Settings;
+use crate::engine::disk::unfinished;
 use crate::rescue::lock_to_read;
 use crate::types::Result;
 

@@ -26,7 +26,7 @@ use esker_env::Env;
 use super::blobs;
 use super::report::{LostKeys, RepairReport};
 use crate::blob::BlobSet;
-use crate::engine::unnamed;
+use crate::engine::disk::unnamed;
 use crate::manifest::edit::{AddedTable, VersionEdit};
 use crate::manifest::file_name::{CURRENT, FileKind, manifest_name, parse, table_path};
 use crate::manifest::log::read_current;

@@ -22,10 +22,10 @@ use std::sync::Arc;
 
 use esker_env::{Env, FileLock};
 
-use crate::engine::copies::names::is_of_database;
-use crate::engine::open::create_and_lock;
-use crate::engine::options::Modes;
-use crate::engine::unfinished;
+use crate::engine::base::options::Modes;
+use crate::engine::disk::unfinished;
+use crate::engine::life::copies::names::is_of_database;
+use crate::engine::life::open::create_and_lock;
 use crate::manifest::file_name::{LOCK, REPAIRING};
 use crate::rescue::lock_to_read;
 use crate::types::{Error, Result};

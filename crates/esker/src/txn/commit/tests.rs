@@ -287,16 +287,7 @@ fn memtables_2_a_memtable_is_offered_to_the_flush_once_readers_have_it() {
                 std::thread::sleep(std::time::Duration::from_millis(3));
                 assert_eq!(core.pipeline.sealed_len(), 0, "memtables.2");
             }
-            ReadView {
-                active: old.active.clone(),
-                immutables: old.immutables.clone(),
-                version: old.version.clone(),
-                closed: old.closed.clone(),
-                known: old.known.clone(),
-                gaps: old.gaps.clone(),
-                time: old.time.clone(),
-                operators: old.operators.clone(),
-            }
+            ReadView { ..old.clone() }
         });
     });
     assert_eq!(core.pipeline.sealed_len(), 1);

@@ -1,0 +1,436 @@
+//! The options of a database: few given, the rest derived.
+//!
+//! ```text
+//!   Settings (memory, durability, compression, ...) --> Options (all sizes) --> OPTIONS file, info()
+//! ```
+//!
+//! options.1. One memory budget: memtables take their part first, indexes and filters what they need, the block cache the
+//!     rest.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use esker_env::{Env, OpenOptions, read_range};
+
+use crate::blob::StoreOptions;
+use crate::compaction::filter::Filter;
+use crate::compaction::picker::Limits;
+use crate::encoding::checksum::crc32c;
+use crate::manifest::feed::FeedLimits;
+use crate::manifest::file_name::{OPTIONS, OPTIONS_TMP};
+use crate::manifest::log::{REWRITE_BYTES_MIN, replace_file};
+use crate::read::operators::Registered;
+use crate::sstable::{TableCompression, TableOptions};
+use crate::txn::commit::{Durability, Isolation};
+use crate::types::{Error, Result};
+use crate::wal::WalOptions;
+
+const MIB: u64 = 1 << 20;
+/// Larger sizes are mistakes, and would make sums of them overflow.
+const MEMTABLE_BYTES_MAX: u64 = 16 << 30;
+/// Transactions that are larger than this become tables, whatever the memtables' size.
+const ADOPTION_BYTES_MAX: u64 = 16 * MIB;
+const TABLE_BYTES_MAX: u64 = 1 << 40;
+/// Beyond the cache a merge takes tables' worth of so many: it has to leave room for many flushes, and be long enough to pay for its seeks.
+pub(in crate::engine) const MERGE_TABLES: u64 = 16;
+/// Sealed memtables that may wait for their flush before writers wait.
+pub(crate) const SEALED_MAX: usize = 2;
+
+/// What the user allows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Allowances {
+    /// Bytes a second that writers write.
+    pub(crate) write_rate: Option<u64>,
+    /// Bytes a second that merges read.
+    pub(crate) merge_rate: Option<u64>,
+    /// Percent of one processor that merges use.
+    pub(crate) merge_percent: Option<u64>,
+}
+
+/// Who does the background work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Background {
+    /// Threads of its own.
+    Threads,
+    /// Writers that find a memtable full.
+    Writers,
+    /// Whoever calls `step`; writers only when they would have to wait for it.
+    Steps,
+}
+
+/// Sizes from which on the log and the manifest do more than write one file, in bytes: small ones let the small databases of
+/// simulators meet what large ones do.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct FileSizes {
+    /// Of the log's first segment, a multiple of 512; each next one is twice as large.
+    pub first_segment: u64,
+    /// Payload that a segment of a commit larger than a segment has at the most; not less than that one.
+    pub bulk_segment: u64,
+    /// A smaller manifest is not replaced.
+    pub manifest_min: u64,
+}
+
+impl Default for FileSizes {
+    fn default() -> Self {
+        let WalOptions { first_segment_bytes, bulk_segment_bytes, .. } = WalOptions::default();
+        FileSizes {
+            first_segment: first_segment_bytes,
+            bulk_segment: bulk_segment_bytes,
+            manifest_min: REWRITE_BYTES_MIN,
+        }
+    }
+}
+
+/// Permission bits, where there are such.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Modes {
+    /// Of the directory, if it is made.
+    pub(crate) dir: u32,
+    /// Of new files.
+    pub(crate) files: u32,
+}
+
+/// What the user gives.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) env: Env,
+    pub(crate) memory: u64,
+    pub(crate) durability: Durability,
+    pub(crate) compression: TableCompression,
+    pub(crate) isolation: Isolation,
+    pub(crate) create_if_missing: bool,
+    pub(crate) error_if_exists: bool,
+    /// How long opening waits for the lock.
+    pub(crate) lock_timeout: Duration,
+    pub(crate) background: Background,
+    pub(crate) memtable_bytes: Option<usize>,
+    /// How much of one transaction stays in memory; none: a quarter of it all.
+    pub(crate) transaction_memory: Option<u64>,
+    /// The size, in bytes, from which on a transaction is adopted as tables; none: a part of a memtable.
+    pub(crate) adoption_bytes: Option<u64>,
+    pub(crate) block_bytes: usize,
+    pub(crate) table_bytes: u64,
+    pub(crate) replay_bytes: u64,
+    /// Whether small commits may be stored in the system's memory of the log's file.
+    pub(crate) map_log: bool,
+    pub(crate) miniature: Option<u64>,
+    pub(crate) file_sizes: FileSizes,
+    pub(crate) first_number: u64,
+    /// The smallest value, in bytes, that is stored in a blob file; none: blob files are off.
+    pub(crate) blobs_over: Option<usize>,
+    /// Blob files may take so many percent of what is live in them.
+    pub(crate) amplification_percent_max: u64,
+    pub(crate) allowances: Allowances,
+    /// None: files have what their directory allows.
+    pub(crate) modes: Option<Modes>,
+    /// How much of the log stays for the change feed; none: as the last opening has said.
+    pub(crate) feed_retention: Option<FeedLimits>,
+    /// So many bytes of the log stay at the most for those who hold commits.
+    pub(crate) feed_hold: u64,
+    /// Merge operators of the program.
+    pub(crate) operators: Registered,
+    /// Keyspaces may have others.
+    pub(crate) may_lack_operators: bool,
+    /// By the names of their keyspaces.
+    pub(crate) filters: BTreeMap<String, Filter>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            env: Env::real(),
+            memory: 1 << 30,
+            durability: Durability::Sync,
+            isolation: Isolation::default(),
+            compression: TableCompression::Auto,
+            create_if_missing: true,
+            error_if_exists: false,
+            lock_timeout: Duration::ZERO,
+            background: if cfg!(target_family = "wasm") { Background::Writers } else { Background::Threads },
+            memtable_bytes: None,
+            transaction_memory: None,
+            adoption_bytes: None,
+            block_bytes: 8 << 10,
+            table_bytes: 64 * MIB,
+            replay_bytes: 4 * MIB,
+            map_log: true,
+            miniature: None,
+            file_sizes: FileSizes::default(),
+            first_number: 1,
+            blobs_over: Some(4 << 10),
+            amplification_percent_max: 150,
+            allowances: Allowances::default(),
+            modes: None,
+            feed_retention: None,
+            feed_hold: 0,
+            operators: Registered::default(),
+            may_lack_operators: false,
+            filters: BTreeMap::new(),
+        }
+    }
+}
+
+impl Settings {
+    /// All options, of these.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for what makes no sense.
+    pub(crate) fn derive(self) -> Result<Options> {
+        let invalid = |text: &str| Err(Error::Invalid(text.to_owned()));
+        if self.memory < MIB {
+            return invalid("memory: at least 1 MiB is needed");
+        }
+        if !(64..=MIB as usize).contains(&self.block_bytes) {
+            return invalid("block_bytes: 64 bytes to 1 MiB");
+        }
+        if self.table_bytes < self.block_bytes as u64 {
+            return invalid("table_bytes: at least one block");
+        }
+        if self.table_bytes > TABLE_BYTES_MAX {
+            return invalid("table_bytes: at most 1 TiB");
+        }
+        let Allowances { write_rate, merge_rate, merge_percent } = self.allowances;
+        if write_rate.is_some_and(|rate| rate < 1 << 10) || merge_rate.is_some_and(|rate| rate < MIB) {
+            return invalid("write_rate: at least 1 KiB a second; merge_rate: at least 1 MiB a second");
+        }
+        if merge_percent.is_some_and(|percent| !(1..=100).contains(&percent)) {
+            return invalid("merge_percent: 1 to 100");
+        }
+        let memtable_bytes = self.memtable_bytes.unwrap_or((self.memory / 8).min(64 * MIB) as usize);
+        if !(110..=10_000).contains(&self.amplification_percent_max) {
+            return invalid("space_amplification_max: 1.1 to 100");
+        }
+        if memtable_bytes == 0 {
+            return invalid("memtable_bytes: more than nothing is needed");
+        }
+        if memtable_bytes as u64 > MEMTABLE_BYTES_MAX {
+            return invalid("memtable_bytes: at most 16 GiB");
+        }
+        Ok(Options { memtable_bytes, given: self })
+    }
+}
+
+/// All options, given and derived.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    given: Settings,
+    pub(crate) memtable_bytes: usize,
+}
+
+impl Options {
+    pub(crate) fn env(&self) -> &Env {
+        &self.given.env
+    }
+    pub(crate) fn durability(&self) -> Durability {
+        self.given.durability
+    }
+    pub(crate) fn isolation(&self) -> Isolation {
+        self.given.isolation
+    }
+    pub(crate) fn background(&self) -> Background {
+        self.given.background
+    }
+    pub(crate) fn create_if_missing(&self) -> bool {
+        self.given.create_if_missing
+    }
+    pub(crate) fn error_if_exists(&self) -> bool {
+        self.given.error_if_exists
+    }
+    pub(crate) fn lock_timeout(&self) -> Duration {
+        self.given.lock_timeout
+    }
+    pub(crate) fn memory(&self) -> u64 {
+        self.given.memory
+    }
+    pub(crate) fn replay_bytes(&self) -> u64 {
+        self.given.replay_bytes
+    }
+    /// What is left for blocks, indexes and filters when all memtables are full (options.1), but at least a quarter of the memory: more data
+    /// counts as beyond the cache where compactions are chosen. The cache itself gives way to memtables further than that, if they are large
+    /// (cache/budget.rs).
+    pub(crate) fn cache_bytes(&self) -> u64 {
+        let memtables = (SEALED_MAX as u64 + 1) * self.memtable_bytes as u64;
+        let rest = self.given.memory.saturating_sub(memtables).max(self.given.memory / 4);
+        rest.min(self.given.miniature.unwrap_or(u64::MAX))
+    }
+    /// The WAL's largest segment: a memtable spans a handful of them.
+    pub(crate) fn wal_segment_bytes(&self) -> u64 {
+        // Segments are whole sectors.
+        (self.memtable_bytes as u64 / 4).next_multiple_of(512).clamp(4 << 10, 16 * MIB)
+    }
+    /// The size, in bytes, from which on a transaction is adopted as tables.
+    pub(crate) fn adoption_bytes(&self) -> u64 {
+        self.given.adoption_bytes.unwrap_or((self.memtable_bytes as u64 / 4).min(ADOPTION_BYTES_MAX))
+    }
+    /// Pieces of such a transaction are of this size.
+    pub(crate) fn piece_bytes(&self) -> u64 {
+        (self.adoption_bytes() / 4).max(1)
+    }
+    /// So many bytes of its writes stay in memory; what is more goes to tables at once.
+    pub(crate) fn transaction_bytes(&self) -> u64 {
+        self.given.transaction_memory.unwrap_or(self.given.memory / 4)
+    }
+    /// How the log lays out its files.
+    pub(crate) fn wal_options(&self, database_id: u32) -> WalOptions {
+        let FileSizes { first_segment, bulk_segment, .. } = self.given.file_sizes;
+        WalOptions {
+            maps: self.given.map_log,
+            segment_bytes_max: self.wal_segment_bytes(),
+            first_segment_bytes: first_segment,
+            bulk_segment_bytes: bulk_segment.max(self.wal_segment_bytes()),
+            database_id,
+        }
+    }
+    pub(crate) fn allowances(&self) -> Allowances {
+        self.given.allowances
+    }
+    /// How much of the log stays for the change feed, if that is said.
+    pub(crate) fn feed_retention(&self) -> Option<FeedLimits> {
+        self.given.feed_retention
+    }
+    /// So many bytes of the log stay at the most for those who hold commits.
+    pub(crate) fn feed_hold(&self) -> u64 {
+        self.given.feed_hold
+    }
+    /// Merge operators of the program.
+    pub(crate) fn operators(&self) -> &Registered {
+        &self.given.operators
+    }
+    /// Whether keyspaces may have others.
+    pub(crate) fn may_lack_operators(&self) -> bool {
+        self.given.may_lack_operators
+    }
+    pub(crate) fn modes(&self) -> Option<Modes> {
+        self.given.modes
+    }
+    /// The compaction filters, by the names of their keyspaces.
+    pub(crate) fn filters(&self) -> &BTreeMap<String, Filter> {
+        &self.given.filters
+    }
+    /// Where a new database begins to count.
+    pub(crate) fn first_number(&self) -> u64 {
+        self.given.first_number
+    }
+    /// How blob files are written.
+    pub(crate) fn blob_store(&self) -> StoreOptions {
+        StoreOptions {
+            over: self.given.blobs_over,
+            file_bytes_max: self.blob_file_bytes(),
+            buffer_bytes: (self.given.memory / 64).clamp(16 << 10, MIB) as usize,
+            compress: self.given.compression != TableCompression::None,
+            threads: self.has_threads(),
+        }
+    }
+
+    /// Blob files may take so many percent of what is live in them.
+    pub(crate) fn amplification_percent_max(&self) -> u64 {
+        self.given.amplification_percent_max
+    }
+
+    /// Whether there is work in threads of its own.
+    pub(crate) fn has_threads(&self) -> bool {
+        self.given.background == Background::Threads
+    }
+
+    /// A blob file of this size is full: a few memtables' worth of log, so that one is settled soon after it is full.
+    pub(crate) fn blob_file_bytes(&self) -> u64 {
+        (4 * self.memtable_bytes as u64).clamp(4 << 10, 256 * MIB)
+    }
+
+    /// A smaller manifest is not replaced.
+    pub(crate) fn manifest_bytes_min(&self) -> u64 {
+        self.given.file_sizes.manifest_min
+    }
+    /// How tables are written; unbuffered or not.
+    pub(crate) fn table_options(&self, direct_io: bool) -> TableOptions {
+        TableOptions {
+            block_bytes: self.given.block_bytes,
+            compression: self.given.compression,
+            direct_io,
+            ..TableOptions::default()
+        }
+    }
+    /// The limits that shape the runs; `table_bytes_live` is what the tables hold now.
+    pub(crate) fn limits(&self, table_bytes_live: u64) -> Limits {
+        let limits = Limits {
+            table_bytes: self.given.table_bytes,
+            partition_bytes: self.given.table_bytes,
+            run_bytes: self.memtable_bytes as u64,
+            merge_bytes_max: MERGE_TABLES * self.given.table_bytes,
+            fits_cache: table_bytes_live <= self.cache_bytes(),
+            ..Limits::default()
+        };
+        match self.given.miniature {
+            Some(_) if !limits.fits_cache => Limits {
+                l0_runs_max: 2,
+                tier_runs_max: 2,
+                base_ratio: 1,
+                depth_max: 6,
+                run_bytes: self.memtable_bytes as u64 / 32,
+                ..limits
+            },
+            _ => limits,
+        }
+    }
+
+    /// Names and values, for people.
+    pub(crate) fn describe(&self) -> Vec<(String, String)> {
+        let pair = |name: &str, value: String| (name.to_owned(), value);
+        vec![
+            pair("memory", self.given.memory.to_string()),
+            pair("durability", format!("{:?}", self.given.durability).to_lowercase()),
+            pair("isolation", format!("{:?}", self.given.isolation).to_lowercase()),
+            pair("compression", format!("{:?}", self.given.compression).to_lowercase()),
+            pair("memtable_bytes", self.memtable_bytes.to_string()),
+            pair("transaction_bytes", self.transaction_bytes().to_string()),
+            pair("cache_bytes", self.cache_bytes().to_string()),
+            pair("block_bytes", self.given.block_bytes.to_string()),
+            pair("table_bytes", self.given.table_bytes.to_string()),
+            pair("blobs_over", self.given.blobs_over.map_or("none".to_owned(), |over| over.to_string())),
+            pair(
+                "space_amplification_max",
+                format!("{:.2}", self.given.amplification_percent_max as f64 / 100.0),
+            ),
+            pair("replay_bytes", self.given.replay_bytes.to_string()),
+            pair("wal_segment_bytes", self.wal_segment_bytes().to_string()),
+        ]
+    }
+
+    /// Writes the OPTIONS file, for people and tools; the engine itself does not read it back.
+    pub(crate) fn save(&self, env: &Env, dir: &Path) -> Result<()> {
+        let mut text = String::from(
+            "# The options this database was last opened with. Changing this file changes nothing.\n",
+        );
+        for (name, value) in self.describe() {
+            text.push_str(&format!("{name} = {value}\n"));
+        }
+        text.push_str(&last_line(text.as_bytes()));
+        if is_there(env, &dir.join(OPTIONS), text.as_bytes()) {
+            return Ok(());
+        }
+        replace_file(env, dir, OPTIONS_TMP, OPTIONS, text.as_bytes())
+    }
+}
+
+/// Whether a file has this content, as far as can be read.
+fn is_there(env: &Env, path: &Path, content: &[u8]) -> bool {
+    let read = || {
+        let file = env.fs.open(path, OpenOptions::read())?;
+        let is_as_long = file.len()? == content.len() as u64;
+        read_range(&*file, 0, if is_as_long { content.len() } else { 0 })
+    };
+    read().is_ok_and(|found| found == content)
+}
+
+/// The last line of an OPTIONS file, behind this text.
+fn last_line(text: &[u8]) -> String {
+    format!("# crc32c {:08x}\n", crc32c(text))
+}
+
+/// Whether an OPTIONS file of these bytes is as it was written.
+pub(crate) fn is_whole(bytes: &[u8]) -> bool {
+    let (text, line) = bytes.split_at(bytes.len().saturating_sub(last_line(&[]).len()));
+    line == last_line(text).as_bytes()
+}

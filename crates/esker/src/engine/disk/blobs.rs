@@ -1,0 +1,203 @@
+//! Blob files of the running database: named before use, opened by who reads them, their values looked at before the log is believed.
+//!
+//! ```text
+//!   commit needs a file --> made, its name durable --> manifest names it --> view knows it --> values
+//!   opening: manifest --> files --> values of commits that may not be durable: whole? --> log replayed up to the first that is not
+//! ```
+//!
+//! engine_blobs.1. A file that the manifest names is there, or opening fails. One that it does not name is a leftover: nothing durable points
+//!      to it.
+//! engine_blobs.2. The values of the commits that are replayed are durable before anything says that these are (recovery.4 of wal/recovery.rs).
+//! engine_blobs.3. Opening looks at a file's length alone. The first reader checks its header.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use esker_env::Env;
+
+use crate::blob::{BlobFile, BlobPointer, BlobSet, BlobSource, NewBlobFile};
+use crate::engine::disk::tables::Tables;
+use crate::manifest::edit::VersionEdit;
+use crate::manifest::file_name::blob_path;
+use crate::read::view::ReadView;
+use crate::read::view_cell::ViewCell;
+use crate::txn::payload;
+use crate::types::canary::{self, Canary};
+use crate::types::expiry::value_of;
+use crate::types::{Error, FileId, Result, SeqNo};
+use crate::wal::{self, LogExtent};
+
+/// What [`check_tail`] may do about what it finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum Tail {
+    /// Nothing.
+    Look,
+    /// Make durable what is whole (engine_blobs.2).
+    Store,
+}
+
+/// Opens the blob files that the manifest names (engine_blobs.1).
+pub(in crate::engine) fn open_blobs(env: &Env, dir: &Path, state: &VersionEdit) -> Result<BlobSet> {
+    let mut named = BTreeMap::new();
+    for &(name, file) in &state.blobs {
+        let path = blob_path(dir, file);
+        let len = env.fs.file_size(&path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => {
+                let detail =
+                    "the manifest names it, but it is missing: restore a backup or run `esker repair`";
+                Error::corrupt("blob file", &path, 0, detail)
+            }
+            _ => Error::io("measure", &path, e),
+        })?;
+        named.insert(name, BlobSource::new(name, BlobFile::described(env, &path, file, len))?);
+    }
+    Ok(BlobSet::new(named))
+}
+
+/// Looks at the values of the commits that may not be durable, and says before which one the log ends because of them.
+pub(in crate::engine) fn check_tail(
+    env: &Env,
+    dir: &Path,
+    extent: LogExtent,
+    flushed: SeqNo,
+    blobs: &BlobSet,
+    tail: Tail,
+) -> Result<Option<SeqNo>> {
+    if blobs.is_empty() || canary::is_set(Canary::TornBlobAccepted) {
+        return Ok(None);
+    }
+    let mut unsure: BTreeMap<FileId, Vec<BlobPointer>> = BTreeMap::new();
+    let torn = wal::first_torn(env, dir, extent, |seq, record| {
+        if seq <= flushed {
+            return Ok(true);
+        }
+        // Who replays it says what is wrong with it.
+        let Ok((_, set)) = payload::decode(record) else { return Ok(true) };
+        let mut pointers = Vec::new();
+        for entry in set.entries(seq).filter(|entry| entry.kind.needs_fetch()) {
+            let Ok(pointer) = BlobPointer::decode(value_of(entry.kind, entry.value)) else { return Ok(true) };
+            let Some(source) = blobs.find(pointer.file) else {
+                let detail = format!("commit {seq} points to it, but the manifest does not name it");
+                return Err(Error::corrupt("blob file", blob_path(dir, pointer.file), 0, detail));
+            };
+            match source.check(&pointer) {
+                Ok(()) => pointers.push(pointer),
+                Err(Error::Corrupt { .. }) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        pointers.into_iter().for_each(|pointer| unsure.entry(pointer.file).or_default().push(pointer));
+        Ok(true)
+    })?;
+    if tail == Tail::Store {
+        for (file, pointers) in &unsure {
+            if let Some(source) = blobs.find(*file) {
+                source.store_again(env, pointers)?;
+            }
+        }
+    }
+    Ok(torn)
+}
+
+/// How commits get a new blob file (blob_store.1 of blob/store.rs).
+pub(in crate::engine) fn new_blob_file(
+    env: Env,
+    dir: PathBuf,
+    tables: &Tables,
+    view: Arc<ViewCell>,
+) -> NewBlobFile {
+    let shared = tables.shared();
+    Box::new(move || {
+        let mut manifest = shared.manifest();
+        let id = shared.new_file();
+        let file = BlobFile::create(&env, &blob_path(&dir, id), id)?;
+        let named = env.fs.sync_dir(&dir).map_err(|e| Error::io("sync directory", &dir, e)).and_then(|()| {
+            let next_file = Some(shared.next_file());
+            let edit = VersionEdit { next_file, blobs: vec![(id, id)], ..VersionEdit::default() };
+            manifest.append(edit, || shared.new_file())
+        });
+        // If that failed the manifest may name it: it stays until the next opening.
+        named?;
+        view.update(|old| {
+            let source = BlobSource { file: file.clone(), moves: None };
+            let blobs = old.version.blobs().changed(&[], vec![(id, source)]);
+            blobs.note_recent(&file);
+            ReadView { version: Arc::new(old.version.with_blobs(blobs)), ..old.clone() }
+        });
+        Ok(file)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use esker_env::{MemFs, OpenOptions};
+
+    use super::*;
+    use crate::{BackgroundStep, Db, Durability};
+
+    fn open(fs: &MemFs) -> Db {
+        let env = Env::simulated(Arc::new(fs.clone()), 1);
+        Db::builder()
+            .stepped()
+            .blobs_over(64)
+            .compression(crate::TableCompression::None)
+            .env(env)
+            .open("db")
+            .unwrap()
+    }
+
+    /// Opens what a process left that was killed, with this canary on; whether both values are as they were, or not there.
+    fn both_are_well(fs: &MemFs, canary: Option<Canary>) -> (bool, bool) {
+        let db = open(fs);
+        let map = db.default_keyspace();
+        map.put("a", [1; 100]).unwrap();
+        map.put_with("b", [2; 100], Durability::Buffered).unwrap();
+        canary::set(canary);
+        db.step(BackgroundStep::Compact { idle: false }).unwrap();
+        let left = fs.kill();
+        if canary != Some(Canary::BlobDroppedEarly) {
+            let env = Env::simulated(Arc::new(left.clone()), 1);
+            let names = env.fs.list_dir("db".as_ref()).unwrap();
+            let blob = names.iter().find(|name| name.ends_with(".blob")).unwrap();
+            let file = env.fs.open(&Path::new("db").join(blob), OpenOptions::write()).unwrap();
+            file.write_all_at(&[0; 50], 32 + 150).unwrap();
+        }
+        let db = open(&left);
+        canary::set(None);
+        let map = db.default_keyspace();
+        let is_well = |key| matches!(map.get(key), Ok(Some(value)) if value.len() == 100);
+        (is_well("a"), is_well("b") || matches!(map.get("b"), Ok(None)))
+    }
+
+    #[test]
+    fn engine_blobs_3_a_file_is_opened_by_who_reads_it_and_told_from_others() {
+        let fs = MemFs::new();
+        let db = open(&fs);
+        db.default_keyspace().put("a", [1; 100]).unwrap();
+        db.close().unwrap();
+        let env = Env::simulated(Arc::new(fs.clone()), 1);
+        let names = env.fs.list_dir("db".as_ref()).unwrap();
+        let blob = Path::new("db").join(names.iter().find(|name| name.ends_with(".blob")).unwrap());
+        let file = env.fs.open(&blob, OpenOptions::write()).unwrap();
+        file.write_all_at(&[7], 16).unwrap();
+        let db = open(&fs);
+        let map = db.default_keyspace();
+        assert!(map.contains("a").unwrap());
+        match map.get("a") {
+            Err(Error::Corrupt { path, offset: 0, .. }) => assert_eq!(path, blob),
+            other => panic!("engine_blobs.3: {other:?}"),
+        }
+        drop((map, db));
+        env.fs.remove_file(&blob).unwrap();
+        let error = Db::builder().stepped().env(env.clone()).open("db").unwrap_err();
+        assert!(error.is_corrupt(), "engine_blobs.1: {error}");
+    }
+
+    #[test]
+    fn recovery_9_collect_2_a_torn_value_ends_the_log_and_no_file_goes_that_the_log_needs() {
+        assert_eq!(both_are_well(&MemFs::new(), None), (true, true), "recovery.9");
+        assert_eq!(both_are_well(&MemFs::new(), Some(Canary::TornBlobAccepted)), (true, false));
+        assert_eq!(both_are_well(&MemFs::new(), Some(Canary::BlobDroppedEarly)), (false, false));
+    }
+}

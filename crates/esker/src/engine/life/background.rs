@@ -1,0 +1,342 @@
+//! Background work as steps, and the threads that loop on them.
+//!
+//! ```text
+//!   flush thread: sealed memtables -> L0 runs
+//!   log thread: log segments ahead of need, also while a flush goes on
+//!   compaction thread: whatever the picker says
+//!   sweep thread: what has expired is removed
+//!   sync thread:  what was committed without waiting for the disk goes there
+//!   no threads (simulation, tests): `Core::step` does one piece of either
+//! ```
+//!
+//! engine_background.1. A step that fails changes nothing that readers see; it is tried again later, with growing pauses.
+//! engine_background.2. Writers that wait for background work learn of its failure instead of waiting for ever. After a panic of a thread, or of a flush or a
+//!      merge in a thread of the user's, there are no more writes, flushes and compactions, whoever asks for them: nobody would do its work, and what
+//!      state it left is unknown. The manifest may have an edit that the view has not.
+//! engine_background.3. Every failure shows in the statistics.
+//! engine_background.4. The timed sync waits for no flush and no compaction, nor for a long commit (timed_sync.1 of `txn/commit.rs`).
+//! engine_background.5. Either all threads run, or none does.
+//! engine_background.6. How a flush ended, whoever made it, is noted before the next one can begin: the last word is the last flush's. With
+//!      nothing left to flush no failure is outstanding. Those of closing are not noted: nobody is left to wait or to pause.
+//! engine_background.7. A writer who finds that the last flush found no space, and that there is room for it now and clearly more than then, has it tried
+//!      again, whatever is left of its pause, and waits for the end of that try. Where there is no room, or none that could be used then (a
+//!      quota), he is told so at once: a full disk is not filled to the last byte for each commit. However many writers ask, tries are a
+//!      while apart.
+//! engine_background.8. The compaction thread pauses, too, while what is due waits for room, a second at the most: how much is free is not asked with each commit.
+//! engine_background.9. The database is idle when nothing has been committed for a while, however often threads were woken meanwhile, and nobody waits for a
+//!      commit: neither in one that takes long nor for room in a memtable.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker_env::ThreadHandle;
+
+use crate::engine::base::signal::TICK;
+use crate::engine::core::Core;
+use crate::engine::upkeep::compact::CompactionStep;
+use crate::types::{Error, Result, SeqNo};
+
+/// So long after a `Buffered` or `None` commit it is on its way to the disk.
+const SYNC_EVERY: Duration = Duration::from_millis(100);
+/// How often the thread looks for what has expired.
+const SWEEP_EVERY: Duration = Duration::from_millis(250);
+/// The thread rests for so many times as long as its last sweep took.
+const REST_FACTOR: u32 = 10;
+/// How often the log thread looks whether the log keeps more files than it needs.
+const LOG_TICK: Duration = Duration::from_secs(1);
+/// Without commits for so long the database is idle (engine_background.9).
+const IDLE_AFTER: Duration = Duration::from_millis(100);
+/// So long after the opening tables are loaded that nobody has read.
+const LOAD_AFTER: Duration = Duration::from_millis(20);
+/// The longest pause after repeated failures.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// The longest pause while a compaction waits for room (engine_background.8).
+const PUT_OFF_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// What a thread runs until it is time to end.
+type Loop = fn(&Core);
+
+/// One piece of background work, for simulators that run without threads.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackgroundStep {
+    /// Sealed memtables become tables.
+    Flush,
+    /// The compaction that policy wants most. `idle`: as when nobody writes.
+    Compact {
+        /// Whether nobody writes.
+        idle: bool,
+    },
+    /// A file for the log, ahead of need.
+    PrepareLog,
+    /// What was committed without waiting for the disk is synced.
+    SyncLog,
+    /// What has expired is removed.
+    Sweep,
+}
+
+impl Core {
+    /// Does one piece of background work; false if there was none. A sync does not say whether there was.
+    pub(crate) fn step(&self, step: BackgroundStep) -> Result<bool> {
+        self.check_ours()?;
+        match step {
+            BackgroundStep::Flush => self.flush_step(),
+            BackgroundStep::Compact { idle } => self.compaction_step(idle),
+            BackgroundStep::PrepareLog => Ok(self.retain()? | self.wal_pool.prepare_step()?),
+            BackgroundStep::Sweep => self.sweep().map(|keys| keys > 0),
+            BackgroundStep::SyncLog => self.pipeline.sync_unsynced().map(|()| true),
+        }
+    }
+
+    fn flush_loop(&self) {
+        let mut seen = 0;
+        let mut pause = TICK;
+        while self.signal.wait_for_flush_work(&mut seen) {
+            let asked = self.signal.asked();
+            let is_failed = self.flush_step().is_err();
+            self.signal.answer(asked);
+            self.account_memtables();
+            self.view.reclaim();
+            // Longer than the last time (engine_background.1): writers wake the threads with each commit while there is anything to flush.
+            pause = if is_failed { (pause * 2).min(PAUSE_MAX) } else { TICK };
+            if is_failed {
+                self.signal.pause_flushing(pause);
+            }
+        }
+    }
+
+    fn log_loop(&self) {
+        let mut seen = 0;
+        while self.signal.wait_for_log_work(&mut seen, LOG_TICK) {
+            // The writer makes a segment itself if none is ready.
+            self.note_error(self.wal_pool.prepare_step());
+            self.note_error(self.retain());
+            // What readers kept when it was replaced.
+            self.view.free_retired();
+        }
+    }
+
+    fn sync_loop(&self) {
+        while self.signal.pause(SYNC_EVERY) {
+            // A failed sync is not tried again: it has stopped all writes.
+            self.note_error(self.pipeline.sync_unsynced());
+        }
+    }
+
+    pub(in crate::engine) fn compaction_loop(&self) {
+        // Who opens a database and asks for one key is not to wait for this.
+        if self.signal.pause(LOAD_AFTER) {
+            self.load_tables();
+        }
+        let mut seen = 0;
+        let mut pause = TICK;
+        let (mut last_seq, mut quiet_since) = (SeqNo::ZERO, self.env.clock.monotonic());
+        while self.signal.wait_for_work(&mut seen) {
+            let (seq, now) = (self.published.visible(), self.env.clock.monotonic());
+            if seq != last_seq || self.is_writing() {
+                quiet_since = now;
+            }
+            last_seq = seq;
+            let idle_for = now.saturating_sub(quiet_since);
+            self.rest.note_idle(idle_for);
+            let idle = idle_for >= IDLE_AFTER;
+            let ended = loop {
+                // A writer that comes does not wait for all that is due while nothing is written.
+                let is_idle = idle && self.published.visible() == last_seq && !self.is_writing();
+                match self.try_compact(is_idle, &**self) {
+                    Ok(CompactionStep::Done) if !self.signal.stopping() => pause = TICK,
+                    ended => break ended,
+                }
+            };
+            let pause_max = match ended {
+                Ok(CompactionStep::Done | CompactionStep::Nothing) => {
+                    pause = TICK;
+                    continue;
+                }
+                Ok(CompactionStep::PutOff) => PUT_OFF_PAUSE_MAX,
+                Err(_) => PAUSE_MAX,
+            };
+            pause = (pause * 2).min(PAUSE_MAX);
+            if !self.signal.pause(pause.min(pause_max)) {
+                return;
+            }
+        }
+    }
+
+    fn sweep_loop(&self) {
+        let mut rest = SWEEP_EVERY;
+        while self.signal.pause(rest) {
+            let start = self.env.clock.monotonic();
+            if let Err(error) = self.sweep() {
+                self.counters.note_error(&error);
+            }
+            let took = self.env.clock.monotonic().saturating_sub(start);
+            rest = SWEEP_EVERY.max(took * REST_FACTOR);
+        }
+    }
+
+    /// Starts the threads (engine_background.5).
+    pub(crate) fn start_threads(self: &Arc<Self>) -> Result<Vec<ThreadHandle>> {
+        let loops: [(_, Loop); 5] = [
+            ("esker-flush", Core::flush_loop),
+            ("esker-log", Core::log_loop),
+            ("esker-compact", Core::compaction_loop),
+            ("esker-sync", Core::sync_loop),
+            ("esker-sweep", Core::sweep_loop),
+        ];
+        // They look at once for what earlier processes have left to do: this one may not last for a tick either.
+        self.signal.wake();
+        let mut threads = Vec::new();
+        for (name, body) in loops {
+            let core = self.clone();
+            match self.env.threads.spawn(name, Box::new(move || core.run(name, body))) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    self.signal.stop();
+                    // What keeps the database from opening is the error that matters.
+                    threads.into_iter().for_each(|thread| drop(thread.join()));
+                    return Err(Error::io("start a thread for", &self.dir, error));
+                }
+            }
+        }
+        Ok(threads)
+    }
+
+    /// Runs a loop; its panic is told to those who wait (engine_background.2), and goes on to whoever joins the thread.
+    fn run(&self, name: &str, body: Loop) {
+        self.ending_with_panic(name, || body(self));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind};
+
+    use super::*;
+    use crate::Db;
+    use crate::engine::base::signal::ASKED_PAUSE;
+    use std::sync::atomic::Ordering;
+
+    /// A database without threads that has something to flush, and whose flushes fail.
+    fn failing() -> (Db, FaultFs) {
+        let faults = FaultFs::new(Arc::new(MemFs::new()));
+        let env = Env::simulated(Arc::new(faults.clone()), 1);
+        let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
+        db.default_keyspace().put("a", "1").unwrap();
+        db.handle.core.pipeline.seal().unwrap();
+        let failure = FaultAction::Fail(std::io::ErrorKind::Other);
+        faults.add(FaultRule::new(&[OpKind::Create], failure).on_path(".sst").forever());
+        (db, faults)
+    }
+
+    /// How many ends of flushes were noted, and whether the last was a failure.
+    fn noted(core: &Core) -> (u64, bool) {
+        let state = core.signal.state.lock();
+        (state.steps, state.failure.is_some())
+    }
+
+    #[test]
+    fn engine_background_6_each_flush_is_noted_once_whoever_makes_it() {
+        let (db, faults) = failing();
+        let core = &db.handle.core;
+        core.flush_step().unwrap_err();
+        assert_eq!(noted(core), (1, true));
+        assert!(core.signal.wait_until(|| false).is_err(), "engine_background.2");
+        faults.clear();
+        assert!(core.flush_step().unwrap());
+        assert_eq!(noted(core), (2, false));
+        core.signal.note(Err(Arc::new(Error::Closed)), None);
+        assert!(!core.flush_step().unwrap(), "there is nothing to flush");
+        assert_eq!(noted(core), (4, false));
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a real thread, and real time to see that it waits")]
+    fn engine_background_1_a_pause_is_over_as_soon_as_a_flush_succeeds_whoever_makes_it() {
+        let (db, faults) = failing();
+        let core = &db.handle.core;
+        core.flush_step().unwrap_err();
+        let (is_pausing, is_over) = std::thread::scope(|scope| {
+            let pause = scope.spawn(|| core.signal.pause_flushing(Duration::from_secs(3600)));
+            // Longer than it waits whoever asks for another try.
+            std::thread::sleep(ASKED_PAUSE * 3);
+            let is_pausing = !pause.is_finished();
+            faults.clear();
+            let is_flushed = core.flush_step().is_ok_and(|flushed| flushed);
+            for _ in (0..60_000).take_while(|_| is_flushed && !pause.is_finished()) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let is_over = pause.is_finished();
+            core.signal.stop();
+            (is_pausing, is_over)
+        });
+        assert!(is_pausing && is_over, "engine_background.1: {is_pausing}, {is_over}");
+    }
+
+    #[test]
+    fn engine_background_2_after_a_panic_of_a_thread_nobody_flushes_or_merges() {
+        let (fs, dir) = (Arc::new(MemFs::new()), Path::new("db"));
+        let builder = Db::builder().background(false).replay_bytes(0);
+        let db = builder.env(Env::simulated(fs.clone(), 1)).open(dir).unwrap();
+        db.default_keyspace().put("a", "1").unwrap();
+        let core = &db.handle.core;
+        core.pipeline.seal().unwrap();
+        let files = || -> Vec<_> {
+            let names = fs.list_dir(dir).unwrap();
+            names.into_iter().map(|name| (fs.file_size(&dir.join(&name)).unwrap(), name)).collect()
+        };
+        let before = files();
+        core.signal.die(Arc::new(Error::Closed));
+        for refused in [
+            db.flush(),
+            db.compact(),
+            core.flush_step().map(drop),
+            core.try_compact(true, &***core).map(drop),
+        ] {
+            assert!(matches!(refused, Err(Error::Poisoned(_))), "engine_background.2: {refused:?}");
+        }
+        assert_eq!(files(), before, "engine_background.2");
+        db.close().unwrap();
+        assert!(
+            files().iter().all(|(_, name)| !name.ends_with(".sst")),
+            "engine_background.2: closing flushes nothing"
+        );
+    }
+
+    #[test]
+    fn engine_background_6_the_flush_thread_notes_nothing_twice() {
+        let (db, _faults) = failing();
+        let core = &db.handle.core;
+        std::thread::scope(|scope| {
+            scope.spawn(|| core.flush_loop());
+            while core.counters.flushes_failed.load(Ordering::Relaxed) < 2 {
+                std::thread::yield_now();
+            }
+            core.signal.stop();
+        });
+        assert_eq!(noted(core), (core.counters.flushes_failed.load(Ordering::Relaxed), true));
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a real thread, and real time to see that it waits")]
+    fn engine_background_6_no_flush_begins_before_the_end_of_the_last_is_noted() {
+        let (db, _faults) = failing();
+        let core = &db.handle.core;
+        std::thread::scope(|scope| {
+            let unable_to_note = core.signal.state.lock();
+            let flush = scope.spawn(|| core.flush_step());
+            while core.counters.flushes_failed.load(Ordering::Relaxed) == 0 {
+                std::thread::yield_now();
+            }
+            for _ in 0..20 {
+                assert!(core.turns.flush.is_locked(), "engine_background.6");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            drop(unable_to_note);
+            flush.join().unwrap().unwrap_err();
+        });
+        assert_eq!(noted(core), (1, true));
+    }
+}

@@ -1,0 +1,248 @@
+//! Ingest: sorted pairs of one keyspace go straight into the tables of a private run, which the commit adopts.
+//!
+//! ```text
+//!   put, table --keys ascend?--> Output (compaction/output.rs) --finish--> Layers --submit--> adoption.rs
+//! ```
+//!
+//! ingest.1. Each key is above the one before it. Another one is refused, and changes nothing.
+//! ingest.2. All pairs become visible in one commit, or none: after any other error than that nothing can be committed.
+//! ingest.3. No file is left of one that is dropped or fails, except after a crash, or after the database was closed: the next opening removes
+//!      those.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::blob::BlobWriter;
+use crate::compaction::output::{Output, Place};
+use crate::compaction::private::private_shape;
+use crate::engine::core::Core;
+use crate::manifest::version::{Level, Run, RunId};
+use crate::sstable::Table;
+use crate::txn::blobs::BlobUse;
+use crate::txn::commit::{CommitRequest, Durability, KeyspaceLife};
+use crate::txn::layers::{Layers, PrivateRun};
+use crate::types::cursor::SourceCursor;
+use crate::types::entry::EntryRef;
+use crate::types::expiry::Expiry;
+use crate::types::key::encode_key;
+use crate::types::limits::{check_key, check_value};
+use crate::types::op::Kind;
+use crate::types::range_tombstone::RangeTombstones;
+use crate::types::{Error, KeyspaceId, Result, SeqNo};
+
+/// Pairs on their way into a keyspace.
+pub(crate) struct SortedPairs {
+    core: Arc<Core>,
+    keyspace: KeyspaceId,
+    /// When all of them expire.
+    expiry: Option<Expiry>,
+    /// That of the last pair, and its value.
+    beside: Vec<u8>,
+    /// What is written; none before a first pair, and once it is finished.
+    output: Option<Output<'static>>,
+    /// Pairs of the output.
+    unfinished: u64,
+    /// What is finished.
+    layers: Layers,
+    /// Where the large values are.
+    blobs: Option<BlobWriter>,
+    /// The last key, encoded.
+    last: Vec<u8>,
+    /// Of the keyspace's prefix in it.
+    prefix_len: usize,
+    pairs: u64,
+    /// ingest.2
+    has_failed: bool,
+}
+
+impl SortedPairs {
+    /// None yet.
+    pub(crate) fn new(core: Arc<Core>, keyspace: KeyspaceId, expiry: Option<Expiry>) -> Self {
+        let last = encode_key(keyspace, &[]);
+        SortedPairs {
+            core,
+            keyspace,
+            expiry,
+            beside: Vec::new(),
+            output: None,
+            unfinished: 0,
+            layers: Layers::default(),
+            blobs: None,
+            prefix_len: last.len(),
+            last,
+            pairs: 0,
+            has_failed: false,
+        }
+    }
+
+    /// How many.
+    pub(crate) fn pairs(&self) -> u64 {
+        self.pairs
+    }
+
+    /// Adds a pair (ingest.1).
+    pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        check_key(key)?;
+        check_value(value)?;
+        self.check()?;
+        self.check_order(key)?;
+        self.last.truncate(self.prefix_len);
+        self.last.extend_from_slice(key);
+        let added = self.add(value);
+        if added.is_err() {
+            self.fail();
+            return added;
+        }
+        self.unfinished += 1;
+        self.pairs += 1;
+        Ok(())
+    }
+
+    /// Adds the last key with this value.
+    #[inline]
+    fn add(&mut self, value: &[u8]) -> Result<()> {
+        let mut pointer = Vec::new();
+        let (kind, value) = match self.core.blobs.takes(self.keyspace, value.len()) {
+            true => {
+                let writer = self.blobs.get_or_insert_with(|| BlobWriter::new(&self.core.blobs));
+                writer.put(value)?.encode(&mut pointer);
+                (Kind::PutBlob, &*pointer)
+            }
+            false => (Kind::Put, value),
+        };
+        let (kind, value) = match self.expiry {
+            Some(expiry) => {
+                self.beside.clear();
+                self.beside.extend_from_slice(&expiry.to_bytes());
+                self.beside.extend_from_slice(value);
+                (kind.expiring(), &*self.beside)
+            }
+            None => (kind, value),
+        };
+        let entry = EntryRef { key: &self.last, seq: SeqNo::ZERO, kind, value };
+        self.output.get_or_insert_with(|| begin_output(&self.core)).add(entry)
+    }
+
+    /// What is in blob files.
+    fn blobs_used(&mut self) -> Result<BlobUse> {
+        let mut used = BlobUse::default();
+        if let Some(writer) = &mut self.blobs {
+            writer.flush()?;
+            used.extend(writer.leases(), writer.bytes());
+        }
+        Ok(used)
+    }
+
+    /// Adds all pairs of a table that has no database.
+    pub(crate) fn table(&mut self, path: &Path) -> Result<()> {
+        self.check()?;
+        let table = Table::open(&self.core.env, path, &self.core.cache)?;
+        let counts = table.properties().counts;
+        if counts.tombstones + counts.range_tombstones + counts.expiring > 0
+            || table.newest_commit()? > SeqNo::ZERO
+        {
+            let text = "is a table of a database; only tables that sstable::Writer made can be ingested";
+            return Err(Error::Invalid(format!("{} {text}", path.display())));
+        }
+        let mut cursor = table.cursor(SeqNo::MAX, false);
+        cursor.seek_first()?;
+        if cursor.valid() {
+            self.check_order(cursor.key())?;
+        }
+        let copied = self.copy(cursor);
+        if copied.is_err() {
+            self.fail();
+        }
+        copied
+    }
+
+    fn copy(&mut self, mut cursor: impl SourceCursor) -> Result<()> {
+        while cursor.valid() {
+            self.put(cursor.key(), cursor.stored().beside())?;
+            cursor.next()?;
+        }
+        Ok(())
+    }
+
+    /// Commits. It can be tried again.
+    pub(crate) fn commit(&mut self, durability: Durability, life: KeyspaceLife) -> Result<SeqNo> {
+        self.check()?;
+        self.finish()?;
+        let blobs = self.blobs_used()?;
+        self.core.submit(CommitRequest {
+            layers: self.layers.clone(),
+            blobs,
+            durability,
+            keyspaces: vec![life],
+            ..CommitRequest::default()
+        })
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.has_failed {
+            let text =
+                "an ingest can neither go on nor be committed after an error of its files: begin another one";
+            return Err(Error::Invalid(text.to_owned()));
+        }
+        self.core.check_able()
+    }
+
+    #[inline]
+    fn check_order(&self, key: &[u8]) -> Result<()> {
+        let last = &self.last[self.prefix_len..];
+        if self.pairs == 0 || *last < *key { Ok(()) } else { Err(out_of_order(key, last)) }
+    }
+
+    /// Makes a private run of what is written.
+    fn finish(&mut self) -> Result<()> {
+        let Some(output) = &mut self.output else { return Ok(()) };
+        let written = output.finish().inspect_err(|_| self.fail())?;
+        self.output = None;
+        let tables = self.core.private_tables(written);
+        let puts = vec![(self.keyspace, std::mem::take(&mut self.unfinished) as i64)];
+        let run = Arc::new(Run::new(Level::L0, RunId(0), tables));
+        self.layers.replace_from(self.layers.all().len(), PrivateRun { run, puts, tier: 0 });
+        Ok(())
+    }
+
+    /// ingest.2
+    fn fail(&mut self) {
+        self.has_failed = true;
+        self.layers = Layers::default();
+        self.discard();
+    }
+
+    /// ingest.3
+    fn discard(&mut self) {
+        if let Some(output) = self.output.take() {
+            output.discard_by(&*self.core.lock.remover(self.core.env.fs.clone()));
+        }
+    }
+}
+
+impl Drop for SortedPairs {
+    fn drop(&mut self) {
+        self.discard();
+    }
+}
+
+fn begin_output(core: &Core) -> Output<'static> {
+    let place = Place {
+        env: core.env.clone(),
+        dir: core.dir.clone(),
+        cache: core.cache.clone(),
+        // A copy of each block would be a third of the work, for data that nobody may read soon.
+        keeps_warm: false,
+        options: core.options.table_options(true),
+        new_file: Box::new(core.tables.file_numbers()),
+    };
+    Output::new(place, private_shape(core.limits().table_bytes), &RangeTombstones::default())
+}
+
+#[cold]
+fn out_of_order(key: &[u8], last: &[u8]) -> Error {
+    let (key_text, last) = (key.escape_ascii(), last.escape_ascii());
+    Error::Invalid(format!(
+        "the keys of an ingest ascend, each once: \"{key_text}\" does not come after \"{last}\""
+    ))
+}

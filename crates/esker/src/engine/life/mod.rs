@@ -1,0 +1,14 @@
+//! The life of a database: how it is opened, what its threads do, how it is copied, and how it closes.
+
+pub(crate) mod background;
+pub(crate) mod committing;
+pub(crate) mod copies;
+#[doc(hidden)]
+pub mod fuzzing;
+pub(crate) mod handle;
+pub(crate) mod ingest;
+pub(crate) mod look;
+pub(crate) mod open;
+pub(crate) mod owner;
+mod replay;
+pub(crate) mod turn;

@@ -1,0 +1,158 @@
+//! Opening: from a directory to a running database.
+//!
+//! ```text
+//!   LOCK --> CURRENT, MANIFEST --> tables described --> WAL replayed into memtables --> catalog --> MANIFEST gone on with, or a new one
+//!        --> WAL's torn tail cut, leftovers removed --> threads
+//! ```
+//!
+//! open.1. Nothing on disk is changed before the manifest, the log and the catalog have been read and found sound; but the end of
+//!      the log is written once more, as it is, to make it durable (recovery.4 of wal/recovery.rs). Tables are there; they are read when they are
+//!      needed, and then compared with the manifest (table.6).
+//! open.2. Replaying puts each commit after `flushed_seq` into memtables as it was: same sequence number, all or nothing.
+//! open.3. Only files that the engine itself names, and that the manifest does not need, are removed; and no table that holds commits
+//!      that neither manifest nor log knows, or is of a newer format (unnamed.1, unnamed.2 of unnamed.rs).
+//! open.4. Every message about damage says what can be done about it.
+//! open.5. A directory that a repair has not finished filling is refused (unfinished.1 of unfinished.rs).
+//! open.6. A leftover that cannot be removed is no reason to refuse the database, and keeps no other from being removed: the numbers of tables
+//!      and manifests are not given out again (`first_number`), and what replaces a file writes over what was left under its temporary
+//!      name. Not so those of the log that recovery.8 of wal/recovery.rs names.
+//! open.7. The name of a new database's directory is durable before anything in it is.
+//! open.8. The directory stays the same when the process changes its working directory, or a link on the way to it is turned elsewhere: its
+//!      path is made absolute before it is used. And it is opened once (fs.5 of esker-env's fs.rs): if it is moved or replaced, the database
+//!      goes on in the one that it has opened. No file in it is reached through a link.
+//! open.9. Behind a clean close an opening writes nothing, and syncs nothing: the manifest is settled (manifest_log.7), and has nothing to learn.
+//!      It has, if there are debts in it, or a keyspace keeps history by age.
+
+mod assemble;
+mod log;
+mod manifest;
+mod read;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker_env::{Env, FileLock};
+
+pub(crate) use self::manifest::draw_database_id;
+pub(crate) use self::read::{first_number, is_data};
+pub(in crate::engine) use self::read::{list, open_tables, settle_counts};
+use super::handle::Handle;
+use crate::engine::base::options::{Modes, Options};
+use crate::engine::disk::dir_lock::DirLock;
+use crate::engine::disk::unfinished;
+use crate::manifest::file_name::{CURRENT, LOCK, REPAIRING};
+use crate::types::{Error, Result};
+
+/// How often the lock is tried by who waits for it.
+const LOCK_RETRY: Duration = Duration::from_millis(10);
+
+/// Opens or creates the database in `dir`.
+pub(crate) fn open(options: Options, dir: &Path) -> Result<Arc<Handle>> {
+    if dir.as_os_str().is_empty() {
+        let text = "the path of the database is empty: name a directory; `.` is the working directory";
+        return Err(Error::Invalid(text.to_owned()));
+    }
+    // open.8
+    let dir = options.env().fs.absolute(dir).map_err(|e| cannot_open(options.env(), dir, e))?;
+    let (env, lock) = wait_for_lock(&options, &dir)?;
+    // open.5
+    unfinished::refuse(&env, &dir)?;
+    open_locked(options, env, &dir, lock)
+}
+
+/// Locks the directory, and waits for that as long as the options say.
+fn wait_for_lock(options: &Options, dir: &Path) -> Result<(Env, Arc<dyn FileLock>)> {
+    let clock = &options.env().clock;
+    let start = clock.monotonic();
+    loop {
+        let left = options.lock_timeout().saturating_sub(clock.monotonic().saturating_sub(start));
+        match lock_dir(options, dir) {
+            Err(Error::Locked { .. }) if !left.is_zero() => clock.sleep(left.min(LOCK_RETRY)),
+            locked => return locked,
+        }
+    }
+}
+
+/// The same in a directory that the caller has locked, also one that a repair fills.
+pub(crate) fn open_locked(
+    options: Options,
+    env: Env,
+    dir: &Path,
+    lock: Arc<dyn FileLock>,
+) -> Result<Arc<Handle>> {
+    let lock = DirLock::new(lock, &env);
+    // Tables that were opened may be there for a while.
+    let opened = Opening { options, env, dir: dir.to_path_buf(), lock: lock.clone() }.run();
+    // open.4
+    opened.inspect_err(|_| lock.give_back()).map_err(Error::with_remedy)
+}
+
+/// An opening under way: what all of its steps need.
+struct Opening {
+    options: Options,
+    env: Env,
+    dir: PathBuf,
+    lock: Arc<DirLock>,
+}
+
+impl Opening {
+    /// The steps. Each takes what the ones before it have found.
+    fn run(self) -> Result<Arc<Handle>> {
+        let mut found = self.read()?;
+        let readers = self.readers(&found)?;
+        // From here on the directory is changed (open.1).
+        let named = self.put_in_force(&mut found, &readers.catalog)?;
+        let log = self.resume_log(&mut found, &readers.view, &named)?;
+        self.remove_leftovers(&found, &named.tables);
+        self.options.save(&self.env, &self.dir)?;
+        self.assemble(found, readers, named, log)
+    }
+}
+
+fn lock_dir(options: &Options, dir: &Path) -> Result<(Env, Arc<dyn FileLock>)> {
+    let env = options.env();
+    let exists = |path: &Path| env.fs.exists(path).map_err(|e| cannot_open(env, dir, e));
+    if !options.create_if_missing() && !exists(&dir.join(CURRENT))? {
+        // With data there is a database that has lost its CURRENT: `read_manifest` says so. Or one of which no more was made.
+        let has_data = exists(dir)? && list(env, dir)?.iter().any(|name| is_data(name) || name == REPAIRING);
+        if !has_data {
+            return Err(Error::NotFound(dir.to_path_buf()));
+        }
+    }
+    create_and_lock(env, dir, options.modes())
+}
+
+/// Makes the directory if it is missing, opens it (open.8), and keeps all others out of it.
+pub(crate) fn create_and_lock(
+    env: &Env,
+    dir: &Path,
+    modes: Option<Modes>,
+) -> Result<(Env, Arc<dyn FileLock>)> {
+    let io = |e| cannot_open(env, dir, e);
+    match modes {
+        Some(modes) => env.fs.create_dir_all_as(dir, modes.dir).map_err(io)?,
+        None => env.fs.create_dir_all(dir).map_err(io)?,
+    }
+    let env = env.hold(dir, modes.map(|modes| modes.files)).map_err(io)?;
+    let path = dir.join(LOCK);
+    let lock = env.fs.lock(&path).map_err(|e| Error::lock(path, e, env.threads.process_id()))?;
+    Ok((env, lock.into()))
+}
+
+/// Why the directory is not opened: the system says of a file that it exists, or that it is no directory.
+fn cannot_open(env: &Env, dir: &Path, error: std::io::Error) -> Error {
+    use std::io::ErrorKind::{AlreadyExists, NotADirectory};
+    if !matches!(error.kind(), AlreadyExists | NotADirectory) {
+        return Error::io("open", dir, error);
+    }
+    let is = match env.fs.exists(dir) {
+        Ok(true) => "is a file, not a directory: a database is a directory",
+        Ok(false) => "is a link that leads nowhere, or lies behind one",
+        Err(_) => "lies in a file, not in a directory",
+    };
+    Error::Invalid(format!("{} {is}", dir.display()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! The manifest of an opening: the one that was found is continued, or a new one is written.
+
+use std::path::Path;
+
+use esker_env::Env;
+
+use super::Opening;
+use super::read::Found;
+use crate::engine::base::options::Options;
+use crate::engine::disk::tables::Tables;
+use crate::engine::state::catalog::Catalog;
+use crate::engine::state::history;
+use crate::manifest::edit::VersionEdit;
+use crate::manifest::history::Floors;
+use crate::manifest::log::{FoundManifest, ManifestLog};
+use crate::manifest::version::RunId;
+use crate::types::{FileId, Result, SeqNo};
+use crate::wal::Recovered;
+
+/// The manifest in force.
+pub(super) struct Named {
+    pub(super) tables: Tables,
+    pub(super) database_id: u32,
+    /// The commits from which on keyspaces have their history.
+    pub(super) floors: Floors,
+}
+
+impl Opening {
+    /// Has a manifest in force that says what was found, durably.
+    pub(super) fn put_in_force(&self, found: &mut Found, catalog: &Catalog) -> Result<Named> {
+        let Opening { options, env, dir, .. } = self;
+        let last_seq = found.replayed.last_seq;
+        let database_id = found.state.database_id.unwrap_or_else(|| draw_database_id(env));
+        let of_keyspaces = catalog.all_options();
+        let kept = of_keyspaces.iter().map(|(id, options)| (id, &options.history));
+        let (marks, floors) = history::recovered(env, &found.state, kept, last_seq);
+        if (&marks, &floors) != (&found.state.marks, &found.state.floors) {
+            // A new manifest leaves out what is no longer kept. An edit cannot.
+            (found.state.marks, found.state.floors, found.manifest) = (marks, floors.clone(), None);
+        }
+        let next_run = RunId(found.state.next_run.map_or(1, |run| run.0));
+        let news = news(&found.state, &found.replayed.log, last_seq, database_id);
+        let (manifest, state) = (found.manifest.take(), found.state.clone());
+        let numbers = (found.next_file, next_run);
+        let tables = continue_or_create(env, dir, options, manifest, state, news, numbers)?;
+        Ok(Named { tables, database_id, floors })
+    }
+}
+
+/// Has a manifest in force that says all of `state`, durably, and the news: the one that was found, or a new one. Files and runs get numbers
+/// from `next` on.
+fn continue_or_create(
+    env: &Env,
+    dir: &Path,
+    options: &Options,
+    found: Option<FoundManifest>,
+    mut state: VersionEdit,
+    news: VersionEdit,
+    (next_file, next_run): (FileId, RunId),
+) -> Result<Tables> {
+    let found = found.map_or(Ok(None), |found| found.go_on(env, dir))?;
+    let (manifest, next_file) = match found {
+        Some(mut manifest) => {
+            if news != VersionEdit::default() {
+                manifest.append(news, || next_file)?;
+            }
+            // Its number, if a new one was started for that.
+            let next_file = manifest.state().next_file.max(Some(next_file)).unwrap_or(next_file);
+            (manifest, next_file)
+        }
+        None => {
+            let id = next_file;
+            state.next_file = Some(id.next());
+            state.merge(news);
+            (ManifestLog::create(env, dir, id, state)?, id.next())
+        }
+    };
+    Ok(Tables::new(manifest.replaced_from(options.manifest_bytes_min()), next_file, next_run))
+}
+
+/// What this opening has to say that the manifest does not: nothing, after a clean close.
+fn news(state: &VersionEdit, log: &Recovered, last_seq: SeqNo, database_id: u32) -> VersionEdit {
+    let from = state.log_extent().from;
+    let named_to = log.named_to().unwrap_or(from.saturating_sub(1));
+    // Files that are prepared go (recovery.6).
+    let is_wrong = state.wal_named.is_some_and(|named| named > named_to) || log.named_to() > state.wal_named;
+    // What was replayed is durable; a torn end is not finished yet.
+    let is_known = log.is_torn() || Some(last_seq) <= state.durable_seq.max(state.flushed_seq);
+    VersionEdit {
+        wal_named: is_wrong.then_some(named_to),
+        durable_seq: (!is_known).then_some(last_seq),
+        database_id: state.database_id.is_none().then_some(database_id),
+        ..VersionEdit::default()
+    }
+}
+
+/// A number by which the files of this database are told from those of others; not 0.
+pub(crate) fn draw_database_id(env: &Env) -> u32 {
+    (env.random.next_u64() as u32).max(1)
+}

@@ -1,0 +1,238 @@
+//! Replay: what the log has that no table has.
+//!
+//! ```text
+//!   wal::recover --record--> payload::decode --> active memtable --full--> sealed memtables
+//!                                   `--> counts         manifest: adopted commits of which the log says nothing --> counts
+//! ```
+//!
+//! open.2 of open.rs says what it promises.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_env::Env;
+
+use crate::blob::BlobSet;
+use crate::engine::base::options::Options;
+use crate::engine::disk::blobs::{Tail, check_tail};
+use crate::manifest::edit::{Adopted, VersionEdit};
+use crate::manifest::file_name::CURRENT;
+use crate::manifest::version::Version;
+use crate::memtable::{Applier, Memtable};
+use crate::read::gaps::Gaps;
+use crate::read::operators::Operators;
+use crate::read::time::Time;
+use crate::read::view::ReadView;
+use crate::txn::memtables::Sealed;
+use crate::txn::{apply, payload};
+use crate::types::{Error, KeyspaceId, Result, SeqNo};
+use crate::wal::{self, LogExtent, Recovered};
+
+/// What the log adds to the tables.
+pub(in crate::engine) struct Replayed {
+    pub(in crate::engine) active: Arc<Memtable>,
+    pub(in crate::engine) applier: Applier,
+    pub(in crate::engine) sealed: Vec<Sealed>,
+    pub(in crate::engine) counts: ReplayedCounts,
+    pub(in crate::engine) last_seq: SeqNo,
+    pub(in crate::engine) commits: u64,
+    pub(in crate::engine) log: Recovered,
+    /// Adopted commits of which the log says nothing.
+    pub(in crate::engine) unlogged: Vec<Adopted>,
+}
+
+impl Replayed {
+    /// The first view: of the replayed memtables, above these tables.
+    pub(super) fn view(&self, env: &Env, options: &Options, version: Arc<Version>) -> ReadView {
+        ReadView {
+            active: self.active.clone(),
+            immutables: self.sealed.iter().rev().map(|sealed| sealed.memtable.clone()).collect(),
+            version,
+            closed: Arc::default(),
+            known: Arc::default(),
+            gaps: Arc::new(Gaps::behind(self.last_seq)),
+            time: Arc::new(Time::new(env.clock.clone())),
+            operators: Arc::new(Operators::new(options.operators().clone())),
+        }
+    }
+}
+
+/// What the log says behind the tables, read to go on with it.
+pub(in crate::engine) fn replay(
+    env: &Env,
+    dir: &Path,
+    options: &Options,
+    state: &VersionEdit,
+    blobs: &BlobSet,
+) -> Result<Replayed> {
+    let extent = state.log_extent();
+    let flushed = state.flushed_seq.unwrap_or_default();
+    let ends_before = check_tail(env, dir, extent, flushed, blobs, Tail::Store)?;
+    let extent = LogExtent { ends_before, ..extent };
+    replay_with(dir, options, state, extent, |extent, on_record| wal::recover(env, dir, extent, on_record))
+}
+
+/// The counts that the log changes.
+#[derive(Default)]
+pub(in crate::engine) struct ReplayedCounts {
+    changed: BTreeMap<KeyspaceId, u64>,
+    /// Since the last memtable was sealed.
+    pub(in crate::engine) unsealed: BTreeSet<KeyspaceId>,
+}
+
+impl ReplayedCounts {
+    /// None: a keyspace would count less than nothing.
+    fn add(&mut self, state: &VersionEdit, id: KeyspaceId, delta: i64) -> Option<()> {
+        let flushed = || {
+            let counts = state.counts.as_deref().unwrap_or_default();
+            counts.binary_search_by_key(&id, |counted| counted.0).map_or(0, |at| counts[at].1)
+        };
+        let count = self.changed.entry(id).or_insert_with(flushed);
+        *count = count.checked_add_signed(delta)?;
+        self.unsealed.insert(id);
+        Some(())
+    }
+
+    /// What a memtable that is sealed now says.
+    fn seal(&mut self) -> Vec<(KeyspaceId, u64)> {
+        std::mem::take(&mut self.unsealed).into_iter().map(|id| (id, self.changed[&id])).collect()
+    }
+
+    /// All counts.
+    pub(in crate::engine) fn now<'a>(
+        &'a self,
+        state: &'a VersionEdit,
+    ) -> impl Iterator<Item = (KeyspaceId, u64)> + 'a {
+        let flushed = state.counts.iter().flatten().copied();
+        let others = flushed.filter(|counted| !self.changed.contains_key(&counted.0));
+        others.chain(self.changed.iter().map(|(&id, &count)| (id, count)))
+    }
+}
+
+/// Takes a commit of the log.
+pub(in crate::engine) type OnRecord<'a> = &'a mut dyn FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>;
+
+/// Replays the log; `recover` reads it.
+pub(in crate::engine) fn replay_with(
+    dir: &Path,
+    options: &Options,
+    state: &VersionEdit,
+    extent: LogExtent,
+    recover: impl FnOnce(LogExtent, OnRecord<'_>) -> Result<Recovered>,
+) -> Result<Replayed> {
+    let flushed = state.flushed_seq.unwrap_or_default();
+    let active = Arc::new(Memtable::new(options.memtable_bytes));
+    let mut out = Replayed {
+        applier: active.applier(),
+        active,
+        sealed: Vec::new(),
+        counts: ReplayedCounts::default(),
+        last_seq: flushed,
+        commits: 0,
+        log: Recovered::default(),
+        unlogged: Vec::new(),
+    };
+    out.log = recover(extent, &mut |seq, record| {
+        if seq <= flushed {
+            return Ok(());
+        }
+        if seq != out.last_seq.next() {
+            return Err(format!("commit {seq} follows commit {}", out.last_seq));
+        }
+        let decoded = payload::decode(record);
+        let (deltas, set) = decoded.map_err(|e| format!("commit {seq}, byte {}: {}", e.offset, e.detail))?;
+        // adopt.4
+        if set.is_empty() && state.adopted.iter().all(|adopted| adopted.seq != seq) {
+            return Err(format!(
+                "the writes of commit {seq} are in tables that the manifest does not name: it has lost its end"
+            ));
+        }
+        if !out.active.is_empty() && out.active.bytes_used() >= options.memtable_bytes {
+            // Its log is released with the last memtable's: which segment it ended in is not worth knowing.
+            let memtable = Arc::new(Memtable::new(options.memtable_bytes));
+            let applier = memtable.applier();
+            let full = std::mem::replace(&mut out.active, memtable);
+            out.applier = applier;
+            let counts = out.counts.seal();
+            out.sealed.push(Sealed {
+                memtable: full,
+                last_seq: out.last_seq,
+                counts,
+                beside_bytes: 0,
+                wal_from: extent.from,
+            });
+        }
+        for (id, delta) in deltas {
+            let changed = out.counts.add(state, id, delta);
+            changed.ok_or_else(|| format!("commit {seq}: keyspace {id} would count below zero"))?;
+        }
+        apply::apply(&set, &[], seq, &out.active, &mut out.applier);
+        out.last_seq = seq;
+        out.commits += 1;
+        Ok(())
+    })?;
+    // adoption.3: what the log does not tell of them.
+    let is_next = |last: SeqNo, adopted: &&Adopted| adopted.seq == last.next();
+    while let Some(adopted) = state.adopted.iter().find(|adopted| is_next(out.last_seq, adopted)) {
+        for &(id, delta) in &adopted.deltas {
+            let changed = out.counts.add(state, id, delta);
+            changed.ok_or_else(|| {
+                let detail = format!("commit {}: keyspace {id} would count below zero", adopted.seq);
+                Error::corrupt("manifest", dir.join(CURRENT), 0, detail)
+            })?;
+        }
+        out.last_seq = adopted.seq;
+        out.unlogged.push(adopted.clone());
+    }
+    if let Some(lost) = state.adopted.iter().find(|adopted| adopted.seq > out.last_seq) {
+        let detail =
+            format!("commit {} was adopted behind commit {}, which is not there", lost.seq, out.last_seq);
+        return Err(Error::corrupt("manifest", dir.join(CURRENT), 0, detail));
+    }
+    // Nothing is left for a later memtable to release the log with.
+    if let (true, Some(last)) = (out.active.is_empty(), out.sealed.last_mut()) {
+        last.last_seq = out.last_seq;
+        last.counts.extend(out.counts.seal());
+        last.wal_from = out.log.next_segment;
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BackgroundStep, Db};
+    use esker_env::MemFs;
+
+    #[test]
+    fn a_flush_behind_an_opening_gives_up_the_log_though_its_last_commit_has_its_writes_in_tables() {
+        let env = Env::simulated(Arc::new(MemFs::new()), 1);
+        let dir = Path::new("db");
+        let open = |bytes| {
+            let builder = Db::builder().stepped().adoption_bytes(4 << 10).memtable_bytes(bytes);
+            builder.blobs_over(0).env(env.clone()).open(dir).unwrap()
+        };
+        let db = open(1 << 20);
+        let map = db.default_keyspace();
+        for n in 0..5_u8 {
+            map.put([n], vec![n; 2000]).unwrap();
+        }
+        let mut transaction = db.begin();
+        for n in 100..200_u8 {
+            transaction.put(&map, [n], vec![n; 1000]).unwrap();
+        }
+        transaction.commit().unwrap();
+        db.close().unwrap();
+        // What was replayed is sealed, and nothing follows it.
+        let db = open(1000);
+        assert_eq!((db.stats().memtables_sealed, db.stats().recovered_commits), (5, 6));
+        while db.step(BackgroundStep::Flush).unwrap() {}
+        let names = env.fs.list_dir(dir).unwrap();
+        assert!(!names.iter().any(|name| name.ends_with(".wal")), "{names:?}");
+        db.close().unwrap();
+        let db = open(1000);
+        assert_eq!((db.default_keyspace().iter().count(), db.stats().recovered_commits), (105, 0));
+    }
+}

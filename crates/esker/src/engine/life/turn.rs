@@ -1,0 +1,36 @@
+//! The turn of an exclusive transaction, as its owner holds it.
+
+use std::sync::Arc;
+
+use super::handle::Handle;
+use crate::types::Result;
+
+/// An exclusive turn (right_of_way.3). It ends when this drops.
+pub(crate) struct Turn {
+    handle: Arc<Handle>,
+    /// Identifies the holder.
+    number: u64,
+}
+
+impl Turn {
+    /// Waits for the turn.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) if this thread has it (right_of_way.5);
+    /// [`Error::Closed`](crate::Error::Closed).
+    pub(crate) fn take(handle: Arc<Handle>) -> Result<Self> {
+        let number = handle.core.right_of_way.take_turn(&handle.core.locks)?;
+        Ok(Turn { handle, number })
+    }
+
+    /// Notes that this thread continues the transaction (right_of_way.5).
+    pub(crate) fn note_thread(&self) {
+        self.handle.core.right_of_way.note_thread(self.number);
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.handle.core.right_of_way.give_back();
+    }
+}

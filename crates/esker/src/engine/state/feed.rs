@@ -1,0 +1,229 @@
+//! The change feed of the running database: what an opening finds of it, what stays, and a reader's next commit.
+//!
+//! ```text
+//!   opening --segments below those that recovery needs, as far back as the manifest says--> Keeper
+//!   flush, the log thread --retain--> manifest (from) --> shelf, kept tables --> files removed
+//!   reader --next_of--> Follower --record--> Changes
+//! ```
+//!
+//! engine_feed.1. What goes is refused to readers before anything of it is removed, and after the manifest says so (manifest_feed.1).
+//! engine_feed.2. A reader takes hold of the blob files that there are when it has a commit's record, and then looks whether the commit is still kept: if
+//!      so, its values are among them (collect.4).
+//! engine_feed.3. Of what was committed while nothing was kept, the feed shows nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker_env::Env;
+
+use crate::blob::BlobSet;
+use crate::engine::state::State;
+use crate::feed::{self, Changes, Keeper};
+use crate::manifest::edit::{Adopted, VersionEdit};
+use crate::manifest::feed::{FeedEdit, FeedFrom, FeedLimits, Released};
+use crate::sstable::BlockCache;
+use crate::types::{Error, Result, SeqNo};
+use crate::wal::{self, Followed, Follower, Recovered, Shelf, Shelved};
+
+/// How often a reader that waits looks whether writes have stopped.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// What an opening finds of the feed.
+pub(in crate::engine) struct Found {
+    limits: FeedLimits,
+    /// What the new manifest says.
+    edit: FeedEdit,
+    from: FeedFrom,
+    /// Segments that are kept and that recovery does not need.
+    pub(in crate::engine) segments: BTreeMap<u64, Shelved>,
+}
+
+impl Found {
+    /// What is kept, as the manifest says, and as the directory has it; none if the feed is off. Changes nothing.
+    pub(in crate::engine) fn look(
+        env: &Env,
+        dir: &Path,
+        limits: Option<FeedLimits>,
+        state: &VersionEdit,
+    ) -> Result<Option<Found>> {
+        let limits = limits.or(state.feed.limits).filter(|limits| limits.bytes > 0);
+        let Some(limits) = limits else { return Ok(None) };
+        let needed_from = state.log_extent().from;
+        let from = state.feed.from.unwrap_or_else(|| begin(state));
+        let names = env.fs.list_dir(dir).map_err(|e| Error::io("list", dir, e))?;
+        let there: BTreeSet<u64> =
+            names.iter().filter_map(|name| wal::file_name::parse_segment(name)).collect();
+        let mut segments = BTreeMap::new();
+        let mut first = needed_from;
+        while let Some(before) = first.checked_sub(1).filter(|n| *n >= from.segment && there.contains(n)) {
+            let Some(shelved) = wal::look_at(env, dir, before, state.database_id)? else { break };
+            segments.insert(before, shelved);
+            first = before;
+        }
+        let from = FeedFrom { segment: first, ..from };
+        let kept = state.feed.kept.iter().filter(|commit| commit.seq >= from.oldest).cloned().collect();
+        let released = state.feed.released.iter().filter(|part| part.below > first).copied().collect();
+        let edit = FeedEdit { from: Some(from), limits: Some(limits), released, kept };
+        Ok(Some(Found { limits, edit, from, segments }))
+    }
+
+    /// What the new manifest says.
+    pub(in crate::engine) fn edit(found: Option<&Found>) -> FeedEdit {
+        found.map(|found| found.edit.clone()).unwrap_or_default()
+    }
+
+    /// What is kept from now on, with the segments that recovery has read and finished.
+    pub(in crate::engine) fn keeper(
+        self,
+        env: &Env,
+        dir: &Path,
+        (cache, hold_bytes): (&Arc<BlockCache>, u64),
+        (log, last, database_id): (&Recovered, SeqNo, u32),
+    ) -> Result<Keeper> {
+        let mut segments = self.segments;
+        for &number in &log.segments {
+            let shelved = wal::look_at(env, dir, number, Some(database_id))?;
+            segments.insert(number, shelved.unwrap_or_default());
+        }
+        let shelf = Arc::new(Shelf::new(segments, log.next_segment, last, self.from.oldest));
+        let place = (env.clone(), dir.to_path_buf(), cache.clone());
+        Ok(Keeper::new(shelf, self.limits, hold_bytes, place, &self.edit.kept))
+    }
+}
+
+/// Where a feed begins that was off until now (engine_feed.3): values and tables of older commits may be gone.
+fn begin(state: &VersionEdit) -> FeedFrom {
+    let adopted = state.adopted.iter().map(|Adopted { seq, .. }| *seq).max();
+    let newest = adopted.max(state.flushed_seq).unwrap_or_default();
+    FeedFrom { segment: state.log_extent().from, oldest: newest.next() }
+}
+
+impl State {
+    /// What the edit of a flush says: recovery needs the log below a segment no more.
+    pub(in crate::engine) fn released_now(&self, below: u64, beside: u64) -> FeedEdit {
+        if self.feed.is_none() {
+            return FeedEdit::default();
+        }
+        let at = self.env.clock.unix_time().as_secs();
+        FeedEdit { released: vec![Released { below, at, beside }], ..FeedEdit::default() }
+    }
+
+    /// Lets go what is kept for the feed and need not stay; false if that is nothing.
+    pub(in crate::engine) fn retain(&self) -> Result<bool> {
+        let Some(keeper) = &self.feed else { return Ok(false) };
+        let mut manifest = self.tables.manifest();
+        let state = manifest.state();
+        let now = self.env.clock.unix_time().as_secs();
+        let needed_from = state.log_extent().from;
+        let segments = keeper.shelf.segments();
+        let (limits, hold) = (keeper.limits, keeper.hold());
+        let first = feed::first_kept(&segments, &state.feed.released, needed_from, limits, hold, now);
+        let Some(segment) = first else { return Ok(false) };
+        let oldest = keeper.shelf.oldest_from(segment);
+        let feed = FeedEdit { from: Some(FeedFrom { segment, oldest }), ..FeedEdit::default() };
+        // engine_feed.1
+        manifest.append(VersionEdit { feed, ..VersionEdit::default() }, || self.tables.new_file())?;
+        keeper.shelf.drop_below(segment);
+        let version = self.version();
+        let is_garbage = |file| version.tables().all(|(_, table)| table.file != file);
+        keeper.forget_below(oldest, is_garbage, &self.lock.remover(self.env.fs.clone()));
+        drop((manifest, version));
+        self.pipeline.release_kept()?;
+        Ok(true)
+    }
+
+    /// Holds commits from this one on for the feed; none: no more than its limits say.
+    pub(crate) fn hold_feed(&self, from: Option<SeqNo>) {
+        self.feed.iter().for_each(|keeper| keeper.set_hold(from));
+    }
+
+    /// Bytes that are kept for the feed from a commit on: those of finished segments, and of what their commits have beside the log.
+    pub(crate) fn feed_bytes(&self, from: SeqNo) -> u64 {
+        let Some(keeper) = &self.feed else { return 0 };
+        let first = keeper.shelf.find(from).unwrap_or(0);
+        let segments = keeper.shelf.segments();
+        let log = segments.iter().filter(|(number, _)| *number >= first).map(|(_, shelved)| shelved.bytes);
+        let manifest = self.tables.manifest();
+        let released = &manifest.state().feed.released;
+        log.chain(released.iter().filter(|part| part.below > first).map(|part| part.beside)).sum()
+    }
+
+    /// A reader that begins with this commit.
+    pub(crate) fn follow(&self, from: SeqNo) -> Result<Follower> {
+        self.check_ours()?;
+        let Some(keeper) = &self.feed else {
+            let text = "there is no change feed: open the database with `feed_retention`";
+            return Err(Error::Invalid(text.to_owned()));
+        };
+        let from = from.max(SeqNo::new(1));
+        let next = self.published.visible().next();
+        if from > next {
+            let text = format!(
+                "commit {from} is to be the first of the change feed, but the next one has number {next}: the reader knows of commits that this database does not have"
+            );
+            return Err(Error::Invalid(text));
+        }
+        let oldest = keeper.shelf.oldest();
+        if from < oldest {
+            return Err(Error::FeedTruncated { oldest });
+        }
+        Ok(Follower::new(self.env.clone(), self.dir.clone(), keeper.shelf.clone(), from))
+    }
+
+    /// The next commit of a reader, if there is one within this time, with the blob files that it may point to.
+    pub(crate) fn next_of(
+        &self,
+        follower: &mut Follower,
+        patience: Duration,
+    ) -> Result<Option<(SeqNo, Changes, BlobSet)>> {
+        let Some(keeper) = &self.feed else { return Ok(None) };
+        let truncated = || Error::FeedTruncated { oldest: keeper.shelf.oldest() };
+        // Before a reader waits, and before it is told that nothing more comes, it looks once more.
+        let (mut begin, mut seen, mut stopped) = (None, None, None);
+        loop {
+            self.check_ours()?;
+            match follower.next(self.published.visible())? {
+                Followed::Commit(seq, record) => {
+                    // engine_feed.2
+                    let blobs = self.view.load(&crate::sync::pin()).version.blobs().clone();
+                    let corrupt = |detail: String| {
+                        Error::corrupt("commit payload", "", 0, format!("commit {seq}: {detail}"))
+                    };
+                    let of_record = Changes::of_record(record).map_err(|e| corrupt(e.detail))?;
+                    let needs_more = of_record.is_none() || !blobs.is_empty();
+                    let changes = match of_record {
+                        Some(changes) => Ok(changes),
+                        None => match keeper.tables_of(seq) {
+                            Some(kept) => Changes::of_tables(kept),
+                            None => Err(corrupt("its tables are not there".to_owned())),
+                        },
+                    };
+                    if needs_more && seq < keeper.shelf.oldest() {
+                        return Err(truncated());
+                    }
+                    return changes.map(|changes| Some((seq, changes, blobs)));
+                }
+                Followed::Gone => return Err(truncated()),
+                Followed::Nothing => {}
+            }
+            if let Some(cause) = stopped {
+                return Err(Error::Poisoned(cause));
+            }
+            stopped = self.pipeline.stopped_by();
+            let moves = keeper.shelf.moves();
+            if stopped.is_some() || seen.replace(moves) != Some(moves) {
+                continue;
+            }
+            let now = self.env.clock.monotonic();
+            let left = patience.saturating_sub(now.saturating_sub(*begin.get_or_insert(now)));
+            if left.is_zero() {
+                return Ok(None);
+            }
+            if !keeper.shelf.wait(moves, left.min(LOOK_EVERY)) {
+                return Err(Error::Closed);
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Many keys at once: what memory knows first, then the disk, by several threads.
+//!
+//! ```text
+//!   keys --each--> in memory? --yes--> answer
+//!                         `-no--> sorted, in shares --a thread each--> read, answer
+//! ```
+//!
+//! many.1. Answers stand in the order of the keys.
+//! many.2. Keys that share a block are looked up by one thread: it is read once.
+//! many.3. Without background threads, or where no thread starts, the caller does it alone.
+//! many.4. A thread reads no further value once those that are read exceed the limit of bytes. The answers are those
+//!      before the first key that was not looked up.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::encoding::hash::key_hash;
+use crate::engine::state::State;
+use crate::engine::state::catalog::KeyspaceState;
+use crate::engine::state::reads::ReadSource;
+use crate::read::point::{InlineOf, LOOKUPS_PER_PIN, ValueOf};
+use crate::types::key::KeyBuf;
+use crate::types::limits::check_key;
+use crate::types::{Result, Value};
+
+/// A thread has at least this number of reads: starting it takes about as long as one.
+const READS_PER_THREAD_MIN: usize = 4;
+/// So many reads are under way at a time.
+const THREADS_MAX: usize = 16;
+
+/// A key whose value is not in memory, and its place among the keys.
+type Missing = (KeyBuf, usize);
+/// What a thread has found. It may have fewer values than keys (many.4).
+type Share = Vec<Option<Value>>;
+
+/// How many bytes of values may still be read (many.4). Relaxed: each thread sees its own reads, and soon those of
+/// others.
+struct Budget(AtomicUsize);
+
+impl Budget {
+    fn is_spent(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+
+    fn take(&self, value: Option<&Value>) {
+        let bytes = value.map_or(0, |value| value.len());
+        let less = |left: usize| Some(left.saturating_sub(bytes));
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+}
+
+/// Keys as they are stored, with their hashes.
+fn hashed<K: AsRef<[u8]>>(keyspace: &KeyspaceState, keys: &[K]) -> Result<Vec<(KeyBuf, u64)>> {
+    let hashed = keys.iter().map(|key| {
+        // Once: it may answer differently the next time.
+        let key = key.as_ref();
+        check_key(key)?;
+        let key = KeyBuf::new(keyspace.id, key);
+        let hash = key_hash(&key);
+        Ok((key, hash))
+    });
+    hashed.collect()
+}
+
+impl State {
+    /// Has the processor fetch what memtables hold of these keys.
+    pub(crate) fn prefetch<K: AsRef<[u8]>>(&self, keyspace: &KeyspaceState, keys: &[K]) {
+        let guard = crate::sync::pin();
+        let view = self.view.load(&guard);
+        for chunk in keys.chunks(LOOKUPS_PER_PIN) {
+            // What is no key is told to who puts it.
+            let Ok(hashed) = hashed(keyspace, chunk) else { continue };
+            view.warm(hashed.iter().map(|(key, hash)| (&**key, *hash)));
+        }
+    }
+}
+
+impl ReadSource {
+    /// Looks several keys up; with `threads`, those that are not in memory by several threads.
+    pub(crate) fn find_many<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &KeyspaceState,
+        keys: &[K],
+        threads: bool,
+    ) -> Result<Vec<Option<Value>>> {
+        self.find_many_within(keyspace, keys, threads, usize::MAX)
+    }
+
+    /// The same of the first keys, until their values exceed `bytes_max` bytes; of one key at least (many.4).
+    pub(crate) fn find_many_within<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &KeyspaceState,
+        keys: &[K],
+        threads: bool,
+        bytes_max: usize,
+    ) -> Result<Vec<Option<Value>>> {
+        let mut found = Vec::with_capacity(keys.len());
+        let mut missing = Vec::new();
+        let budget = Budget(bytes_max.into());
+        let mut guard = crate::sync::pin();
+        'keys: for chunk in keys.chunks(LOOKUPS_PER_PIN) {
+            guard.repin();
+            let hashed = hashed(keyspace, chunk)?;
+            if hashed.len() > 1 {
+                self.view.warm(hashed.iter().map(|(key, hash)| (&**key, *hash)));
+            }
+            for (key, hash) in hashed {
+                if !found.is_empty() && budget.is_spent() {
+                    break 'keys;
+                }
+                match self.view.find_in_memory::<InlineOf>(&key, hash, self.at, &guard)? {
+                    // Many values together would keep every block that they are in.
+                    Some(Some(Some(value))) => {
+                        found.push(Some(value.unpinned()));
+                        budget.take(found.last().and_then(Option::as_ref));
+                    }
+                    Some(None) => found.push(None),
+                    Some(Some(None)) | None => {
+                        missing.push((key, found.len()));
+                        found.push(None);
+                    }
+                }
+            }
+        }
+        drop(guard);
+        let unread = self.read_missing(missing, threads, &budget, &mut found)?;
+        found.truncate(unread);
+        Ok(found)
+    }
+
+    /// Reads what is missing. The place of the first key that was not looked up.
+    fn read_missing(
+        &self,
+        mut missing: Vec<Missing>,
+        threads: bool,
+        budget: &Budget,
+        found: &mut [Option<Value>],
+    ) -> Result<usize> {
+        // So that one is looked up whatever the threads do (many.4).
+        if let Some((key, at)) = missing.first().filter(|(_, at)| *at == 0) {
+            let guard = crate::sync::pin();
+            found[*at] = self.view.find::<ValueOf>(key, self.at, &guard)?.map(Value::unpinned);
+            budget.take(found[*at].as_ref());
+            missing.remove(0);
+        }
+        let shares = (missing.len() / READS_PER_THREAD_MIN).clamp(1, if threads { THREADS_MAX } else { 1 });
+        if shares == 1 {
+            return Ok(place(&missing, self.read_share(&missing, budget)?, found));
+        }
+        // many.2
+        missing.sort_unstable_by(|(a, _), (b, _)| a[..].cmp(&b[..]));
+        let shares: Vec<_> = missing.chunks(missing.len().div_ceil(shares)).collect();
+        std::thread::scope(|scope| {
+            let start = |share| {
+                let thread = std::thread::Builder::new().name("esker-read".into());
+                // many.3
+                (share, thread.spawn_scoped(scope, move || self.read_share(share, budget)).ok())
+            };
+            let (own, others) = shares.split_first().expect("there are keys");
+            let started: Vec<_> = others.iter().copied().map(start).collect();
+            let mut unread = place(own, self.read_share(own, budget)?, found);
+            for (share, thread) in started {
+                let values = match thread.map(|thread| thread.join()) {
+                    Some(Ok(values)) => values,
+                    Some(Err(panic)) => std::panic::resume_unwind(panic),
+                    None => self.read_share(share, budget),
+                };
+                unread = unread.min(place(share, values?, found));
+            }
+            Ok(unread)
+        })
+    }
+
+    fn read_share(&self, share: &[Missing], budget: &Budget) -> Result<Share> {
+        let mut guard = crate::sync::pin();
+        let mut values = Vec::with_capacity(share.len());
+        for (key, _) in share {
+            if budget.is_spent() {
+                break;
+            }
+            if values.len().is_multiple_of(LOOKUPS_PER_PIN) {
+                guard.repin();
+            }
+            let value = self.view.find::<ValueOf>(key, self.at, &guard)?.map(Value::unpinned);
+            budget.take(value.as_ref());
+            values.push(value);
+        }
+        Ok(values)
+    }
+}
+
+/// Puts values into the places of their keys (many.1). The first place of a key without one.
+fn place(share: &[Missing], values: Share, found: &mut [Option<Value>]) -> usize {
+    let unread = share[values.len()..].iter().map(|(_, at)| *at).min();
+    share.iter().zip(values).for_each(|((_, at), value)| found[*at] = value);
+    unread.unwrap_or(usize::MAX)
+}

@@ -1,0 +1,203 @@
+//! Reads of an open database: what they read from, and at which commit.
+//!
+//! ```text
+//!   get, contains --> find_now --------> ReadView::find (read/point.rs)
+//!   multi_get -----> ReadSource::find_many (many.rs)
+//!   range, cursor --> source_now, source_at --> ReadSource --> walks (db/range.rs)
+//! ```
+
+use std::sync::Arc;
+
+use crate::encoding::catalog_key::name_key;
+use crate::encoding::hash::key_hash;
+use crate::engine::state::State;
+use crate::engine::state::catalog::{KeyspaceState, varint};
+use crate::read::fold::Operands;
+use crate::read::point::{InlineOf, ValueOf, Want};
+use crate::read::view::ReadView;
+use crate::txn::front::{first_key, head_of};
+use crate::txn::own::OwnWrites;
+use crate::txn::read_set::ReadSet;
+use crate::txn::snapshots::{Counter, Published, SnapshotGuard};
+use crate::types::bounds::Bounds;
+use crate::types::key::{KeyBuf, decode_key, encode_key};
+use crate::types::limits::check_key;
+use crate::types::{KeyspaceId, Result, SeqNo, Value};
+
+/// So many removals in memtables make it worth to know where a keyspace begins.
+const REMOVALS_MIN: u64 = 16;
+
+/// What an iterator reads from.
+#[derive(Clone)]
+pub(crate) struct ReadSource {
+    pub(crate) view: Arc<ReadView>,
+    pub(crate) at: SeqNo,
+    /// Keeps a snapshot's versions alive for views loaded later.
+    pub(crate) _pin: Option<SnapshotGuard>,
+    /// A transaction's own writes, on top.
+    pub(crate) own: Option<OwnWrites>,
+    /// The counter of the keyspace that is read, if its front may be used.
+    pub(crate) front: Option<FrontOf>,
+    /// Of a serializable transaction: what it has read.
+    pub(crate) reads: Option<Arc<ReadSet>>,
+}
+
+impl State {
+    /// For a reader that has chosen the state that it reads: fails if the keyspace may be gone in it (catalog.4).
+    #[inline]
+    pub(crate) fn check_there(&self, keyspace: &KeyspaceState) -> Result<()> {
+        if keyspace.is_dropping() { self.check_not_dropped(keyspace) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn check_not_dropped(&self, keyspace: &KeyspaceState) -> Result<()> {
+        self.check_open()?;
+        keyspace.check_alive()?;
+        let guard = crate::sync::pin();
+        let view = self.view.load(&guard);
+        let id = view.find::<ValueOf>(&name_key(&keyspace.name()), self.published.visible(), &guard)?;
+        // By now another one may have the name, or the drop may have failed, and this one have another.
+        let is_there = id.as_deref() == Some(&*varint(keyspace.id.get())) || !keyspace.is_dropping();
+        if is_there { Ok(()) } else { Err(keyspace.not_found()) }
+    }
+
+    /// Looks one key up in the newest state.
+    #[inline]
+    pub(crate) fn find_now<W: Want>(&self, keyspace: &KeyspaceState, key: &[u8]) -> Result<Option<W::Out>> {
+        if self.cache.activity().get_begins() {
+            return self.measured(|| self.find_newest::<W>(keyspace, key));
+        }
+        self.find_newest::<W>(keyspace, key)
+    }
+
+    #[inline(always)]
+    fn find_newest<W: Want>(&self, keyspace: &KeyspaceState, key: &[u8]) -> Result<Option<W::Out>> {
+        check_key(key)?;
+        let guard = crate::sync::pin();
+        let view = self.view.load(&guard);
+        view.check_open()?;
+        self.read_cost.looked_up(view);
+        let at = self.published.visible();
+        self.check_there(keyspace)?;
+        view.find::<W>(&KeyBuf::new(keyspace.id, key), at, &guard)
+    }
+
+    /// The newest value of a key, if memory alone knows it.
+    pub(crate) fn find_cached(&self, keyspace: &KeyspaceState, key: &[u8]) -> Result<Option<Option<Value>>> {
+        check_key(key)?;
+        let guard = crate::sync::pin();
+        let view = self.view.load(&guard);
+        view.check_open()?;
+        let at = self.published.visible();
+        self.check_there(keyspace)?;
+        let key = KeyBuf::new(keyspace.id, key);
+        let found = view.find_in_memory::<InlineOf>(&key, key_hash(&key), at, &guard)?;
+        Ok(match found {
+            Some(Some(Some(value))) => Some(Some(value)),
+            Some(None) => Some(None),
+            // A value in a blob file is not in memory, though its pointer may be.
+            Some(Some(None)) | None => None,
+        })
+    }
+
+    /// Looks one key up at a pinned number, below these operands.
+    pub(crate) fn find_at<W: Want>(
+        &self,
+        keyspace: &KeyspaceState,
+        key: &[u8],
+        at: SeqNo,
+        operands: Operands,
+    ) -> Result<Option<W::Out>> {
+        let find = move || {
+            check_key(key)?;
+            let guard = crate::sync::pin();
+            let view = self.view.load(&guard);
+            view.check_open()?;
+            self.read_cost.looked_up(view);
+            view.find_below::<W>(&KeyBuf::new(keyspace.id, key), at, operands, &guard)
+        };
+        if self.cache.activity().get_begins() { self.measured(find) } else { find() }
+    }
+
+    /// Measures a get.
+    #[cold]
+    fn measured<T>(&self, get: impl FnOnce() -> T) -> T {
+        let start = self.env.clock.monotonic();
+        let got = get();
+        self.counters.get_latency.offer(self.env.clock.monotonic().saturating_sub(start));
+        got
+    }
+
+    /// Pins the newest state.
+    pub(crate) fn snapshot(&self) -> SnapshotGuard {
+        self.published.snapshot(self.env.clock.monotonic())
+    }
+
+    /// The newest state, for iterators.
+    #[inline]
+    pub(crate) fn source_now(&self, keyspace: &KeyspaceState, bounds: Option<&Bounds>) -> Result<ReadSource> {
+        let view = self.view.get();
+        view.check_open()?;
+        self.read_cost.walk_started(&view);
+        let at = self.published.visible();
+        self.check_there(keyspace)?;
+        let front = self.front_for(keyspace, bounds);
+        Ok(ReadSource { view, at, _pin: None, own: None, reads: None, front })
+    }
+
+    /// The front of a keyspace, for walks inside these bounds; none: it is of no use to them.
+    pub(crate) fn front_for(&self, keyspace: &KeyspaceState, bounds: Option<&Bounds>) -> Option<FrontOf> {
+        bounds.is_some_and(Bounds::begin_keyspace).then(|| FrontOf {
+            id: keyspace.id,
+            counter: keyspace.counter.clone(),
+            published: self.published.clone(),
+        })
+    }
+
+    /// A pinned state, for iterators over a keyspace that is there.
+    pub(crate) fn source_at(&self, pin: &SnapshotGuard) -> Result<ReadSource> {
+        let view = self.view.get();
+        view.check_open()?;
+        self.read_cost.walk_started(&view);
+        let _pin = Some(pin.clone());
+        Ok(ReadSource { view, at: pin.seq(), _pin, own: None, reads: None, front: None })
+    }
+}
+
+/// The front of a keyspace (txn/front.rs).
+#[derive(Clone)]
+pub(crate) struct FrontOf {
+    id: KeyspaceId,
+    counter: Arc<Counter>,
+    published: Arc<Published>,
+}
+
+impl ReadSource {
+    /// The key, as it is stored, below which its keyspace has nothing for the reader; none if nothing is known of that.
+    pub(crate) fn first_possible(&self) -> Option<Vec<u8>> {
+        let front = self.front.as_ref()?;
+        let head = front.counter.front.head_at(self.at);
+        (head > 0).then(|| encode_key(front.id, &first_key(head)))
+    }
+
+    /// A walk from there, or from the keyspace's first key, has come to this one; none: to the end.
+    pub(crate) fn note_first(&self, encoded: Option<&[u8]>) {
+        let Some(front) = &self.front else { return };
+        // Without removals there is nothing to step over.
+        let removals: u64 = self.view.memtables().map(|memtable| memtable.removals()).sum();
+        if removals < REMOVALS_MIN && front.counter.front.head_at(self.at) == 0 {
+            return;
+        }
+        let head = match encoded.map(decode_key) {
+            Some(Some((_, user_key))) => head_of(user_key),
+            Some(None) => return,
+            None => u64::MAX,
+        };
+        // front.2: a view that was replaced before the number was learnt may lack what that number sees.
+        if self.view.newest_possible() < self.at {
+            return;
+        }
+        front.published.note_front();
+        front.counter.front.raise(self.at, head, || front.published.entered());
+    }
+}

@@ -1,0 +1,220 @@
+//! Garbage in blob files: found by what tables reference, collected file by file.
+//!
+//! ```text
+//!   version --references of all tables--> live bytes per file --the one with most garbage-->
+//!       its tables scanned in key order --values that they reference--> new file, with a map --install--> old file removed
+//! ```
+//!
+//! collect.1. Every value that a table of the version references is copied. Only merges drop references.
+//! collect.2. Only settled files are collected: nothing is written to them any more, and all commits that point into them are in tables. Those
+//!      tables may leave the version meanwhile, by turns of others only, or for tables that reference less.
+//! collect.3. No table is touched: the new file stands in for the old one (blob.1 in blob/mod.rs). The map and the values are durable before the
+//!      manifest names the file.
+//! collect.4. No file is collected that commits point into which the change feed still shows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::blob::{BlobFile, BlobPointer, BlobSource, Moves};
+use crate::compaction::merge::{MergeScan, Source};
+use crate::engine::base::stats::add;
+use crate::engine::upkeep::Upkeep;
+use crate::engine::upkeep::amplification::{Space, is_over};
+use crate::manifest::edit::VersionEdit;
+use crate::manifest::file_name::blob_path;
+use crate::manifest::version::{Run, Version};
+use crate::read::view::ReadView;
+use crate::types::canary::{self, Canary};
+use crate::types::expiry::value_of;
+use crate::types::{Error, FileId, Result, SeqNo};
+
+/// Less garbage than this part of all is not collected for the tables' sake.
+const GARBAGE_PART: u64 = 8;
+/// An idle database closes the file in use and flushes the commits that point to it, if the file has this size and is a quarter of all.
+const IDLE_BYTES_MIN: u64 = 1 << 20;
+const IDLE_PART: u64 = 4;
+
+/// What is to be done.
+#[derive(Debug, PartialEq, Eq)]
+enum Choice {
+    /// Files that nothing references.
+    Remove(Vec<FileId>),
+    /// The file with most garbage.
+    Collect(FileId),
+    /// Too much is in files that are not settled.
+    Settle,
+    Nothing,
+}
+
+impl Upkeep {
+    /// Collects a blob file, or removes what nothing references; false if there is nothing to do. For the holder of the turn.
+    pub(in crate::engine) fn collect_blobs(&self, idle: bool) -> Result<bool> {
+        // Before the version is chosen: whoever wrote to these has his commit in it, or in a memtable (collect.2).
+        let quiet = self.quiet_blob_files();
+        // Together, so that the version has the tables of all that was flushed.
+        let manifest = self.tables.manifest();
+        let flushed = manifest.state().flushed_seq.unwrap_or_default();
+        let version = self.version();
+        drop(manifest);
+        if version.blobs().is_empty() {
+            return Ok(false);
+        }
+        let kept_from = self.feed.as_ref().map(|keeper| keeper.shelf.oldest());
+        let settled = Settled { flushed, kept_from };
+        match choose(&version, &quiet, settled, (self.options.amplification_percent_max(), idle)) {
+            Choice::Nothing => Ok(false),
+            Choice::Settle => {
+                self.blobs.close_current();
+                self.pipeline.seal()?;
+                self.flush_step()?;
+                Ok(true)
+            }
+            Choice::Remove(files) => {
+                self.heal_manifest()?;
+                add(&self.counters.collections, files.len() as u64);
+                self.install_blobs(files, Vec::new())?;
+                Ok(true)
+            }
+            Choice::Collect(file) => {
+                self.heal_manifest()?;
+                self.collect(&version, file)?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Files that nobody writes to, and whether that stays so.
+    fn quiet_blob_files(&self) -> BTreeMap<FileId, bool> {
+        let version = self.version();
+        let quiet = version.blobs().iter().filter_map(|(named, source)| {
+            // In this order: of a file that is closed there are no new leases.
+            let is_closed = source.file.is_closed();
+            source.file.is_quiet().then_some((named, is_closed))
+        });
+        quiet.collect()
+    }
+
+    /// Copies what is live in a file to another that stands in for it (collect.1, collect.3).
+    fn collect(&self, version: &Version, named: FileId) -> Result<()> {
+        let Some(old) = version.blobs().find(named) else { return Ok(()) };
+        let id = self.tables.new_file();
+        let path = blob_path(&self.dir, id);
+        let file = BlobFile::create(&self.env, &path, id)?;
+        let copied = copy_live(version, named, &old, &file).and_then(|()| {
+            // The log goes on: it points to nothing in this file.
+            file.sync().map_err(Error::not_of_the_log)?;
+            self.env.fs.sync_dir(&self.dir).map_err(|e| Error::io("sync directory", &self.dir, e))?;
+            BlobSource::new(named, file.clone())
+        });
+        file.close();
+        match copied {
+            Ok(source) => {
+                add(&self.counters.collections, 1);
+                add(&self.counters.collection_bytes_written, file.len());
+                self.install_blobs(Vec::new(), vec![(named, source)])
+            }
+            Err(error) => {
+                let _ = self.env.fs.remove_file(&path);
+                Err(error)
+            }
+        }
+    }
+
+    /// Has blob files leave the version, and others join it, durably.
+    fn install_blobs(&self, removed: Vec<FileId>, added: Vec<(FileId, BlobSource)>) -> Result<()> {
+        let mut manifest = self.tables.manifest();
+        let before = self.version();
+        let replaced = added.iter().map(|(named, _)| *named).chain(removed.iter().copied());
+        let gone: Vec<_> = replaced.filter_map(|named| before.blobs().find(named)).collect();
+        let mut edit = VersionEdit {
+            blobs: added.iter().map(|(named, source)| (*named, source.file.id())).collect(),
+            blobs_removed: removed.clone(),
+            ..VersionEdit::default()
+        };
+        self.tables.number(&mut edit);
+        let version = Arc::new(before.with_blobs(before.blobs().changed(&removed, added)));
+        drop(before);
+        // If that fails the manifest may name the new file: it stays until the next opening.
+        manifest.append(edit, || self.tables.new_file())?;
+        self.view.update(|old| ReadView { version, ..old.clone() });
+        drop(manifest);
+        for source in gone {
+            source.file.mark_obsolete(self.lock.remover(self.env.fs.clone()));
+        }
+        self.view.reclaim();
+        Ok(())
+    }
+}
+
+/// Which commits have nothing more to find in a file that is collected.
+#[derive(Clone, Copy, Debug)]
+struct Settled {
+    /// All commits up to this one are in tables.
+    flushed: SeqNo,
+    /// Commits from this one on are kept for the change feed (feed.3 of feed/mod.rs).
+    kept_from: Option<SeqNo>,
+}
+
+/// What is to be done about the blob files of a version.
+fn choose(
+    version: &Version,
+    quiet: &BTreeMap<FileId, bool>,
+    settled: Settled,
+    (percent_max, idle): (u64, bool),
+) -> Choice {
+    let space = Space::of(version);
+    let (mut all, mut all_live, mut unsettled) = (0, 0, 0);
+    let (mut unreferenced, mut most) = (Vec::new(), None);
+    for (named, source) in version.blobs().iter() {
+        let bytes = source.value_bytes();
+        let Some(&is_closed) = quiet.get(&named) else { continue };
+        if settled.kept_from.is_some_and(|from| source.file.newest_commit() >= from) {
+            continue;
+        }
+        let is_settled = is_closed && source.file.newest_commit() <= settled.flushed;
+        if !is_settled && !canary::is_set(Canary::BlobDroppedEarly) {
+            unsettled += bytes;
+            continue;
+        }
+        let live = space.live.get(&named).copied().unwrap_or(0);
+        if live == 0 {
+            unreferenced.push(named);
+        }
+        (all, all_live) = (all + bytes, all_live + live);
+        most = most.max(Some((bytes.saturating_sub(live), named)));
+    }
+    let too_much = is_over(all, all_live, percent_max);
+    let too_much_of_both = is_over(all + space.tables, all_live + space.base, percent_max);
+    match most {
+        _ if !unreferenced.is_empty() => Choice::Remove(unreferenced),
+        Some((garbage, named)) if too_much && garbage > 0 => Choice::Collect(named),
+        Some((garbage, named)) if too_much_of_both && garbage > all / GARBAGE_PART => Choice::Collect(named),
+        _ if idle && unsettled >= IDLE_BYTES_MIN && unsettled >= (all + unsettled) / IDLE_PART => {
+            Choice::Settle
+        }
+        _ => Choice::Nothing,
+    }
+}
+
+/// Copies the values that tables reference in a file, in key order, and appends the map.
+fn copy_live(version: &Version, named: FileId, old: &BlobSource, to: &BlobFile) -> Result<()> {
+    let references = |run: &Arc<Run>| -> Vec<_> {
+        let tables = run.tables().iter().filter(|table| table.meta.blobs.has(named));
+        tables.map(|table| table.table.clone()).collect()
+    };
+    let runs = version.runs().iter().map(references).filter(|tables| !tables.is_empty());
+    let mut scan = MergeScan::new(runs.map(Source::run))?;
+    let mut moves = BTreeMap::new();
+    while let Some(entry) = scan.next()? {
+        if !entry.kind.needs_fetch() {
+            continue;
+        }
+        let pointer = BlobPointer::decode(value_of(entry.kind, entry.value))
+            .map_err(|e| e.in_file("blob pointer", to.path(), 0))?;
+        if pointer.file == named && !moves.contains_key(&pointer.offset) {
+            moves.insert(pointer.offset, old.copy(&pointer, to)?);
+        }
+    }
+    to.append(&Moves::new(moves.into_iter().collect()).encode())?;
+    Ok(())
+}

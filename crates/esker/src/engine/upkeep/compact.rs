@@ -1,0 +1,309 @@
+//! Compaction, one piece at a time: what the background does, and what `compact` does on demand.
+//!
+//! ```text
+//!   compaction_step: covered.rs --tables that nobody sees--> log synced --install--> removed unread
+//!                    rest.rs --idle, a flush frees much, or the memtable is most of what there is--> flush
+//!                    trouble.rs, picker --Plan--> compaction::execute --install--> input tables removed
+//!                    collect.rs --nothing to merge--> blob files collected
+//! ```
+//!
+//! compact.1. A failed step leaves the version as it was.
+//! compact.2. A step holds its turn until it has ended, and does nothing in a closed database (handle.1), nor after a panic of a thread
+//!      or of another step (engine_background.2).
+//! compact.3. Before tables go because of a range tombstone that a memtable has (covered.3), the log is durable as far as that, and the manifest
+//!      says with the same edit that it is: a log that has lost the tombstone is noticed.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use crate::compaction::covered::covered;
+use crate::compaction::execute::{self, Built, Context};
+use crate::compaction::filter::Sieve;
+use crate::compaction::judge::Horizons;
+use crate::compaction::picker::{self, PickInput, Plan};
+use crate::engine::base::stats::add;
+use crate::engine::upkeep::Upkeep;
+use crate::engine::upkeep::amplification::Space;
+use crate::engine::upkeep::trouble::Choice;
+use crate::manifest::edit::VersionEdit;
+use crate::manifest::file_name::table_path;
+use crate::manifest::history::Floors;
+use crate::manifest::version::Version;
+use crate::types::canary::{self, Canary};
+use crate::types::key_range::KeyRange;
+use crate::types::{Error, FileId, Result, SeqNo};
+
+/// Merges run at about this speed (measured: 150 to 220 ns for a record of 174 bytes).
+pub(crate) const COMPACTION_BYTES_PER_SECOND: u64 = 800 << 20;
+/// What compaction costs less while nobody writes.
+const IDLE_DISCOUNT: u64 = 4;
+
+/// How a step of compaction ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CompactionStep {
+    /// Something was done.
+    Done,
+    /// There was nothing to do.
+    Nothing,
+    /// What policy wants waits for room (trouble.4).
+    PutOff,
+}
+
+/// The compaction filters. What they decide is committed, by the layer above.
+pub(in crate::engine) trait Filters {
+    /// Shows the filters what a compaction keeps, at this visible number; none if there are no filters.
+    fn sieve(&self, visible: SeqNo) -> Option<Sieve<'_>>;
+}
+
+/// How long a compaction that reads so many bytes takes, in nanoseconds.
+fn compaction_ns(bytes: u64) -> u128 {
+    u128::from(bytes) * 1_000_000_000 / u128::from(COMPACTION_BYTES_PER_SECOND)
+}
+
+impl CompactionStep {
+    fn done(is_done: bool) -> Self {
+        if is_done { CompactionStep::Done } else { CompactionStep::Nothing }
+    }
+}
+
+impl Upkeep {
+    /// Does the compaction that policy wants most, if there is one and it need not wait.
+    pub(in crate::engine) fn try_compact(&self, idle: bool, filters: &dyn Filters) -> Result<CompactionStep> {
+        // Before the turn: in a forked child nobody may ever give it back (handle.3).
+        self.check_ours()?;
+        let _turn = self.turns.compact.lock();
+        self.check_able()?;
+        // install.2
+        if self.tables.has_disowned() {
+            self.heal_manifest().inspect_err(|error| self.count_failed_compaction(error))?;
+        }
+        if self.drop_covered()? {
+            return Ok(CompactionStep::Done);
+        }
+        let version = self.version();
+        let lost_ns = self.read_cost.lost_ns();
+        if self.readers_want_one_run(&version, lost_ns, idle) {
+            // One run and a memtable: readers have paid for merging the two.
+            self.read_cost.reset();
+            self.pipeline.seal()?;
+            return self.flush_step().map(CompactionStep::done);
+        }
+        if idle && (self.rest_frees_space() || self.rests_in_memtable(self.rest.idle_for())) {
+            self.pipeline.seal()?;
+            return self.flush_step().map(CompactionStep::done);
+        }
+        let merges_at_rest = idle && self.rest_pays_merges(&version);
+        let now = self.env.clock.monotonic();
+        let needs_merge = Space::of(&version).needs_merge(self.options.amplification_percent_max());
+        let input = PickInput {
+            limits: if merges_at_rest { self.limits_at_rest() } else { self.limits() },
+            idle: merges_at_rest || needs_merge,
+            wasted_seek_ns: lost_ns,
+            bytes_per_second: COMPACTION_BYTES_PER_SECOND,
+            skip: BTreeSet::new(),
+            put_off: BTreeSet::new(),
+            oldest_horizon: self.published.oldest_horizon(),
+            rules: self.history_rules(),
+        };
+        let fits_cache = input.limits.fits_cache;
+        let choice = self.trouble.lock().choose(&version, input, now, || self.free_bytes());
+        let plan = match choice {
+            Choice::Plan(plan) => plan,
+            Choice::Nothing => {
+                let collected = self.in_this_thread(|| self.collect_blobs(idle));
+                if collected.inspect_err(|error| self.count_failed_compaction(error))? {
+                    return Ok(CompactionStep::Done);
+                }
+                if merges_at_rest {
+                    self.note_nothing_due(now);
+                }
+                return Ok(CompactionStep::Nothing);
+            }
+            Choice::PutOff => return Ok(CompactionStep::PutOff),
+        };
+        let cost_ns = match plan.kind {
+            picker::PlanKind::Rewrite => compaction_ns(plan.input_bytes(&version)),
+            picker::PlanKind::TrivialMove => 0,
+        };
+        let done = self.merge(plan, Some(filters))?;
+        if self.version().runs().len() <= 1 {
+            self.read_cost.reset();
+        } else if !fits_cache {
+            // What readers have lost pays for one merge, not for all that follow.
+            self.read_cost.pay(u64::try_from(cost_ns).unwrap_or(u64::MAX));
+        }
+        Ok(CompactionStep::done(done))
+    }
+
+    /// Has tables go that range tombstones cover; false if there are none. For the holder of the turn.
+    pub(in crate::engine) fn drop_covered(&self) -> Result<bool> {
+        let horizons = match canary::is_set(Canary::CoveredTableDroppedEarly) {
+            true => vec![self.published.visible()],
+            false => self.published.horizons(),
+        };
+        let durable_seq = horizons.last().copied();
+        let (horizons, rules) = (Horizons::new(horizons), self.history_rules());
+        let view = self.view.get();
+        let holding = view.memtables().filter(|memtable| memtable.has_range_tombstones());
+        let mut memtables: Vec<_> = holding.map(|memtable| memtable.range_tombstones()).collect();
+        let version = view.version.clone();
+        let waiting: Vec<_> =
+            view.memtables().filter(|memtable| memtable.unresolved() > 0).cloned().collect();
+        drop(view);
+        let is_waiting = |range: &KeyRange| waiting.iter().any(|memtable| memtable.is_unresolved_in(range));
+        let under = |memtables: &[_]| {
+            covered(&version, memtables, |t| t.table.range_tombstones(), is_waiting, &horizons, &rules)
+        };
+        let (mut removed, mut floors) = under(&memtables);
+        // A log that has failed cannot be made durable.
+        if !removed.is_empty() && !memtables.is_empty() && self.pipeline.poisoned().is_some() {
+            memtables.clear();
+            (removed, floors) = under(&memtables);
+        }
+        drop(version);
+        if removed.is_empty() {
+            return Ok(false);
+        }
+        let durable_seq = durable_seq.filter(|_| !memtables.is_empty());
+        let remove = || self.remove_covered(&removed, &floors, durable_seq);
+        self.in_this_thread(|| self.giving_up_spares(remove))
+            .inspect_err(|error| self.count_failed_compaction(error))?;
+        Ok(true)
+    }
+
+    /// Removes tables, after the log has become durable if that is what they go for (compact.3).
+    fn remove_covered(&self, removed: &[FileId], floors: &Floors, durable_seq: Option<SeqNo>) -> Result<()> {
+        if durable_seq.is_some() && !canary::is_set(Canary::CoverNotSynced) {
+            self.pipeline.sync()?;
+        }
+        self.heal_manifest()?;
+        self.histories.raise(floors);
+        let (removed_files, floors) = (removed.to_vec(), floors.clone());
+        let edit = VersionEdit { removed: removed_files, floors, durable_seq, ..VersionEdit::default() };
+        self.install(edit, HashMap::new(), &[])?;
+        add(&self.counters.tables_dropped, removed.len() as u64);
+        Ok(())
+    }
+
+    /// Whether the time that readers lost to the memtable has paid for flushing it and merging it with the tables. With
+    /// an idle core the price is a quarter.
+    fn readers_want_one_run(&self, version: &Version, lost_ns: u64, idle: bool) -> bool {
+        let view = self.view.get();
+        if !idle || version.runs().len() != 1 || view.active.is_empty() || !view.immutables.is_empty() {
+            return false;
+        }
+        let bytes = version.runs()[0].bytes() + 2 * view.active.bytes_used() as u64;
+        u128::from(lost_ns) >= compaction_ns(bytes) / u128::from(IDLE_DISCOUNT)
+    }
+
+    /// Executes a plan; false if it was cancelled because the database closes.
+    pub(in crate::engine) fn merge(&self, plan: picker::Plan, filters: Option<&dyn Filters>) -> Result<bool> {
+        let merged = self.in_this_thread(|| self.execute(&plan, filters));
+        match &merged {
+            // A move leaves its tables in the version.
+            Ok(true) => self.watch.retain_failed(|file| !plan.files().contains(&file)),
+            Ok(false) => {}
+            Err(error) => self.note_failed_compaction(&plan, error),
+        }
+        merged
+    }
+
+    /// If it failed because an input could not be read, compactions go on without that one for a while; if it could not be written, nobody's
+    /// writing is no reason for it for a while, and nothing is if there is no more space.
+    pub(in crate::engine) fn note_failed_compaction(&self, plan: &Plan, error: &Error) {
+        self.count_failed_compaction(error);
+        let now = self.env.clock.monotonic();
+        let unreadable = self.unreadable_input(plan, error);
+        let failed_on = unreadable.map_or_else(|| plan.files(), |file| [file].into());
+        self.watch.compaction_failed(failed_on, error, now);
+        match unreadable {
+            Some(file) => {
+                self.trouble.lock().note_unreadable(file, now);
+                self.account_debt();
+            }
+            None => self.trouble.lock().note_unwritable(&plan.files(), now),
+        }
+    }
+
+    /// The input that the error is about.
+    fn unreadable_input(&self, plan: &Plan, error: &Error) -> Option<FileId> {
+        let (Error::Corrupt { path, .. } | Error::Io { path, .. }) = error else { return None };
+        let mut files = plan.inputs.iter().flat_map(|input| &input.files);
+        files.find(|file| table_path(&self.dir, **file) == *path).copied()
+    }
+
+    /// Nothing is due although nobody writes: what compactions failed on is no trouble any more, except what cannot be read, and
+    /// what is only put off.
+    fn note_nothing_due(&self, now: Duration) {
+        let paused = self.trouble.lock().paused(now);
+        self.watch.retain_failed(|file| paused.contains(&file));
+    }
+
+    fn execute(&self, plan: &picker::Plan, filters: Option<&dyn Filters>) -> Result<bool> {
+        self.heal_manifest()?;
+        let version = self.version();
+        // Before the rules of history are read (engine_history.2).
+        let horizons = self.published.horizons();
+        let mut sieve = match (filters, horizons.last()) {
+            (Some(filters), Some(visible)) => filters.sieve(*visible),
+            _ => None,
+        };
+        let new_file = || self.tables.new_file();
+        let (allowance, begun) = (self.merge_allowance(), self.env.clock.monotonic());
+        let go_on = |bytes| allowance.go_on(bytes);
+        let context = Context {
+            options: self.options.table_options(self.writes_past_page_cache()),
+            ..self.compaction_context(&new_file, &go_on)
+        };
+        let new_run = || self.tables.new_run();
+        let built = execute::compact(&context, plan, &version, horizons, sieve.as_mut(), new_run);
+        // Now, since of what fails later the output is still there, until the manifest has been healed.
+        if plan.kind == picker::PlanKind::Rewrite {
+            let is_lack = matches!(built, Err(Error::NoSpace { .. }));
+            let free = if is_lack { self.free_bytes() } else { None };
+            self.trouble.lock().note_room(&plan.files(), free, self.env.clock.monotonic());
+        }
+        let Some(Built { added, removed, opened, debts, floors, stats }) = built? else { return Ok(false) };
+        self.pace.merges.note(stats.bytes_written, self.env.clock.monotonic().saturating_sub(begun));
+        if canary::is_set(Canary::TableRemovedEarly) {
+            for file in removed.iter().filter(|file| added.iter().all(|a| a.file != **file)) {
+                let _ = self.env.fs.remove_file(&table_path(&self.dir, *file));
+            }
+        }
+        self.histories.raise(&floors);
+        self.install(VersionEdit { added, removed, debts, floors, ..VersionEdit::default() }, opened, &[])?;
+        add(&self.counters.compactions, 1);
+        add(&self.counters.moves, u64::from(plan.kind == picker::PlanKind::TrivialMove));
+        add(&self.counters.compaction_bytes_read, stats.bytes_read);
+        add(&self.counters.compaction_bytes_written, stats.bytes_written);
+        if let Some(sieve) = &mut sieve {
+            sieve.give();
+        }
+        Ok(true)
+    }
+
+    /// For work that writes tables past the page cache (page_cache.2).
+    pub(in crate::engine) fn compaction_context<'a>(
+        &'a self,
+        new_file: &'a (dyn Fn() -> FileId + Sync),
+        go_on: &'a (dyn Fn(u64) -> bool + Sync),
+    ) -> Context<'a> {
+        let version = self.version();
+        Context {
+            env: &self.env,
+            dir: &self.dir,
+            cache: &self.cache,
+            options: self.options.table_options(true),
+            table_bytes: self.limits().table_bytes,
+            new_file,
+            rules: self.history_rules(),
+            go_on,
+            blobs: version.blobs().clone(),
+            operators: self.operators.clone(),
+            version,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! Flush: sealed memtables become a run, one step at a time.
+//!
+//! ```text
+//!   flush_step: sealed memtables --compaction::flush--> L0 run --install--> memtables and log released
+//! ```
+//!
+//! flush.1. Memtables and their log are released only after the manifest names the tables that replace them.
+//! flush.2. However little processes write before they are closed or killed, the log does not come to have ever more segments, all of which
+//!      each opening reads: closing flushes if there are many, and so does, soon after opening, who finds many.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+
+use crate::compaction::execute;
+use crate::compaction::picker;
+use crate::engine::base::stats::add;
+use crate::engine::upkeep::Upkeep;
+use crate::manifest::edit::VersionEdit;
+use crate::manifest::version::Level;
+use crate::txn::memtables::Sealed;
+use crate::types::canary::{self, Canary};
+use crate::types::{Error, Result};
+
+/// A close leaves no more than this, whatever a kill at rest may leave: there is time for a flush.
+const CLOSED_BYTES: u64 = 256 << 10;
+
+impl Upkeep {
+    /// Flushes all sealed memtables, and the one in use if it is full or old (age.1), into one run; false if there are none.
+    pub(crate) fn flush_step(&self) -> Result<bool> {
+        // Before the turn: in a forked child nobody may ever give it back (handle.3).
+        self.check_process()?;
+        let turn = self.turns.flush.lock();
+        self.check_able()?;
+        self.in_this_thread(|| {
+            let flushed =
+                self.pipeline.seal_if_due(self.is_memtable_old()).and_then(|()| self.flush_in_turn(&turn));
+            self.note_flush(&turn, &flushed);
+            esker_env::age_page_bufs(self.env.clock.monotonic());
+            flushed
+        })
+    }
+
+    /// Flushes all sealed memtables into one run. Where the disk has no space for that the spare files of the log go (room.4), then,
+    /// the oldest is flushed alone: what that frees of the log may be the space for the next one.
+    fn flush_in_turn(&self, _turn: &MutexGuard<'_, ()>) -> Result<bool> {
+        let sealed = self.pipeline.sealed();
+        match self.giving_up_spares(|| self.flush_together(&sealed)) {
+            Err(Error::NoSpace { .. }) if sealed.len() > 1 => self.flush_together(&sealed[..1]),
+            flushed => flushed,
+        }
+    }
+
+    /// Flushes the oldest sealed memtables, `sealed`, into one run.
+    fn flush_together(&self, sealed: &[Sealed]) -> Result<bool> {
+        let Some(newest) = sealed.last() else { return Ok(false) };
+        self.heal_manifest()?;
+        let version = self.version();
+        let memtables: Vec<_> = sealed.iter().rev().map(|s| s.memtable.clone()).collect();
+        let limits = self.limits();
+        let bytes = memtables.iter().map(|m| m.bytes_used() as u64).sum();
+        // room.5
+        let fences = picker::flush_cuts(&version, &limits, bytes, self.has_little_room());
+        let bottommost = version.runs().is_empty();
+        let new_file = || self.tables.new_file();
+        // Before the rules of history are read (engine_history.2).
+        let horizons = self.published.horizons();
+        let context = self.compaction_context(&new_file, &|_| true);
+        let run = self.tables.new_run();
+        let begun = self.env.clock.monotonic();
+        let built = execute::flush(&context, &memtables, horizons, &fences, bottommost, Level::L0, run);
+        let Some(built) = built? else { return Ok(false) };
+        if bytes > self.options.replay_bytes() {
+            self.age.note_flush(bytes);
+        }
+        self.pace.flushes.note(bytes, self.env.clock.monotonic().saturating_sub(begun));
+        let beside = sealed.iter().map(|sealed| sealed.beside_bytes).sum();
+        // Of each keyspace what the newest of them says.
+        let counts: BTreeMap<_, _> = sealed.iter().flat_map(|s| s.counts.iter().copied()).collect();
+        let edit = VersionEdit {
+            feed: self.released_now(newest.wal_from, beside),
+            wal_from: Some(newest.wal_from),
+            flushed_seq: Some(newest.last_seq),
+            counts_changed: counts.into_iter().collect(),
+            added: built.added,
+            debts: built.debts,
+            marks: self.history_mark(),
+            floors: built.floors,
+            ..VersionEdit::default()
+        };
+        self.histories.raise(&edit.floors);
+        if canary::is_set(Canary::WalReleasedEarly) {
+            self.pipeline.release(sealed.len());
+            self.install(edit, built.opened, &memtables)?;
+        } else {
+            self.install(edit, built.opened, &memtables)?;
+            self.pipeline.release(sealed.len());
+        }
+        // What cannot be given up now is tried again.
+        self.note_error(self.retain());
+        add(&self.counters.flushes, 1);
+        add(&self.counters.flush_bytes_written, built.stats.bytes_written);
+        self.signal.wake();
+        Ok(true)
+    }
+
+    /// Tells whoever waits, or pauses after a failure, how a flush ended. For the holder of the flush turn (engine_background.6).
+    pub(in crate::engine) fn note_flush(&self, _turn: &MutexGuard<'_, ()>, flushed: &Result<bool>) {
+        if let Err(error) = flushed {
+            add(&self.counters.flushes_failed, 1);
+            self.counters.note_error(error);
+        }
+        let is_lack = matches!(flushed, Err(Error::NoSpace { .. }));
+        let free = if is_lack { self.free_bytes() } else { None };
+        self.watch.flush.note(flushed, self.env.clock.monotonic());
+        self.signal.note(flushed.as_ref().map(drop).map_err(|error| Arc::new(error.duplicate())), free);
+    }
+
+    /// Flushes all memtables that there are, not what others write meanwhile. If the flush thread is at it, this waits.
+    pub(crate) fn flush_all(&self) -> Result<()> {
+        self.check_able()?;
+        self.pipeline.seal()?;
+        self.flush_sealed(|| self.flush_step())
+    }
+
+    /// Flushes all memtables if the next opening would have to replay too much, or too many segments. For closing, which holds the
+    /// turn.
+    pub(crate) fn shorten_replay(&self, turn: &MutexGuard<'_, ()>) -> Result<()> {
+        self.signal.check_alive()?;
+        let bytes: usize = self.view.get().memtables().map(|m| m.bytes_used()).sum();
+        if bytes as u64 > self.options.replay_bytes().min(CLOSED_BYTES) || self.has_many_segments()? {
+            self.pipeline.seal()?;
+            while self.flush_in_turn(turn)? {}
+        }
+        Ok(())
+    }
+}

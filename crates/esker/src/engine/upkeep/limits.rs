@@ -1,0 +1,61 @@
+//! How the disk and memory are shared, as of the newest version of the tables.
+
+use super::Upkeep;
+use crate::compaction::picker::Limits;
+use crate::engine::base::options::MERGE_TABLES;
+use crate::engine::disk::page_cache::left;
+use crate::engine::disk::room::{TABLE_BYTES_MIN, shares};
+
+/// Tables of so many flushes are merged with every few new ones. Of more, that would cost more than readers gain by it.
+const CHEAP_BASE_FLUSHES: u64 = 16;
+
+impl Upkeep {
+    /// Shares the disk anew, after it was opened or tables have come or gone.
+    pub(in crate::engine) fn account_room(&self) {
+        let usual = self.options.limits(0).table_bytes;
+        let shares = shares(
+            self.free_bytes(),
+            self.table_bytes() + self.blob_bytes(),
+            self.options.memtable_bytes as u64,
+            usual,
+        );
+        self.room.set(&shares);
+        self.wal_pool.hold_back(shares.held_back);
+        self.wal_pool.suit(self.table_bytes());
+        // A file can be collected into what is held back.
+        self.blobs.hold_back(shares.held_back, (shares.held_back / 2).max(TABLE_BYTES_MIN));
+        self.pipeline.limit_memtables(shares.memtable_bytes as usize);
+    }
+
+    /// The limits of the picker, as of now, while somebody writes: a large base is not written again for each few flushes, even if the
+    /// cache can hold it.
+    pub(crate) fn limits(&self) -> Limits {
+        let limits = self.limits_at_rest();
+        // age.3
+        let run_bytes = self.age.run_bytes(limits.run_bytes);
+        let is_cheap = self.table_bytes() <= CHEAP_BASE_FLUSHES * run_bytes;
+        Limits { fits_cache: limits.fits_cache && is_cheap, run_bytes, ..limits }
+    }
+
+    /// The limits of the picker, as of now, while nobody writes.
+    pub(crate) fn limits_at_rest(&self) -> Limits {
+        let limits = self.options.limits(self.table_bytes());
+        let bytes_max = self.room.table_bytes();
+        // room.5
+        let merge_tables = if self.has_little_room() { 2 } else { MERGE_TABLES };
+        Limits {
+            table_bytes: limits.table_bytes.min(bytes_max),
+            partition_bytes: limits.partition_bytes.min(bytes_max),
+            merge_bytes_max: limits.merge_bytes_max.min(bytes_max.saturating_mul(merge_tables)),
+            ..limits
+        }
+    }
+
+    /// Looks how much memory the system has, after it was opened or tables have come or gone.
+    pub(in crate::engine) fn account_page_cache(&self) {
+        let (room, tables) = (self.env.fs.page_cache_room(), self.table_bytes());
+        let left = |files| left(room, files, self.options.memory());
+        self.page_cache.set(left(tables).is_some());
+        self.blobs.set_page_cache_room(left(tables + self.blob_bytes()).unwrap_or(0));
+    }
+}

@@ -1,0 +1,170 @@
+//! The pace of writers and of merges: how fast merges have been, and what both may use at the most.
+//!
+//! ```text
+//!   flushes, merges --bytes, time--> Speed: what a writer's delay is computed with (compaction/pacing.rs, admission.rs)
+//!   merge  --1 MiB of input, again and again--> Allowance: a pause, if it is ahead of its share of the disk or of a processor
+//!   commit --bytes--> Rate: a pause, if the writers are ahead of the rate that was set
+//! ```
+//!
+//! pace.1. Flushes are not held up: writers would wait for them.
+//! pace.2. A pause ends early when the database closes.
+//! pace.3. A rate is one of the database, whoever writes. Time in which nobody wrote is saved up for [`BURST`] alone.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::engine::base::options::Allowances;
+use crate::engine::disk::Disk;
+use crate::engine::upkeep::Upkeep;
+use crate::engine::upkeep::compact::COMPACTION_BYTES_PER_SECOND;
+
+/// Shorter ones say nothing of the speed.
+const MEASURED_BYTES_MIN: u64 = 4 << 20;
+/// pace.3
+const BURST: Duration = Duration::from_millis(10);
+/// A merge sleeps no longer at a time (pace.2).
+const NAP_MAX: Duration = Duration::from_millis(50);
+
+/// Bytes a second of the last flushes or merges; zero before the first. Relaxed: an estimate.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Speed(AtomicU64);
+
+impl Speed {
+    /// Bytes a second.
+    pub(in crate::engine) fn now(&self) -> u64 {
+        match self.0.load(Ordering::Relaxed) {
+            0 => COMPACTION_BYTES_PER_SECOND,
+            speed => speed,
+        }
+    }
+
+    /// So many bytes took this time.
+    pub(in crate::engine) fn note(&self, bytes: u64, time: Duration) {
+        if bytes < MEASURED_BYTES_MIN || time.is_zero() {
+            return;
+        }
+        let speed = (bytes as f64 / time.as_secs_f64()) as u64;
+        self.0.store(((3 * self.now() + speed) / 4).max(1), Ordering::Relaxed);
+    }
+}
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    /// Of what merges write.
+    pub(in crate::engine) merges: Speed,
+    /// Of the memtables that flushes write.
+    pub(in crate::engine) flushes: Speed,
+    /// When the next commit may be made (pace.3).
+    next_write: Mutex<Duration>,
+}
+
+impl Pace {
+    /// How long a commit of so many bytes waits, so that writers keep to a rate (pace.3).
+    fn wait_to_write(&self, bytes: u64, rate: u64, now: Duration) -> Duration {
+        let mut next = self.next_write.lock();
+        let begin = (*next).max(now.saturating_sub(BURST));
+        *next = begin + time_of(bytes, rate);
+        begin.saturating_sub(now)
+    }
+}
+
+/// How long so many bytes take at a rate.
+pub(in crate::engine) fn time_of(bytes: u64, rate: u64) -> Duration {
+    Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64)
+}
+
+/// One merge's account.
+pub(in crate::engine) struct Allowance<'a> {
+    disk: &'a Disk,
+    /// When it began or last paused.
+    since: Mutex<Duration>,
+}
+
+impl Upkeep {
+    /// Has a writer of so many bytes wait for the rate that was set.
+    pub(in crate::engine) fn keep_write_rate(&self, bytes: u64) {
+        let Some(rate) = self.options.allowances().write_rate else { return };
+        let wait = self.pace.wait_to_write(bytes, rate, self.env.clock.monotonic());
+        if !wait.is_zero() {
+            self.env.clock.sleep(wait);
+        }
+    }
+
+    /// The account of a merge that begins.
+    pub(in crate::engine) fn merge_allowance(&self) -> Allowance<'_> {
+        Allowance { disk: self, since: Mutex::new(self.env.clock.monotonic()) }
+    }
+}
+
+impl Allowance<'_> {
+    /// The merge has gone on by so many bytes, and pauses for what it has used too much; false if it is to end.
+    pub(in crate::engine) fn go_on(&self, bytes: u64) -> bool {
+        let (disk, Allowances { merge_rate, merge_percent, .. }) =
+            (self.disk, self.disk.options.allowances());
+        let is_stopped = || disk.signal.stop_flag().load(Ordering::Relaxed);
+        if merge_rate.is_none() && merge_percent.is_none() {
+            return !is_stopped();
+        }
+        let mut since = self.since.lock();
+        let now = disk.env.clock.monotonic();
+        let mut rest = pause(bytes, now.saturating_sub(*since), merge_rate, merge_percent);
+        while !rest.is_zero() && !is_stopped() {
+            let nap = rest.min(NAP_MAX);
+            disk.env.clock.sleep(nap);
+            rest -= nap;
+        }
+        *since = disk.env.clock.monotonic();
+        !is_stopped()
+    }
+}
+
+/// How long a merge pauses after it took this time for so many bytes.
+fn pause(bytes: u64, took: Duration, rate: Option<u64>, percent: Option<u64>) -> Duration {
+    let for_disk = rate.map_or(Duration::ZERO, |rate| time_of(bytes, rate).saturating_sub(took));
+    let for_processor = percent.map_or(Duration::ZERO, |percent| {
+        let rest = 100_u128.saturating_sub(u128::from(percent));
+        Duration::from_nanos((took.as_nanos() * rest / u128::from(percent.max(1))) as u64)
+    });
+    for_disk.max(for_processor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn pace_3_writers_keep_to_a_rate_and_save_up_a_burst_at_the_most() {
+        let pace = Pace::default();
+        let mut now = Duration::from_secs(100);
+        // A byte a millisecond.
+        let mut wait = |bytes, pass: u32| {
+            now += pass * MS;
+            pace.wait_to_write(bytes, 1000, now).as_millis()
+        };
+        assert_eq!([wait(10, 0), wait(30, 0), wait(1, 0)], [0, 0, 30]);
+        assert_eq!([wait(1, 40), wait(20, 1000), wait(1, 1)], [0, 0, 9]);
+    }
+
+    #[test]
+    fn merges_pause_for_the_disk_or_for_the_processor_whichever_is_longer() {
+        assert_eq!(pause(1000, 10 * MS, None, None), Duration::ZERO);
+        assert_eq!(pause(1000, 10 * MS, Some(50_000), None), 10 * MS);
+        assert_eq!(pause(1000, 30 * MS, Some(50_000), None), Duration::ZERO);
+        assert_eq!(pause(1000, 10 * MS, Some(50_000), Some(25)), 30 * MS);
+        assert_eq!(pause(1000, 10 * MS, None, Some(100)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_speed_follows_what_was_measured() {
+        let speed = Speed::default();
+        speed.note(1, MS);
+        assert_eq!(speed.now(), COMPACTION_BYTES_PER_SECOND);
+        (0..40).for_each(|_| speed.note(100 << 20, Duration::from_secs(10)));
+        assert!((10 << 20..11 << 20).contains(&speed.now()), "{}", speed.now());
+    }
+}

@@ -1,0 +1,220 @@
+//! Admission: a commit waits for room, and for compaction that is behind, before it enters the pipeline.
+//!
+//! ```text
+//!   CommitRequest --room?--> --debt?--> Pipeline (txn/commit.rs)
+//! ```
+//!
+//! admission.1. A writer waits while too many memtables wait for their flush, or compactions are far behind; never without
+//!      somebody at work on it: without threads it does the work itself.
+//!      One that only removes waits for none that fails for want of space (room.2 of engine/disk/room.rs).
+//! admission.2. A commit that writes nothing, such as that of a transaction that has only read, waits for no room.
+//! admission.3. While the last memtable that there is room for takes writes, they come no faster than flushes go, so that it is not full before
+//!      one has ended.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::compaction::pacing;
+use crate::engine::base::options::{Background, SEALED_MAX};
+use crate::engine::base::stats::add;
+use crate::engine::disk::room::SEALED_FOR_REMOVALS;
+use crate::engine::upkeep::compact::CompactionStep;
+use crate::engine::upkeep::pace::time_of;
+use crate::engine::upkeep::trouble::is_more;
+use crate::engine::writes::Writes;
+use crate::txn::blobs;
+use crate::txn::commit::{CommitRequest, Durability};
+use crate::txn::write_set::WriteSet;
+use crate::types::activity::COMMITS_PER_SAMPLE;
+use crate::types::{Error, Result, SeqNo};
+
+/// Whether there is room for another memtable behind the one that takes writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Memtables {
+    More,
+    Last,
+}
+
+impl Writes {
+    /// Has the large values of a commit go to blob files.
+    pub(in crate::engine) fn divert(&self, mut request: CommitRequest) -> Result<CommitRequest> {
+        if let Some((set, used)) = blobs::divert(&self.blobs, &request.set)? {
+            request.set = Arc::new(set);
+            request.blobs.extend(&used.leases, used.bytes);
+        }
+        Ok(request)
+    }
+
+    /// room.2
+    fn may_seal_for_removals(&self) -> bool {
+        self.pipeline.sealed_len() <= SEALED_MAX + SEALED_FOR_REMOVALS
+    }
+
+    /// Whether the disk has as much space as the oldest memtable holds that waits for its flush, and clearly more than when the last flush
+    /// found none (engine_background.7). Its tables may take less.
+    fn has_space_to_flush(&self) -> bool {
+        let waiting = self.view.get().immutables.last().map_or(0, |oldest| oldest.bytes_used() as u64);
+        let is_more =
+            |free| self.signal.free_at_failure().is_none_or(|before| is_more(before, free, waiting));
+        self.free_bytes().is_some_and(|free| free > waiting && is_more(free))
+    }
+
+    /// Commits writes of encoded keys, of keyspaces that need not be in the catalog. For who has given way, or is alone.
+    pub(crate) fn commit_encoded(&self, set: WriteSet, durability: Durability) -> Result<()> {
+        let set = Arc::new(set);
+        self.submit(CommitRequest { set, durability, may_pass: true, ..CommitRequest::default() }).map(drop)
+    }
+
+    /// Commits. The commit's number; of one that writes nothing, that of the newest commit.
+    pub(crate) fn submit(&self, request: CommitRequest) -> Result<SeqNo> {
+        self.check_ours()?;
+        self.signal.check_alive()?;
+        if request.is_empty() {
+            return self.pipeline.commit(request);
+        }
+        let bytes = (request.set.byte_len() + request.layers.byte_len()) as u64 + request.blobs.bytes;
+        let begun = self.begin_commit(request.durability);
+        let _passage = if request.may_pass { None } else { Some(self.give_way()?) };
+        let memtables = self.make_room(request.layers.is_empty() && request.set.removes_only())?;
+        self.pay_debt(bytes, memtables);
+        let request = self.divert(request)?;
+        let done = match request.layers.is_empty() {
+            true => self.pipeline.commit(request),
+            false => self.adopt(&request),
+        };
+        if self.wal_pool.take_wish() {
+            self.signal.wake_log();
+        }
+        done.inspect(|_| self.end_commit(begun, bytes))
+    }
+
+    /// Commits several, in this order, as one group where that can be.
+    pub(crate) fn submit_group(&self, requests: Vec<CommitRequest>) -> Vec<Result<SeqNo>> {
+        let is_plain = |request: &CommitRequest| !request.set.is_empty() && request.layers.is_empty();
+        if requests.len() < 2 || !requests.iter().all(is_plain) {
+            return requests.into_iter().map(|request| self.submit(request)).collect();
+        }
+        let bytes = requests.iter().map(|request| request.set.byte_len() as u64 + request.blobs.bytes).sum();
+        let count = requests.len();
+        let passage = self.give_way();
+        let admit = || -> Result<Vec<CommitRequest>> {
+            self.check_ours()?;
+            passage.as_ref().map_err(Error::duplicate)?;
+            self.signal.check_alive()?;
+            let memtables = self.make_room(requests.iter().all(|request| request.set.removes_only()))?;
+            self.pay_debt(bytes, memtables);
+            requests.into_iter().map(|request| self.divert(request)).collect()
+        };
+        let outcomes = match admit() {
+            Ok(requests) => self.pipeline.commit_group(requests),
+            Err(error) => (0..count).map(|_| Err(error.duplicate())).collect(),
+        };
+        if self.wal_pool.take_wish() {
+            self.signal.wake_log();
+        }
+        outcomes
+            .iter()
+            .filter(|outcome| outcome.is_ok())
+            .for_each(|_| self.end_commit(None, bytes / count as u64));
+        outcomes
+    }
+
+    /// Does the compaction that policy wants most. Returns false if it wants none, or one that waits for room.
+    pub(crate) fn compaction_step(&self, idle: bool) -> Result<bool> {
+        self.try_compact(idle, self).map(|step| step == CompactionStep::Done)
+    }
+
+    /// Waits, or works, until there is room for more writes (admission.1).
+    fn make_room(&self, removes_only: bool) -> Result<Memtables> {
+        let sealed = self.pipeline.sealed_len();
+        if sealed == 0 {
+            return Ok(Memtables::More);
+        }
+        let patience = match self.options.background() {
+            Background::Threads => None,
+            Background::Writers => Some(0),
+            Background::Steps => Some(SEALED_MAX),
+        };
+        if let Some(patience) = patience {
+            let mut flushed = Ok(true);
+            while self.pipeline.sealed_len() > patience && matches!(flushed, Ok(true)) {
+                flushed = self.flush_step();
+            }
+            match flushed {
+                Err(Error::NoSpace { .. }) if removes_only && self.may_seal_for_removals() => {}
+                flushed => drop(flushed?),
+            }
+            // A compaction that fails, over damage elsewhere for one, is no reason to refuse a write.
+            while self.account_debt().is_hard() && self.compaction_step(false).is_ok_and(|done| done) {}
+            return Ok(Memtables::More);
+        }
+        self.signal.wake_flush();
+        if sealed > SEALED_MAX {
+            add(&self.counters.stalls, 1);
+            let has_room = || self.pipeline.sealed_len() <= SEALED_MAX;
+            let start = self.env.clock.monotonic();
+            let waited = match self.signal.wait_until(has_room) {
+                Err(Error::NoSpace { .. }) if removes_only && self.may_seal_for_removals() => Ok(()),
+                // engine_background.7
+                Err(Error::NoSpace { .. }) if self.has_space_to_flush() => {
+                    self.signal.wait_for_another_try(has_room)
+                }
+                waited => waited,
+            };
+            self.add_stall_time(self.env.clock.monotonic().saturating_sub(start));
+            // Where writes are stopped for good, that is what a writer has to know: no flush that succeeds lets it go on.
+            let told = |error| self.pipeline.stopped_by().map_or(error, Error::Poisoned);
+            return waited.map(|()| Memtables::Last).map_err(told);
+        }
+        Ok(if sealed == SEALED_MAX { Memtables::Last } else { Memtables::More })
+    }
+
+    /// Slows writers down, smoothly, while compaction or flushing is behind (admission.3).
+    fn pay_debt(&self, bytes: u64, memtables: Memtables) {
+        self.keep_write_rate(bytes);
+        let is_last = memtables == Memtables::Last;
+        if !(self.throttle.is_on() || is_last) || self.options.background() != Background::Threads {
+            return;
+        }
+        let written = self.counters.compaction_bytes_written.load(Ordering::Relaxed) as f64;
+        let flushed = self.counters.flush_bytes_written.load(Ordering::Relaxed).max(1) as f64;
+        let amplification = (written / flushed).clamp(1.0, 10.0);
+        let mut owed =
+            pacing::write_delay(&self.throttle.debt(), bytes, self.pace.merges.now(), amplification);
+        if is_last {
+            owed = owed.max(time_of(bytes, self.pace.flushes.now()));
+        }
+        if let Some(delay) = self.throttle.take(owed) {
+            add(&self.counters.stalls, 1);
+            let start = self.env.clock.monotonic();
+            self.env.clock.sleep(delay);
+            self.add_stall_time(self.env.clock.monotonic().saturating_sub(start));
+        }
+    }
+
+    fn add_stall_time(&self, time: Duration) {
+        add(&self.counters.stall_ns, time.as_nanos() as u64);
+    }
+
+    /// When a commit begins that is to be measured, and how many it stands for.
+    fn begin_commit(&self, durability: Durability) -> Option<(Duration, u64)> {
+        let weight = match durability {
+            Durability::Sync => 1,
+            Durability::Buffered | Durability::None if self.cache.activity().commit_begins() => {
+                COMMITS_PER_SAMPLE
+            }
+            Durability::Buffered | Durability::None => return None,
+        };
+        Some((self.env.clock.monotonic(), weight))
+    }
+
+    /// A commit of so many bytes has succeeded.
+    fn end_commit(&self, begun: Option<(Duration, u64)>, bytes: u64) {
+        self.cache.activity().committed(bytes);
+        if let Some((start, weight)) = begun {
+            let time = self.env.clock.monotonic().saturating_sub(start);
+            self.counters.commit_latency.record(time, weight);
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Keyspaces created, dropped and renamed by a commit, together with what else it writes.
+//!
+//! ```text
+//!   batch, transaction --create, drop, rename--> Changes (names as the commit leaves them) + entries of the catalog in its write set
+//!   commit: lock the catalog -- as expected? -- ids stored -- submit (the leader sets the marks of what goes) -- names changed
+//! ```
+//!
+//! catalog_changes.1. The names that a commit changes are as they were when it first looked at them, or it is refused whole.
+//! catalog_changes.2. An id is stored as given out, by a commit of its own, before the commit that uses it. One whose commit fails is not given
+//!      out again. Exception: one that is asked for is stored by that very commit.
+//! catalog_changes.3. A keyspace takes no other writes before the commit that creates it has succeeded.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::encoding::catalog_key::{name_key, options_key};
+use crate::engine::state::catalog::{
+    Catalog, DEFAULT_NAME, KeyspaceState, NEXT_ID_KEY, StoredId, check_name, varint,
+};
+use crate::engine::state::history::Kept;
+use crate::engine::state::keyspace_options::{KeyspaceOptions, StoredOptions, check_created};
+use crate::engine::writes::Writes;
+use crate::txn::commit::{CommitRequest, Durability};
+use crate::txn::drop_mark::DropMark;
+use crate::txn::snapshots::Published;
+use crate::txn::write_set::WriteSet;
+use crate::types::canary::{self, Canary};
+use crate::types::key::{encode_key, keyspace_end};
+use crate::types::{Contended, Error, KeyspaceId, Result, SeqNo};
+
+type Names = BTreeMap<Arc<str>, Option<Arc<KeyspaceState>>>;
+
+/// What a commit changes in the catalog.
+#[derive(Clone, Default)]
+pub(crate) struct Changes {
+    /// Which keyspace had the name when the commit first looked at it.
+    expected: Names,
+    /// Which one has it afterwards.
+    names: Names,
+    created: Vec<Arc<KeyspaceState>>,
+    /// The numbers of these that were asked for.
+    numbered: Vec<KeyspaceId>,
+    /// Of these, those that have options from the beginning.
+    options: Vec<(KeyspaceId, StoredOptions)>,
+    dropped: Vec<Arc<KeyspaceState>>,
+    /// Options that keyspaces get, those that it creates included. Of several for one, the last counts.
+    asked_for: Vec<(Arc<KeyspaceState>, KeyspaceOptions)>,
+}
+
+impl Changes {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.asked_for.is_empty()
+    }
+
+    /// Whether the commit creates this keyspace.
+    pub(crate) fn creates(&self, id: KeyspaceId) -> bool {
+        self.created.iter().any(|state| state.id == id)
+    }
+
+    /// Whether the commit creates this keyspace, and gives it no merge operator.
+    pub(crate) fn creates_without_operator(&self, id: KeyspaceId) -> bool {
+        let is_given = |(state, options): &(Arc<KeyspaceState>, KeyspaceOptions)| {
+            state.id == id && options.merge_operator.is_some()
+        };
+        self.creates(id) && !self.asked_for.iter().any(is_given)
+    }
+
+    /// Whether the commit drops this keyspace.
+    pub(crate) fn drops(&self, id: KeyspaceId) -> bool {
+        self.dropped.iter().any(|state| state.id == id)
+    }
+
+    /// The marks of the keyspaces that it drops, and has not made itself: those have theirs.
+    pub(crate) fn drop_marks(&self) -> Vec<DropMark> {
+        let is_marked =
+            |state: &&Arc<KeyspaceState>| !self.creates(state.id) && !canary::is_set(Canary::DropNotMarked);
+        self.dropped.iter().filter(is_marked).map(|state| state.dropping.clone()).collect()
+    }
+
+    /// The keyspace of this name as the commit sees it.
+    pub(crate) fn find(&self, catalog: &Catalog, name: &str) -> Option<Arc<KeyspaceState>> {
+        self.names.get(name).cloned().unwrap_or_else(|| catalog.get(name))
+    }
+
+    /// The keyspace of this name, for a change of what the name stands for.
+    fn find_changeable(&self, catalog: &Catalog, name: &str) -> Result<Arc<KeyspaceState>> {
+        if name == DEFAULT_NAME {
+            let text = "the keyspace \"default\" can be cleared, not dropped or renamed";
+            return Err(Error::Invalid(text.to_owned()));
+        }
+        self.find(catalog, name).ok_or_else(|| Error::KeyspaceNotFound(name.to_owned()))
+    }
+
+    fn check_free(&self, catalog: &Catalog, name: &str) -> Result<()> {
+        check_name(name)?;
+        match self.find(catalog, name) {
+            Some(_) => Err(Error::KeyspaceExists(name.to_owned())),
+            None => Ok(()),
+        }
+    }
+
+    /// Whose name it is from the commit on. `before`: whose it is as the commit sees it (catalog_changes.1).
+    fn set(&mut self, name: &str, before: Option<Arc<KeyspaceState>>, after: Option<Arc<KeyspaceState>>) {
+        self.expected.entry(name.into()).or_insert(before);
+        self.names.insert(name.into(), after);
+    }
+
+    /// A new keyspace, which only this commit can write (catalog_changes.3).
+    pub(crate) fn create(
+        &mut self,
+        catalog: &Catalog,
+        set: &mut WriteSet,
+        name: &str,
+    ) -> Result<Arc<KeyspaceState>> {
+        self.check_free(catalog, name)?;
+        let state = catalog.reserve(name)?;
+        Ok(self.make(set, name, state))
+    }
+
+    /// The same, with this number: for a copy that makes what was made at home. Nobody else creates keyspaces meanwhile. The commit is refused if a
+    /// keyspace has the number.
+    pub(crate) fn create_numbered(
+        &mut self,
+        catalog: &Catalog,
+        set: &mut WriteSet,
+        name: &str,
+        id: KeyspaceId,
+    ) -> Result<Arc<KeyspaceState>> {
+        self.check_free(catalog, name)?;
+        self.numbered.push(id);
+        Ok(self.make(set, name, catalog.reserve_numbered(name, id)))
+    }
+
+    fn make(&mut self, set: &mut WriteSet, name: &str, state: Arc<KeyspaceState>) -> Arc<KeyspaceState> {
+        set.put(&name_key(name), &varint(state.id.get()));
+        self.set(name, None, Some(state.clone()));
+        self.created.push(state.clone());
+        state
+    }
+
+    /// The same, and it is counted lazily from its first key on.
+    pub(crate) fn create_lazy(
+        &mut self,
+        catalog: &Catalog,
+        set: &mut WriteSet,
+        name: &str,
+    ) -> Result<Arc<KeyspaceState>> {
+        let state = self.create(catalog, set, name)?;
+        let options = StoredOptions { is_lazy: true, ..StoredOptions::default() };
+        set.put(&options_key(state.id), &options.encode());
+        state.is_lazy.store(true, Ordering::Relaxed);
+        self.options.push((state.id, options));
+        Ok(state)
+    }
+
+    /// Gives a keyspace these options. One that the commit creates has them in front of what is written to it, so that who makes the
+    /// commit again knows them in time; what their history follows is added at the commit.
+    pub(crate) fn set_options(
+        &mut self,
+        set: &mut WriteSet,
+        state: &Arc<KeyspaceState>,
+        options: KeyspaceOptions,
+    ) {
+        if self.creates(state.id) {
+            let stored = StoredOptions::asked_for(&options, Kept::default());
+            set.put(&options_key(state.id), &stored.encode());
+        }
+        self.asked_for.retain(|(other, _)| other.id != state.id);
+        self.asked_for.push((state.clone(), options));
+    }
+
+    /// Drops a keyspace with all it holds.
+    pub(crate) fn drop(
+        &mut self,
+        catalog: &Catalog,
+        set: &mut WriteSet,
+        name: &str,
+    ) -> Result<Arc<KeyspaceState>> {
+        let state = self.find_changeable(catalog, name)?;
+        set.remove(&name_key(name));
+        set.remove_range(&encode_key(state.id, &[]), &keyspace_end(state.id));
+        let is_given =
+            self.options.iter().map(|(id, _)| *id).chain(self.asked_for.iter().map(|(to, _)| to.id));
+        if catalog.has_options(state.id) || is_given.into_iter().any(|id| id == state.id) {
+            set.remove(&options_key(state.id));
+        }
+        self.set(name, Some(state.clone()), None);
+        self.dropped.push(state.clone());
+        Ok(state)
+    }
+
+    /// Gives a keyspace another name.
+    pub(crate) fn rename(
+        &mut self,
+        catalog: &Catalog,
+        set: &mut WriteSet,
+        from: &str,
+        to: &str,
+    ) -> Result<()> {
+        check_name(to)?;
+        let state = self.find_changeable(catalog, from)?;
+        self.check_free(catalog, to)?;
+        set.remove(&name_key(from));
+        set.put(&name_key(to), &varint(state.id.get()));
+        self.set(from, Some(state.clone()), None);
+        self.set(to, None, Some(state));
+        Ok(())
+    }
+
+    /// catalog_changes.1
+    fn check(&self, catalog: &Catalog, is_transaction: bool) -> Result<()> {
+        for (name, expected) in &self.expected {
+            let is_same = match (expected, &catalog.get(name)) {
+                (Some(expected), Some(found)) => Arc::ptr_eq(expected, found),
+                (None, None) => true,
+                _ => false,
+            };
+            let keyspace = name.to_string();
+            match expected {
+                _ if is_same => {}
+                _ if is_transaction => {
+                    return Err(Error::Conflict { keyspace, contended: Contended::Keyspace });
+                }
+                Some(_) => return Err(Error::KeyspaceNotFound(keyspace)),
+                None => return Err(Error::KeyspaceExists(keyspace)),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Writes {
+    /// Commits, with changes of the catalog.
+    pub(crate) fn submit_changing(&self, mut request: CommitRequest, changes: &Changes) -> Result<SeqNo> {
+        if changes.is_empty() {
+            return self.submit(request);
+        }
+        // Before the lock: in a forked child nobody may ever give it back (handle.3).
+        self.check_ours()?;
+        // And so does who is waited for: it may want the lock, too.
+        let _passage = if request.may_pass { None } else { Some(self.give_way()?) };
+        request.may_pass = true;
+        let mut stored = self.catalog.lock();
+        changes.check(&self.catalog, request.since.is_some())?;
+        if let Some(taken) = changes.numbered.iter().find(|id| self.catalog.with_id(**id).is_some()) {
+            return Err(Error::Invalid(format!("keyspace {taken} is there already")));
+        }
+        self.store_id(&mut request, &mut stored, changes)?;
+        let counted = Counted::new(&self.published, &changes.created);
+        let options = self.store_options(&mut request, changes)?;
+        let seq = self.submit(request).inspect_err(|_| self.forget_options(changes))?;
+        std::mem::forget(counted);
+        if let Some(last) = changes.numbered.iter().max() {
+            let next = stored.get().max(last.get().saturating_add(1));
+            stored.set(next);
+        }
+        for state in &changes.dropped {
+            self.published.forget(state.id);
+            self.histories.set(state.id, Default::default());
+            state.dropped.store(!canary::is_set(Canary::DropNotMarked), Ordering::Release);
+        }
+        for state in changes.created.iter().filter(|state| !changes.drops(state.id)) {
+            if let Some((id, options)) = changes.options.iter().find(|(id, _)| *id == state.id) {
+                self.take_options(*id, Some(state), options.clone());
+            }
+            state.dropping.clear();
+        }
+        self.catalog.take(&changes.names);
+        for (state, options) in options {
+            self.take_options(state.id, Some(state), options);
+        }
+        Ok(seq)
+    }
+
+    /// Adds the options that a commit sets to what it writes. Only now is it known what they follow.
+    fn store_options<'a>(
+        &self,
+        request: &mut CommitRequest,
+        changes: &'a Changes,
+    ) -> Result<Vec<(&'a Arc<KeyspaceState>, StoredOptions)>> {
+        let mut stored = Vec::new();
+        for (state, asked_for) in changes.asked_for.iter().filter(|(state, _)| !changes.drops(state.id)) {
+            let is_own = changes.creates(state.id);
+            let options = if is_own { Ok(()) } else { check_created(state) }
+                .and_then(|()| self.to_store(state, &self.catalog.options_of(state.id), asked_for))
+                .inspect_err(|_| self.forget_options(changes))?;
+            Arc::make_mut(&mut request.set).put(&options_key(state.id), &options.encode());
+            stored.push((state, options));
+        }
+        Ok(stored)
+    }
+
+    /// The commit that was to set options has failed.
+    fn forget_options(&self, changes: &Changes) {
+        changes.asked_for.iter().for_each(|(state, _)| self.keep_history(state.id));
+    }
+
+    /// catalog_changes.2
+    fn store_id(&self, request: &mut CommitRequest, stored: &mut StoredId, changes: &Changes) -> Result<()> {
+        let Some(last) = changes.created.iter().map(|state| state.id.get()).max() else { return Ok(()) };
+        let next = self.catalog.next_id();
+        let id_key = encode_key(KeyspaceId::CATALOG, NEXT_ID_KEY);
+        if !changes.numbered.is_empty() {
+            // A copy that crashes between two commits would lack a number that is to come.
+            Arc::make_mut(&mut request.set).put(&id_key, &varint(stored.get().max(last.saturating_add(1))));
+            return Ok(());
+        }
+        if last < stored.get() {
+            return Ok(());
+        }
+        let mut set = WriteSet::new();
+        set.put(&id_key, &varint(next));
+        self.commit_encoded(set, Durability::None)?;
+        stored.set(next);
+        Ok(())
+    }
+}
+
+/// New keyspaces are counted from their commit on; if it fails nothing is left of that.
+struct Counted<'a> {
+    published: &'a Published,
+    created: &'a [Arc<KeyspaceState>],
+}
+
+impl<'a> Counted<'a> {
+    fn new(published: &'a Published, created: &'a [Arc<KeyspaceState>]) -> Self {
+        created.iter().for_each(|state| published.count(state.id, &state.counter));
+        Counted { published, created }
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.created.iter().for_each(|state| self.published.forget(state.id));
+    }
+}

@@ -1,0 +1,174 @@
+//! Commits that nobody waits for in a thread: one thread commits for all, and wakes each when its own is done.
+//!
+//! ```text
+//!   put_async, commit_async --> queue --thread "esker-commit": all that wait, as one group--> pipeline --> each one's future
+//! ```
+//!
+//! committer.1. Commits of one queue are made in the order in which they came.
+//! committer.2. Each future gets an outcome, also if the database is closed meanwhile.
+//! committer.3. What waits is bounded: where too much does, the caller waits until the thread has taken it.
+//! committer.4. A caller that has an exclusive transaction open commits itself: the thread would wait for that transaction
+//!      (right_of_way.5).
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::engine::writes::Writes;
+use crate::txn::commit::CommitRequest;
+use crate::types::{Error, Result, SeqNo};
+
+/// So many bytes of commits wait (committer.3).
+const WAITING_BYTES_MAX: usize = 64 << 20;
+
+/// A commit that somebody else makes: a future of the commit's number. It goes on whether or not anybody waits for it; dropping this does not take it
+/// back. Needs no particular runtime.
+#[derive(Debug)]
+#[must_use = "without being awaited nobody learns whether the commit succeeded"]
+pub struct Committing(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    outcome: Option<Result<SeqNo>>,
+    waker: Option<Waker>,
+}
+
+impl Committing {
+    /// One that is done.
+    pub(crate) fn done(outcome: Result<SeqNo>) -> Self {
+        Committing(Arc::new(Mutex::new(State { outcome: Some(outcome), waker: None })))
+    }
+}
+
+impl Future for Committing {
+    type Output = Result<SeqNo>;
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.0.lock();
+        match state.outcome.take() {
+            Some(outcome) => Poll::Ready(outcome),
+            None => {
+                state.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// A commit that waits. Its future gets an outcome when this drops at the latest (committer.2).
+struct Job {
+    request: Option<CommitRequest>,
+    state: Arc<Mutex<State>>,
+    has_ended: bool,
+}
+
+impl Job {
+    fn end(&mut self, outcome: Result<SeqNo>) {
+        self.has_ended = true;
+        let mut state = self.state.lock();
+        state.outcome = Some(outcome);
+        let waker = state.waker.take();
+        drop(state);
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.end(Err(Error::Closed));
+        }
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    bytes: usize,
+    is_running: bool,
+    is_ended: bool,
+}
+
+/// The queue.
+#[derive(Default)]
+pub(crate) struct Committer {
+    queue: Mutex<Queue>,
+    filled: Condvar,
+    /// The thread has taken all that waited, or takes no more.
+    taken: Condvar,
+}
+
+impl Committer {
+    /// No more commits: those that wait are made, then the thread ends.
+    pub(in crate::engine) fn end(&self) {
+        self.queue.lock().is_ended = true;
+        self.filled.notify_all();
+        self.taken.notify_all();
+    }
+
+    /// Takes a commit, unless it is to be made at once. Waits while too much is queued (committer.3).
+    pub(in crate::engine) fn push(&self, request: &mut Option<CommitRequest>) -> Option<Committing> {
+        let bytes = request.as_ref()?.set.byte_len();
+        let mut queue = self.queue.lock();
+        let is_over = |queue: &Queue| queue.is_ended || !queue.is_running;
+        let is_full = |queue: &Queue| !queue.jobs.is_empty() && queue.bytes + bytes > WAITING_BYTES_MAX;
+        self.taken.wait_while(&mut queue, |queue| !is_over(queue) && is_full(queue));
+        if is_over(&queue) {
+            return None;
+        }
+        let state = Arc::<Mutex<State>>::default();
+        queue.bytes += bytes;
+        queue.jobs.push_back(Job { request: request.take(), state: state.clone(), has_ended: false });
+        drop(queue);
+        self.filled.notify_one();
+        Some(Committing(state))
+    }
+
+    /// Notes that the thread runs. Returns whether it did already.
+    pub(in crate::engine) fn begin(&self) -> bool {
+        std::mem::replace(&mut self.queue.lock().is_running, true)
+    }
+
+    /// No thread takes what waits any more.
+    pub(in crate::engine) fn abandon(&self) {
+        let mut queue = self.queue.lock();
+        queue.is_running = false;
+        let jobs = std::mem::take(&mut queue.jobs);
+        drop(queue);
+        self.taken.notify_all();
+        drop(jobs);
+    }
+
+    /// All that wait; none once it is over.
+    fn take(&self) -> Option<VecDeque<Job>> {
+        let mut queue = self.queue.lock();
+        self.filled.wait_while(&mut queue, |queue| queue.jobs.is_empty() && !queue.is_ended);
+        let jobs = std::mem::take(&mut queue.jobs);
+        queue.bytes = 0;
+        self.taken.notify_all();
+        (!jobs.is_empty()).then_some(jobs)
+    }
+}
+
+impl Writes {
+    pub(in crate::engine) fn commit_for_others(&self) {
+        /// committer.2, also if this thread panics.
+        struct Abandon<'a>(&'a Committer);
+        impl Drop for Abandon<'_> {
+            fn drop(&mut self) {
+                self.0.abandon();
+            }
+        }
+        let _abandon = Abandon(&self.committer);
+        while let Some(mut jobs) = self.committer.take() {
+            let requests = jobs.iter_mut().filter_map(|job| job.request.take()).collect();
+            let mut outcomes = self.submit_group(requests).into_iter();
+            for mut job in jobs {
+                job.end(outcomes.next().unwrap_or(Err(Error::Closed)));
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Compaction on demand: everything is swept, flushed, shown to the filters and compacted into one run.
+
+use super::Writes;
+use crate::compaction::picker;
+use crate::engine::upkeep::compact::Filters;
+use crate::types::key_range::KeyRange;
+use crate::types::{Error, Result};
+
+/// Whether a compaction shows filters what it keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Filtering {
+    Ask,
+    Pass,
+}
+
+impl Writes {
+    /// Has the filters see everything, until nothing is left to be decided (decisions.2).
+    fn filter_all(&self) -> Result<()> {
+        loop {
+            self.begin_pass();
+            {
+                let _turn = self.turns.compact.lock();
+                self.merge_all(Filtering::Ask)?;
+            }
+            let passed = self.end_pass()?;
+            if passed.has_changed {
+                self.flush_all()?;
+            }
+            if !passed.is_partial {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Merges everything into one run without garbage. For the holder of the turn.
+    fn merge_all(&self, filtering: Filtering) -> Result<()> {
+        let is_filtered = self.is_filtered();
+        let must_pass = |range: &KeyRange| filtering == Filtering::Ask && is_filtered(range);
+        let filters: Option<&dyn Filters> = if filtering == Filtering::Ask { Some(self) } else { None };
+        let mut progress = picker::ManualProgress::default();
+        loop {
+            self.check_able()?;
+            let version = self.version();
+            let plan = picker::pick_manual(&version, &self.limits_at_rest(), &must_pass, &mut progress);
+            let Some(plan) = plan else { return Ok(()) };
+            if !self.merge(plan, filters)? {
+                return Err(Error::Closed);
+            }
+        }
+    }
+
+    /// Merges everything into one run without garbage, and trims the log.
+    pub(crate) fn compact_all(&self) -> Result<()> {
+        self.sweep()?;
+        // First, since it may be what makes room for the flush.
+        self.drop_covered_in_turn()?;
+        self.blobs.close_current();
+        self.flush_all()?;
+        if !self.options.filters().is_empty() {
+            self.filter_all()?;
+        }
+        let _turn = self.turns.compact.lock();
+        self.check_able()?;
+        while self.drop_covered()? {}
+        self.merge_all(Filtering::Pass)?;
+        while self.collect_blobs(true)? {
+            self.check_able()?;
+        }
+        self.read_cost.reset();
+        self.check_ours()?;
+        self.pipeline.cut_log()?;
+        self.wal_pool.trim()
+    }
+
+    fn drop_covered_in_turn(&self) -> Result<()> {
+        self.check_ours()?;
+        let _turn = self.turns.compact.lock();
+        self.check_able()?;
+        self.drop_covered().map(drop)
+    }
+}

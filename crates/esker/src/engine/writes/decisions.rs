@@ -1,0 +1,211 @@
+//! Decisions of compaction filters: commits that remove and change what a merge has passed.
+//!
+//! ```text
+//!   merge --compaction/filter.rs, batches--> decide --still the newest version of its key?--> commit, at once
+//!                                               `-- an exclusive transaction is open --> kept for the end of the merge
+//! ```
+//!
+//! decisions.1. A decision is about one version. It is carried out only if that is still the newest of its key when it is committed.
+//! decisions.2. A merge waits neither for the right of way nor for other merges: a batch that cannot be committed then is kept, and forgotten if
+//!      there are too many. A merge by hand commits what was kept behind its turn, and begins anew if anything was forgotten.
+//! decisions.3. What fails is no failure of the merge: the next one that passes decides again. A merge by hand tells of it.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::compaction::filter::{Decided, Filter, Filtered, Sieve};
+use crate::engine::base::options::{Background, SEALED_MAX};
+use crate::engine::upkeep::compact::Filters;
+use crate::engine::writes::Writes;
+use crate::txn::commit::{CommitRequest, Durability, KeyspaceLife};
+use crate::txn::write_set::WriteSet;
+use crate::types::key::{decode_key, encode_key, keyspace_end};
+use crate::types::key_range::KeyRange;
+use crate::types::limits::check_value;
+use crate::types::op::Kind;
+use crate::types::{Error, Result, SeqNo};
+
+/// Batches that wait for the end of a merge, at most.
+const KEPT_MAX: usize = 64;
+/// A batch that meets newer writes again and again is left to the next merge.
+const TRIES: usize = 8;
+
+/// What the filters of merges have decided, and what became of it.
+#[derive(Debug, Default)]
+pub(crate) struct Decisions(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Batches that wait (decisions.2).
+    kept: Vec<Vec<Decided>>,
+    /// Some were forgotten.
+    has_forgotten: bool,
+    /// Something was committed.
+    has_committed: bool,
+    /// The first failure.
+    failed: Option<Error>,
+}
+
+/// What came of a pass of the filters over everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct Passed {
+    /// Something was changed: a merge more frees its space.
+    pub(in crate::engine) has_changed: bool,
+    /// Something is still to be decided.
+    pub(in crate::engine) is_partial: bool,
+}
+
+impl Filters for Writes {
+    /// Shows the filters what a merge keeps, at this visible number.
+    fn sieve(&self, visible: SeqNo) -> Option<Sieve<'_>> {
+        if self.options.filters().is_empty() {
+            return None;
+        }
+        let blobs = self.version().blobs().clone();
+        let newest = self.published.newest_snapshot();
+        Sieve::new(self.filtered(), newest, visible, blobs, |batch| self.decide(batch))
+    }
+}
+
+impl Writes {
+    /// The keyspaces that have a filter.
+    fn filtered(&self) -> Vec<Filtered> {
+        let filters = self.options.filters();
+        let of = |(name, filter): (&String, &Filter)| {
+            let id = self.catalog.get(name)?.id;
+            Some(Filtered { keys: encode_key(id, &[])..keyspace_end(id), filter: filter.clone() })
+        };
+        filters.iter().filter_map(of).collect()
+    }
+
+    /// Whether a filter has to see what lies in a range.
+    pub(in crate::engine) fn is_filtered(&self) -> impl Fn(&KeyRange) -> bool + use<> {
+        let filtered = self.filtered();
+        move |range: &KeyRange| {
+            let meets = |of: &Filtered| {
+                of.keys.end.as_slice() > range.start.as_slice() && range.end.admits(&of.keys.start)
+            };
+            filtered.iter().any(meets)
+        }
+    }
+
+    /// decisions.2
+    fn decide(&self, batch: Result<Vec<Decided>>) {
+        let batch = match batch {
+            Ok(batch) => batch,
+            Err(error) => {
+                self.counters.note_error(&error);
+                return self.note_decided(Err(error));
+            }
+        };
+        {
+            let mut state = self.decisions.0.lock();
+            match state.kept.len() < KEPT_MAX {
+                true => state.kept.push(batch),
+                false => state.has_forgotten = true,
+            }
+        }
+        let Some(_passage) = self.right_of_way.pass_if_free() else { return };
+        let kept = std::mem::take(&mut self.decisions.0.lock().kept);
+        for batch in kept {
+            self.note_decided(self.make_room_beside_merge().and_then(|()| self.carry_out(batch)));
+        }
+    }
+
+    fn note_decided(&self, done: Result<bool>) {
+        let mut state = self.decisions.0.lock();
+        match done {
+            Ok(has_changed) => state.has_committed |= has_changed,
+            Err(error) => drop(state.failed.get_or_insert(error)),
+        }
+    }
+
+    /// A pass over everything begins.
+    pub(in crate::engine) fn begin_pass(&self) {
+        *self.decisions.0.lock() = State::default();
+    }
+
+    /// A pass over everything has ended: commits what was kept. For who holds no turn.
+    pub(in crate::engine) fn end_pass(&self) -> Result<Passed> {
+        let kept = std::mem::take(&mut self.decisions.0.lock().kept);
+        for batch in kept {
+            let done = self.give_way().and_then(|_passage| self.carry_out(batch));
+            self.note_decided(done);
+        }
+        let state = std::mem::take(&mut *self.decisions.0.lock());
+        match state.failed {
+            Some(error) => Err(error),
+            None => Ok(Passed { has_changed: state.has_committed, is_partial: state.has_forgotten }),
+        }
+    }
+
+    /// Waits, or flushes, until there is room in memtables; for no merge.
+    fn make_room_beside_merge(&self) -> Result<()> {
+        match self.options.background() {
+            Background::Threads => {
+                self.signal.wake_flush();
+                self.signal.wait_until(|| self.pipeline.sealed_len() <= SEALED_MAX)
+            }
+            Background::Writers | Background::Steps => {
+                while self.pipeline.sealed_len() > SEALED_MAX && self.flush_step()? {}
+                Ok(())
+            }
+        }
+    }
+
+    /// Commits decisions that still hold (decisions.1); whether there were any. For who has passed.
+    fn carry_out(&self, batch: Vec<Decided>) -> Result<bool> {
+        for _ in 0..TRIES {
+            let Some(request) = self.request_of(&batch)? else { return Ok(false) };
+            let request = self.divert(request)?;
+            match self.pipeline.commit(request) {
+                Ok(_) => return Ok(true),
+                Err(Error::Conflict { .. }) => {}
+                // Its keyspace has been dropped.
+                Err(Error::KeyspaceNotFound(_)) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
+    /// The commit of those that still hold; it conflicts with what is written from now on.
+    fn request_of(&self, batch: &[Decided]) -> Result<Option<CommitRequest>> {
+        let since = self.snapshot();
+        let view = self.view.get();
+        let mut set = WriteSet::new();
+        let mut keyspaces: Vec<KeyspaceLife> = Vec::new();
+        let all = self.catalog.all();
+        for Decided { key, seq, value, expiry } in batch {
+            let id = decode_key(key).expect("tables hold encoded keys").0;
+            if view.newest_version(key, *seq)?.is_some() {
+                continue;
+            }
+            let is_known = keyspaces.iter().any(|life| life.id == id);
+            if !is_known {
+                let Some((_, state)) = all.iter().find(|(_, state)| state.id == id) else { continue };
+                keyspaces.push(state.life());
+            }
+            match value {
+                None => set.remove(key),
+                Some(value) if check_value(value).is_ok() => set.put_until(Kind::Put, key, *expiry, value),
+                Some(_) => {}
+            }
+        }
+        if set.is_empty() {
+            return Ok(None);
+        }
+        set.sort();
+        let (set, durability) = (Arc::new(set), Durability::None);
+        let since = Some(since);
+        Ok(Some(CommitRequest {
+            set,
+            durability,
+            since,
+            keyspaces,
+            may_pass: true,
+            ..CommitRequest::default()
+        }))
+    }
+}

@@ -1,0 +1,377 @@
+//! The right of way: a transaction that has conflicted again and again runs once while nobody else commits; an exclusive one always does.
+//!
+//! ```text
+//!   transact (db/transact.rs) --take--------> RightOfWay <--give_way-- every other commit (admission.rs)
+//!   exclusive transaction ------take_turn--->
+//! ```
+//!
+//! right_of_way.1. While a thread has it, commits of other threads wait, so a transaction that begins then meets only those that had
+//!      entered before.
+//! right_of_way.2. Nobody waits for it longer than its holder's patience allows, so it delays others and stops nobody: not even a holder that
+//!      waits for another thread's commit. The patience is [`HOLD_MIN`] first and doubles with each further conflict, up to [`HOLD_MAX`]: a
+//!      transaction that takes longer commits in the end.
+//! right_of_way.3. Exclusive transactions have it one after the other, in the order in which they asked, before those that have conflicted; for
+//!      them others wait as long as it takes. They begin once the commits that were under way have ended.
+//! right_of_way.4. When the database closes, all waits end. What waits for an exclusive transaction fails with [`Error::Closed`]: that
+//!      transaction has read, and may be about to commit.
+//! right_of_way.5. A thread does not wait for the end of its own exclusive transaction, which would never come. A transaction is the thread's
+//!      that used it last.
+//! right_of_way.6. A wait for the turn is an edge of the search for deadlocks (engine/writes/locks/cycles.rs). In a cycle, a commit passes a
+//!      transaction that is not exclusive; an exclusive one fails where it waits for a lock.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::engine::writes::Writes;
+use crate::engine::writes::locks::Locks;
+use crate::types::{Error, Result};
+
+/// So long others wait at first.
+const HOLD_MIN: Duration = Duration::from_millis(250);
+/// So long others wait at the most.
+const HOLD_MAX: Duration = Duration::from_secs(64);
+/// How long a thread waits for an exclusive transaction that it used last itself: another thread may be about to go on with it.
+const OWN_PATIENCE: Duration = Duration::from_secs(1);
+
+#[derive(Default)]
+pub(crate) struct RightOfWay {
+    /// Whether there is a holder, and the commits under way. SeqCst: either a commit sees the holder and waits, or the holder sees the commit
+    /// (right_of_way.3).
+    is_held: AtomicBool,
+    under_way: AtomicUsize,
+    /// right_of_way.4
+    is_over: AtomicBool,
+    holder: Mutex<Option<Holder>>,
+    given_back: Condvar,
+    turns: Mutex<Turns>,
+    turn_given_back: Condvar,
+    /// No commit is under way.
+    passed: Condvar,
+}
+
+/// Those who want it come one after the other.
+#[derive(Default)]
+struct Turns {
+    is_taken: bool,
+    /// The exclusive transactions that wait, by number (right_of_way.3).
+    queue: VecDeque<u64>,
+    next: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Holder {
+    /// Which one it is.
+    number: u64,
+    /// That of an exclusive transaction is the one that used it last. Its own commit does not ask.
+    thread: ThreadId,
+    /// So long each of the others waits (right_of_way.2); none: as long as it takes.
+    patience: Option<Duration>,
+}
+
+/// In which way a thread has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeldAs {
+    /// For an exclusive transaction.
+    Exclusive,
+    /// For a transaction that has conflicted again and again.
+    AfterConflicts,
+}
+
+/// A commit under way, until it drops.
+pub(in crate::engine) struct Passage<'a>(&'a RightOfWay);
+
+impl Drop for Passage<'_> {
+    fn drop(&mut self) {
+        if self.0.under_way.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.is_held.load(Ordering::SeqCst) {
+            let _turns = self.0.turns.lock();
+            self.0.passed.notify_all();
+        }
+    }
+}
+
+/// Has the right of way until it drops. For the thread that has taken it.
+pub(crate) struct Held<'a> {
+    right: &'a RightOfWay,
+}
+
+impl Writes {
+    /// Waits until no other thread has the right of way.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] (right_of_way.4).
+    #[inline]
+    pub(in crate::engine) fn give_way(&self) -> Result<Passage<'_>> {
+        self.right_of_way.give_way(&self.locks)
+    }
+}
+
+impl RightOfWay {
+    /// Takes it for this thread. None: others had it for too long, or this thread has it already.
+    pub(crate) fn take(&self) -> Option<Held<'_>> {
+        let this = std::thread::current().id();
+        if self.holder.lock().is_some_and(|holder| holder.thread == this) {
+            return None;
+        }
+        let mut turns = self.turns.lock();
+        let is_busy = |turns: &Turns| turns.is_taken || !turns.queue.is_empty();
+        let waits = |turns: &mut Turns| is_busy(turns) && !self.is_over();
+        self.turn_given_back.wait_while_for(&mut turns, waits, HOLD_MIN);
+        if is_busy(&turns) {
+            return None;
+        }
+        self.hold(&mut turns, Some(HOLD_MIN));
+        Some(Held { right: self })
+    }
+
+    /// right_of_way.3. The number of the holder.
+    pub(in crate::engine) fn take_turn(&self, locks: &Locks) -> Result<u64> {
+        let mut turns = self.turns.lock();
+        let this = turns.next;
+        turns.next += 1;
+        turns.queue.push_back(this);
+        let is_before = |turns: &mut Turns| turns.is_taken || turns.queue.front() != Some(&this);
+        if is_before(&mut turns) {
+            let _waits = locks.wait_for_turn(false, self);
+            let waits = |turns: &mut Turns| is_before(turns) && !self.is_over();
+            if self.held_by_this_thread().is_some() {
+                self.turn_given_back.wait_while_for(&mut turns, waits, OWN_PATIENCE);
+            }
+            // right_of_way.5
+            if waits(&mut turns) && self.held_by_this_thread().is_some() {
+                return self.leave_queue(&mut turns, this, own_turn());
+            }
+            self.turn_given_back.wait_while(&mut turns, waits);
+        }
+        if self.is_over() {
+            return self.leave_queue(&mut turns, this, Error::Closed);
+        }
+        turns.queue.pop_front();
+        let number = self.hold(&mut turns, None);
+        let are_under_way = |_: &mut Turns| self.under_way.load(Ordering::SeqCst) > 0;
+        self.passed.wait_while(&mut turns, are_under_way);
+        Ok(number)
+    }
+
+    /// Notes that this thread continues the transaction of a holder (right_of_way.5).
+    pub(in crate::engine) fn note_thread(&self, number: u64) {
+        let mut holder = self.holder.lock();
+        if let Some(holder) = holder.as_mut().filter(|holder| holder.number == number) {
+            holder.thread = std::thread::current().id();
+        }
+    }
+
+    fn leave_queue(&self, turns: &mut Turns, number: u64, why: Error) -> Result<u64> {
+        turns.queue.retain(|waiting| *waiting != number);
+        self.turn_given_back.notify_all();
+        Err(why)
+    }
+
+    /// Whether this thread has it, and in which way.
+    pub(in crate::engine) fn held_by_this_thread(&self) -> Option<HeldAs> {
+        if !self.is_held.load(Ordering::SeqCst) {
+            return None;
+        }
+        let holder = (*self.holder.lock())?;
+        let is_own = holder.thread == std::thread::current().id();
+        is_own.then(|| holder.patience.map_or(HeldAs::Exclusive, |_| HeldAs::AfterConflicts))
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+
+    /// Has the commits that wait look whether they still have to.
+    pub(in crate::engine) fn wake(&self) {
+        let _holder = self.holder.lock();
+        self.given_back.notify_all();
+    }
+
+    /// The number of the holder.
+    fn hold(&self, turns: &mut Turns, patience: Option<Duration>) -> u64 {
+        turns.is_taken = true;
+        turns.next += 1;
+        let number = turns.next;
+        *self.holder.lock() = Some(Holder { number, thread: std::thread::current().id(), patience });
+        self.is_held.store(true, Ordering::SeqCst);
+        number
+    }
+
+    /// right_of_way.4
+    pub(in crate::engine) fn end(&self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        self.wake();
+        let _turns = self.turns.lock();
+        self.turn_given_back.notify_all();
+    }
+
+    pub(in crate::engine) fn give_back(&self) {
+        self.is_held.store(false, Ordering::SeqCst);
+        *self.holder.lock() = None;
+        self.given_back.notify_all();
+        self.turns.lock().is_taken = false;
+        self.turn_given_back.notify_all();
+    }
+
+    /// Lets the thread go first that has it (right_of_way.1).
+    #[inline]
+    pub(in crate::engine) fn give_way(&self, locks: &Locks) -> Result<Passage<'_>> {
+        loop {
+            self.under_way.fetch_add(1, Ordering::SeqCst);
+            let passage = Passage(self);
+            if !self.is_held.load(Ordering::SeqCst) {
+                return Ok(passage);
+            }
+            drop(passage);
+            if self.wait(locks)? {
+                self.under_way.fetch_add(1, Ordering::SeqCst);
+                return Ok(Passage(self));
+            }
+        }
+    }
+
+    /// Passes if nobody has it.
+    pub(in crate::engine) fn pass_if_free(&self) -> Option<Passage<'_>> {
+        self.under_way.fetch_add(1, Ordering::SeqCst);
+        let passage = Passage(self);
+        (!self.is_held.load(Ordering::SeqCst)).then_some(passage)
+    }
+
+    /// Waits for the thread that has it. Whether this one goes on even if another has it then.
+    #[cold]
+    fn wait(&self, locks: &Locks) -> Result<bool> {
+        let this = std::thread::current().id();
+        let Some(first) = *self.holder.lock() else { return Ok(false) };
+        if first.thread == this {
+            return Ok(true);
+        }
+        // right_of_way.6. Before the holder's lock, which the search for cycles takes.
+        let turn_wait = locks.wait_for_turn(true, self);
+        // right_of_way.2
+        let is_in_the_way = |holder: &mut Option<Holder>| {
+            let is_same = holder.is_some_and(|holder| holder.number == first.number);
+            is_same && !turn_wait.may_pass() && !self.is_over()
+        };
+        let mut holder = self.holder.lock();
+        match first.patience {
+            Some(patience) => {
+                let _ = self.given_back.wait_while_for(&mut holder, is_in_the_way, patience);
+            }
+            None => self.given_back.wait_while(&mut holder, is_in_the_way),
+        }
+        let is_held = holder.is_some_and(|holder| holder.number == first.number);
+        drop(holder);
+        match first.patience {
+            Some(_) => Ok(true),
+            // right_of_way.4
+            None if is_held && self.is_over() => Err(Error::Closed),
+            None => Ok(false),
+        }
+    }
+}
+
+#[cold]
+fn own_turn() -> Error {
+    let text = "this thread has another exclusive transaction open, which it would wait for: commit that one or roll it back first";
+    Error::Invalid(text.to_owned())
+}
+
+impl Held<'_> {
+    /// The holder has conflicted nevertheless: from now on others wait twice as long.
+    pub(crate) fn be_patient(&self) {
+        if let Some(holder) = &mut *self.right.holder.lock() {
+            holder.patience = holder.patience.map(|patience| (patience * 2).min(HOLD_MAX));
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.right.give_back();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[test]
+    fn right_of_way_1_others_wait_and_its_holder_does_not() {
+        let (right, locks) = (RightOfWay::default(), Locks::default());
+        let passed = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            let held = right.take().unwrap();
+            assert!(right.take().is_none(), "this thread has it");
+            drop(right.give_way(&locks).unwrap());
+            let other = scope.spawn(|| {
+                drop(right.give_way(&locks).unwrap());
+                passed.fetch_add(1, Ordering::SeqCst)
+            });
+            assert_eq!(passed.load(Ordering::SeqCst), 0, "right_of_way.1");
+            drop(held);
+            assert_eq!(other.join().unwrap(), 0);
+        });
+        drop(right.give_way(&locks).unwrap());
+    }
+
+    #[test]
+    fn right_of_way_3_an_exclusive_turn_begins_when_the_commits_under_way_have_ended() {
+        let (right, locks) = (RightOfWay::default(), Locks::default());
+        let passage = right.give_way(&locks).unwrap();
+        std::thread::scope(|scope| {
+            let exclusive = scope.spawn(|| assert!(right.take_turn(&locks).is_ok()));
+            while !right.is_held.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            assert!(!exclusive.is_finished(), "right_of_way.3");
+            drop(passage);
+            exclusive.join().unwrap();
+            let other = scope.spawn(|| matches!(right.give_way(&locks), Err(Error::Closed)));
+            let next = scope.spawn(|| matches!(right.take_turn(&locks), Err(Error::Closed)));
+            right.end();
+            assert!(other.join().unwrap() && next.join().unwrap(), "right_of_way.4");
+        });
+    }
+
+    #[test]
+    fn right_of_way_3_exclusive_turns_come_in_the_order_in_which_they_were_asked_for() {
+        let (right, locks) = (RightOfWay::default(), Locks::default());
+        let order = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            right.take_turn(&locks).unwrap();
+            for n in 0..5 {
+                let (right, locks, order) = (&right, &locks, &order);
+                scope.spawn(move || {
+                    right.take_turn(locks).unwrap();
+                    order.lock().push(n);
+                    right.give_back();
+                });
+                while right.turns.lock().queue.len() <= n {
+                    std::thread::yield_now();
+                }
+            }
+            let other = scope.spawn(|| drop(right.give_way(&locks).unwrap()));
+            assert!(scope.spawn(|| right.take().is_none()).join().unwrap());
+            assert!(!other.is_finished(), "right_of_way.1");
+            right.give_back();
+        });
+        assert_eq!(*order.lock(), [0, 1, 2, 3, 4], "right_of_way.3");
+    }
+
+    #[test]
+    fn right_of_way_2_nobody_waits_for_ever() {
+        let (right, locks) = (RightOfWay::default(), Locks::default());
+        std::thread::scope(|scope| {
+            let held = right.take().unwrap();
+            scope.spawn(|| drop(right.give_way(&locks).unwrap())).join().unwrap();
+            (0..20).for_each(|_| held.be_patient());
+            assert_eq!(right.holder.lock().unwrap().patience, Some(HOLD_MAX), "right_of_way.2");
+            assert!(scope.spawn(|| right.take().is_none()).join().unwrap(), "right_of_way.2");
+        });
+    }
+}

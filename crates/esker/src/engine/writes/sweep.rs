@@ -1,0 +1,403 @@
+//! Sweeps: commits that remove what has expired.
+//!
+//! ```text
+//!   memtable, table --due--> scan: expired versions --newest of their keys?--> one commit: removals, and the time
+//!   table of which everything has expired, alone in its range -------unread--> one commit: a range removal, and the time
+//! ```
+//!
+//! Readers know by themselves what has expired (resolve.3). Counts hold it until it is swept: a sweep is a commit like any other, so counts,
+//! snapshots, the log and watchers need not know of time. Merges then drop the versions as they drop what was removed, and tables under the range
+//! removal go unread (compaction/covered.rs).
+//!
+//! engine_sweep.1. A key is removed only if its newest version has expired, or what its operands make (fold.3): the commit conflicts with whatever is
+//!      written after that was found.
+//! engine_sweep.2. The commit of a sweep stores the time by which it was made, as does a clean close after commits: so it is the time of the next
+//!      opening at least (time.2 in read/time.rs), and the log knows time no worse than what it says was removed. An opening that only reads commits
+//!      nothing.
+//! engine_sweep.3. A table is removed unread only if it is the only source of its range, and its versions are all puts that have expired: then each of its
+//!      keys counts once.
+//! engine_sweep.5. A sweep does not commit by a time that has been reset meanwhile.
+//! engine_sweep.4. A source is looked at again when the next of its versions expires, not before.
+//! engine_sweep.6. Nothing is swept while a replay makes the commits of another database: an operand of these may have been written before the value
+//!      below it expired, and would begin a new value where a sweep has removed the old one. The commits bring the other database's sweeps.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::encoding::bytes::put_varint;
+use crate::encoding::operand::expiries;
+use crate::engine::base::stats::add;
+use crate::engine::state::catalog::TIME_KEY;
+use crate::engine::writes::Writes;
+use crate::manifest::version::LiveTable;
+use crate::memtable::Memtable;
+use crate::read::point::{ExpiryOfCounted, LOOKUPS_PER_PIN};
+use crate::read::view::ReadView;
+use crate::txn::commit::{CommitRequest, Durability};
+use crate::txn::range_count::RangeCounts;
+use crate::txn::snapshots::SnapshotGuard;
+use crate::txn::write_set::WriteSet;
+use crate::types::due::Due;
+use crate::types::entry::EntryRef;
+use crate::types::expiry::Expiry;
+use crate::types::interleave::{self, Point};
+use crate::types::key::{decode_key, encode_key, key_after};
+use crate::types::key_range::End;
+use crate::types::op::Kind;
+use crate::types::{Error, KeyspaceId, Result, SeqNo};
+
+/// So many keys go in one commit.
+const BATCH_KEYS: usize = 1024;
+/// So often a batch is tried while others write its keys.
+const TRIES: usize = 4;
+
+/// What sweeps have done.
+#[derive(Debug, Default)]
+pub(crate) struct Sweeper {
+    /// The time that was stored last. Relaxed: a number by itself.
+    stored_ms: AtomicU64,
+    /// The newest commit when the database was opened.
+    opened_at: SeqNo,
+    /// Held while a sweep commits, and while time is reset (engine_sweep.5). Before the right of way.
+    committing: Arc<Mutex<Holds>>,
+}
+
+impl Sweeper {
+    /// For a database in which this time is stored, and whose newest commit this is.
+    pub(in crate::engine) fn new(stored_ms: u64, opened_at: SeqNo) -> Self {
+        Sweeper { stored_ms: AtomicU64::new(stored_ms), opened_at, committing: Arc::default() }
+    }
+}
+
+/// How many keep the database from sweeping (engine_sweep.6).
+type Holds = usize;
+
+/// Keeps a database from sweeping until it is dropped (engine_sweep.6).
+pub(crate) struct SweepHold(Arc<Mutex<Holds>>);
+
+impl SweepHold {
+    /// Waits for a sweep that commits.
+    pub(crate) fn new(sweeper: &Sweeper) -> Self {
+        *sweeper.committing.lock() += 1;
+        SweepHold(sweeper.committing.clone())
+    }
+}
+
+impl Drop for SweepHold {
+    fn drop(&mut self) {
+        *self.0.lock() -= 1;
+    }
+}
+
+/// Something that holds versions which expire.
+enum Source<'v> {
+    Memtable(&'v Arc<Memtable>),
+    Table(&'v Arc<LiveTable>),
+}
+
+impl Source<'_> {
+    fn due(&self) -> &Due {
+        match self {
+            Source::Memtable(memtable) => memtable.due(),
+            Source::Table(live) => live.table.due(),
+        }
+    }
+
+    /// Goes through all versions, as long as `each` wants more.
+    fn scan(&self, mut each: impl FnMut(&EntryRef<'_>) -> Result<bool>) -> Result<()> {
+        match self {
+            Source::Memtable(memtable) => {
+                let mut scan = memtable.scan();
+                while let Some(entry) = scan.next() {
+                    if !each(&entry)? {
+                        break;
+                    }
+                }
+            }
+            Source::Table(live) => {
+                let mut scan = live.table.scan();
+                while let Some(entry) = scan.next()? {
+                    if !each(&entry)? {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn sources(view: &ReadView) -> impl Iterator<Item = Source<'_>> {
+    let memtables = view.memtables().map(Source::Memtable);
+    let has_some = view.version.expiring() > 0;
+    let tables = view.version.tables().filter(move |_| has_some).map(|(_, live)| Source::Table(live));
+    memtables.chain(tables)
+}
+
+/// What a batch came to.
+enum Swept {
+    /// So many keys were removed.
+    Keys(u64),
+    /// Others have written some of them, each time.
+    Contended,
+}
+
+impl Writes {
+    /// Removes what has expired; how many keys. Of several that sweep at once each takes other sources. Not under a lock: a commit waits for an
+    /// exclusive transaction.
+    pub(crate) fn sweep(&self) -> Result<u64> {
+        self.check_able()?;
+        if *self.sweeper.committing.lock() > 0 {
+            return Ok(0);
+        }
+        let now = Expiry::at_ms(self.time.now_ms());
+        let view = self.view.get();
+        let mut swept = 0;
+        for source in sources(&view) {
+            if source.due().get() > now {
+                continue;
+            }
+            let due = source.due().take();
+            let of_source = self.sweep_source(&source, now);
+            swept += of_source.inspect_err(|_| source.due().lower(due))?;
+        }
+        add(&self.counters.swept_keys, swept);
+        Ok(swept)
+    }
+
+    /// Sweeps what is due in a source.
+    fn sweep_source(&self, source: &Source<'_>, now: Expiry) -> Result<u64> {
+        if let Source::Table(live) = source
+            && let Some(keys) = self.sweep_whole(live, now)?
+        {
+            return Ok(keys);
+        }
+        let (mut swept, mut batch) = (0, Vec::<Vec<u8>>::new());
+        let mut sweep = |batch: &mut Vec<Vec<u8>>| -> Result<()> {
+            match self.sweep_keys(batch, now)? {
+                Swept::Keys(keys) => swept += keys,
+                Swept::Contended => source.due().lower(now.min(Expiry::at_ms(self.time.now_ms()))),
+            }
+            batch.clear();
+            Ok(())
+        };
+        source.scan(|entry| {
+            for expiry in expiries(entry.kind, entry.value) {
+                if expiry > now {
+                    source.due().lower(expiry);
+                } else if batch.last().is_none_or(|last| last != entry.key) {
+                    batch.push(entry.key.to_vec());
+                }
+            }
+            if batch.len() < BATCH_KEYS {
+                return Ok(true);
+            }
+            sweep(&mut batch)?;
+            let is_over = self.signal.stopping();
+            if is_over {
+                source.due().lower(now);
+            }
+            Ok(!is_over)
+        })?;
+        if !batch.is_empty() {
+            sweep(&mut batch)?;
+        }
+        Ok(swept)
+    }
+
+    /// Removes those of the keys whose newest version has expired (engine_sweep.1).
+    fn sweep_keys(&self, keys: &[Vec<u8>], now: Expiry) -> Result<Swept> {
+        for _ in 0..TRIES {
+            // In this order: the view has all commits up to the number.
+            let since = self.snapshot();
+            let view = self.view.get();
+            let (mut set, mut ids) = (WriteSet::new(), BTreeSet::new());
+            let mut guard = crate::sync::pin();
+            for (n, key) in keys.iter().enumerate() {
+                if n.is_multiple_of(LOOKUPS_PER_PIN) {
+                    guard.repin();
+                }
+                let newest = view.find::<ExpiryOfCounted>(key, since.seq(), &guard)?;
+                if let (Some(Some(expiry)), Some((id, _))) = (newest, decode_key(key))
+                    && expiry <= now
+                {
+                    set.write(Kind::Expired, key, &[]);
+                    ids.insert(id);
+                }
+            }
+            drop(guard);
+            let count = set.op_count() as u64;
+            if count == 0 {
+                return Ok(Swept::Keys(0));
+            }
+            interleave::reached(Point::SweepFound);
+            if self.commit_sweep(set, since, &ids, None, now)?.is_some() {
+                return Ok(Swept::Keys(count));
+            }
+        }
+        Ok(Swept::Contended)
+    }
+
+    /// Removes the keys of a table unread, if that can be; how many (engine_sweep.3).
+    fn sweep_whole(&self, live: &LiveTable, now: Expiry) -> Result<Option<u64>> {
+        let (counts, range) = (&live.meta.counts, &live.meta.range);
+        let all_expired = counts.expiring == counts.entries && counts.max_expiry <= now.ms();
+        if !all_expired || counts.unresolved + counts.range_tombstones > 0 {
+            return Ok(None);
+        }
+        let (Some((id, _)), Some((last_id, _))) = (decode_key(&range.start), decode_key(range.end.key()))
+        else {
+            return Ok(None);
+        };
+        // Watchers are told of keys.
+        if id != last_id || self.pipeline.watchers.are_any() {
+            return Ok(None);
+        }
+        // In this order: the view has all commits up to the number, and those behind it conflict (engine_sweep.1).
+        let since = self.snapshot();
+        let view = self.view.get();
+        let mut tables = view.version.runs().iter().flat_map(|run| run.overlapping(range));
+        let is_alone = tables.next().is_some_and(|first| first.file == live.file) && tables.next().is_none();
+        let in_memtable = |memtable: &Arc<Memtable>| {
+            let mut scan = memtable.scan();
+            scan.seek(&range.start);
+            let has_entry = scan.next().is_some_and(|entry| range.end.admits(entry.key));
+            has_entry || memtable.range_tombstones().clipped(range).fragments().next().is_some()
+        };
+        if !is_alone || view.memtables().any(in_memtable) {
+            return Ok(None);
+        }
+        let (start, end) = match &range.end {
+            End::Included(last) => (range.start.clone(), key_after(last)),
+            End::Excluded(end) => (range.start.clone(), end.clone()),
+        };
+        let mut set = WriteSet::new();
+        set.remove_range(&start, &end);
+        let ranges = RangeCounts::known(since.clone(), start, end, counts.keys);
+        interleave::reached(Point::SweepFound);
+        let Some(seq) = self.commit_sweep(set, since, &BTreeSet::from([id]), Some(ranges), now)? else {
+            return Ok(None);
+        };
+        self.time.swept.note(seq, counts.max_seq);
+        Ok(Some(counts.keys))
+    }
+
+    /// Commits removals; none if others have written what they remove, or a keyspace is not in the catalog.
+    fn commit_sweep(
+        &self,
+        mut set: WriteSet,
+        since: SnapshotGuard,
+        ids: &BTreeSet<KeyspaceId>,
+        ranges: Option<RangeCounts>,
+        now: Expiry,
+    ) -> Result<Option<SeqNo>> {
+        let keyspaces = self.catalog.lives(ids);
+        if keyspaces.len() < ids.len() {
+            return Ok(None);
+        }
+        put_time(&mut set, now);
+        let holds = self.sweeper.committing.lock();
+        if *holds > 0 || self.time.now_ms() < now.ms() {
+            return Ok(None);
+        }
+        let request = CommitRequest {
+            set: Arc::new(set),
+            durability: Durability::Buffered,
+            since: Some(since),
+            keyspaces,
+            ranges,
+            ..CommitRequest::default()
+        };
+        match self.submit(request) {
+            Ok(seq) => {
+                self.sweeper.stored_ms.fetch_max(now.ms(), Ordering::Relaxed);
+                Ok(Some(seq))
+            }
+            Err(Error::Conflict { .. } | Error::KeyspaceNotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Stores the time, if anything in the database expires and anything was committed since the opening (engine_sweep.2).
+    pub(in crate::engine) fn store_time(&self) -> Result<()> {
+        let view = self.view.get();
+        let now = Expiry::at_ms(self.time.now_ms());
+        if self.published.visible() == self.sweeper.opened_at {
+            return Ok(());
+        }
+        if view.expiring() == 0 || self.sweeper.stored_ms.load(Ordering::Relaxed) >= now.ms() {
+            return Ok(());
+        }
+        let mut set = WriteSet::new();
+        put_time(&mut set, now);
+        self.commit_encoded(set, Durability::Buffered)?;
+        self.sweeper.stored_ms.fetch_max(now.ms(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Sets the engine's time, the stored one and that of the marks of history to what the wall clock shows.
+    pub(crate) fn reset_time(&self) -> Result<()> {
+        self.check_ours()?;
+        let _committing = self.sweeper.committing.lock();
+        let _passage = self.give_way()?;
+        let now = self.time.reset();
+        let mut set = WriteSet::new();
+        put_time(&mut set, Expiry::at_ms(now));
+        self.commit_encoded(set, Durability::Sync)?;
+        self.sweeper.stored_ms.store(now, Ordering::Relaxed);
+        self.reset_history_marks(now)
+    }
+
+    /// Whether a keyspace may have no more keys although it counts some.
+    pub(crate) fn may_have_expired(&self) -> bool {
+        self.view.get().expiring() > 0
+    }
+}
+
+fn put_time(set: &mut WriteSet, now: Expiry) {
+    let mut value = Vec::new();
+    put_varint(&mut value, now.ms());
+    set.put(&encode_key(KeyspaceId::CATALOG, TIME_KEY), &value);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use esker_env::{Env, ManualClock, MemFs};
+
+    use super::*;
+    use crate::Db;
+
+    #[test]
+    fn engine_sweep_4_due_1_a_source_is_due_when_its_next_version_expires() {
+        let clock = Arc::new(ManualClock::new());
+        let env = Env { clock: clock.clone(), ..Env::simulated(Arc::new(MemFs::new()), 1) };
+        let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
+        let (map, core) = (db.default_keyspace(), &db.handle.core);
+        let start = core.time.now_ms();
+        let due = || {
+            let view = core.view.get();
+            let of_each: Vec<_> = sources(&view).map(|source| source.due().get().ms()).collect();
+            of_each.into_iter().min().filter(|due| *due < u64::MAX).map(|due| due - start)
+        };
+        assert_eq!(due(), None);
+        for (key, seconds) in [("a", 5), ("b", 1), ("c", 9)] {
+            map.put_with_ttl(key, "", Duration::from_secs(seconds)).unwrap();
+        }
+        assert_eq!(due(), Some(1000));
+        clock.advance(Duration::from_secs(1));
+        assert_eq!((db.sweep().unwrap(), due()), (1, Some(5000)), "engine_sweep.4");
+        db.flush().unwrap();
+        assert!(due() <= Some(5000), "a table says when the first of its versions expires");
+        clock.advance(Duration::from_secs(4));
+        map.put_with_ttl("d", "", Duration::from_secs(1)).unwrap();
+        assert_eq!((db.sweep().unwrap(), due()), (1, Some(6000)), "due.1");
+        clock.advance(Duration::from_secs(10));
+        assert_eq!((db.sweep().unwrap(), due()), (2, None), "engine_sweep.4");
+    }
+}
