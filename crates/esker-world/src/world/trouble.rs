@@ -90,7 +90,7 @@ impl World {
         self.disk.refusals() > self.refused_before
     }
 
-    /// Whether the disk has an end and the error says that a put would have left too little of it to removals (room.1).
+    /// Whether the disk has an end and the error says that a put would have left too little of it to removals (reserve.1).
     fn is_held_back(&self, error: &Error) -> bool {
         let Error::NoSpace { op, path, .. } = error else { return false };
         let is_value = *op == "write" && path.extension().is_some_and(|extension| extension == "blob");

@@ -9,7 +9,7 @@
 //! blob_store.2. Whoever has written to a file says so before a record points to it. So what is dirty when the log is synced has all values that the
 //!      log's records point to and that are not durable (wal/sync.rs).
 //! blob_store.3. Values of commits that fail, and of transactions that are dropped, stay as garbage.
-//! blob_store.4. What is free on the disk and held back for removals, flush and merge (room.1 in engine/disk/room.rs), values do not take.
+//! blob_store.4. What is free on the disk and held back for removals, flush and merge (reserve.1 in engine/disk/reserve.rs), values do not take.
 //! blob_store.5. A child of a fork writes nothing: the parts that its writers have leased are the parent's, too.
 
 use std::collections::BTreeMap;

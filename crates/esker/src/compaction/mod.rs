@@ -12,7 +12,7 @@
 //! ```
 //!
 //! In reading order: `partition`, `picker`, `shape`, `tiers`, `pacing`, `covered` decide; `merge`, `judge`, `operands`, `output`, `execute` do. What has failed, and is left
-//! alone for that: engine/upkeep/trouble.rs.
+//! alone for that: engine/upkeep/backoff.rs.
 
 pub(crate) mod covered;
 pub(crate) mod execute;

@@ -1,21 +1,21 @@
 //! `transact`: runs a transaction again until it meets no conflict.
 //!
 //! transact.1. Between tries it waits, longer each time and by chance, so that two that conflict do not meet again at once.
-//! transact.2. After [`TRIES_BEFORE_RIGHT`] tries it asks for the right of way (engine/writes/right_of_way.rs): with it, it commits.
+//! transact.2. After [`TRIES_BEFORE_TURN`] tries it asks for the exclusive turn (engine/writes/exclusive_turn.rs): with it, it commits.
 //! transact.3. A conflict or deadlock that an operation of the transaction reports to `body` counts like one at the commit. After a deadlock the
-//!      transaction gives up the right of way: the others in the cycle may wait for it.
+//!      transaction gives up the exclusive turn: the others in the cycle may wait for it.
 
 use std::time::Duration;
 
 use super::Db;
 use super::transaction::Transaction;
 use crate::engine::base::stats::add;
-use crate::engine::writes::right_of_way::Held;
+use crate::engine::writes::exclusive_turn::Held;
 use crate::txn::commit::{Durability, Isolation};
 use crate::types::{Error, Result, SeqNo};
 
 /// After so many conflicts others have to wait.
-const TRIES_BEFORE_RIGHT: u32 = 8;
+const TRIES_BEFORE_TURN: u32 = 8;
 /// The longest wait after the first conflict; it doubles.
 const WAIT_MIN: Duration = Duration::from_micros(20);
 const WAIT_MAX: Duration = Duration::from_millis(2);
@@ -89,7 +89,7 @@ impl Db {
         mut body: impl FnMut(&mut Transaction) -> Result<T, E>,
     ) -> Result<Committed<T>, E> {
         let core = &self.handle.core;
-        let mut right_of_way: Option<Held<'_>> = None;
+        let mut turn: Option<Held<'_>> = None;
         let mut attempts = 1;
         loop {
             let mut transaction = Transaction::new(self.handle.clone(), isolation, attempts);
@@ -103,21 +103,21 @@ impl Db {
                 Err(error) if !transaction.restart.is_due() => return Err(error),
                 Err(_) => {
                     if transaction.restart.is_after_deadlock() {
-                        right_of_way = None;
+                        turn = None;
                     }
                     // Its locks and its turn.
                     drop(transaction);
                 }
             }
             add(&core.counters.conflicts, 1);
-            match &right_of_way {
+            match &turn {
                 Some(held) => held.be_patient(),
-                None if attempts >= TRIES_BEFORE_RIGHT && isolation != Isolation::Exclusive => {
-                    right_of_way = core.right_of_way.take()
+                None if attempts >= TRIES_BEFORE_TURN && isolation != Isolation::Exclusive => {
+                    turn = core.exclusive_turn.take()
                 }
                 None => {}
             }
-            if right_of_way.is_none() {
+            if turn.is_none() {
                 self.back_off(attempts);
             }
             attempts = attempts.saturating_add(1);

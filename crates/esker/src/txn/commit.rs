@@ -98,7 +98,7 @@ pub struct CommitRequest {
     pub since: Option<SnapshotGuard>,
     /// What it has read there, if that must not have changed.
     pub(crate) reads: Option<Arc<ReadSet>>,
-    /// It has the right of way, or has given it to others (engine/writes/right_of_way.rs).
+    /// It has the exclusive turn, or has given it to others (engine/writes/exclusive_turn.rs).
     pub(crate) may_pass: bool,
     /// For each keyspace written: its name and whether it has been dropped.
     pub keyspaces: Vec<KeyspaceLife>,

@@ -8,7 +8,7 @@
 //!     `Sealed::wal_from`.
 //! memtables.2. A sealed memtable is offered to the flush only once the view has it among its immutable ones: a flush that came first would
 //!     find nothing to take out, and the memtable would hide for ever what came after it.
-//! memtables.3. A full memtable is sealed before the next commit, or by the flush thread if none comes, which also seals old ones (engine/upkeep/age.rs). It is full, too, if its part of the log is
+//! memtables.3. A full memtable is sealed before the next commit, or by the flush thread if none comes, which also seals old ones (engine/upkeep/memtable_age.rs). It is full, too, if its part of the log is
 //!     [`LOG_FACTOR`] times as large as a full memtable: the log has all that a commit wrote, the memtable only what it did not overwrite itself.
 
 use std::collections::VecDeque;

@@ -9,7 +9,7 @@
 //! relies on it.
 //!
 //! interleave.1. At each point the thread holds no lock that flushes, compactions, sweeps or commits of others wait for.
-//!     It may have a right of passage (engine/writes/right_of_way.rs): a hook must not begin an exclusive transaction.
+//!     It may have a right of passage (engine/writes/exclusive_turn.rs): a hook must not begin an exclusive transaction.
 //! interleave.2. A hook does not run inside itself.
 
 /// Where other work may come in between.

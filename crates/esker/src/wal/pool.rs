@@ -20,7 +20,7 @@
 //! pool.7. A disk that has no space for a file is asked for it at once, where it can be, and not filled with zeros for each commit that it refuses:
 //!     others need what is left.
 //! pool.8. A file is put to use, or made ahead, only if the disk has more room than is held back, but for those who may use that
-//!     (room.1 of engine/disk/room.rs); and no file made is larger than a part of it.
+//!     (reserve.1 of engine/disk/reserve.rs); and no file made is larger than a part of it.
 //! pool.9. A file for small syncs has at most [`GROWTH_MAX`] times the size of the one before: they wait while the disk writes its zeros.
 
 use std::collections::VecDeque;

@@ -160,7 +160,7 @@ fn transact_2_a_slow_transaction_commits_against_a_hot_key() {
 }
 
 #[test]
-fn a_body_that_commits_by_another_way_is_not_stopped_by_its_own_right_of_way() {
+fn a_body_that_commits_by_another_way_is_not_stopped_by_its_own_turn() {
     let db = db();
     let map = db.default_keyspace();
     let done = db.transact_with(Durability::None, |t| {

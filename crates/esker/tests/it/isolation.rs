@@ -150,14 +150,14 @@ impl Sum for Keyspace {
 }
 
 #[test]
-fn right_of_way_3_others_wait_while_an_exclusive_transaction_is_open() {
+fn exclusive_turn_3_others_wait_while_an_exclusive_transaction_is_open() {
     let (db, map) = db();
     let mut exclusive = db.begin_with(Isolation::Exclusive);
     assert_eq!(exclusive.get(&map, "a").unwrap().as_deref(), Some(&b"1"[..]));
     std::thread::scope(|scope| {
         let other = scope.spawn(|| map.put("a", "other").unwrap());
         std::thread::sleep(Duration::from_millis(20));
-        assert!(!other.is_finished(), "right_of_way.1");
+        assert!(!other.is_finished(), "exclusive_turn.1");
         exclusive.put(&map, "a", "mine").unwrap();
         exclusive.commit().unwrap();
         other.join().unwrap();

@@ -185,14 +185,14 @@ fn waiting_for_a_lock_or_a_turn_ends_when_the_database_is_closed() {
 }
 
 #[test]
-fn right_of_way_5_a_thread_does_not_wait_for_its_own_exclusive_transaction() {
+fn exclusive_turn_5_a_thread_does_not_wait_for_its_own_exclusive_transaction() {
     let (db, map) = db();
     let mut first = db.begin_with(Isolation::Exclusive);
     first.put(&map, "a", "1").unwrap();
     let mut second = db.begin_with(Isolation::Exclusive);
-    assert!(matches!(second.get(&map, "a"), Err(Error::Invalid(_))), "right_of_way.5");
-    assert!(matches!(second.put(&map, "a", "2"), Err(Error::Invalid(_))), "right_of_way.5");
-    assert!(second.commit().is_err(), "right_of_way.5");
+    assert!(matches!(second.get(&map, "a"), Err(Error::Invalid(_))), "exclusive_turn.5");
+    assert!(matches!(second.put(&map, "a", "2"), Err(Error::Invalid(_))), "exclusive_turn.5");
+    assert!(second.commit().is_err(), "exclusive_turn.5");
     let nested = db.transact_with(Default::default(), |t| t.put(&map, "b", "1"));
     assert!(nested.is_ok(), "others do not wait in this thread");
     // One that another thread goes on with is waited for.
@@ -207,6 +207,6 @@ fn right_of_way_5_a_thread_does_not_wait_for_its_own_exclusive_transaction() {
         });
         is_moved.recv().unwrap();
         let second = db.begin_with(Isolation::Exclusive);
-        assert!(second.get(map, "c").unwrap().is_some(), "right_of_way.5");
+        assert!(second.get(map, "c").unwrap().is_some(), "exclusive_turn.5");
     });
 }

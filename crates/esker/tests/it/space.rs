@@ -60,7 +60,7 @@ fn wait_for_tables(db: &Db, bytes: u64) -> u64 {
 }
 
 #[test]
-fn rest_1_what_is_removed_gives_back_its_space_by_itself() {
+fn idle_1_what_is_removed_gives_back_its_space_by_itself() {
     for removal in Removal::ALL {
         for reopens in [false, true] {
             let fs = MemFs::new();
@@ -79,21 +79,21 @@ fn rest_1_what_is_removed_gives_back_its_space_by_itself() {
                 db
             };
             let left = wait_for_tables(&db, MIB);
-            assert!(left <= MIB, "rest.1: {removal:?}, reopened: {reopens}: {left} bytes, {:?}", db.stats());
+            assert!(left <= MIB, "idle.1: {removal:?}, reopened: {reopens}: {left} bytes, {:?}", db.stats());
             // The log follows by itself.
             let started = Instant::now();
             while fs.used_bytes() >= 4 * MIB && started.elapsed() < PATIENCE {
                 std::thread::sleep(Duration::from_millis(20));
             }
-            assert!(fs.used_bytes() < 4 * MIB, "rest.1: {removal:?}: {}", fs.used_bytes());
+            assert!(fs.used_bytes() < 4 * MIB, "idle.1: {removal:?}: {}", fs.used_bytes());
             assert_eq!(db.default_keyspace().len().unwrap(), 1000);
             assert!(db.check().unwrap().problems.is_empty());
-            // rest.2
+            // idle.2
             let before = db.stats();
             std::thread::sleep(Duration::from_millis(500));
             let after = db.stats();
             let work = |s: &esker::Stats| (s.flushes, s.compactions, s.tables_dropped);
-            assert_eq!(work(&after), work(&before), "rest.2: {removal:?}");
+            assert_eq!(work(&after), work(&before), "idle.2: {removal:?}");
             db.close().unwrap();
         }
     }
@@ -135,7 +135,7 @@ fn covered_1_covered_3_a_snapshot_keeps_what_is_removed_and_its_end_gives_back_t
 }
 
 #[test]
-fn rest_2_rest_3_small_databases_and_those_that_remove_what_is_new_do_not_flush_for_it() {
+fn idle_2_idle_3_small_databases_and_those_that_remove_what_is_new_do_not_flush_for_it() {
     let fs = MemFs::new();
     let db = open(&fs);
     let map = db.default_keyspace();
@@ -149,7 +149,7 @@ fn rest_2_rest_3_small_databases_and_those_that_remove_what_is_new_do_not_flush_
         map.remove([round as u8; 9]).unwrap();
         std::thread::sleep(Duration::from_millis(200));
     }
-    assert_eq!(db.stats().flushes, before, "rest.3");
+    assert_eq!(db.stats().flushes, before, "idle.3");
 }
 
 /// Puts from `from` on until the disk is full; the first key that was refused.
@@ -167,7 +167,7 @@ fn fill_up(map: &Keyspace, from: u32, value_bytes: usize) -> u32 {
 }
 
 #[test]
-fn room_1_room_2_who_finds_the_disk_full_can_remove_and_gets_space_by_it() {
+fn reserve_1_reserve_2_who_finds_the_disk_full_can_remove_and_gets_space_by_it() {
     for (removal, value_bytes) in Removal::ALL.into_iter().flat_map(|r| [(r, 1000), (r, 20_000)]) {
         let fs = MemFs::new();
         fs.set_capacity(Some(24 * MIB));
@@ -176,8 +176,10 @@ fn room_1_room_2_who_finds_the_disk_full_can_remove_and_gets_space_by_it() {
         let count = fill_up(&map, 0, value_bytes);
         drop(map);
         let free = 24 * MIB - fs.used_bytes();
-        assert!((MIB..6 * MIB).contains(&free), "room.1: {free} bytes are free");
-        removal.remove(&db, "large", count / 10 * 9).unwrap_or_else(|e| panic!("room.2: {removal:?}: {e}"));
+        assert!((MIB..6 * MIB).contains(&free), "reserve.1: {free} bytes are free");
+        removal
+            .remove(&db, "large", count / 10 * 9)
+            .unwrap_or_else(|e| panic!("reserve.2: {removal:?}: {e}"));
         // More than had been free.
         let mut left = 8 * MIB as usize / value_bytes;
         let mut rng = fastrand::Rng::with_seed(9);
@@ -190,7 +192,7 @@ fn room_1_room_2_who_finds_the_disk_full_can_remove_and_gets_space_by_it() {
                 Ok(_) => left -= 1,
                 Err(error) => {
                     let is_over = started.elapsed() > PATIENCE;
-                    assert!(!is_over, "room.2: {removal:?}, {value_bytes}: {error}, {:?}", db.stats());
+                    assert!(!is_over, "reserve.2: {removal:?}, {value_bytes}: {error}, {:?}", db.stats());
                     std::thread::sleep(Duration::from_millis(10));
                 }
             }
@@ -201,7 +203,7 @@ fn room_1_room_2_who_finds_the_disk_full_can_remove_and_gets_space_by_it() {
 }
 
 #[test]
-fn room_2_removals_are_taken_while_flushes_find_no_space_but_not_without_end() {
+fn reserve_2_removals_are_taken_while_flushes_find_no_space_but_not_without_end() {
     let faults = FaultFs::new(Arc::new(MemFs::new()));
     let db = simulated(Arc::new(faults.clone())).open(dir()).unwrap();
     faults.add(FaultRule::new(&[OpKind::Create], FaultAction::NoSpace).on_path(".sst").forever());
@@ -212,7 +214,7 @@ fn room_2_removals_are_taken_while_flushes_find_no_space_but_not_without_end() {
     let removed = (0..10_000).take_while(|n: &u32| map.remove(n.to_be_bytes()).is_ok()).count() as u32;
     assert!(
         removed > count && db.stats().memtables_sealed <= sealed + 5,
-        "room.2: {removed}, {:?}",
+        "reserve.2: {removed}, {:?}",
         db.stats()
     );
     faults.clear();
@@ -222,7 +224,7 @@ fn room_2_removals_are_taken_while_flushes_find_no_space_but_not_without_end() {
 }
 
 #[test]
-fn room_4_tables_go_unread_from_a_disk_that_others_have_filled() {
+fn reserve_4_tables_go_unread_from_a_disk_that_others_have_filled() {
     let fs = MemFs::new();
     let db = simulated(Arc::new(fs.clone())).open(dir()).unwrap();
     let map = db.default_keyspace();
@@ -235,8 +237,8 @@ fn room_4_tables_go_unread_from_a_disk_that_others_have_filled() {
     assert!(before > 0, "{:?}", fs.list_dir(dir()));
     fs.set_capacity(Some(fs.used_bytes()));
     map.clear().unwrap();
-    assert!(db.step(BackgroundStep::Compact { idle: false }).unwrap(), "room.4");
-    assert_eq!((db.stats().table_bytes, spares()), (0, 0), "room.4");
+    assert!(db.step(BackgroundStep::Compact { idle: false }).unwrap(), "reserve.4");
+    assert_eq!((db.stats().table_bytes, spares()), (0, 0), "reserve.4");
     fs.set_capacity(None);
     drop(map);
     db.close().unwrap();
@@ -245,7 +247,7 @@ fn room_4_tables_go_unread_from_a_disk_that_others_have_filled() {
 }
 
 #[test]
-fn room_5_with_little_room_a_flush_is_cut_so_that_its_pieces_are_merged_one_by_one() {
+fn reserve_5_with_little_room_a_flush_is_cut_so_that_its_pieces_are_merged_one_by_one() {
     let tables_of_a_flush = |is_full: bool| {
         let fs = MemFs::new();
         fs.set_capacity(Some(24 * MIB));
@@ -263,6 +265,6 @@ fn room_5_with_little_room_a_flush_is_cut_so_that_its_pieces_are_merged_one_by_o
         (before, db.stats().tables - before)
     };
     let (of_base, of_flush) = tables_of_a_flush(true);
-    assert!(of_base > 4 && of_flush == of_base, "room.5: {of_flush} tables over {of_base}");
+    assert!(of_base > 4 && of_flush == of_base, "reserve.5: {of_flush} tables over {of_base}");
     assert!(tables_of_a_flush(false).1 < of_base);
 }

@@ -1,7 +1,7 @@
 //! Esker's transactions that read what they write.
 //!
 //! ```text
-//! optimistic  Db::transact_with: serializable, again after a conflict, with the right of way at last
+//! optimistic  Db::transact_with: serializable, again after a conflict, with the exclusive turn at last
 //! locks keys  Transaction::lock of all keys, in their order, before the first is read: then nobody is in the way
 //! ```
 

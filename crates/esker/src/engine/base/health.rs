@@ -6,7 +6,7 @@
 //!
 //! engine_health.1. It clears by itself: of each kind of work the last try counts, and of compactions the tables that one has failed on, until
 //!      another one has merged them.
-//! engine_health.2. The worst is told: closed, then poisoned, then want of space, then other failures; among these what holds up commits first.
+//! engine_health.2. The worst is reported: closed, then poisoned, then want of space, then other failures; among these what holds up commits first.
 
 use std::collections::BTreeSet;
 use std::fmt;

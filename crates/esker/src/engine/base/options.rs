@@ -32,7 +32,7 @@ const MEMTABLE_BYTES_MAX: u64 = 16 << 30;
 /// Transactions that are larger than this become tables, whatever the memtables' size.
 const ADOPTION_BYTES_MAX: u64 = 16 * MIB;
 const TABLE_BYTES_MAX: u64 = 1 << 40;
-/// Beyond the cache a merge takes tables' worth of so many: it has to leave room for many flushes, and be long enough to pay for its seeks.
+/// Tables that one compaction beyond the cache takes: few enough to leave room for flushes, and enough to pay for its seeks.
 pub(in crate::engine) const MERGE_TABLES: u64 = 16;
 /// Sealed memtables that may wait for their flush before writers wait.
 pub(crate) const SEALED_MAX: usize = 2;
@@ -55,7 +55,7 @@ pub(crate) enum Background {
     Threads,
     /// Writers that find a memtable full.
     Writers,
-    /// Whoever calls `step`; writers only when they would have to wait for it.
+    /// Callers of `step`. Writers only do it when they would have to wait.
     Steps,
 }
 

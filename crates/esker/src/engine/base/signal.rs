@@ -8,9 +8,9 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::types::{Error, Result};
 
-/// How often the threads look for work nobody told them of.
+/// How often the threads look for work without being woken.
 pub(in crate::engine) const TICK: Duration = Duration::from_millis(20);
-/// The shortest pause after a failed flush, whoever asks for another (engine_background.7).
+/// The shortest pause after a failed flush, even if another try is asked for (engine_background.7).
 pub(in crate::engine) const ASKED_PAUSE: Duration = Duration::from_millis(100);
 
 /// How threads and writers tell each other of work, its end, and its failure.
@@ -130,7 +130,7 @@ impl Signal {
         !state.stop
     }
 
-    /// Waits this long, or until a flush has succeeded, whoever made it, or somebody asks for another try (engine_background.7).
+    /// Waits this long, or until any flush has succeeded, or a writer asks for another try (engine_background.7).
     pub(in crate::engine) fn pause_flushing(&self, timeout: Duration) {
         let mut state = self.state.lock();
         let is_due = |state: &SignalState| !state.stop && state.failure.is_some();
@@ -145,12 +145,12 @@ impl Signal {
         self.state.lock().waiting
     }
 
-    /// Whom a try of a flush that begins now answers.
+    /// The requests for a try that a flush which begins now answers.
     pub(in crate::engine) fn asked(&self) -> u64 {
         self.state.lock().asked
     }
 
-    /// The try that began when so many had asked has ended.
+    /// The try that answers this number of requests has ended.
     pub(in crate::engine) fn answer(&self, asked: u64) {
         self.state.lock().answered = asked;
         self.progress.notify_all();

@@ -4,7 +4,7 @@
 pub(in crate::engine) mod blobs;
 pub(in crate::engine) mod dir_lock;
 pub(in crate::engine) mod page_cache;
-pub(in crate::engine) mod room;
+pub(in crate::engine) mod reserve;
 pub(in crate::engine) mod tables;
 pub(crate) mod unfinished;
 pub(crate) mod unnamed;
@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use self::dir_lock::DirLock;
 use self::page_cache::PageCache;
-use self::room::Room;
+use self::reserve::DiskReserve;
 use self::tables::Tables;
 use super::base::Base;
 use crate::blob::BlobStore;
@@ -38,7 +38,7 @@ pub(crate) struct Disk {
     pub(crate) cache: Arc<BlockCache>,
     /// The memtables' part of the memory budget.
     pub(crate) memtable_memory: Mutex<Reservation>,
-    pub(crate) room: Room,
+    pub(crate) reserve: DiskReserve,
     pub(crate) page_cache: PageCache,
     /// Held as long as the database is open.
     pub(crate) lock: Arc<DirLock>,
@@ -85,7 +85,7 @@ impl Disk {
         healed
     }
 
-    /// Does work that writes. If it finds no space it is done once more without the spare files of the log (room.4).
+    /// Does work that writes. If it finds no space it is done once more without the spare files of the log (reserve.4).
     pub(in crate::engine) fn giving_up_spares<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
         match work() {
             Err(Error::NoSpace { .. }) if self.wal_pool.give_up_spares() => work(),

@@ -1,7 +1,7 @@
 //! Through the page cache, or past it? How tables are written.
 //!
 //! ```text
-//!   memory that the system has for it, all tables --with each version--> room? --> yes: what is written is in memory for whoever reads it
+//!   memory that the system has for it, all tables --with each version--> room? --> yes: what is written is in memory for its readers
 //!                                                                             `--> no: unbuffered, which takes less processor time
 //! ```
 //!

@@ -74,7 +74,7 @@ impl Tables {
         SharedTables { manifest: self.manifest.clone(), next_file: self.next_file.clone() }
     }
 
-    /// The manifest. Whoever holds it keeps edits away.
+    /// The manifest. No edit is made while it is held.
     pub(crate) fn manifest(&self) -> MutexGuard<'_, ManifestLog> {
         self.manifest.lock()
     }

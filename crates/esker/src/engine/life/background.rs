@@ -1,30 +1,32 @@
 //! Background work as steps, and the threads that loop on them.
 //!
 //! ```text
-//!   flush thread: sealed memtables -> L0 runs
-//!   log thread: log segments ahead of need, also while a flush goes on
-//!   compaction thread: whatever the picker says
-//!   sweep thread: what has expired is removed
-//!   sync thread:  what was committed without waiting for the disk goes there
-//!   no threads (simulation, tests): `Core::step` does one piece of either
+//!   flush thread:      sealed memtables -> L0 runs
+//!   log thread:        log segments ahead of need, also during a flush
+//!   compaction thread: what the picker says
+//!   sweep thread:      removes what has expired
+//!   sync thread:       syncs commits that did not wait for the disk
+//!   no threads (simulation, tests): `Core::step` does one piece of any of these
 //! ```
 //!
-//! engine_background.1. A step that fails changes nothing that readers see; it is tried again later, with growing pauses.
-//! engine_background.2. Writers that wait for background work learn of its failure instead of waiting for ever. After a panic of a thread, or of a flush or a
-//!      merge in a thread of the user's, there are no more writes, flushes and compactions, whoever asks for them: nobody would do its work, and what
-//!      state it left is unknown. The manifest may have an edit that the view has not.
+//! engine_background.1. A step that fails changes nothing that readers see. It is tried again later, with growing pauses.
+//! engine_background.2. Writers that wait for background work learn of its failure. After a panic of a thread, or of a flush
+//!      or compaction in a caller's thread, all writes, flushes and compactions fail: the work would not be done, and the state
+//!      that the panic left is unknown. The manifest may have an edit that the view lacks.
 //! engine_background.3. Every failure shows in the statistics.
-//! engine_background.4. The timed sync waits for no flush and no compaction, nor for a long commit (timed_sync.1 of `txn/commit.rs`).
+//! engine_background.4. The timed sync waits for no flush, no compaction and no long commit (timed_sync.1 of `txn/commit.rs`).
 //! engine_background.5. Either all threads run, or none does.
-//! engine_background.6. How a flush ended, whoever made it, is noted before the next one can begin: the last word is the last flush's. With
-//!      nothing left to flush no failure is outstanding. Those of closing are not noted: nobody is left to wait or to pause.
-//! engine_background.7. A writer who finds that the last flush found no space, and that there is room for it now and clearly more than then, has it tried
-//!      again, whatever is left of its pause, and waits for the end of that try. Where there is no room, or none that could be used then (a
-//!      quota), he is told so at once: a full disk is not filled to the last byte for each commit. However many writers ask, tries are a
-//!      while apart.
-//! engine_background.8. The compaction thread pauses, too, while what is due waits for room, a second at the most: how much is free is not asked with each commit.
-//! engine_background.9. The database is idle when nothing has been committed for a while, however often threads were woken meanwhile, and nobody waits for a
-//!      commit: neither in one that takes long nor for room in a memtable.
+//! engine_background.6. The end of each flush is noted before the next one can begin, so the last note is that of the last
+//!      flush. With nothing left to flush, no failure is outstanding. Flushes at closing are not noted, since nothing waits
+//!      for them.
+//! engine_background.7. After a flush that found no space, a writer that sees enough free space now, and clearly more than
+//!      then, has the flush tried again at once, and waits for the end of that try. Without such space it gets the error at
+//!      once: a full disk, or a quota, is not filled to the last byte for each commit. Tries are a while apart, however many
+//!      writers ask.
+//! engine_background.8. While what is due waits for space, the compaction thread pauses too, a second at most. Free space is
+//!      not asked for with each commit.
+//! engine_background.9. The database is idle once nothing has been committed for a while and no thread waits for a commit,
+//!      be it in a long one or for space in a memtable. Waking the background threads makes no difference.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,17 +38,17 @@ use crate::engine::core::Core;
 use crate::engine::upkeep::compact::CompactionStep;
 use crate::types::{Error, Result, SeqNo};
 
-/// So long after a `Buffered` or `None` commit it is on its way to the disk.
+/// How long after a `Buffered` or `None` commit it is on its way to the disk.
 const SYNC_EVERY: Duration = Duration::from_millis(100);
 /// How often the thread looks for what has expired.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
-/// The thread rests for so many times as long as its last sweep took.
+/// The sweep thread pauses for this many times the duration of its last sweep.
 const REST_FACTOR: u32 = 10;
 /// How often the log thread looks whether the log keeps more files than it needs.
 const LOG_TICK: Duration = Duration::from_secs(1);
 /// Without commits for so long the database is idle (engine_background.9).
 const IDLE_AFTER: Duration = Duration::from_millis(100);
-/// So long after the opening tables are loaded that nobody has read.
+/// How long after the opening tables are loaded that have not been read.
 const LOAD_AFTER: Duration = Duration::from_millis(20);
 /// The longest pause after repeated failures.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -62,9 +64,9 @@ type Loop = fn(&Core);
 pub enum BackgroundStep {
     /// Sealed memtables become tables.
     Flush,
-    /// The compaction that policy wants most. `idle`: as when nobody writes.
+    /// The compaction that policy wants most. `idle`: as in an idle database.
     Compact {
-        /// Whether nobody writes.
+        /// Whether to act as in an idle database.
         idle: bool,
     },
     /// A file for the log, ahead of need.
@@ -138,7 +140,7 @@ impl Core {
             }
             last_seq = seq;
             let idle_for = now.saturating_sub(quiet_since);
-            self.rest.note_idle(idle_for);
+            self.idle.note_idle(idle_for);
             let idle = idle_for >= IDLE_AFTER;
             let ended = loop {
                 // A writer that comes does not wait for all that is due while nothing is written.
@@ -202,7 +204,7 @@ impl Core {
         Ok(threads)
     }
 
-    /// Runs a loop; its panic is told to those who wait (engine_background.2), and goes on to whoever joins the thread.
+    /// Runs a loop. Threads that wait learn of its panic (engine_background.2), which then continues to the one that joins it.
     fn run(&self, name: &str, body: Loop) {
         self.ending_with_panic(name, || body(self));
     }
@@ -260,7 +262,7 @@ mod tests {
         core.flush_step().unwrap_err();
         let (is_pausing, is_over) = std::thread::scope(|scope| {
             let pause = scope.spawn(|| core.signal.pause_flushing(Duration::from_secs(3600)));
-            // Longer than it waits whoever asks for another try.
+            // Longer than the pause that holds even if another try is asked for.
             std::thread::sleep(ASKED_PAUSE * 3);
             let is_pausing = !pause.is_finished();
             faults.clear();

@@ -14,7 +14,7 @@ impl Handle {
         }
         let mut request = Some(request);
         // committer.4
-        let queued = match self.core.right_of_way.held_by_this_thread() {
+        let queued = match self.core.exclusive_turn.held_by_this_thread() {
             Some(_) => None,
             None => self.core.committer.push(&mut request),
         };

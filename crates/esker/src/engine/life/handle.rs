@@ -5,9 +5,9 @@
 //!                                          `--Arc--> Core <--Arc-- threads
 //! ```
 //!
-//! handle.1. When the lock is given back nobody changes the directory any more: whoever flushes or compacts has ended, whoever
-//!      comes later is refused before it changes anything.
-//! handle.2. Closing returns when the database is closed, by whomever, and whoever asks is told how that went.
+//! handle.1. When the lock is given back nothing changes the directory any more: flushes and compactions have ended, and later
+//!      ones are refused before they change anything.
+//! handle.2. Every call of close returns once the database is closed, with the outcome of the first call.
 //! handle.3. A child of a fork changes nothing: it has the parent's files, log position and lock, but not its threads, and locks that those held are
 //!      never free. So it is refused before it takes any, and neither closes nor gives back anything when its handles drop.
 
@@ -66,7 +66,7 @@ impl Handle {
         // What waits for the committer is committed first, unless it waits for an exclusive transaction; nothing more comes.
         // engine_sweep.2; what keeps it from being stored, closing tells itself.
         let _ = core.store_time();
-        core.right_of_way.end();
+        core.exclusive_turn.end();
         core.locks.end();
         core.committer.end();
         let committer = ending.committer.take().map(esker_env::ThreadHandle::join);
@@ -109,7 +109,7 @@ impl Drop for Handle {
             std::mem::forget((std::mem::take(&mut ending.threads), ending.committer.take()));
             return;
         }
-        // Nobody is left to tell; what was acknowledged is in the log either way.
+        // There is no one left to report to. What was acknowledged is in the log either way.
         // A panic here, while another one unwinds, would end the process.
         let _ = catch_unwind(AssertUnwindSafe(|| self.close()));
     }

@@ -231,7 +231,7 @@ fn begin_output(core: &Core) -> Output<'static> {
         env: core.env.clone(),
         dir: core.dir.clone(),
         cache: core.cache.clone(),
-        // A copy of each block would be a third of the work, for data that nobody may read soon.
+        // A copy of each block would be a third of the work, for data that may not be read soon.
         keeps_warm: false,
         options: core.options.table_options(true),
         new_file: Box::new(core.tables.file_numbers()),

@@ -3,6 +3,7 @@
 pub(crate) mod background;
 pub(crate) mod committing;
 pub(crate) mod copies;
+pub(crate) mod exclusive;
 #[doc(hidden)]
 pub mod fuzzing;
 pub(crate) mod handle;
@@ -11,4 +12,3 @@ pub(crate) mod look;
 pub(crate) mod open;
 pub(crate) mod owner;
 mod replay;
-pub(crate) mod turn;

@@ -25,7 +25,7 @@ impl Owner {
     pub(crate) fn acquire(&mut self, name: LockName, mode: LockMode, patience: Duration) -> Result<()> {
         let core = &self.handle.core;
         core.check_open()?;
-        if core.locks.acquire(self.id, &name, mode, patience, &core.right_of_way)? {
+        if core.locks.acquire(self.id, &name, mode, patience, &core.exclusive_turn)? {
             self.held.push(name);
         }
         Ok(())

@@ -13,7 +13,7 @@
 //!      the drop. One that is refused leaves no mark (drop_mark.2).
 //! catalog.4. To readers a keyspace is there, whole, until its drop is committed, and gone from then on. Who finds it marked, having
 //!      chosen the state to read, asks whether the newest state still has its name: what was chosen is no newer.
-//! catalog.5. Names that were found at the opening are kept as text, and become keyspaces when somebody asks for them: most of many are never used.
+//! catalog.5. Names that were found at the opening are kept as text, and become keyspaces when they are first asked for: most of many are never used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -98,7 +98,7 @@ impl KeyspaceState {
         if self.is_dropped() { Err(self.not_found()) } else { Ok(()) }
     }
 
-    /// What those are told who look for it when it is gone.
+    /// The error for a lookup after it is gone.
     pub(crate) fn not_found(&self) -> Error {
         Error::KeyspaceNotFound(self.name().to_string())
     }
@@ -140,7 +140,7 @@ impl StoredNames {
 /// Whose names are whose.
 #[derive(Default)]
 struct Names {
-    /// Of all that somebody has asked for, and of what commits have changed since the opening; none: nobody's any more.
+    /// Names that were asked for, or that commits have changed since the opening. None: the name is free again.
     made: BTreeMap<Arc<str>, Option<Arc<KeyspaceState>>>,
     stored: StoredNames,
 }
@@ -150,7 +150,7 @@ pub(crate) struct Catalog {
     names: RwLock<Names>,
     /// The id of the keyspace that is created next. Relaxed: it orders nothing.
     next_id: AtomicU32,
-    /// Held by whoever creates, drops or renames.
+    /// Held while a keyspace is created, dropped or renamed.
     changes: Mutex<StoredId>,
     /// Keyspaces that have options of their own stored (keyspace_options.rs).
     with_options: Mutex<BTreeMap<KeyspaceId, StoredOptions>>,
@@ -238,7 +238,7 @@ impl Catalog {
         }
     }
 
-    /// The keyspace of a name that was found at the opening; somebody may have been faster.
+    /// The keyspace of a name that was found at the opening. Another thread may have made it first.
     fn take_over(&self, name: &str, id: KeyspaceId) -> Option<Arc<KeyspaceState>> {
         let made = || {
             let state = Self::state(name.into(), id, DropMark::default(), self.published.counter(id));
@@ -377,7 +377,7 @@ impl Catalog {
         self.changes.lock()
     }
 
-    /// A new keyspace that nobody else finds, nor writes, before the commit that creates it (catalog_changes.3).
+    /// A new keyspace that no other commit finds or writes before the one that creates it (catalog_changes.3).
     pub(in crate::engine) fn reserve(&self, name: &str) -> Result<Arc<KeyspaceState>> {
         let following = |id: u32| id.checked_add(1);
         let id = self.next_id.fetch_update(Ordering::Relaxed, Ordering::Relaxed, following);
@@ -400,7 +400,7 @@ impl Catalog {
             if let Some(state) = state {
                 *state.name.write() = name.clone();
             }
-            // Of a name that was found at the opening it stays known that it is nobody's.
+            // A name that was found at the opening stays known as free.
             if state.is_some() || names.stored.find(name).is_some() {
                 names.made.insert(name.clone(), state.clone());
             } else {

@@ -180,7 +180,7 @@ impl State {
     ) -> Result<Option<(SeqNo, Changes, BlobSet)>> {
         let Some(keeper) = &self.feed else { return Ok(None) };
         let truncated = || Error::FeedTruncated { oldest: keeper.shelf.oldest() };
-        // Before a reader waits, and before it is told that nothing more comes, it looks once more.
+        // A reader looks once more before it waits, and before it reports that nothing more comes.
         let (mut begin, mut seen, mut stopped) = (None, None, None);
         loop {
             self.check_ours()?;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! engine_history.1. A reader loads the view first, and the floor of the keyspace after that. A floor rises before a view is installed that lacks what
-//!      it stands for. So whoever finds its number not below the floor has a view with all that it reads.
+//!      it stands for. A reader whose number is not below the floor has a view with all that it reads.
 //! engine_history.2. A rule is in force for merges before the number is read from which on history is promised, and a merge reads its horizons before the
 //!      rules. So one that does not know the rule keeps what readers at its visible number see, and that is no newer.
 //! engine_history.3. A duration is counted in the wall clock's time, from marks that flushes make; it never ends early by that, and a clock that
@@ -37,7 +37,7 @@ pub enum History {
     /// Nothing but what open snapshots read.
     #[default]
     None,
-    /// So many versions of each key, the newest. Removals are versions, too, those of ranges for each key in them.
+    /// This number of versions of each key, the newest. A removal is a version, too. A range removal is one for each key in it.
     Versions(u32),
     /// Everything that was there at any time since so long ago.
     For(Duration),
@@ -60,7 +60,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// So many versions of each key are kept at least, whatever their age.
+    /// The number of versions of each key that are kept whatever their age.
     pub(crate) fn versions(self) -> u32 {
         if let History::Versions(versions) = self.rule { versions } else { 0 }
     }

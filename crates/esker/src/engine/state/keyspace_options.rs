@@ -26,9 +26,9 @@ pub(in crate::engine) const IS_LAZY: u64 = 2;
 pub(in crate::engine) const TTL_MS: u64 = 3;
 /// The name of the merge operator, as length and bytes.
 pub(in crate::engine) const MERGE_OPERATOR: u64 = 4;
-/// So many versions of each key are kept.
+/// The number of versions of each key that are kept.
 pub(in crate::engine) const HISTORY_VERSIONS: u64 = 10;
-/// All versions are kept for so many milliseconds.
+/// How long all versions are kept, in milliseconds.
 pub(in crate::engine) const HISTORY_MS: u64 = 11;
 /// The number from which on that holds.
 const HISTORY_SINCE: u64 = 12;

@@ -24,7 +24,7 @@ use crate::types::{Result, Value};
 
 /// A thread has at least this number of reads: starting it takes about as long as one.
 const READS_PER_THREAD_MIN: usize = 4;
-/// So many reads are under way at a time.
+/// Reads under way at a time.
 const THREADS_MAX: usize = 16;
 
 /// A key whose value is not in memory, and its place among the keys.
@@ -67,7 +67,7 @@ impl State {
         let guard = crate::sync::pin();
         let view = self.view.load(&guard);
         for chunk in keys.chunks(LOOKUPS_PER_PIN) {
-            // What is no key is told to who puts it.
+            // The put reports a key that is too long.
             let Ok(hashed) = hashed(keyspace, chunk) else { continue };
             view.warm(hashed.iter().map(|(key, hash)| (&**key, *hash)));
         }

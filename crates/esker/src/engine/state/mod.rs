@@ -83,8 +83,8 @@ impl State {
         self.cache.shrink(&cache::pin());
     }
 
-    /// Loads the indexes and filters of tables that nobody has read yet (table.6), as far as a part of the memory goes: with filters commits know of
-    /// most keys that they are new.
+    /// Loads the indexes and filters of tables that have not been read yet (table.6), within a part of the memory. With
+    /// filters, commits know most new keys to be new.
     pub(in crate::engine) fn load_tables(&self) {
         let bytes_max = self.options.memory() / LOADED_PART;
         for (_, live) in self.version().tables() {
@@ -98,7 +98,7 @@ impl State {
         self.account_memtables();
     }
 
-    /// Whether somebody waits for a commit (engine_background.9).
+    /// Whether a thread waits for a commit (engine_background.9).
     pub(in crate::engine) fn is_writing(&self) -> bool {
         self.pipeline.is_committing() || self.signal.waiting() > 0
     }

@@ -24,7 +24,7 @@ use crate::types::key::{KeyBuf, decode_key, encode_key};
 use crate::types::limits::check_key;
 use crate::types::{KeyspaceId, Result, SeqNo, Value};
 
-/// So many removals in memtables make it worth to know where a keyspace begins.
+/// From this number of removals in memtables on it pays to know where a keyspace begins.
 const REMOVALS_MIN: u64 = 16;
 
 /// What an iterator reads from.

@@ -24,7 +24,7 @@ pub(crate) struct Space {
     pub(crate) blobs: u64,
     /// Of values in blob files that tables reference, by the number that pointers name.
     pub(crate) live: BTreeMap<FileId, u64>,
-    /// At most so many of these are garbage that no merge has found yet (amplification.2).
+    /// An upper bound of the garbage among them that no compaction has found yet (amplification.2).
     pub(crate) hidden_max: u64,
 }
 
@@ -55,13 +55,13 @@ impl Space {
         self.live.values().sum()
     }
 
-    /// Whether the blob files may hold more than so many percent of what is live, and merges would tell.
+    /// Whether the blob files may exceed `percent_max` percent of what is live, and compactions would find out.
     pub(crate) fn needs_merge(&self, percent_max: u64) -> bool {
         self.hidden_max > 0 && is_over(self.blobs, self.live_blobs() - self.hidden_max, percent_max)
     }
 }
 
-/// Whether this is more than so many percent of what is live.
+/// Whether `all` is more than `percent_max` percent of `live`.
 pub(crate) fn is_over(all: u64, live: u64, percent_max: u64) -> bool {
     u128::from(all) * 100 > u128::from(live) * u128::from(percent_max)
 }

@@ -49,7 +49,7 @@ enum Choice {
 impl Upkeep {
     /// Collects a blob file, or removes what nothing references; false if there is nothing to do. For the holder of the turn.
     pub(in crate::engine) fn collect_blobs(&self, idle: bool) -> Result<bool> {
-        // Before the version is chosen: whoever wrote to these has his commit in it, or in a memtable (collect.2).
+        // Before the version is chosen: commits that wrote to these files are in it, or in a memtable (collect.2).
         let quiet = self.quiet_blob_files();
         // Together, so that the version has the tables of all that was flushed.
         let manifest = self.tables.manifest();
@@ -83,7 +83,7 @@ impl Upkeep {
         }
     }
 
-    /// Files that nobody writes to, and whether that stays so.
+    /// Files that no commit writes to, and whether that stays so.
     fn quiet_blob_files(&self) -> BTreeMap<FileId, bool> {
         let version = self.version();
         let quiet = version.blobs().iter().filter_map(|(named, source)| {

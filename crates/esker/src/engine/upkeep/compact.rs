@@ -1,17 +1,17 @@
-//! Compaction, one piece at a time: what the background does, and what `compact` does on demand.
+//! Compaction, one piece at a time.
 //!
 //! ```text
-//!   compaction_step: covered.rs --tables that nobody sees--> log synced --install--> removed unread
-//!                    rest.rs --idle, a flush frees much, or the memtable is most of what there is--> flush
-//!                    trouble.rs, picker --Plan--> compaction::execute --install--> input tables removed
-//!                    collect.rs --nothing to merge--> blob files collected
+//!   try_compact: covered.rs --tables that no reader sees--> log synced --install--> removed unread
+//!                idle.rs --idle, and a flush frees much, or the memtable is most of the data--> flush
+//!                backoff.rs, picker --Plan--> compaction::execute --install--> input tables removed
+//!                collect.rs --nothing to compact--> blob files collected
 //! ```
 //!
 //! compact.1. A failed step leaves the version as it was.
-//! compact.2. A step holds its turn until it has ended, and does nothing in a closed database (handle.1), nor after a panic of a thread
-//!      or of another step (engine_background.2).
-//! compact.3. Before tables go because of a range tombstone that a memtable has (covered.3), the log is durable as far as that, and the manifest
-//!      says with the same edit that it is: a log that has lost the tombstone is noticed.
+//! compact.2. A step holds its turn until it has ended. It does nothing in a closed database (handle.1), nor after a panic of
+//!      a thread or of another step (engine_background.2).
+//! compact.3. Before tables are removed because of a range tombstone in a memtable (covered.3), the log is durable up to that
+//!      tombstone. The manifest says so with the same edit, so that a log that has lost the tombstone is noticed.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::compaction::picker::{self, PickInput, Plan};
 use crate::engine::base::stats::add;
 use crate::engine::upkeep::Upkeep;
 use crate::engine::upkeep::amplification::Space;
-use crate::engine::upkeep::trouble::Choice;
+use crate::engine::upkeep::backoff::Choice;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::table_path;
 use crate::manifest::history::Floors;
@@ -35,7 +35,7 @@ use crate::types::{Error, FileId, Result, SeqNo};
 
 /// Merges run at about this speed (measured: 150 to 220 ns for a record of 174 bytes).
 pub(crate) const COMPACTION_BYTES_PER_SECOND: u64 = 800 << 20;
-/// What compaction costs less while nobody writes.
+/// Compaction costs this many times less while the database is idle.
 const IDLE_DISCOUNT: u64 = 4;
 
 /// How a step of compaction ended.
@@ -45,7 +45,7 @@ pub(crate) enum CompactionStep {
     Done,
     /// There was nothing to do.
     Nothing,
-    /// What policy wants waits for room (trouble.4).
+    /// What policy wants waits for room (backoff.4).
     PutOff,
 }
 
@@ -55,7 +55,7 @@ pub(in crate::engine) trait Filters {
     fn sieve(&self, visible: SeqNo) -> Option<Sieve<'_>>;
 }
 
-/// How long a compaction that reads so many bytes takes, in nanoseconds.
+/// How long a compaction that reads `bytes` takes, in nanoseconds.
 fn compaction_ns(bytes: u64) -> u128 {
     u128::from(bytes) * 1_000_000_000 / u128::from(COMPACTION_BYTES_PER_SECOND)
 }
@@ -69,7 +69,7 @@ impl CompactionStep {
 impl Upkeep {
     /// Does the compaction that policy wants most, if there is one and it need not wait.
     pub(in crate::engine) fn try_compact(&self, idle: bool, filters: &dyn Filters) -> Result<CompactionStep> {
-        // Before the turn: in a forked child nobody may ever give it back (handle.3).
+        // Before the turn, which may stay taken for ever in a forked child (handle.3).
         self.check_ours()?;
         let _turn = self.turns.compact.lock();
         self.check_able()?;
@@ -88,16 +88,16 @@ impl Upkeep {
             self.pipeline.seal()?;
             return self.flush_step().map(CompactionStep::done);
         }
-        if idle && (self.rest_frees_space() || self.rests_in_memtable(self.rest.idle_for())) {
+        if idle && (self.flush_frees_space() || self.idle_memtable_is_large(self.idle.idle_for())) {
             self.pipeline.seal()?;
             return self.flush_step().map(CompactionStep::done);
         }
-        let merges_at_rest = idle && self.rest_pays_merges(&version);
+        let compacts_idle = idle && self.idle_compaction_is_due(&version);
         let now = self.env.clock.monotonic();
         let needs_merge = Space::of(&version).needs_merge(self.options.amplification_percent_max());
         let input = PickInput {
-            limits: if merges_at_rest { self.limits_at_rest() } else { self.limits() },
-            idle: merges_at_rest || needs_merge,
+            limits: if compacts_idle { self.limits_when_idle() } else { self.limits() },
+            idle: compacts_idle || needs_merge,
             wasted_seek_ns: lost_ns,
             bytes_per_second: COMPACTION_BYTES_PER_SECOND,
             skip: BTreeSet::new(),
@@ -106,7 +106,7 @@ impl Upkeep {
             rules: self.history_rules(),
         };
         let fits_cache = input.limits.fits_cache;
-        let choice = self.trouble.lock().choose(&version, input, now, || self.free_bytes());
+        let choice = self.backoff.lock().choose(&version, input, now, || self.free_bytes());
         let plan = match choice {
             Choice::Plan(plan) => plan,
             Choice::Nothing => {
@@ -114,7 +114,7 @@ impl Upkeep {
                 if collected.inspect_err(|error| self.count_failed_compaction(error))? {
                     return Ok(CompactionStep::Done);
                 }
-                if merges_at_rest {
+                if compacts_idle {
                     self.note_nothing_due(now);
                 }
                 return Ok(CompactionStep::Nothing);
@@ -208,8 +208,8 @@ impl Upkeep {
         merged
     }
 
-    /// If it failed because an input could not be read, compactions go on without that one for a while; if it could not be written, nobody's
-    /// writing is no reason for it for a while, and nothing is if there is no more space.
+    /// Records a failed compaction (backoff.rs). After a failed read, compactions pass over that input for a while. After a
+    /// failed write, idleness is no reason to compact the tables for a while.
     pub(in crate::engine) fn note_failed_compaction(&self, plan: &Plan, error: &Error) {
         self.count_failed_compaction(error);
         let now = self.env.clock.monotonic();
@@ -218,10 +218,10 @@ impl Upkeep {
         self.watch.compaction_failed(failed_on, error, now);
         match unreadable {
             Some(file) => {
-                self.trouble.lock().note_unreadable(file, now);
+                self.backoff.lock().note_unreadable(file, now);
                 self.account_debt();
             }
-            None => self.trouble.lock().note_unwritable(&plan.files(), now),
+            None => self.backoff.lock().note_unwritable(&plan.files(), now),
         }
     }
 
@@ -232,10 +232,9 @@ impl Upkeep {
         files.find(|file| table_path(&self.dir, **file) == *path).copied()
     }
 
-    /// Nothing is due although nobody writes: what compactions failed on is no trouble any more, except what cannot be read, and
-    /// what is only put off.
+    /// Nothing is due while idle: clears the recorded compaction failures, except for tables that cannot be read or are put off.
     fn note_nothing_due(&self, now: Duration) {
-        let paused = self.trouble.lock().paused(now);
+        let paused = self.backoff.lock().paused(now);
         self.watch.retain_failed(|file| paused.contains(&file));
     }
 
@@ -261,7 +260,7 @@ impl Upkeep {
         if plan.kind == picker::PlanKind::Rewrite {
             let is_lack = matches!(built, Err(Error::NoSpace { .. }));
             let free = if is_lack { self.free_bytes() } else { None };
-            self.trouble.lock().note_room(&plan.files(), free, self.env.clock.monotonic());
+            self.backoff.lock().note_room(&plan.files(), free, self.env.clock.monotonic());
         }
         let Some(Built { added, removed, opened, debts, floors, stats }) = built? else { return Ok(false) };
         self.pace.merges.note(stats.bytes_written, self.env.clock.monotonic().saturating_sub(begun));

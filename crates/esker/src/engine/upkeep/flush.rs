@@ -5,8 +5,8 @@
 //! ```
 //!
 //! flush.1. Memtables and their log are released only after the manifest names the tables that replace them.
-//! flush.2. However little processes write before they are closed or killed, the log does not come to have ever more segments, all of which
-//!      each opening reads: closing flushes if there are many, and so does, soon after opening, who finds many.
+//! flush.2. The log does not grow to ever more segments, which each opening reads, where processes write little before they
+//!      are closed or killed. Closing flushes if there are many segments. So does an opening that finds many, soon after.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,9 +27,9 @@ use crate::types::{Error, Result};
 const CLOSED_BYTES: u64 = 256 << 10;
 
 impl Upkeep {
-    /// Flushes all sealed memtables, and the one in use if it is full or old (age.1), into one run; false if there are none.
+    /// Flushes all sealed memtables, and the one in use if it is full or old (memtable_age.1), into one run; false if there are none.
     pub(crate) fn flush_step(&self) -> Result<bool> {
-        // Before the turn: in a forked child nobody may ever give it back (handle.3).
+        // Before the turn, which may stay taken for ever in a forked child (handle.3).
         self.check_process()?;
         let turn = self.turns.flush.lock();
         self.check_able()?;
@@ -42,7 +42,7 @@ impl Upkeep {
         })
     }
 
-    /// Flushes all sealed memtables into one run. Where the disk has no space for that the spare files of the log go (room.4), then,
+    /// Flushes all sealed memtables into one run. Where the disk has no space for that the spare files of the log go (reserve.4), then,
     /// the oldest is flushed alone: what that frees of the log may be the space for the next one.
     fn flush_in_turn(&self, _turn: &MutexGuard<'_, ()>) -> Result<bool> {
         let sealed = self.pipeline.sealed();
@@ -60,8 +60,8 @@ impl Upkeep {
         let memtables: Vec<_> = sealed.iter().rev().map(|s| s.memtable.clone()).collect();
         let limits = self.limits();
         let bytes = memtables.iter().map(|m| m.bytes_used() as u64).sum();
-        // room.5
-        let fences = picker::flush_cuts(&version, &limits, bytes, self.has_little_room());
+        // reserve.5
+        let fences = picker::flush_cuts(&version, &limits, bytes, self.has_little_space());
         let bottommost = version.runs().is_empty();
         let new_file = || self.tables.new_file();
         // Before the rules of history are read (engine_history.2).
@@ -72,7 +72,7 @@ impl Upkeep {
         let built = execute::flush(&context, &memtables, horizons, &fences, bottommost, Level::L0, run);
         let Some(built) = built? else { return Ok(false) };
         if bytes > self.options.replay_bytes() {
-            self.age.note_flush(bytes);
+            self.memtable_age.note_flush(bytes);
         }
         self.pace.flushes.note(bytes, self.env.clock.monotonic().saturating_sub(begun));
         let beside = sealed.iter().map(|sealed| sealed.beside_bytes).sum();
@@ -105,7 +105,7 @@ impl Upkeep {
         Ok(true)
     }
 
-    /// Tells whoever waits, or pauses after a failure, how a flush ended. For the holder of the flush turn (engine_background.6).
+    /// Reports how a flush ended to threads that wait, or pause after a failure. For the holder of the flush turn (engine_background.6).
     pub(in crate::engine) fn note_flush(&self, _turn: &MutexGuard<'_, ()>, flushed: &Result<bool>) {
         if let Err(error) = flushed {
             add(&self.counters.flushes_failed, 1);

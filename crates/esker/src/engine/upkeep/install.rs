@@ -4,10 +4,10 @@
 //!   flush, compaction --VersionEdit, tables--> manifest (synced) --> view --> replaced tables removed
 //! ```
 //!
-//! install.1. An edit that does not fit the tables that there are never reaches the manifest: the version after it is made first, with all that
-//!      versions assert. No version takes the place of another but under the manifest's lock.
-//! install.2. Tables that the manifest may name or not, since its append failed, are removed as soon as a new manifest can be written, whatever
-//!      compactions are put off: they may be what fills the disk.
+//! install.1. An edit that does not fit the present tables never reaches the manifest: the next version is made first, with
+//!      all its assertions. Versions replace each other only under the manifest's lock.
+//! install.2. After a failed append it is unknown whether the manifest names the new tables. They are removed as soon as a new
+//!      manifest can be written, even while compactions are put off: they may be what fills the disk.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl Upkeep {
         self.install_or(edit, opened, flushed, |files| self.tables.disown(files))
     }
 
-    /// The same; `disown` hears of the new tables if nobody knows whether the manifest names them.
+    /// The same. `disown` gets the new tables if it is unknown whether the manifest names them.
     pub(in crate::engine) fn install_or(
         &self,
         mut edit: VersionEdit,
@@ -84,7 +84,7 @@ impl Upkeep {
         }
         self.view.reclaim();
         self.account_memtables();
-        self.account_room();
+        self.account_reserve();
         self.account_page_cache();
         self.account_debt();
         self.pipeline.note_resolved();
@@ -122,10 +122,10 @@ impl Upkeep {
         let version = self.version();
         let is_there = |file| version.tables().any(|(_, table)| table.file == file);
         let unreadable = {
-            let mut trouble = self.trouble.lock();
-            trouble.retain(is_there);
+            let mut backoff = self.backoff.lock();
+            backoff.retain(is_there);
             self.watch.retain_failed(is_there);
-            trouble.unreadable()
+            backoff.unreadable()
         };
         let debt = picker::debt(&version, &self.limits(), &unreadable);
         self.throttle.set(debt);

@@ -4,14 +4,14 @@ use super::Upkeep;
 use crate::compaction::picker::Limits;
 use crate::engine::base::options::MERGE_TABLES;
 use crate::engine::disk::page_cache::left;
-use crate::engine::disk::room::{TABLE_BYTES_MIN, shares};
+use crate::engine::disk::reserve::{TABLE_BYTES_MIN, shares};
 
-/// Tables of so many flushes are merged with every few new ones. Of more, that would cost more than readers gain by it.
+/// A base of this many flushes is compacted with every few new ones. For a larger one that costs more than readers gain.
 const CHEAP_BASE_FLUSHES: u64 = 16;
 
 impl Upkeep {
-    /// Shares the disk anew, after it was opened or tables have come or gone.
-    pub(in crate::engine) fn account_room(&self) {
+    /// Recomputes the shares of the disk, after an opening or a change of the tables.
+    pub(in crate::engine) fn account_reserve(&self) {
         let usual = self.options.limits(0).table_bytes;
         let shares = shares(
             self.free_bytes(),
@@ -19,7 +19,7 @@ impl Upkeep {
             self.options.memtable_bytes as u64,
             usual,
         );
-        self.room.set(&shares);
+        self.reserve.set(&shares);
         self.wal_pool.hold_back(shares.held_back);
         self.wal_pool.suit(self.table_bytes());
         // A file can be collected into what is held back.
@@ -27,22 +27,21 @@ impl Upkeep {
         self.pipeline.limit_memtables(shares.memtable_bytes as usize);
     }
 
-    /// The limits of the picker, as of now, while somebody writes: a large base is not written again for each few flushes, even if the
-    /// cache can hold it.
+    /// The limits of the picker while commits go on. A large base is not rewritten for each few flushes, even if the cache can hold it.
     pub(crate) fn limits(&self) -> Limits {
-        let limits = self.limits_at_rest();
-        // age.3
-        let run_bytes = self.age.run_bytes(limits.run_bytes);
+        let limits = self.limits_when_idle();
+        // memtable_age.3
+        let run_bytes = self.memtable_age.run_bytes(limits.run_bytes);
         let is_cheap = self.table_bytes() <= CHEAP_BASE_FLUSHES * run_bytes;
         Limits { fits_cache: limits.fits_cache && is_cheap, run_bytes, ..limits }
     }
 
-    /// The limits of the picker, as of now, while nobody writes.
-    pub(crate) fn limits_at_rest(&self) -> Limits {
+    /// The limits of the picker while the database is idle.
+    pub(crate) fn limits_when_idle(&self) -> Limits {
         let limits = self.options.limits(self.table_bytes());
-        let bytes_max = self.room.table_bytes();
-        // room.5
-        let merge_tables = if self.has_little_room() { 2 } else { MERGE_TABLES };
+        let bytes_max = self.reserve.table_bytes();
+        // reserve.5
+        let merge_tables = if self.has_little_space() { 2 } else { MERGE_TABLES };
         Limits {
             table_bytes: limits.table_bytes.min(bytes_max),
             partition_bytes: limits.partition_bytes.min(bytes_max),

@@ -1,36 +1,36 @@
 //! Background work on tables: flush, compaction and blob collection, and the policies that say when each is due.
 
-mod age;
 pub(in crate::engine) mod amplification;
+pub(in crate::engine) mod backoff;
 mod collect;
 pub(in crate::engine) mod compact;
 mod flush;
+mod idle;
 pub(in crate::engine) mod install;
 pub(in crate::engine) mod limits;
+mod memtable_age;
 pub(in crate::engine) mod pace;
 mod report;
-mod rest;
 pub(in crate::engine) mod throttle;
-pub(in crate::engine) mod trouble;
 
 use std::ops::Deref;
 
 use parking_lot::Mutex;
 
-use self::age::Age;
+use self::backoff::CompactionBackoff;
+use self::idle::IdlePolicy;
+use self::memtable_age::MemtableAge;
 use self::pace::Pace;
-use self::rest::Rest;
 use self::throttle::Throttle;
-use self::trouble::Trouble;
 use super::state::State;
 
 /// The state of background work.
 pub(crate) struct Upkeep {
     pub(crate) turns: Turns,
     /// What compactions have failed on.
-    pub(crate) trouble: Mutex<Trouble>,
-    pub(crate) rest: Rest,
-    pub(crate) age: Age,
+    pub(crate) backoff: Mutex<CompactionBackoff>,
+    pub(crate) idle: IdlePolicy,
+    pub(crate) memtable_age: MemtableAge,
     pub(crate) pace: Pace,
     pub(crate) throttle: Throttle,
     pub(in crate::engine) state: State,
@@ -47,9 +47,9 @@ impl Upkeep {
     pub(in crate::engine) fn new(state: State) -> Self {
         Upkeep {
             turns: Turns::default(),
-            trouble: Mutex::default(),
-            rest: Rest::default(),
-            age: Age::default(),
+            backoff: Mutex::default(),
+            idle: IdlePolicy::default(),
+            memtable_age: MemtableAge::default(),
             pace: Pace::default(),
             throttle: Throttle::default(),
             state,

@@ -8,7 +8,7 @@
 //!
 //! pace.1. Flushes are not held up: writers would wait for them.
 //! pace.2. A pause ends early when the database closes.
-//! pace.3. A rate is one of the database, whoever writes. Time in which nobody wrote is saved up for [`BURST`] alone.
+//! pace.3. A rate holds for all writers of the database together. At most [`BURST`] of idle time is saved up.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl Speed {
         }
     }
 
-    /// So many bytes took this time.
+    /// Notes that `bytes` took `time`.
     pub(in crate::engine) fn note(&self, bytes: u64, time: Duration) {
         if bytes < MEASURED_BYTES_MIN || time.is_zero() {
             return;
@@ -62,7 +62,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// How long a commit of so many bytes waits, so that writers keep to a rate (pace.3).
+    /// Returns how long a commit of `bytes` waits, so that writers keep to a rate (pace.3).
     fn wait_to_write(&self, bytes: u64, rate: u64, now: Duration) -> Duration {
         let mut next = self.next_write.lock();
         let begin = (*next).max(now.saturating_sub(BURST));
@@ -71,7 +71,7 @@ impl Pace {
     }
 }
 
-/// How long so many bytes take at a rate.
+/// Returns how long `bytes` take at a rate in bytes per second.
 pub(in crate::engine) fn time_of(bytes: u64, rate: u64) -> Duration {
     Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64)
 }
@@ -84,7 +84,7 @@ pub(in crate::engine) struct Allowance<'a> {
 }
 
 impl Upkeep {
-    /// Has a writer of so many bytes wait for the rate that was set.
+    /// Has a writer of `bytes` wait for the rate that was set.
     pub(in crate::engine) fn keep_write_rate(&self, bytes: u64) {
         let Some(rate) = self.options.allowances().write_rate else { return };
         let wait = self.pace.wait_to_write(bytes, rate, self.env.clock.monotonic());
@@ -100,7 +100,7 @@ impl Upkeep {
 }
 
 impl Allowance<'_> {
-    /// The merge has gone on by so many bytes, and pauses for what it has used too much; false if it is to end.
+    /// Notes `bytes` more of input, and pauses if the compaction is ahead of its share. Returns false if it is to end.
     pub(in crate::engine) fn go_on(&self, bytes: u64) -> bool {
         let (disk, Allowances { merge_rate, merge_percent, .. }) =
             (self.disk, self.disk.options.allowances());
@@ -121,7 +121,7 @@ impl Allowance<'_> {
     }
 }
 
-/// How long a merge pauses after it took this time for so many bytes.
+/// Returns how long a compaction pauses after it took `took` for `bytes`.
 fn pause(bytes: u64, took: Duration, rate: Option<u64>, percent: Option<u64>) -> Duration {
     let for_disk = rate.map_or(Duration::ZERO, |rate| time_of(bytes, rate).saturating_sub(took));
     let for_processor = percent.map_or(Duration::ZERO, |percent| {

@@ -76,7 +76,7 @@ impl Upkeep {
             compaction_bytes_written: get(&counters.compaction_bytes_written),
             flushes_failed: get(&counters.flushes_failed),
             compactions_failed: get(&counters.compactions_failed),
-            tables_unreadable: self.trouble.lock().unreadable().len() as u64,
+            tables_unreadable: self.backoff.lock().unreadable().len() as u64,
             background_error: counters.background_error.lock().clone(),
             conflicts: get(&counters.conflicts),
             stalls: get(&counters.stalls),

@@ -1,15 +1,15 @@
-//! Admission: a commit waits for room, and for compaction that is behind, before it enters the pipeline.
+//! Admission: a commit waits for space in memtables, and for compaction that is behind, before it enters the pipeline.
 //!
 //! ```text
-//!   CommitRequest --room?--> --debt?--> Pipeline (txn/commit.rs)
+//!   CommitRequest --space in memtables?--> compaction behind?--> Pipeline (txn/commit.rs)
 //! ```
 //!
-//! admission.1. A writer waits while too many memtables wait for their flush, or compactions are far behind; never without
-//!      somebody at work on it: without threads it does the work itself.
-//!      One that only removes waits for none that fails for want of space (room.2 of engine/disk/room.rs).
-//! admission.2. A commit that writes nothing, such as that of a transaction that has only read, waits for no room.
-//! admission.3. While the last memtable that there is room for takes writes, they come no faster than flushes go, so that it is not full before
-//!      one has ended.
+//! admission.1. A writer waits while too many memtables wait for their flush, or compactions are far behind. Without threads
+//!      it does that work itself. A commit that only removes does not wait for a flush that fails for want of space
+//!      (reserve.2 of engine/disk/reserve.rs).
+//! admission.2. A commit that writes nothing, such as that of a transaction that has only read, does not wait.
+//! admission.3. While the last memtable takes writes for which there is space, writes come no faster than flushes go, so that
+//!      it is not full before a flush has ended.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,10 +18,10 @@ use std::time::Duration;
 use crate::compaction::pacing;
 use crate::engine::base::options::{Background, SEALED_MAX};
 use crate::engine::base::stats::add;
-use crate::engine::disk::room::SEALED_FOR_REMOVALS;
+use crate::engine::disk::reserve::SEALED_FOR_REMOVALS;
+use crate::engine::upkeep::backoff::is_more;
 use crate::engine::upkeep::compact::CompactionStep;
 use crate::engine::upkeep::pace::time_of;
-use crate::engine::upkeep::trouble::is_more;
 use crate::engine::writes::Writes;
 use crate::txn::blobs;
 use crate::txn::commit::{CommitRequest, Durability};
@@ -46,7 +46,7 @@ impl Writes {
         Ok(request)
     }
 
-    /// room.2
+    /// reserve.2
     fn may_seal_for_removals(&self) -> bool {
         self.pipeline.sealed_len() <= SEALED_MAX + SEALED_FOR_REMOVALS
     }
@@ -75,7 +75,7 @@ impl Writes {
         }
         let bytes = (request.set.byte_len() + request.layers.byte_len()) as u64 + request.blobs.bytes;
         let begun = self.begin_commit(request.durability);
-        let _passage = if request.may_pass { None } else { Some(self.give_way()?) };
+        let _passage = if request.may_pass { None } else { Some(self.wait_for_exclusive()?) };
         let memtables = self.make_room(request.layers.is_empty() && request.set.removes_only())?;
         self.pay_debt(bytes, memtables);
         let request = self.divert(request)?;
@@ -97,7 +97,7 @@ impl Writes {
         }
         let bytes = requests.iter().map(|request| request.set.byte_len() as u64 + request.blobs.bytes).sum();
         let count = requests.len();
-        let passage = self.give_way();
+        let passage = self.wait_for_exclusive();
         let admit = || -> Result<Vec<CommitRequest>> {
             self.check_ours()?;
             passage.as_ref().map_err(Error::duplicate)?;
@@ -164,8 +164,8 @@ impl Writes {
             };
             self.add_stall_time(self.env.clock.monotonic().saturating_sub(start));
             // Where writes are stopped for good, that is what a writer has to know: no flush that succeeds lets it go on.
-            let told = |error| self.pipeline.stopped_by().map_or(error, Error::Poisoned);
-            return waited.map(|()| Memtables::Last).map_err(told);
+            let cause = |error| self.pipeline.stopped_by().map_or(error, Error::Poisoned);
+            return waited.map(|()| Memtables::Last).map_err(cause);
         }
         Ok(if sealed == SEALED_MAX { Memtables::Last } else { Memtables::More })
     }
@@ -209,7 +209,7 @@ impl Writes {
         Some((self.env.clock.monotonic(), weight))
     }
 
-    /// A commit of so many bytes has succeeded.
+    /// Counts a commit of `bytes` bytes that has succeeded.
     fn end_commit(&self, begun: Option<(Duration, u64)>, bytes: u64) {
         self.cache.activity().committed(bytes);
         if let Some((start, weight)) = begun {

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! adoption.1. Adopted tables lie below the memtables. So nothing that a memtable holds may be an older version of what is in them (view.1): what
-//!      is in the way is flushed first, while others go on committing. Whoever writes the same keys meanwhile has it tried again; after
+//!      is in the way is flushed first, while others go on committing. If they write the same keys meanwhile it is tried again; after
 //!      some tries others wait.
 //! adoption.2. Counts and conflicts are found outside of the commit lock, as of a pinned number. Under the lock only
 //!     newer versions are looked at, be they of users, sweeps or compaction filters (conflict.4). Any of them means
@@ -38,10 +38,10 @@ use crate::types::canary::{self, Canary};
 use crate::types::interleave::{self, Point};
 use crate::types::{KeyspaceId, Result, SeqNo};
 
-/// So many private runs of about the same size are merged into one.
+/// Private runs of about the same size that are merged into one.
 const FAN_IN: usize = 16;
 /// After this number of tries other commits wait (adoption.1).
-const TRIES_BEFORE_RIGHT: u32 = 3;
+const TRIES_BEFORE_TURN: u32 = 3;
 
 /// More threads than these do not write one transaction.
 const PARTS_MAX: usize = 4;
@@ -164,15 +164,15 @@ impl Writes {
             lease.file().sync().map_err(|error| self.pipeline.stop(error))?;
         }
         let Some(writes) = PrivateWrites::new(&layers) else { return Ok(self.published.visible()) };
-        let mut right_of_way = None;
+        let mut turn = None;
         for tries in 0_u32.. {
             if let Some(seq) = self.try_to_adopt(request, &layers, &writes)? {
                 add(&self.counters.adoptions, 1);
                 self.signal.wake();
                 return Ok(seq);
             }
-            match &right_of_way {
-                None if tries >= TRIES_BEFORE_RIGHT => right_of_way = self.right_of_way.take(),
+            match &turn {
+                None if tries >= TRIES_BEFORE_TURN => turn = self.exclusive_turn.take(),
                 None => {}
                 Some(held) => held.be_patient(),
             }
@@ -180,7 +180,7 @@ impl Writes {
         unreachable!("the tries have no end")
     }
 
-    /// Commits, unless somebody else has just written the same keys.
+    /// Commits, unless another commit has just written the same keys.
     fn try_to_adopt(
         &self,
         request: &CommitRequest,
@@ -195,7 +195,7 @@ impl Writes {
             && !canary::is_set(Canary::ConflictCheckSkipped)
             && let Some(conflict) = writes.find_conflict(since.seq(), &view)?
         {
-            // What a failed commit has left in a memtable is no conflict: nobody commits any more.
+            // What a failed commit has left in a memtable is no conflict: there are no more commits.
             self.pipeline.check_poison()?;
             return Err(conflict.into_error(&request.keyspaces));
         }
@@ -288,7 +288,7 @@ impl Writes {
         }
     }
 
-    /// The table, opened anew if a try to adopt it has failed.
+    /// The table, opened again if a try to adopt it has failed.
     fn without_base(&self, live: &LiveTable) -> Result<Arc<Table>> {
         match live.table.base_seq() {
             SeqNo::ZERO => Ok(live.table.clone()),

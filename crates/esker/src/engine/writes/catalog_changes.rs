@@ -118,7 +118,7 @@ impl Changes {
         Ok(self.make(set, name, state))
     }
 
-    /// The same, with this number: for a copy that makes what was made at home. Nobody else creates keyspaces meanwhile. The commit is refused if a
+    /// The same, with this number: for a copy, which makes the keyspaces of its original and no others. The commit is refused if a
     /// keyspace has the number.
     pub(crate) fn create_numbered(
         &mut self,
@@ -236,10 +236,10 @@ impl Writes {
         if changes.is_empty() {
             return self.submit(request);
         }
-        // Before the lock: in a forked child nobody may ever give it back (handle.3).
+        // Before the lock, which may stay locked for ever in a forked child (handle.3).
         self.check_ours()?;
         // And so does who is waited for: it may want the lock, too.
-        let _passage = if request.may_pass { None } else { Some(self.give_way()?) };
+        let _passage = if request.may_pass { None } else { Some(self.wait_for_exclusive()?) };
         request.may_pass = true;
         let mut stored = self.catalog.lock();
         changes.check(&self.catalog, request.since.is_some())?;

@@ -1,4 +1,4 @@
-//! Commits that nobody waits for in a thread: one thread commits for all, and wakes each when its own is done.
+//! Asynchronous commits: one thread commits for all callers, and wakes each when its commit is done.
 //!
 //! ```text
 //!   put_async, commit_async --> queue --thread "esker-commit": all that wait, as one group--> pipeline --> each one's future
@@ -8,7 +8,7 @@
 //! committer.2. Each future gets an outcome, also if the database is closed meanwhile.
 //! committer.3. What waits is bounded: where too much does, the caller waits until the thread has taken it.
 //! committer.4. A caller that has an exclusive transaction open commits itself: the thread would wait for that transaction
-//!      (right_of_way.5).
+//!      (exclusive_turn.5).
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -22,13 +22,13 @@ use crate::engine::writes::Writes;
 use crate::txn::commit::CommitRequest;
 use crate::types::{Error, Result, SeqNo};
 
-/// So many bytes of commits wait (committer.3).
+/// Bytes of commits that may wait (committer.3).
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// A commit that somebody else makes: a future of the commit's number. It goes on whether or not anybody waits for it; dropping this does not take it
-/// back. Needs no particular runtime.
+/// A commit that another thread makes: a future of the commit's number. The commit goes on whether or not the future is awaited, also
+/// when it is dropped. Needs no particular runtime.
 #[derive(Debug)]
-#[must_use = "without being awaited nobody learns whether the commit succeeded"]
+#[must_use = "await it to learn whether the commit succeeded"]
 pub struct Committing(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]

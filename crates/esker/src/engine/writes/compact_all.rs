@@ -41,7 +41,7 @@ impl Writes {
         loop {
             self.check_able()?;
             let version = self.version();
-            let plan = picker::pick_manual(&version, &self.limits_at_rest(), &must_pass, &mut progress);
+            let plan = picker::pick_manual(&version, &self.limits_when_idle(), &must_pass, &mut progress);
             let Some(plan) = plan else { return Ok(()) };
             if !self.merge(plan, filters)? {
                 return Err(Error::Closed);

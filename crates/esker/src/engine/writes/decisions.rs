@@ -6,8 +6,8 @@
 //! ```
 //!
 //! decisions.1. A decision is about one version. It is carried out only if that is still the newest of its key when it is committed.
-//! decisions.2. A merge waits neither for the right of way nor for other merges: a batch that cannot be committed then is kept, and forgotten if
-//!      there are too many. A merge by hand commits what was kept behind its turn, and begins anew if anything was forgotten.
+//! decisions.2. A merge waits neither for the exclusive turn nor for other merges: a batch that cannot be committed then is kept, and forgotten if
+//!      there are too many. A compaction by hand commits what was kept after its turn, and begins again if anything was forgotten.
 //! decisions.3. What fails is no failure of the merge: the next one that passes decides again. A merge by hand tells of it.
 
 use std::sync::Arc;
@@ -106,7 +106,7 @@ impl Writes {
                 false => state.has_forgotten = true,
             }
         }
-        let Some(_passage) = self.right_of_way.pass_if_free() else { return };
+        let Some(_passage) = self.exclusive_turn.pass_if_free() else { return };
         let kept = std::mem::take(&mut self.decisions.0.lock().kept);
         for batch in kept {
             self.note_decided(self.make_room_beside_merge().and_then(|()| self.carry_out(batch)));
@@ -130,7 +130,7 @@ impl Writes {
     pub(in crate::engine) fn end_pass(&self) -> Result<Passed> {
         let kept = std::mem::take(&mut self.decisions.0.lock().kept);
         for batch in kept {
-            let done = self.give_way().and_then(|_passage| self.carry_out(batch));
+            let done = self.wait_for_exclusive().and_then(|_passage| self.carry_out(batch));
             self.note_decided(done);
         }
         let state = std::mem::take(&mut *self.decisions.0.lock());

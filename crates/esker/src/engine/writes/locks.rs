@@ -1,7 +1,7 @@
 //! Locks on keys and names: who wants to be sure before it writes, waits here instead of conflicting at its commit.
 //!
 //! ```text
-//!   owner --acquire--> nobody in the way? granted
+//!   owner --acquire--> no other in the way? granted
 //!                      else into the lock's queue --is there a cycle of waits?--> its youngest owner fails
 //!                                                 `--given back, or the time is over
 //! ```
@@ -25,7 +25,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use self::cycles::LetPass;
-use crate::engine::writes::right_of_way::{HeldAs, RightOfWay};
+use crate::engine::writes::exclusive_turn::{ExclusiveTurn, HeldAs};
 use crate::types::{Error, Result};
 
 /// How a lock is held.
@@ -61,7 +61,7 @@ impl LockName {
 /// Who holds or wants locks: a transaction, or a guard. Later ones have larger numbers.
 pub(crate) type OwnerId = u64;
 
-/// So many others take a lock at most before the first that waits for it (locks.4). Waking a thread takes as long as some short transactions.
+/// Others that may take a lock before the first that waits for it (locks.4). Waking a thread takes as long as some short transactions.
 const BARGES_MAX: u32 = 16;
 
 struct Waiting {
@@ -69,7 +69,7 @@ struct Waiting {
     mode: LockMode,
     /// It is the youngest of this cycle (locks.2).
     deadlock: Option<String>,
-    /// Its thread waits here: nobody else is woken when it gets the lock.
+    /// Its thread waits here: no other thread is woken when it gets the lock.
     wake: Arc<Condvar>,
 }
 
@@ -133,7 +133,7 @@ impl Lock {
 /// A wait for a lock.
 struct LockWait {
     name: LockName,
-    /// The waiting thread has the exclusive turn or the right of way.
+    /// The waiting thread holds the exclusive turn.
     turn: Option<HeldAs>,
 }
 
@@ -184,7 +184,7 @@ impl Locks {
         name: &LockName,
         mode: LockMode,
         patience: Duration,
-        right: &RightOfWay,
+        right: &ExclusiveTurn,
     ) -> Result<bool> {
         let mut table = self.table.lock();
         if table.is_ended {

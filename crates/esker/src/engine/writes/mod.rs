@@ -6,8 +6,8 @@ pub(crate) mod catalog_changes;
 pub(crate) mod committer;
 mod compact_all;
 mod decisions;
+pub(crate) mod exclusive_turn;
 pub(crate) mod locks;
-pub(crate) mod right_of_way;
 mod set_options;
 pub(crate) mod sweep;
 
@@ -15,14 +15,14 @@ use std::ops::Deref;
 
 use self::committer::Committer;
 use self::decisions::Decisions;
+use self::exclusive_turn::ExclusiveTurn;
 use self::locks::Locks;
-use self::right_of_way::RightOfWay;
 use self::sweep::Sweeper;
 use super::upkeep::Upkeep;
 
 /// What commits wait for, and the commits that the engine makes itself.
 pub(crate) struct Writes {
-    pub(crate) right_of_way: RightOfWay,
+    pub(crate) exclusive_turn: ExclusiveTurn,
     pub(crate) locks: Locks,
     pub(crate) committer: Committer,
     pub(crate) sweeper: Sweeper,
@@ -34,7 +34,7 @@ pub(crate) struct Writes {
 impl Writes {
     pub(in crate::engine) fn new(upkeep: Upkeep, sweeper: Sweeper) -> Self {
         Writes {
-            right_of_way: RightOfWay::default(),
+            exclusive_turn: ExclusiveTurn::default(),
             locks: Locks::default(),
             committer: Committer::default(),
             sweeper,

@@ -15,7 +15,7 @@ use crate::txn::write_set::WriteSet;
 use crate::types::Result;
 
 impl Writes {
-    /// Values of so many bytes and more of a keyspace go to blob files from now on; none: none do.
+    /// Sets the size in bytes from which on values of a keyspace go to blob files; none: none do.
     pub(crate) fn set_blobs_over(&self, keyspace: &Arc<KeyspaceState>, over: Option<usize>) -> Result<()> {
         self.set_options(keyspace, |options| options.blobs_over = Some(over))
     }
@@ -65,7 +65,7 @@ impl Writes {
     ) -> Result<()> {
         self.check_ours()?;
         // Before the lock: who is waited for may want it, too.
-        let _passage = self.give_way()?;
+        let _passage = self.wait_for_exclusive()?;
         let _catalog = self.catalog.lock();
         check_created(keyspace)?;
         let before = self.catalog.options_of(keyspace.id);

@@ -49,7 +49,7 @@ use crate::types::key_range::End;
 use crate::types::op::Kind;
 use crate::types::{Error, KeyspaceId, Result, SeqNo};
 
-/// So many keys go in one commit.
+/// Keys removed by one commit.
 const BATCH_KEYS: usize = 1024;
 /// So often a batch is tried while others write its keys.
 const TRIES: usize = 4;
@@ -61,7 +61,7 @@ pub(crate) struct Sweeper {
     stored_ms: AtomicU64,
     /// The newest commit when the database was opened.
     opened_at: SeqNo,
-    /// Held while a sweep commits, and while time is reset (engine_sweep.5). Before the right of way.
+    /// Held while a sweep commits, and while time is reset (engine_sweep.5). Before the exclusive turn.
     committing: Arc<Mutex<Holds>>,
 }
 
@@ -139,7 +139,7 @@ fn sources(view: &ReadView) -> impl Iterator<Item = Source<'_>> {
 
 /// What a batch came to.
 enum Swept {
-    /// So many keys were removed.
+    /// The number of keys removed.
     Keys(u64),
     /// Others have written some of them, each time.
     Contended,
@@ -252,7 +252,7 @@ impl Writes {
         else {
             return Ok(None);
         };
-        // Watchers are told of keys.
+        // Watchers hear of single keys.
         if id != last_id || self.pipeline.watchers.are_any() {
             return Ok(None);
         }
@@ -342,7 +342,7 @@ impl Writes {
     pub(crate) fn reset_time(&self) -> Result<()> {
         self.check_ours()?;
         let _committing = self.sweeper.committing.lock();
-        let _passage = self.give_way()?;
+        let _passage = self.wait_for_exclusive()?;
         let now = self.time.reset();
         let mut set = WriteSet::new();
         put_time(&mut set, Expiry::at_ms(now));

@@ -1,4 +1,4 @@
-//! What is told of what is known, as a table.
+//! Health for each combination of failures, as a table.
 
 use super::*;
 

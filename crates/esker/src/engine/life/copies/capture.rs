@@ -171,7 +171,7 @@ fn settle(state: &mut VersionEdit, leaving_out: bool) -> Result<Option<SeqNo>, S
     state.counts = Some(counts.into_iter().collect());
     state.flushed_seq = Some(last);
     (state.durable_seq, state.wal_named) = (None, None);
-    // What is kept for the change feed stays behind: so the copy's feed begins anew.
+    // What is kept for the change feed stays behind: the copy begins a feed of its own.
     state.feed = FeedEdit { limits: state.feed.limits, ..FeedEdit::default() };
     let VersionEdit { added, blobs, .. } = state;
     blobs.retain(|(named, _)| added.iter().any(|table| table.meta.blobs.has(*named)));

@@ -57,7 +57,7 @@ impl Core {
         }
         self.options.save(workplace.held(), workplace.dir())?;
         write_manifest(&workplace, capture.state)?;
-        // Whoever has opened the directory since may have removed what was to be linked, and told nobody.
+        // Another process that has opened the directory since may have removed what was to be linked.
         self.check_ours()?;
         workplace.finish()?;
         Ok(made)

@@ -16,7 +16,7 @@ use crate::engine::base::stats::add;
 use crate::engine::core::Core;
 use crate::engine::disk::Disk;
 use crate::engine::disk::page_cache::PageCache;
-use crate::engine::disk::room::Room;
+use crate::engine::disk::reserve::DiskReserve;
 use crate::engine::life::handle::Handle;
 use crate::engine::state::State;
 use crate::engine::state::history::Histories;
@@ -57,7 +57,7 @@ impl Opening {
             blobs: log.blobs,
             memtable_memory: Mutex::new(cache.budget().reserve(BudgetKind::Memtable, 0)),
             cache,
-            room: Room::new(&options),
+            reserve: DiskReserve::new(&options),
             page_cache: PageCache::default(),
             lock,
             base: Base::new(options, closed),
@@ -81,7 +81,7 @@ impl Opening {
         core.histories.raise(&named.floors);
         add(&core.counters.recovered_commits, commits);
         core.counters.recovered_torn_bytes.store(torn_bytes, Ordering::Relaxed);
-        core.account_room();
+        core.account_reserve();
         core.account_page_cache();
         core.seal_long_log()?;
         let threads = match core.options.background() {

@@ -94,7 +94,7 @@ fn news(state: &VersionEdit, log: &Recovered, last_seq: SeqNo, database_id: u32)
     }
 }
 
-/// A number by which the files of this database are told from those of others; not 0.
+/// A number that distinguishes the files of this database from those of others; not 0.
 pub(crate) fn draw_database_id(env: &Env) -> u32 {
     (env.random.next_u64() as u32).max(1)
 }

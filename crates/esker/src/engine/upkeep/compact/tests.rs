@@ -16,7 +16,7 @@ fn six_runs(clock: Arc<ManualClock>) -> (Db, MemFs, FaultFs) {
     some_runs(6, clock)
 }
 
-/// The same with so many runs.
+/// The same with this number of runs.
 fn some_runs(runs: usize, clock: Arc<ManualClock>) -> (Db, MemFs, FaultFs) {
     let disk = MemFs::new();
     let faults = FaultFs::new(Arc::new(disk.clone()));
@@ -266,7 +266,7 @@ fn picker_5_a_merge_that_finds_no_space_is_not_tried_all_the_time_by_who_has_not
     faults.clear();
     faults.add(FaultRule::new(&[OpKind::Create], FaultAction::NoSpace).on_path(".sst").forever());
     assert!(matches!(db.handle.core.compaction_step(false), Err(Error::NoSpace { .. })));
-    assert!(!db.handle.core.compaction_step(false).unwrap(), "trouble.2: it knows of no more space");
+    assert!(!db.handle.core.compaction_step(false).unwrap(), "backoff.2: it knows of no more space");
     clock.advance(Duration::from_secs(3600));
     faults.clear();
     assert!(db.handle.core.compaction_step(false).unwrap());
@@ -275,7 +275,7 @@ fn picker_5_a_merge_that_finds_no_space_is_not_tried_all_the_time_by_who_has_not
 }
 
 #[test]
-fn trouble_4_a_merge_that_is_due_is_tried_on_a_full_disk_less_and_less_often_and_soon_when_there_is_more_room()
+fn backoff_4_a_merge_that_is_due_is_tried_on_a_full_disk_less_and_less_often_and_soon_when_there_is_more_room()
  {
     let clock = Arc::new(ManualClock::new());
     let (db, disk, _) = six_runs(clock.clone());
@@ -291,27 +291,27 @@ fn trouble_4_a_merge_that_is_due_is_tried_on_a_full_disk_less_and_less_often_and
         }
         clock.advance(Duration::from_secs(5));
     }
-    assert!((8..=13).contains(&failed), "trouble.4: {failed} times");
+    assert!((8..=13).contains(&failed), "backoff.4: {failed} times");
     // A little more room is no reason to try, more is, and it may not be enough.
     disk.set_capacity(Some(disk.used_bytes() + 10_000));
-    assert!(!merge().unwrap(), "trouble.4");
+    assert!(!merge().unwrap(), "backoff.4");
     disk.set_capacity(Some(disk.used_bytes() + 80_000));
-    assert!(matches!(merge(), Err(Error::NoSpace { .. })), "trouble.4");
-    assert!(!merge().unwrap(), "trouble.4");
+    assert!(matches!(merge(), Err(Error::NoSpace { .. })), "backoff.4");
+    assert!(!merge().unwrap(), "backoff.4");
     disk.set_capacity(Some(disk.used_bytes() + 200_000));
-    assert!(merge().unwrap(), "trouble.4: at once");
+    assert!(merge().unwrap(), "backoff.4: at once");
     assert_eq!(core.version().runs().len(), 1);
 }
 
 #[test]
-fn trouble_4_what_other_merges_find_is_no_reason_to_fill_a_full_disk_again() {
+fn backoff_4_what_other_merges_find_is_no_reason_to_fill_a_full_disk_again() {
     let (db, disk, _) = six_runs(Arc::new(ManualClock::new()));
     let core = &db.handle.core;
     let merge = || core.compaction_step(false);
     let fill = || disk.set_capacity(Some(disk.used_bytes() + 20_000));
     fill();
     assert!(matches!(merge(), Err(Error::NoSpace { .. })));
-    assert!(!merge().unwrap(), "trouble.4");
+    assert!(!merge().unwrap(), "backoff.4");
     // Beside those that are put off: what overlaps nothing is moved.
     disk.set_capacity(None);
     db.default_keyspace().put([200], [1; 5000]).unwrap();
@@ -320,12 +320,12 @@ fn trouble_4_what_other_merges_find_is_no_reason_to_fill_a_full_disk_again() {
     let moves = db.stats().moves;
     assert!(merge().unwrap());
     assert_eq!(db.stats().moves, moves + 1);
-    assert!(!merge().unwrap(), "trouble.3");
-    assert_eq!(db.stats().compactions_failed, 1, "trouble.3");
+    assert!(!merge().unwrap(), "backoff.3");
+    assert_eq!(db.stats().compactions_failed, 1, "backoff.3");
 }
 
 #[test]
-fn trouble_4_what_waits_for_room_does_not_keep_others_that_fit_from_being_merged() {
+fn backoff_4_what_waits_for_room_does_not_keep_others_that_fit_from_being_merged() {
     let disk = MemFs::new();
     let env = Env::simulated(Arc::new(disk.clone()), 1);
     let db =
@@ -344,8 +344,8 @@ fn trouble_4_what_waits_for_room_does_not_keep_others_that_fit_from_being_merged
     let merge = || db.handle.core.compaction_step(false);
     disk.set_capacity(Some(disk.used_bytes() + 50_000));
     assert!(matches!(merge(), Err(Error::NoSpace { .. })), "the large one");
-    assert!(merge().unwrap(), "trouble.4: the small one");
-    assert!(!merge().unwrap(), "trouble.4");
+    assert!(merge().unwrap(), "backoff.4: the small one");
+    assert!(!merge().unwrap(), "backoff.4");
     assert_eq!((db.stats().compactions, db.stats().compactions_failed), (1, 1));
 }
 
@@ -447,7 +447,7 @@ fn install_2_the_table_of_a_merge_that_could_not_be_named_does_not_keep_the_disk
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(tables(), 1);
-    // The same where there is nothing to merge but what nobody's writing is no reason for, for a while.
+    // The same where idleness is the only reason to compact, and that is put off.
     disk.set_capacity(None);
     db.default_keyspace().put([0], "").unwrap();
     db.flush().unwrap();

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
 
-use super::{LockName, Locks, OwnerId, RightOfWay, Table};
-use crate::engine::writes::right_of_way::HeldAs;
+use super::{ExclusiveTurn, LockName, Locks, OwnerId, Table};
+use crate::engine::writes::exclusive_turn::HeldAs;
 
 /// Set to let a commit pass. Relaxed: it orders nothing.
 pub(super) type LetPass = Arc<AtomicBool>;
@@ -41,7 +41,7 @@ pub(in crate::engine) struct TurnWait<'a> {
 }
 
 impl TurnWait<'_> {
-    /// Whether the holder of the right of way waits for a lock of this thread, so that this commit goes first.
+    /// Whether the holder of the exclusive turn waits for a lock of this thread, so that this commit goes first.
     pub(in crate::engine) fn may_pass(&self) -> bool {
         self.let_pass.as_ref().is_some_and(|let_pass| let_pass.load(Ordering::Relaxed))
     }
@@ -55,7 +55,7 @@ impl Drop for TurnWait<'_> {
 
 impl Locks {
     /// This thread begins to wait for the turn. `is_commit`: it can do without, if the holder is not exclusive.
-    pub(in crate::engine) fn wait_for_turn(&self, is_commit: bool, right: &RightOfWay) -> TurnWait<'_> {
+    pub(in crate::engine) fn wait_for_turn(&self, is_commit: bool, right: &ExclusiveTurn) -> TurnWait<'_> {
         let let_pass = is_commit.then(LetPass::default);
         let mut table = self.table.lock();
         table.turn_waits.insert(std::thread::current().id(), let_pass.clone());
@@ -72,7 +72,7 @@ impl Table {
     }
 
     /// Breaks all cycles through an owner (locks.2).
-    pub(super) fn break_cycles(&mut self, owner: OwnerId, right: &RightOfWay) {
+    pub(super) fn break_cycles(&mut self, owner: OwnerId, right: &ExclusiveTurn) {
         while let Some(way) = self.cycle(owner) {
             if self.let_pass(&way) {
                 right.wake();
@@ -113,7 +113,7 @@ impl Table {
         false
     }
 
-    /// Lets a commit in the cycle go before the transaction that has the right of way, unless that one is exclusive.
+    /// Lets a commit in the cycle go before the transaction that has the exclusive turn, unless that one is exclusive.
     fn let_pass(&mut self, way: &[Step]) -> bool {
         if self.waits.values().any(|wait| wait.turn == Some(HeldAs::Exclusive)) {
             return false;

@@ -6,8 +6,8 @@ use super::*;
 
 const LONG: Duration = Duration::from_secs(60);
 
-fn right() -> RightOfWay {
-    RightOfWay::default()
+fn right() -> ExclusiveTurn {
+    ExclusiveTurn::default()
 }
 
 fn name(name: &str) -> LockName {
@@ -70,7 +70,7 @@ fn locks_2_the_youngest_of_a_cycle_fails_and_the_others_go_on() {
             locks.acquire(owner + 1, &names[owner as usize], LockMode::Exclusive, LONG, &right()).unwrap();
         }
         std::thread::scope(|scope| {
-            // Whoever closes the cycle, the youngest is found.
+            // The youngest is found, whichever one closes the cycle.
             for n in 0..3 {
                 let (locks, names, failed) = (&locks, &names, &failed);
                 let owner = (first + n) % 3;
@@ -154,7 +154,7 @@ fn who_has_waited_long_enough_is_told_and_leaves_the_queue() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "real threads, and real time to see that none waits")]
-fn right_of_way_6_a_commit_passes_a_transaction_with_the_right_of_way_that_waits_for_its_lock() {
+fn exclusive_turn_6_a_commit_passes_a_transaction_that_holds_the_turn_and_waits_for_its_lock() {
     for commit_first in [true, false] {
         let (locks, right, lock) = (Locks::default(), right(), name("x"));
         let begun = std::time::Instant::now();
@@ -164,7 +164,7 @@ fn right_of_way_6_a_commit_passes_a_transaction_with_the_right_of_way_that_waits
             let commit = || {
                 locks.acquire(1, &lock, LockMode::Exclusive, LONG, &right).unwrap();
                 until(|| commit_first || waiters(&locks) == 1);
-                drop(right.give_way(&locks).unwrap());
+                drop(right.wait_for_exclusive(&locks).unwrap());
                 locks.give_back(1, std::slice::from_ref(&lock));
             };
             let commit = scope.spawn(commit);
@@ -173,6 +173,6 @@ fn right_of_way_6_a_commit_passes_a_transaction_with_the_right_of_way_that_waits
             commit.join().unwrap();
             drop(held);
         });
-        assert!(begun.elapsed() < LONG / 2, "right_of_way.6");
+        assert!(begun.elapsed() < LONG / 2, "exclusive_turn.6");
     }
 }

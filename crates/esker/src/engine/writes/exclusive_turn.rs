@@ -1,23 +1,24 @@
-//! The right of way: a transaction that has conflicted again and again runs once while nobody else commits; an exclusive one always does.
+//! The exclusive turn: its holder commits while other commits wait. Exclusive transactions take it, and so does a
+//! transaction that has conflicted again and again.
 //!
 //! ```text
-//!   transact (db/transact.rs) --take--------> RightOfWay <--give_way-- every other commit (admission.rs)
+//!   transact (db/transact.rs) --take--------> ExclusiveTurn <--wait_for_exclusive-- every other commit (admission.rs)
 //!   exclusive transaction ------take_turn--->
 //! ```
 //!
-//! right_of_way.1. While a thread has it, commits of other threads wait, so a transaction that begins then meets only those that had
-//!      entered before.
-//! right_of_way.2. Nobody waits for it longer than its holder's patience allows, so it delays others and stops nobody: not even a holder that
-//!      waits for another thread's commit. The patience is [`HOLD_MIN`] first and doubles with each further conflict, up to [`HOLD_MAX`]: a
-//!      transaction that takes longer commits in the end.
-//! right_of_way.3. Exclusive transactions have it one after the other, in the order in which they asked, before those that have conflicted; for
-//!      them others wait as long as it takes. They begin once the commits that were under way have ended.
-//! right_of_way.4. When the database closes, all waits end. What waits for an exclusive transaction fails with [`Error::Closed`]: that
-//!      transaction has read, and may be about to commit.
-//! right_of_way.5. A thread does not wait for the end of its own exclusive transaction, which would never come. A transaction is the thread's
-//!      that used it last.
-//! right_of_way.6. A wait for the turn is an edge of the search for deadlocks (engine/writes/locks/cycles.rs). In a cycle, a commit passes a
-//!      transaction that is not exclusive; an exclusive one fails where it waits for a lock.
+//! exclusive_turn.1. While a thread holds the turn, commits of other threads wait. A transaction that begins then meets only
+//!      commits that had entered before.
+//! exclusive_turn.2. For a transaction that has conflicted, others wait no longer than the holder's patience: it delays
+//!      them and stops none, not even when the holder waits for another thread's commit. The patience is [`HOLD_MIN`] first and
+//!      doubles with each further conflict, up to [`HOLD_MAX`], so that a long transaction commits in the end.
+//! exclusive_turn.3. Exclusive transactions hold the turn one after the other, in the order in which they asked, before
+//!      those that have conflicted. Others wait for them as long as it takes. They begin once the commits under way have ended.
+//! exclusive_turn.4. When the database closes, all waits end. A commit that waits for an exclusive transaction fails with
+//!      [`Error::Closed`]: that transaction has read, and may be about to commit.
+//! exclusive_turn.5. A thread does not wait for the end of its own exclusive transaction, which would never come. A
+//!      transaction belongs to the thread that used it last.
+//! exclusive_turn.6. A wait for the turn is an edge of the search for deadlocks (locks/cycles.rs). In a cycle, a commit passes
+//!      a transaction that is not exclusive; an exclusive one fails where it waits for a lock.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -30,20 +31,20 @@ use crate::engine::writes::Writes;
 use crate::engine::writes::locks::Locks;
 use crate::types::{Error, Result};
 
-/// So long others wait at first.
+/// The patience of others at first.
 const HOLD_MIN: Duration = Duration::from_millis(250);
-/// So long others wait at the most.
+/// The longest patience.
 const HOLD_MAX: Duration = Duration::from_secs(64);
 /// How long a thread waits for an exclusive transaction that it used last itself: another thread may be about to go on with it.
 const OWN_PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
-pub(crate) struct RightOfWay {
+pub(crate) struct ExclusiveTurn {
     /// Whether there is a holder, and the commits under way. SeqCst: either a commit sees the holder and waits, or the holder sees the commit
-    /// (right_of_way.3).
+    /// (exclusive_turn.3).
     is_held: AtomicBool,
     under_way: AtomicUsize,
-    /// right_of_way.4
+    /// exclusive_turn.4
     is_over: AtomicBool,
     holder: Mutex<Option<Holder>>,
     given_back: Condvar,
@@ -53,11 +54,11 @@ pub(crate) struct RightOfWay {
     passed: Condvar,
 }
 
-/// Those who want it come one after the other.
+/// The queue for the turn.
 #[derive(Default)]
 struct Turns {
     is_taken: bool,
-    /// The exclusive transactions that wait, by number (right_of_way.3).
+    /// The exclusive transactions that wait, by number (exclusive_turn.3).
     queue: VecDeque<u64>,
     next: u64,
 }
@@ -68,11 +69,11 @@ struct Holder {
     number: u64,
     /// That of an exclusive transaction is the one that used it last. Its own commit does not ask.
     thread: ThreadId,
-    /// So long each of the others waits (right_of_way.2); none: as long as it takes.
+    /// How long each of the others waits (exclusive_turn.2); none: as long as it takes.
     patience: Option<Duration>,
 }
 
-/// In which way a thread has it.
+/// How a thread holds the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeldAs {
     /// For an exclusive transaction.
@@ -82,7 +83,7 @@ pub(crate) enum HeldAs {
 }
 
 /// A commit under way, until it drops.
-pub(in crate::engine) struct Passage<'a>(&'a RightOfWay);
+pub(in crate::engine) struct Passage<'a>(&'a ExclusiveTurn);
 
 impl Drop for Passage<'_> {
     fn drop(&mut self) {
@@ -93,24 +94,24 @@ impl Drop for Passage<'_> {
     }
 }
 
-/// Has the right of way until it drops. For the thread that has taken it.
+/// Holds the turn until it drops. For the thread that has taken it.
 pub(crate) struct Held<'a> {
-    right: &'a RightOfWay,
+    right: &'a ExclusiveTurn,
 }
 
 impl Writes {
-    /// Waits until no other thread has the right of way.
+    /// Waits until no other thread holds the exclusive turn.
     ///
     /// # Errors
-    /// [`Error::Closed`] (right_of_way.4).
+    /// [`Error::Closed`] (exclusive_turn.4).
     #[inline]
-    pub(in crate::engine) fn give_way(&self) -> Result<Passage<'_>> {
-        self.right_of_way.give_way(&self.locks)
+    pub(in crate::engine) fn wait_for_exclusive(&self) -> Result<Passage<'_>> {
+        self.exclusive_turn.wait_for_exclusive(&self.locks)
     }
 }
 
-impl RightOfWay {
-    /// Takes it for this thread. None: others had it for too long, or this thread has it already.
+impl ExclusiveTurn {
+    /// Takes the turn for this thread. None if others held it for too long, or this thread holds it already.
     pub(crate) fn take(&self) -> Option<Held<'_>> {
         let this = std::thread::current().id();
         if self.holder.lock().is_some_and(|holder| holder.thread == this) {
@@ -127,7 +128,7 @@ impl RightOfWay {
         Some(Held { right: self })
     }
 
-    /// right_of_way.3. The number of the holder.
+    /// exclusive_turn.3. The number of the holder.
     pub(in crate::engine) fn take_turn(&self, locks: &Locks) -> Result<u64> {
         let mut turns = self.turns.lock();
         let this = turns.next;
@@ -140,7 +141,7 @@ impl RightOfWay {
             if self.held_by_this_thread().is_some() {
                 self.turn_given_back.wait_while_for(&mut turns, waits, OWN_PATIENCE);
             }
-            // right_of_way.5
+            // exclusive_turn.5
             if waits(&mut turns) && self.held_by_this_thread().is_some() {
                 return self.leave_queue(&mut turns, this, own_turn());
             }
@@ -156,7 +157,7 @@ impl RightOfWay {
         Ok(number)
     }
 
-    /// Notes that this thread continues the transaction of a holder (right_of_way.5).
+    /// Notes that this thread continues the transaction of a holder (exclusive_turn.5).
     pub(in crate::engine) fn note_thread(&self, number: u64) {
         let mut holder = self.holder.lock();
         if let Some(holder) = holder.as_mut().filter(|holder| holder.number == number) {
@@ -170,7 +171,7 @@ impl RightOfWay {
         Err(why)
     }
 
-    /// Whether this thread has it, and in which way.
+    /// Whether this thread holds the turn, and how.
     pub(in crate::engine) fn held_by_this_thread(&self) -> Option<HeldAs> {
         if !self.is_held.load(Ordering::SeqCst) {
             return None;
@@ -184,7 +185,7 @@ impl RightOfWay {
         self.is_over.load(Ordering::SeqCst)
     }
 
-    /// Has the commits that wait look whether they still have to.
+    /// Has waiting commits check whether they still have to wait.
     pub(in crate::engine) fn wake(&self) {
         let _holder = self.holder.lock();
         self.given_back.notify_all();
@@ -200,7 +201,7 @@ impl RightOfWay {
         number
     }
 
-    /// right_of_way.4
+    /// exclusive_turn.4
     pub(in crate::engine) fn end(&self) {
         self.is_over.store(true, Ordering::SeqCst);
         self.wake();
@@ -216,9 +217,9 @@ impl RightOfWay {
         self.turn_given_back.notify_all();
     }
 
-    /// Lets the thread go first that has it (right_of_way.1).
+    /// Lets the holder go first (exclusive_turn.1).
     #[inline]
-    pub(in crate::engine) fn give_way(&self, locks: &Locks) -> Result<Passage<'_>> {
+    pub(in crate::engine) fn wait_for_exclusive(&self, locks: &Locks) -> Result<Passage<'_>> {
         loop {
             self.under_way.fetch_add(1, Ordering::SeqCst);
             let passage = Passage(self);
@@ -233,14 +234,14 @@ impl RightOfWay {
         }
     }
 
-    /// Passes if nobody has it.
+    /// Passes if no thread holds the turn.
     pub(in crate::engine) fn pass_if_free(&self) -> Option<Passage<'_>> {
         self.under_way.fetch_add(1, Ordering::SeqCst);
         let passage = Passage(self);
         (!self.is_held.load(Ordering::SeqCst)).then_some(passage)
     }
 
-    /// Waits for the thread that has it. Whether this one goes on even if another has it then.
+    /// Waits for the holder. Returns whether this commit goes on even if another thread holds the turn by then.
     #[cold]
     fn wait(&self, locks: &Locks) -> Result<bool> {
         let this = std::thread::current().id();
@@ -248,9 +249,9 @@ impl RightOfWay {
         if first.thread == this {
             return Ok(true);
         }
-        // right_of_way.6. Before the holder's lock, which the search for cycles takes.
+        // exclusive_turn.6. Before the holder's lock, which the search for cycles takes.
         let turn_wait = locks.wait_for_turn(true, self);
-        // right_of_way.2
+        // exclusive_turn.2
         let is_in_the_way = |holder: &mut Option<Holder>| {
             let is_same = holder.is_some_and(|holder| holder.number == first.number);
             is_same && !turn_wait.may_pass() && !self.is_over()
@@ -266,7 +267,7 @@ impl RightOfWay {
         drop(holder);
         match first.patience {
             Some(_) => Ok(true),
-            // right_of_way.4
+            // exclusive_turn.4
             None if is_held && self.is_over() => Err(Error::Closed),
             None => Ok(false),
         }
@@ -301,46 +302,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn right_of_way_1_others_wait_and_its_holder_does_not() {
-        let (right, locks) = (RightOfWay::default(), Locks::default());
+    fn exclusive_turn_1_others_wait_and_its_holder_does_not() {
+        let (right, locks) = (ExclusiveTurn::default(), Locks::default());
         let passed = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             let held = right.take().unwrap();
             assert!(right.take().is_none(), "this thread has it");
-            drop(right.give_way(&locks).unwrap());
+            drop(right.wait_for_exclusive(&locks).unwrap());
             let other = scope.spawn(|| {
-                drop(right.give_way(&locks).unwrap());
+                drop(right.wait_for_exclusive(&locks).unwrap());
                 passed.fetch_add(1, Ordering::SeqCst)
             });
-            assert_eq!(passed.load(Ordering::SeqCst), 0, "right_of_way.1");
+            assert_eq!(passed.load(Ordering::SeqCst), 0, "exclusive_turn.1");
             drop(held);
             assert_eq!(other.join().unwrap(), 0);
         });
-        drop(right.give_way(&locks).unwrap());
+        drop(right.wait_for_exclusive(&locks).unwrap());
     }
 
     #[test]
-    fn right_of_way_3_an_exclusive_turn_begins_when_the_commits_under_way_have_ended() {
-        let (right, locks) = (RightOfWay::default(), Locks::default());
-        let passage = right.give_way(&locks).unwrap();
+    fn exclusive_turn_3_an_exclusive_turn_begins_when_the_commits_under_way_have_ended() {
+        let (right, locks) = (ExclusiveTurn::default(), Locks::default());
+        let passage = right.wait_for_exclusive(&locks).unwrap();
         std::thread::scope(|scope| {
             let exclusive = scope.spawn(|| assert!(right.take_turn(&locks).is_ok()));
             while !right.is_held.load(Ordering::SeqCst) {
                 std::thread::yield_now();
             }
-            assert!(!exclusive.is_finished(), "right_of_way.3");
+            assert!(!exclusive.is_finished(), "exclusive_turn.3");
             drop(passage);
             exclusive.join().unwrap();
-            let other = scope.spawn(|| matches!(right.give_way(&locks), Err(Error::Closed)));
+            let other = scope.spawn(|| matches!(right.wait_for_exclusive(&locks), Err(Error::Closed)));
             let next = scope.spawn(|| matches!(right.take_turn(&locks), Err(Error::Closed)));
             right.end();
-            assert!(other.join().unwrap() && next.join().unwrap(), "right_of_way.4");
+            assert!(other.join().unwrap() && next.join().unwrap(), "exclusive_turn.4");
         });
     }
 
     #[test]
-    fn right_of_way_3_exclusive_turns_come_in_the_order_in_which_they_were_asked_for() {
-        let (right, locks) = (RightOfWay::default(), Locks::default());
+    fn exclusive_turn_3_exclusive_turns_come_in_the_order_in_which_they_were_asked_for() {
+        let (right, locks) = (ExclusiveTurn::default(), Locks::default());
         let order = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             right.take_turn(&locks).unwrap();
@@ -355,23 +356,23 @@ mod tests {
                     std::thread::yield_now();
                 }
             }
-            let other = scope.spawn(|| drop(right.give_way(&locks).unwrap()));
+            let other = scope.spawn(|| drop(right.wait_for_exclusive(&locks).unwrap()));
             assert!(scope.spawn(|| right.take().is_none()).join().unwrap());
-            assert!(!other.is_finished(), "right_of_way.1");
+            assert!(!other.is_finished(), "exclusive_turn.1");
             right.give_back();
         });
-        assert_eq!(*order.lock(), [0, 1, 2, 3, 4], "right_of_way.3");
+        assert_eq!(*order.lock(), [0, 1, 2, 3, 4], "exclusive_turn.3");
     }
 
     #[test]
-    fn right_of_way_2_nobody_waits_for_ever() {
-        let (right, locks) = (RightOfWay::default(), Locks::default());
+    fn exclusive_turn_2_nobody_waits_for_ever() {
+        let (right, locks) = (ExclusiveTurn::default(), Locks::default());
         std::thread::scope(|scope| {
             let held = right.take().unwrap();
-            scope.spawn(|| drop(right.give_way(&locks).unwrap())).join().unwrap();
+            scope.spawn(|| drop(right.wait_for_exclusive(&locks).unwrap())).join().unwrap();
             (0..20).for_each(|_| held.be_patient());
-            assert_eq!(right.holder.lock().unwrap().patience, Some(HOLD_MAX), "right_of_way.2");
-            assert!(scope.spawn(|| right.take().is_none()).join().unwrap(), "right_of_way.2");
+            assert_eq!(right.holder.lock().unwrap().patience, Some(HOLD_MAX), "exclusive_turn.2");
+            assert!(scope.spawn(|| right.take().is_none()).join().unwrap(), "exclusive_turn.2");
         });
     }
 }

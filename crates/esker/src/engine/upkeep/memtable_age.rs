@@ -1,15 +1,16 @@
-//! Age: a memtable is flushed before a killed process would leave much of it to replay.
+//! Memtable age limit: a memtable is flushed before a killed process would leave much of it to replay.
 //!
 //! ```text
 //!   flush thread, each tick: active memtable --larger than `replay_bytes`, older than `OLD_AFTER`--> sealed, flushed
-//!   flushes --mean size--> Limits::run_bytes (room.rs)
+//!   flushes --mean size--> Limits::run_bytes (limits.rs)
 //! ```
 //!
-//! age.1. Whether somebody writes or not, a memtable of more than `replay_bytes` is flushed a second after its first commit. There is at most one
-//!      such flush a second, and none where memtables are full sooner.
-//! age.2. Nothing is sealed for its age while a sealed memtable waits, or merges are so far behind that writers do: where flushes fail or merges take
-//!      long, writers have all the room that there is (admission.1).
-//! age.3. The picker knows how large flushes are: small ones have one tier more, so that a slow writer has no large base written again for little.
+//! memtable_age.1. A memtable of more than `replay_bytes` is flushed one second after its first commit, whether or not writes
+//!      go on. There is at most one such flush a second, and none where memtables fill up sooner.
+//! memtable_age.2. No memtable is sealed for its age while a sealed one waits, or while compaction is so far behind that
+//!      writers wait. Where flushes fail or compactions take long, writers can use all the memory there is (admission.1).
+//! memtable_age.3. The picker knows how large flushes are. Small ones have one more tier, so that a slow writer does not
+//!      cause a large base to be rewritten for little.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -19,21 +20,21 @@ use parking_lot::Mutex;
 use crate::engine::upkeep::Upkeep;
 use crate::types::SeqNo;
 
-/// See age.1.
+/// See memtable_age.1.
 const OLD_AFTER: Duration = Duration::from_secs(1);
 /// The mean size of flushes counts as at least a full memtable divided by this.
 const RUN_PARTS_MAX: u64 = 16;
 
-/// What is known of the age of the memtable, and of the size of flushes.
+/// The age of the memtable, and the size of flushes.
 #[derive(Debug, Default)]
-pub(crate) struct Age {
+pub(crate) struct MemtableAge {
     /// The first commit of the active memtable, and since when it is known.
     first: Mutex<Option<(SeqNo, Duration)>>,
     /// A mean of the last flushes, in bytes; zero before the first. Relaxed: it orders nothing.
     flush_bytes: AtomicU64,
 }
 
-impl Age {
+impl MemtableAge {
     /// Whether a memtable whose first commit is this is old.
     fn is_old(&self, first: SeqNo, now: Duration) -> bool {
         let mut known = self.first.lock();
@@ -46,7 +47,7 @@ impl Age {
         }
     }
 
-    /// A flush has ended that wrote memtables of `bytes` bytes.
+    /// Notes a flush of memtables of `bytes` bytes.
     pub(in crate::engine) fn note_flush(&self, bytes: u64) {
         let mean = match self.flush_bytes.load(Ordering::Relaxed) {
             0 => bytes,
@@ -55,7 +56,7 @@ impl Age {
         self.flush_bytes.store(mean, Ordering::Relaxed);
     }
 
-    /// What the picker takes for the size of flushes, where full memtables have this one (age.3).
+    /// Returns the size of flushes for the picker, given the size of a full memtable (memtable_age.3).
     pub(in crate::engine) fn run_bytes(&self, full: u64) -> u64 {
         match self.flush_bytes.load(Ordering::Relaxed) {
             0 => full,
@@ -65,12 +66,12 @@ impl Age {
 }
 
 impl Upkeep {
-    /// Whether the active memtable is to be flushed for its age (age.1). For the holder of the flush's turn.
+    /// Whether the active memtable is flushed for its age (memtable_age.1). For the holder of the flush turn.
     pub(in crate::engine) fn is_memtable_old(&self) -> bool {
         let view = self.view.get();
         let Some(first) = view.active.min_seq() else { return false };
-        let is_old = self.age.is_old(first, self.env.clock.monotonic());
-        // age.2
+        let is_old = self.memtable_age.is_old(first, self.env.clock.monotonic());
+        // memtable_age.2
         let is_behind = !view.immutables.is_empty() || self.throttle.is_on();
         is_old && !is_behind && view.active.bytes_used() as u64 > self.options.replay_bytes()
     }
@@ -88,7 +89,7 @@ mod tests {
     use crate::{BackgroundStep, Db};
 
     #[test]
-    fn age_1_age_2_what_is_old_and_long_is_flushed_unless_another_waits() {
+    fn memtable_age_1_memtable_age_2_what_is_old_and_long_is_flushed_unless_another_waits() {
         let (faults, clock) = (FaultFs::new(Arc::new(MemFs::new())), Arc::new(ManualClock::new()));
         let env = Env { clock: clock.clone(), ..Env::simulated(Arc::new(faults.clone()), 1) };
         let db = Db::builder()
@@ -108,29 +109,33 @@ mod tests {
         assert_eq!(
             [0, 999, 1, 5000].map(|ms| flush_after(ms).unwrap()),
             [false, false, true, false],
-            "age.1"
+            "memtable_age.1"
         );
         put(10_000);
-        assert_eq!([0, 5000].map(|ms| flush_after(ms).unwrap()), [false, false], "age.1: it is short");
+        assert_eq!(
+            [0, 5000].map(|ms| flush_after(ms).unwrap()),
+            [false, false],
+            "memtable_age.1: it is short"
+        );
         put(10_000);
         core.throttle.set(Debt { pressure: 0.1, ..Debt::default() });
-        assert!(!flush_after(0).unwrap(), "age.2: merges are behind");
+        assert!(!flush_after(0).unwrap(), "memtable_age.2: merges are behind");
         core.throttle.set(Debt::default());
-        assert!(flush_after(0).unwrap(), "age.1: whatever made it long");
-        assert!(core.limits().run_bytes < core.limits_at_rest().run_bytes, "age.3");
+        assert!(flush_after(0).unwrap(), "memtable_age.1: whatever made it long");
+        assert!(core.limits().run_bytes < core.limits_when_idle().run_bytes, "memtable_age.3");
         let failure = FaultAction::Fail(std::io::ErrorKind::Other);
         faults.add(FaultRule::new(&[OpKind::Create], failure).on_path(".sst").forever());
         for _ in 0..3 {
             put(20_000);
             // The first one is seen, then old.
             let _ = (flush_after(0), flush_after(1000));
-            assert_eq!(core.pipeline.sealed_len(), 1, "age.2");
+            assert_eq!(core.pipeline.sealed_len(), 1, "memtable_age.2");
         }
     }
 
     #[test]
-    fn age_1_a_memtable_is_old_a_second_after_its_first_commit() {
-        let age = Age::default();
+    fn memtable_memtable_age_1_a_memtable_is_old_a_second_after_its_first_commit() {
+        let age = MemtableAge::default();
         for (first, now_ms, expected) in [
             (1, 0, false),
             (1, 999, false),
@@ -140,13 +145,13 @@ mod tests {
             (7, 2500, true),
         ] {
             let now = Duration::from_millis(now_ms);
-            assert_eq!(age.is_old(SeqNo::new(first), now), expected, "age.1: {first}, {now_ms} ms");
+            assert_eq!(age.is_old(SeqNo::new(first), now), expected, "memtable_age.1: {first}, {now_ms} ms");
         }
     }
 
     #[test]
-    fn age_3_the_size_of_flushes_is_a_mean_between_a_full_memtable_and_a_part_of_it() {
-        let age = Age::default();
+    fn memtable_memtable_age_3_the_size_of_flushes_is_a_mean_between_a_full_memtable_and_a_part_of_it() {
+        let age = MemtableAge::default();
         assert_eq!(age.run_bytes(64), 64);
         let mut after = |bytes| {
             age.note_flush(bytes);

@@ -1,23 +1,20 @@
-//! Trouble: what compactions have failed on, and which of them are to be left alone for that. Pure policy: no I/O, no locks.
+//! Compaction backoff: which compactions failed lately, and how long each is left alone. Pure policy: no I/O, no locks.
 //!
 //! ```text
-//!   an input cannot be read --note_unreadable--> Pauses: no plan reads it for a while; it does not count as debt, because it cannot be compacted
-//!   an output cannot be written --note_unwritable--> Pauses: not compacted only because nobody writes
-//!                               --note_room--> Room: nor at all, for want of space, before there is more
-//!                                                 `--> choose: the picker's plan that nothing of this stands against
+//!   an input cannot be read ----note_unreadable--> Pauses: no plan reads it for a while, and it does not count as pending bytes
+//!   an output cannot be written --note_unwritable--> Pauses: not compacted just because the database is idle
+//!                               --note_room--> Room: for want of space, not compacted at all before more is free
+//!                                                 `--> choose: the plan the picker wants most and nothing here forbids
 //! ```
 //!
-//! trouble.1. A table is passed over after each failure, for twice as long as the time before, an hour at the most. So damage
-//!      costs little, holds up no other compaction, and what was an accident of the moment is made good soon. And a full disk is not
-//!      filled to the last byte every few seconds.
-//! trouble.2. While the tables of a compaction are put off (trouble.1) it is tried again only if there is more room than when the last one failed: as
-//!      much as it reads, where there was less, so that it cannot but fit, or clearly more, since many write less than they read. So a
-//!      full disk is not filled to the last byte every few seconds for as long as it is full; and when files are deleted, by anybody,
-//!      the next look at it, within seconds, finds that. Where there was as much as it reads, and yet no space, as much is no reason, but
-//!      it is tried again once a minute: a quota is not seen to change, and a disk may have been full for a moment only.
-//! trouble.3. What was free is known of each table by the last compaction that read it. What others find says nothing of it: a move needs no room,
-//!      and a small compaction little.
-//! trouble.4. A compaction that waits for room keeps no other from being done.
+//! backoff.1. After each failure a table is passed over for twice as long as before, one hour at most. Damage then costs
+//!      little and holds up no other compaction, and a passing failure is soon made good.
+//! backoff.2. A compaction that found no space is tried again once enough is free: as many bytes as it reads, if less was
+//!      free when it failed, or clearly more than then. If as much was free as it reads, it is also tried once a minute: a quota
+//!      is not seen to change. A full disk is thus not filled to the last byte every few seconds.
+//! backoff.3. The last compaction that read a table says what was free for it. Others say nothing: a trivial move needs no
+//!      space, and a small compaction little.
+//! backoff.4. A compaction that waits for space holds up no other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -30,13 +27,13 @@ use crate::types::FileId;
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(3600);
-/// After so long a compaction is tried again that has found no space although there was room.
+/// Pause before a compaction that found no space although enough was free is tried again.
 const QUOTA_PAUSE: Duration = Duration::from_secs(60);
 
-/// An eighth of what is to be written anew is clearly more room than before.
+/// The part 1 / N of the bytes to write is clearly more space than before.
 const MORE_PART: u64 = 8;
 
-/// Whether clearly more is free than before, for work on so many bytes.
+/// Whether clearly more is free than before, for work on `bytes` bytes.
 pub(crate) fn is_more(before: u64, free: u64, bytes: u64) -> bool {
     free.saturating_sub(before) > bytes / MORE_PART
 }
@@ -48,13 +45,13 @@ pub(crate) enum Choice {
     Plan(Plan),
     /// Nothing is due.
     Nothing,
-    /// What is due waits for room (trouble.4).
+    /// What is due waits for space (backoff.4).
     PutOff,
 }
 
-/// All that is known of failed compactions.
+/// Compactions that failed.
 #[derive(Debug, Default)]
-pub(crate) struct Trouble {
+pub(crate) struct CompactionBackoff {
     /// Tables that could not be read.
     unreadable: Pauses,
     /// Tables of compactions that could not be written.
@@ -62,7 +59,7 @@ pub(crate) struct Trouble {
     room: Room,
 }
 
-impl Trouble {
+impl CompactionBackoff {
     /// A compaction failed to read this input.
     pub(crate) fn note_unreadable(&mut self, file: FileId, now: Duration) {
         self.unreadable.note(file, now);
@@ -204,7 +201,7 @@ impl Room {
         self.lacks.retain(|file, _| is_there(*file));
     }
 
-    /// Whether a compaction of `files`, of so many bytes, may find room, with so much free (trouble.2).
+    /// Whether a compaction of `files`, which reads `bytes`, may find space with `free` bytes free (backoff.2).
     fn may_suffice(&self, files: &BTreeSet<FileId>, bytes: u64, free: u64, now: Duration) -> bool {
         let Some(last) = files.iter().filter_map(|file| self.lacks.get(file)).max() else { return true };
         let had_room = last.free >= bytes;
@@ -218,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trouble_1_pauses_double_up_to_an_hour_and_end_with_the_table() {
+    fn backoff_1_pauses_double_up_to_an_hour_and_end_with_the_table() {
         let mut unreadable = Pauses::default();
         let (file, other) = (FileId::new(7), FileId::new(8));
         let mut now = Duration::from_secs(100);
@@ -250,20 +247,20 @@ mod tests {
     }
 
     #[test]
-    fn trouble_2_a_compaction_is_tried_again_with_more_room_and_not_with_the_same() {
+    fn backoff_2_a_compaction_is_tried_again_with_more_room_and_not_with_the_same() {
         let mut room = Room::default();
         let compaction = files(&[1, 2]);
         assert!(room.may_suffice(&compaction, 800, 0, NOW), "nothing has failed");
         room.note(&compaction, lack(300));
         for (free, suffices) in [(0, false), (300, false), (400, false), (401, true), (800, true)] {
-            assert_eq!(room.may_suffice(&compaction, 800, free, NOW), suffices, "trouble.2: {free} free");
+            assert_eq!(room.may_suffice(&compaction, 800, free, NOW), suffices, "backoff.2: {free} free");
         }
         room.note(&compaction, lack(799));
         for (free, suffices) in [(799, false), (800, true)] {
             assert_eq!(
                 room.may_suffice(&compaction, 800, free, NOW),
                 suffices,
-                "trouble.2: it fits with {free} free"
+                "backoff.2: it fits with {free} free"
             );
         }
         // There was as much as it reads, and it could not be used.
@@ -272,25 +269,25 @@ mod tests {
             assert_eq!(
                 room.may_suffice(&compaction, 800, free, NOW),
                 suffices,
-                "trouble.2: {free} free, not all for us"
+                "backoff.2: {free} free, not all for us"
             );
         }
         let minute = NOW + QUOTA_PAUSE;
-        assert!(!room.may_suffice(&compaction, 800, 900, minute - Duration::from_nanos(1)), "trouble.2");
-        assert!(room.may_suffice(&compaction, 800, 900, minute), "trouble.2");
-        assert!(!room.may_suffice(&compaction, 901, 900, minute), "trouble.2: there was less than that");
+        assert!(!room.may_suffice(&compaction, 800, 900, minute - Duration::from_nanos(1)), "backoff.2");
+        assert!(room.may_suffice(&compaction, 800, 900, minute), "backoff.2");
+        assert!(!room.may_suffice(&compaction, 901, 900, minute), "backoff.2: there was less than that");
         room.note(&compaction, None);
         assert!(room.may_suffice(&compaction, 800, 0, NOW), "what is free is not known");
     }
 
     #[test]
-    fn trouble_3_what_others_find_changes_nothing() {
+    fn backoff_3_what_others_find_changes_nothing() {
         let mut room = Room::default();
         room.note(&files(&[1, 2]), lack(300));
         room.note(&files(&[3]), lack(900));
         room.note(&files(&[4]), None);
-        assert!(!room.may_suffice(&files(&[1, 2]), 800, 400, NOW), "trouble.3");
-        assert!(room.may_suffice(&files(&[1, 2]), 800, 800, NOW), "trouble.3");
+        assert!(!room.may_suffice(&files(&[1, 2]), 800, 400, NOW), "backoff.3");
+        assert!(room.may_suffice(&files(&[1, 2]), 800, 800, NOW), "backoff.3");
         assert!(!room.may_suffice(&files(&[2, 3]), 800, 800, NOW), "the last failure of either");
         assert!(room.may_suffice(&files(&[4]), 800, 0, NOW));
         room.retain(|file| file != FileId::new(3));

@@ -1,23 +1,23 @@
-//! Room: what commits that put leave free on the disk, so that whoever finds it full can remove, and gets space by it.
+//! Disk reserve: space that commits of puts leave free, so that a full disk can still be emptied by removals.
 //!
 //! ```text
-//!   free, tables --shares--> held back ---> wal/pool.rs: a put that needs a segment leaves so much free; a removal may use it
-//!                            memtable ----> txn/memtables.rs: sealed at this size, so that its flush fits
-//!                            table -------> picker, output: cut at this size, so that a merge of one fits
+//!   free bytes, tables --shares--> held back ---> wal/pool.rs: a put that needs a segment leaves this much free; a removal may use it
+//!                                  memtable ----> txn/memtables.rs: sealed at this size, so that its flush fits
+//!                                  table -------> picker, output: cut at this size, so that a compaction of one fits
 //! ```
 //!
-//! room.1. A commit that puts is refused when it needs a log segment and less than `held_back` would be left. What is left is for removals,
-//!      for flush and merge, and for the manifest.
-//! room.2. A commit that only removes finds room in the log as long as there is any, also while flushes wait for space:
-//!      [`SEALED_FOR_REMOVALS`] more memtables may be sealed then.
-//! room.3. On a disk that is small beside the usual sizes all of them shrink with it: what is held back takes the log of a memtable, its flush,
-//!      and the merge of a table.
-//! room.4. A flush, and tables that go unread, find no space only after the spare files of the log have been given up.
-//! room.5. Tables of a flush are cut at all tables of the base while little is free: each piece is merged with one of them, and the disk need
-//!      not hold all of them twice.
+//! reserve.1. A commit of puts fails if it needs a log segment and less than `held_back` would be left. The reserve is for
+//!      removals, flushes, compactions and the manifest.
+//! reserve.2. A commit that only removes finds space in the log as long as the disk has any, also while flushes wait for
+//!      space: [`SEALED_FOR_REMOVALS`] more memtables may be sealed then.
+//! reserve.3. On a disk that is small beside the usual sizes, all of them shrink with it. The reserve takes the log of a
+//!      memtable, its flush, and the compaction of a table.
+//! reserve.4. Before a flush, or the removal of covered tables, fails for want of space, the log gives up its spare files.
+//! reserve.5. While little is free, a flush cuts its tables at all tables of the base. Each piece is then compacted with one
+//!      table, and the disk need not hold all of them twice.
 //!
-//! What is free is asked for with each version and each new log segment, never with a commit. Where it cannot be found out, nothing is
-//! held back.
+//! Free space is asked for with each version and each new log segment, never with a commit. Where the system does not know it,
+//! nothing is held back.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,12 +25,12 @@ use crate::engine::base::options::Options;
 use crate::engine::disk::Disk;
 
 const MIB: u64 = 1 << 20;
-/// At the most one part in so many of what the disk has for the database is held back.
+/// The reserve is at most the part 1 / N of what the disk has for the database.
 const HELD_BACK_PART: u64 = 8;
 /// However small the disk is, memtables and tables may have this size.
 const MEMTABLE_BYTES_MIN: u64 = 64 << 10;
 pub(in crate::engine) const TABLE_BYTES_MIN: u64 = 256 << 10;
-/// Memtables that removals may seal while writers wait for flushes that find no space (room.2).
+/// Memtables that removals may seal while writers wait for flushes that find no space (reserve.2).
 pub(crate) const SEALED_FOR_REMOVALS: usize = 2;
 
 /// How a disk is shared.
@@ -44,7 +44,7 @@ pub(in crate::engine) struct Shares {
     pub(in crate::engine) table_bytes: u64,
 }
 
-/// The shares of a disk with so much free beside so many bytes of tables; the sizes are those of a large one (room.3).
+/// Shares a disk with `free` bytes beside `tables` bytes of tables. The sizes are those for a large disk (reserve.3).
 pub(in crate::engine) fn shares(
     free: Option<u64>,
     tables: u64,
@@ -63,15 +63,18 @@ pub(in crate::engine) fn shares(
 
 /// The shares as of the last version. Relaxed: sizes that order nothing.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct DiskReserve {
     held_back: AtomicU64,
     table_bytes: AtomicU64,
 }
 
-impl Room {
+impl DiskReserve {
     /// Of a disk of which nothing is known yet.
     pub(in crate::engine) fn new(options: &Options) -> Self {
-        Room { held_back: AtomicU64::new(0), table_bytes: AtomicU64::new(options.limits(0).table_bytes) }
+        DiskReserve {
+            held_back: AtomicU64::new(0),
+            table_bytes: AtomicU64::new(options.limits(0).table_bytes),
+        }
     }
 
     /// Notes the shares of the newest version.
@@ -87,9 +90,9 @@ impl Room {
 }
 
 impl Disk {
-    /// Whether no more is free than twice what is held back (room.5).
-    pub(in crate::engine) fn has_little_room(&self) -> bool {
-        let held_back = self.room.held_back.load(Ordering::Relaxed);
+    /// Whether at most twice the reserve is free (reserve.5).
+    pub(in crate::engine) fn has_little_space(&self) -> bool {
+        let held_back = self.reserve.held_back.load(Ordering::Relaxed);
         held_back > 0 && self.free_bytes().is_some_and(|free| free / 2 < held_back)
     }
 }
@@ -99,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_3_sizes_shrink_with_the_disk() {
+    fn reserve_3_sizes_shrink_with_the_disk() {
         // MiB free, of tables, usual memtable --> held back, memtable, table, in KiB.
         for (free, tables, memtable, expected) in [
             (1 << 20, 0, 64, [197_632, 65_536, 65_536]),
@@ -113,7 +116,7 @@ mod tests {
             let Shares { held_back, memtable_bytes, table_bytes } =
                 shares(Some(free * MIB), tables * MIB, memtable * MIB, 64 * MIB);
             let found = [held_back, memtable_bytes, table_bytes].map(|bytes| bytes >> 10);
-            assert_eq!(found, expected, "room.3: {free} MiB free, {tables} MiB of tables");
+            assert_eq!(found, expected, "reserve.3: {free} MiB free, {tables} MiB of tables");
         }
         let unknown = shares(None, 7, 2 * MIB, 64 * MIB);
         assert_eq!((unknown.held_back, unknown.table_bytes), (0, 64 * MIB));

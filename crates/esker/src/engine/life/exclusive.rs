@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::handle::Handle;
 use crate::types::Result;
 
-/// An exclusive turn (right_of_way.3). It ends when this drops.
+/// An exclusive turn (exclusive_turn.3). It ends when this drops.
 pub(crate) struct Turn {
     handle: Arc<Handle>,
     /// Identifies the holder.
@@ -16,21 +16,21 @@ impl Turn {
     /// Waits for the turn.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) if this thread has it (right_of_way.5);
+    /// [`Error::Invalid`](crate::Error::Invalid) if this thread has it (exclusive_turn.5);
     /// [`Error::Closed`](crate::Error::Closed).
     pub(crate) fn take(handle: Arc<Handle>) -> Result<Self> {
-        let number = handle.core.right_of_way.take_turn(&handle.core.locks)?;
+        let number = handle.core.exclusive_turn.take_turn(&handle.core.locks)?;
         Ok(Turn { handle, number })
     }
 
-    /// Notes that this thread continues the transaction (right_of_way.5).
+    /// Notes that this thread continues the transaction (exclusive_turn.5).
     pub(crate) fn note_thread(&self) {
-        self.handle.core.right_of_way.note_thread(self.number);
+        self.handle.core.exclusive_turn.note_thread(self.number);
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.handle.core.right_of_way.give_back();
+        self.handle.core.exclusive_turn.give_back();
     }
 }

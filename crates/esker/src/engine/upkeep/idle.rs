@@ -1,18 +1,19 @@
-//! Rest: whether an idle database flushes its memtable because of what that removes.
+//! Idle policy: what an idle database flushes and compacts although no write asks for it.
 //!
 //! ```text
-//!   active memtable: removals --by table--> Hidden { bytes, hidden } --frees_much--> flush, then compaction (nobody writes)
+//!   active memtable: removals --by table--> Hidden { bytes, hidden } --frees_much--> flush, then compaction
 //! ```
 //!
-//! rest.1. What the memtable's removals hide goes within seconds of rest: a memtable is flushed if that frees more than it writes, and
-//!      [`FREED_MIN`] at the least, of tables of which at least one part in [`PART_MIN`] is hidden. Tables that are hidden as wholes go
-//!      without (compaction/covered.rs).
-//! rest.2. It is looked at once after each commit, and a flush leaves an empty memtable: an idle database comes to rest.
-//! rest.3. Databases smaller than [`FREED_MIN`] never flush for it, nor do such whose commits remove what is in the memtable still.
-//! rest.4. Little above a large base is merged with it for nobody's writing only after as long a rest as it takes to write the base at
-//!      [`REST_BYTES_PER_SECOND`]. So short rests between small flushes (age.1) cost no merges of the whole.
-//! rest.5. A memtable that is much of the database, and more than [`SMALL_MIN`], is flushed once nothing has been committed for [`QUIET`]: tables are
-//!      read faster.
+//! idle.1. Within seconds of idleness, the memtable is flushed if that frees more bytes than it writes, and at least
+//!      [`FREED_MIN`], of tables of which at least the part 1 / [`PART_MIN`] is hidden. Tables that are hidden entirely go
+//!      without a flush (compaction/covered.rs).
+//! idle.2. This is looked at once after each commit, and a flush leaves an empty memtable: an idle database stops working.
+//! idle.3. A database smaller than [`FREED_MIN`] is never flushed for this. Nor is one whose commits remove what is still in
+//!      the memtable.
+//! idle.4. A few small runs above a large base are compacted with it only after a pause of base size /
+//!      [`REST_BYTES_PER_SECOND`]. Short pauses between small flushes (memtable_age.1) do not rewrite the base.
+//! idle.5. A memtable that is a large part of the database, and larger than [`SMALL_MIN`], is flushed once nothing has been
+//!      committed for [`QUIET`]: tables are read faster.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,30 +28,30 @@ use crate::types::{FileId, SeqNo};
 
 /// What a flush has to free, in bytes; smaller memtables ask for less.
 const FREED_MIN: u64 = 1 << 20;
-/// What merges of little with much may write, on average (rest.4).
+/// Average rate at which compactions may rewrite a large base while idle (idle.4).
 const REST_BYTES_PER_SECOND: u64 = 16 << 20;
-/// What is above the base is little if it is less than one part in so many of it, and than half a memtable.
+/// The runs above the base are small if together they have less than the part 1 / N of it, and less than half a memtable.
 const LITTLE_PART: u64 = 6;
-/// Of a table such a part has to be hidden, or it costs more to write it anew than it frees.
+/// At least the part 1 / N of a table has to be hidden, or rewriting it costs more than it frees.
 const PART_MIN: u64 = 8;
 
-/// A memtable of fewer bytes is read as fast as tables are (rest.5). Smaller memtables ask for less.
+/// A memtable of fewer bytes is read as fast as tables (idle.5). With small memtables the bound is lower.
 const SMALL_MIN: u64 = 1 << 20;
-/// Tables that are so many times as large as the memtable are too much to be merged with it for this.
+/// The memtable is not flushed if the tables are more than N times as large (idle.5).
 const TABLES_MAX: u64 = 4;
-/// So long after the last commit a database rests (rest.5).
+/// Time after the last commit (idle.5).
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Up to which commit the memtable has been looked at (rest.2).
+/// Up to which commit the memtable has been looked at (idle.2).
 #[derive(Debug, Default)]
-pub(crate) struct Rest {
+pub(crate) struct IdlePolicy {
     /// Relaxed: only the holder of the compaction's turn uses it.
     looked_at: AtomicU64,
     /// For how long nothing has been committed, in milliseconds, as far as the compaction's thread knows.
     idle_ms: AtomicU64,
 }
 
-impl Rest {
+impl IdlePolicy {
     /// Notes for how long nothing has been committed.
     pub(in crate::engine) fn note_idle(&self, idle_for: Duration) {
         self.idle_ms.store(idle_for.as_millis() as u64, Ordering::Relaxed);
@@ -67,11 +68,11 @@ impl Rest {
 struct Hidden {
     /// Bytes on disk.
     bytes: u64,
-    /// About so many of them are hidden.
+    /// About how many of them are hidden.
     hidden: u64,
 }
 
-/// Whether a flush of a memtable of so many bytes frees enough (rest.1).
+/// Whether a flush of a memtable frees enough (idle.1).
 fn frees_much(tables: impl Iterator<Item = Hidden>, memtable_bytes: u64, freed_min: u64) -> bool {
     let worth = tables.filter(|table| table.hidden.saturating_mul(PART_MIN) >= table.bytes);
     let freed: u64 = worth.map(|table| table.hidden.min(table.bytes)).sum();
@@ -108,7 +109,7 @@ fn hidden(version: &Version, memtable: &Memtable, visible: SeqNo) -> Vec<Hidden>
     version.tables().map(|(_, t)| Hidden { bytes: t.meta.file_bytes, hidden: of(t.file) }).collect()
 }
 
-/// How long a rest comes before so many bytes above a base are merged with it (rest.4).
+/// Returns how long the database has to be idle before `upper` bytes are compacted with a base (idle.4).
 fn merge_rest(upper: u64, base: u64, memtable_bytes: u64) -> Duration {
     let is_little = upper < memtable_bytes / 2 && upper.saturating_mul(LITTLE_PART) < base;
     if is_little { time_of(base, REST_BYTES_PER_SECOND) } else { Duration::ZERO }
@@ -129,27 +130,27 @@ fn upper_bytes(version: &Version) -> u64 {
 }
 
 impl Upkeep {
-    /// Whether merges are due for nobody's writing, of a database that is idle (rest.4). Beyond the cache little is not merged at rest. Without threads
-    /// nobody knows how long the rest has been.
-    pub(in crate::engine) fn rest_pays_merges(&self, version: &Version) -> bool {
-        if !self.options.has_threads() || !self.limits_at_rest().fits_cache {
+    /// Whether an idle database compacts small runs with a large base (idle.4). Always true beyond the cache, where tiers keep the base apart,
+    /// and without threads, since then the idle time is unknown.
+    pub(in crate::engine) fn idle_compaction_is_due(&self, version: &Version) -> bool {
+        if !self.options.has_threads() || !self.limits_when_idle().fits_cache {
             return true;
         }
         let base = version.base().map_or(0, |run| run.bytes());
         let rest = merge_rest(upper_bytes(version), base, self.options.memtable_bytes as u64);
-        self.rest.idle_for() >= rest
+        self.idle.idle_for() >= rest
     }
 
-    /// Whether the active memtable is to be flushed for what it removes, of an idle database; looked at once after each commit. For the
-    /// holder of the compaction's turn.
-    pub(in crate::engine) fn rest_frees_space(&self) -> bool {
+    /// Whether an idle database flushes the active memtable for what it removes (idle.1). Answers true once after each commit at most. For the
+    /// holder of the compaction turn.
+    pub(in crate::engine) fn flush_frees_space(&self) -> bool {
         let visible = self.published.visible();
         let view = self.view.get();
         // Those that are sealed are on their way.
-        if self.rest.looked_at.load(Ordering::Relaxed) == visible.get() || !view.immutables.is_empty() {
+        if self.idle.looked_at.load(Ordering::Relaxed) == visible.get() || !view.immutables.is_empty() {
             return false;
         }
-        self.rest.looked_at.store(visible.get(), Ordering::Relaxed);
+        self.idle.looked_at.store(visible.get(), Ordering::Relaxed);
         let (version, memtable) = (view.version.clone(), view.active.clone());
         drop(view);
         if !memtable.has_range_tombstones() && memtable.removals() == 0 {
@@ -161,14 +162,14 @@ impl Upkeep {
     }
 }
 
-/// Whether a memtable of so many bytes is flushed at rest, above tables of so many (rest.5).
+/// Whether a memtable is large enough to be flushed while idle (idle.5).
 fn is_much(memtable_bytes: u64, table_bytes: u64, small_min: u64) -> bool {
     memtable_bytes >= small_min && table_bytes / TABLES_MAX <= memtable_bytes
 }
 
 impl Upkeep {
-    /// Whether the active memtable is to be flushed because the database has been at rest for so long (rest.5). For the holder of the compaction's turn.
-    pub(in crate::engine) fn rests_in_memtable(&self, idle_for: Duration) -> bool {
+    /// Whether the active memtable is flushed because the database has been idle this long (idle.5). For the holder of the compaction turn.
+    pub(in crate::engine) fn idle_memtable_is_large(&self, idle_for: Duration) -> bool {
         if idle_for < QUIET {
             return false;
         }
@@ -183,7 +184,7 @@ impl Upkeep {
 mod tests {
     use super::*;
 
-    /// `64:60 8:0`: tables of so many MiB, of which so many are hidden; the memtable's KiB.
+    /// `64:60 8:0`: for each table its MiB and how many of them are hidden; then the memtable's KiB.
     fn flushes(tables: &str, memtable_kib: u64) -> bool {
         let parse = |word: &str| {
             let (bytes, hidden) = word.split_once(':').unwrap();
@@ -194,17 +195,17 @@ mod tests {
     }
 
     #[test]
-    fn rest_4_little_is_merged_with_much_after_a_long_rest() {
+    fn idle_4_little_is_merged_with_much_after_a_long_rest() {
         for (upper_mib, base_mib, secs) in
             [(4, 320, 20), (4, 25, 1), (4, 24, 0), (31, 640, 40), (32, 640, 0), (4, 0, 0), (200, 320, 0)]
         {
             let rest = merge_rest(upper_mib << 20, base_mib << 20, 64 << 20);
-            assert_eq!(rest.as_secs(), secs, "rest.4: {upper_mib} and {base_mib} MiB");
+            assert_eq!(rest.as_secs(), secs, "idle.4: {upper_mib} and {base_mib} MiB");
         }
     }
 
     #[test]
-    fn rest_5_much_is_flushed_and_little_is_not() {
+    fn idle_5_much_is_flushed_and_little_is_not() {
         for (memtable_kib, tables_kib, expected) in [
             (1024, 0, true),
             (1023, 0, false),
@@ -215,13 +216,13 @@ mod tests {
             assert_eq!(
                 is_much(memtable_kib << 10, tables_kib << 10, SMALL_MIN),
                 expected,
-                "rest.5: {memtable_kib} {tables_kib}"
+                "idle.5: {memtable_kib} {tables_kib}"
             );
         }
     }
 
     #[test]
-    fn rest_1_rest_3_a_flush_frees_more_than_it_writes_and_not_little() {
+    fn idle_1_idle_3_a_flush_frees_more_than_it_writes_and_not_little() {
         for (tables, memtable_kib, expected) in [
             ("", 1, false),
             ("64:0 64:0", 1, false),
@@ -237,7 +238,7 @@ mod tests {
             ("4:4 64:1", 3 << 10, true),
             ("4:4 64:1", 5 << 10, false),
         ] {
-            assert_eq!(flushes(tables, memtable_kib), expected, "rest.1: {tables}, {memtable_kib} KiB");
+            assert_eq!(flushes(tables, memtable_kib), expected, "idle.1: {tables}, {memtable_kib} KiB");
         }
     }
 }
