@@ -52,7 +52,7 @@ pub struct Restored {
 
 impl Backup {
     /// Makes a database as it was at a moment, in a directory that is not there yet: from the newest backup before that moment, or from `base`, and
-    /// the [archive](Self::archive). It is there as a whole, or not at all. `builder` opens it while commits are made again: it has to know the merge operators.
+    /// the [archive](Self::archive). It is there as a whole, or not at all. `builder` opens it while commits are made again: it has to know the merge operators. Its compaction filters are not asked.
     ///
     /// # Errors
     /// [`Error::Invalid`] if no backup is old enough, or commits are missing; those of [`restore`](Self::restore); [`Error::Corrupt`] naming a segment that is damaged, or without `base` the record of a backup that may be of another database;
@@ -71,7 +71,7 @@ impl Backup {
         let workplace = here.workplace(dir.as_ref())?;
         here.put(&workplace, record)?;
         let env = workplace.held().clone();
-        let db = builder.env(env).create_if_missing(false).open(workplace.dir())?;
+        let db = builder.for_copy().env(env).open(workplace.dir())?;
         let seqno = here.replay(&db, point, from, &segments)?;
         if db.open_keyspace(REPLICATION).is_ok() {
             db.drop_keyspace(REPLICATION)?;

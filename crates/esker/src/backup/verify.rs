@@ -7,7 +7,7 @@ use esker_env::{Env, OpenOptions, read_range};
 
 use super::record::StoredFile;
 use super::segment::Reader;
-use super::{Backup, BackupInfo, Reporter, Segment};
+use super::{Backup, BackupInfo, Reporter};
 use crate::encoding::digest::Digester;
 use crate::types::{Error, Result};
 
@@ -104,15 +104,17 @@ impl Backup {
             });
             found.problems.extend(checked.err());
             found.bytes += segment.bytes;
-            let Some((oldest, _)) = chains.get(&segment.database).and_then(|chain| chain.first()) else {
-                continue;
-            };
+            let Some(chain) = chains.get(&segment.database) else { continue };
+            let Some((oldest, _)) = chain.first() else { continue };
             if segment.backup > oldest.id && !ids.contains(&segment.backup) {
                 lost.insert(segment.backup);
             }
-            let is_before =
-                |other: &Segment| other.database == segment.database && other.last == segment.after;
-            if goes_on && segment.after > oldest.seqno && !segments.iter().any(is_before) {
+            let of_it = || segments.iter().filter(|other| other.database == segment.database);
+            // The archive begins at a backup, which need not be the oldest, unless there are older segments.
+            let is_begun = chain.iter().any(|(info, _)| info.seqno == segment.after)
+                && of_it().all(|other| other.last >= segment.after);
+            let is_followed = of_it().any(|other| other.last == segment.after);
+            if goes_on && segment.after > oldest.seqno && !is_begun && !is_followed {
                 let detail =
                     format!("the segment before it is missing, which ends with commit {}", segment.after);
                 found.problems.push(Error::corrupt("segment of the feed", path, 0, detail));

@@ -213,6 +213,12 @@ impl Builder {
         self.settings.filters.insert(keyspace.to_owned(), Filter(Arc::new(decide)));
         self
     }
+
+    /// For a copy that is there, and is to stay what it is a copy of.
+    pub(crate) fn for_copy(mut self) -> Self {
+        self.settings.filters.clear();
+        self.create_if_missing(false).error_if_exists(false)
+    }
     /// Data of more bytes counts as beyond the cache, and the runs there have the ratios of a large database in small numbers:
     /// for simulators, whose databases are small.
     #[doc(hidden)]

@@ -440,7 +440,9 @@ impl Writes {
 
     fn touch(&mut self, keyspace: &KeyspaceState) -> Result<&mut WriteSet> {
         keyspace.check_alive()?;
-        if self.changes.drops(keyspace.id) {
+        // One that is not there yet is another commit's, or was created in a part that has been rolled back.
+        let is_others = keyspace.is_dropping() && !self.changes.creates(keyspace.id);
+        if is_others || self.changes.drops(keyspace.id) {
             return Err(keyspace.not_found());
         }
         if !self.set.has_room() {
@@ -530,8 +532,10 @@ impl Writes {
         len: u64,
     ) -> Result<()> {
         check_key(key)?;
-        let len = usize::try_from(len).ok().filter(|len| *len <= VALUE_BYTES_MAX);
-        let len = len.ok_or(Error::ValueTooLong { len: usize::MAX })?;
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        if len > VALUE_BYTES_MAX {
+            return Err(Error::ValueTooLong { len });
+        }
         let mut next = |bytes: &mut [u8]| {
             reader.read_exact(bytes).map_err(|e| Error::io("read a value from", "its reader", e))
         };

@@ -10,7 +10,7 @@ use std::ops::Bound;
 use super::change::Change;
 use crate::db::{Db, Keyspace, WriteBatch};
 use crate::encoding::operand::Operand;
-use crate::engine::writes::sweep::SweepHold;
+use crate::engine::writes::sweep::CommitHold;
 use crate::txn::commit::Durability;
 use crate::types::canary::{self, Canary};
 use crate::types::expiry::Expiry;
@@ -27,11 +27,12 @@ const SPARE_NAME: &str = "es.spare.";
 /// It knows the keyspaces that were there when it was made, and those that it has made: nobody else makes, drops or renames any meanwhile. After an error it is
 /// of no more use, and nothing of the commit is there.
 ///
-/// Until it is dropped, its database does not [sweep](Db::sweep) by itself. Make it right after the database is opened.
+/// Until it is dropped, its database makes no commits of its own: it does not [sweep](Db::sweep), and asks no compaction filters. Make it right
+/// after the database is opened.
 pub struct Replay {
     db: Db,
-    /// engine_sweep.6
-    _hold: SweepHold,
+    /// engine_sweep.6, decisions.4
+    _hold: CommitHold,
     /// Keyspaces, and their names, by their numbers.
     spaces: HashMap<u32, Keyspace>,
     names: BTreeMap<u32, String>,
@@ -65,7 +66,7 @@ impl Replay {
         let batch = db.batch();
         Ok(Replay {
             db: db.clone(),
-            _hold: SweepHold::new(&db.handle.core.sweeper),
+            _hold: CommitHold::new(&db.handle.core),
             spaces,
             names,
             batch,

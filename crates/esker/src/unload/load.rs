@@ -313,6 +313,10 @@ impl<'a> Run<'a> {
         }
         let keyspace = match self.db.open_keyspace(name) {
             Err(Error::KeyspaceNotFound(_)) if !is_done => self.batch.create_keyspace(name)?,
+            // Others may have put something since the load began.
+            Ok(found) if !is_done && found.first()?.is_some() => {
+                return Err(Error::KeyspaceExists(name.clone()));
+            }
             found => found?,
         };
         if !is_done {

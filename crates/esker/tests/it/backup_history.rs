@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::backup::{Backup, Point};
-use esker::{Db, Error, SeqNo};
+use esker::replay::Replay;
+use esker::{Db, Decision, Error, SeqNo};
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind, OpenOptions, read_range};
 
 use crate::common::{DIR, simulated};
@@ -194,6 +195,54 @@ fn a_record_that_cannot_be_read_is_not_passed_over() {
     let to = Db::builder().stepped();
     backups(&fs).restore_to(Point::Commit(last), Some(made.id), "new", to).unwrap();
     assert_eq!(get(&fs, "new", "a").as_deref(), Some(&b"3"[..]));
+}
+
+#[test]
+fn decisions_4_filters_decide_nothing_in_a_copy_while_commits_are_made_again() {
+    let fs = MemFs::new();
+    let db = open(&fs, DIR, KEPT);
+    let map = db.default_keyspace();
+    map.set_merge_operator("append").unwrap();
+    put(&db, "a", "over");
+    backups(&fs).create(&db).unwrap();
+    let other = db.create_keyspace("other").unwrap();
+    for n in 0..2_000_u32 {
+        other.put(n.to_be_bytes(), [0; 1000]).unwrap();
+    }
+    map.merge("a", "!").unwrap();
+    let last = backups(&fs).archive(&db).unwrap().unwrap().last;
+    let drop_over = |_: &[u8], value: &[u8]| if value == b"over" { Decision::Drop } else { Decision::Keep };
+    // Small memtables: there are compactions while commits are made again.
+    let small = || {
+        let small = simulated(Arc::new(fs.clone())).background(false).memtable_bytes(64 << 10);
+        small.compaction_filter("default", drop_over)
+    };
+    backups(&fs).restore_to(Point::Commit(last), None, "new", small()).unwrap();
+    assert_eq!(get(&fs, "new", "a").as_deref(), Some(&b"over!"[..]));
+    let by_hand = small().open("new").unwrap();
+    let replay = Replay::new(&by_hand).unwrap();
+    by_hand.compact().unwrap();
+    let held = by_hand.default_keyspace();
+    held.put("b", "over").unwrap();
+    by_hand.compact().unwrap();
+    assert!(held.contains("b").unwrap(), "decisions.4");
+    drop(replay);
+    by_hand.compact().unwrap();
+    assert!(!held.contains("b").unwrap());
+}
+
+#[test]
+fn verify_takes_the_beginning_of_the_archive_for_no_gap() {
+    let fs = MemFs::new();
+    let db = open(&fs, DIR, KEPT);
+    for value in ["1", "2", "3"] {
+        put(&db, "a", value);
+        backups(&fs).create(&db).unwrap();
+    }
+    put(&db, "a", "4");
+    backups(&fs).archive(&db).unwrap().unwrap();
+    let found = backups(&fs).verify().unwrap();
+    assert!(found.is_sound(), "{:?}", found.problems);
 }
 
 #[test]

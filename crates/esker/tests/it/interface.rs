@@ -172,6 +172,27 @@ fn a_body_that_commits_by_another_way_is_not_stopped_by_its_own_turn() {
     assert_eq!(done.unwrap().attempts, 12);
 }
 
+#[test]
+fn a_keyspace_whose_creation_was_rolled_back_takes_no_writes() {
+    let db = db();
+    let map = db.default_keyspace();
+    let mut t = db.begin();
+    let point = t.savepoint();
+    let gone = t.create_keyspace("k").unwrap();
+    t.put(&gone, "a", "0").unwrap();
+    t.rollback_to(&point).unwrap();
+    let is_gone = |put: Result<(), Error>| matches!(put, Err(Error::KeyspaceNotFound(name)) if name == "k");
+    assert!(is_gone(t.put(&gone, "a", "b")));
+    let kept = t.create_keyspace("k").unwrap();
+    assert!(is_gone(t.put(&gone, "a", "b")) && is_gone(t.remove(&gone, "a")));
+    t.put(&kept, "a", "1").unwrap();
+    t.put(&map, "x", "y").unwrap();
+    t.commit().unwrap();
+    assert_eq!(kept.get("a").unwrap().as_deref(), Some(&b"1"[..]));
+    let too_long = map.put_from("a", &mut &b""[..], 1 << 33);
+    assert!(matches!(too_long, Err(Error::ValueTooLong { len }) if len == 1 << 33));
+}
+
 /// Everything that can be read, by every method of the trait.
 fn read(map: &impl Reads) -> (Vec<(Key, Value)>, u64) {
     let all: Vec<_> = map.iter().map(Result::unwrap).collect();

@@ -100,6 +100,28 @@ fn lives_and_rules_come_back() {
 }
 
 #[test]
+fn a_load_overwrites_nothing_that_others_put_before_it_comes_to_their_keyspace() {
+    let fs = MemFs::new();
+    let db = filled(&fs);
+    Unload::new().env(env(&fs)).write(&db, FILE).unwrap();
+    let copy = simulated(Arc::new(fs.clone())).open("copy").unwrap();
+    let others = copy.clone();
+    let put = move |_: &_| {
+        others.keyspace("other").unwrap().put("large", "of others").unwrap();
+    };
+    let loaded = Load::new().env(env(&fs)).on_progress(put).read(&copy, FILE);
+    assert!(matches!(loaded, Err(Error::KeyspaceExists(name)) if name == "other"));
+    let other = copy.open_keyspace("other").unwrap();
+    assert_eq!(other.get("large").unwrap().as_deref(), Some(&b"of others"[..]));
+    // A later call goes on, and is refused as well.
+    let again = Load::new().env(env(&fs)).read(&copy, FILE);
+    assert!(matches!(again, Err(Error::KeyspaceExists(name)) if name == "other"));
+    other.clear().unwrap();
+    assert_eq!(Load::new().env(env(&fs)).read(&copy, FILE).unwrap().keyspaces, 3);
+    assert_same(&dump_sound(&copy).unwrap(), &dump(&db).unwrap(), "the copy");
+}
+
+#[test]
 fn unload_1_options_and_names_are_those_of_the_commit() {
     let fs = MemFs::new();
     let db = filled(&fs);

@@ -9,6 +9,8 @@
 //! decisions.2. A merge waits neither for the exclusive turn nor for other merges: a batch that cannot be committed then is kept, and forgotten if
 //!      there are too many. A compaction by hand commits what was kept after its turn, and begins again if anything was forgotten.
 //! decisions.3. What fails is no failure of the merge: the next one that passes decides again. A merge by hand tells of it.
+//! decisions.4. Nothing is decided while a replay makes the commits of another database: a later one of these may be an operand over
+//!      what a filter would drop.
 
 use std::sync::Arc;
 
@@ -33,7 +35,18 @@ const TRIES: usize = 8;
 
 /// What the filters of merges have decided, and what became of it.
 #[derive(Debug, Default)]
-pub(crate) struct Decisions(Mutex<State>);
+pub(crate) struct Decisions {
+    state: Mutex<State>,
+    /// Held while a batch is committed (decisions.4).
+    committing: Mutex<()>,
+}
+
+impl Decisions {
+    /// Waits for the commit of a batch that is under way.
+    pub(super) fn wait_for_commit(&self) {
+        drop(self.committing.lock());
+    }
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -59,7 +72,7 @@ pub(in crate::engine) struct Passed {
 impl Filters for Writes {
     /// Shows the filters what a merge keeps, at this visible number.
     fn sieve(&self, visible: SeqNo) -> Option<Sieve<'_>> {
-        if self.options.filters().is_empty() {
+        if self.options.filters().is_empty() || self.is_held() {
             return None;
         }
         let blobs = self.version().blobs().clone();
@@ -100,21 +113,21 @@ impl Writes {
             }
         };
         {
-            let mut state = self.decisions.0.lock();
+            let mut state = self.decisions.state.lock();
             match state.kept.len() < KEPT_MAX {
                 true => state.kept.push(batch),
                 false => state.has_forgotten = true,
             }
         }
         let Some(_passage) = self.exclusive_turn.pass_if_free() else { return };
-        let kept = std::mem::take(&mut self.decisions.0.lock().kept);
+        let kept = std::mem::take(&mut self.decisions.state.lock().kept);
         for batch in kept {
             self.note_decided(self.make_room_beside_merge().and_then(|()| self.carry_out(batch)));
         }
     }
 
     fn note_decided(&self, done: Result<bool>) {
-        let mut state = self.decisions.0.lock();
+        let mut state = self.decisions.state.lock();
         match done {
             Ok(has_changed) => state.has_committed |= has_changed,
             Err(error) => drop(state.failed.get_or_insert(error)),
@@ -123,17 +136,17 @@ impl Writes {
 
     /// A pass over everything begins.
     pub(in crate::engine) fn begin_pass(&self) {
-        *self.decisions.0.lock() = State::default();
+        *self.decisions.state.lock() = State::default();
     }
 
     /// A pass over everything has ended: commits what was kept. For who holds no turn.
     pub(in crate::engine) fn end_pass(&self) -> Result<Passed> {
-        let kept = std::mem::take(&mut self.decisions.0.lock().kept);
+        let kept = std::mem::take(&mut self.decisions.state.lock().kept);
         for batch in kept {
             let done = self.wait_for_exclusive().and_then(|_passage| self.carry_out(batch));
             self.note_decided(done);
         }
-        let state = std::mem::take(&mut *self.decisions.0.lock());
+        let state = std::mem::take(&mut *self.decisions.state.lock());
         match state.failed {
             Some(error) => Err(error),
             None => Ok(Passed { has_changed: state.has_committed, is_partial: state.has_forgotten }),
@@ -156,6 +169,10 @@ impl Writes {
 
     /// Commits decisions that still hold (decisions.1); whether there were any. For who has passed.
     fn carry_out(&self, batch: Vec<Decided>) -> Result<bool> {
+        let _committing = self.decisions.committing.lock();
+        if self.is_held() {
+            return Ok(false);
+        }
         for _ in 0..TRIES {
             let Some(request) = self.request_of(&batch)? else { return Ok(false) };
             let request = self.divert(request)?;

@@ -23,7 +23,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -62,33 +62,40 @@ pub(crate) struct Sweeper {
     /// The newest commit when the database was opened.
     opened_at: SeqNo,
     /// Held while a sweep commits, and while time is reset (engine_sweep.5). Before the exclusive turn.
-    committing: Arc<Mutex<Holds>>,
+    committing: Mutex<()>,
+    /// How many [`CommitHold`]s there are.
+    holds: Arc<AtomicUsize>,
 }
 
 impl Sweeper {
     /// For a database in which this time is stored, and whose newest commit this is.
     pub(in crate::engine) fn new(stored_ms: u64, opened_at: SeqNo) -> Self {
-        Sweeper { stored_ms: AtomicU64::new(stored_ms), opened_at, committing: Arc::default() }
+        Sweeper {
+            stored_ms: AtomicU64::new(stored_ms),
+            opened_at,
+            committing: Mutex::default(),
+            holds: Arc::default(),
+        }
     }
 }
 
-/// How many keep the database from sweeping (engine_sweep.6).
-type Holds = usize;
+/// While one exists the database makes no commits of its own: no sweeps, and none of what compaction filters decide
+/// (engine_sweep.6, decisions.4).
+pub(crate) struct CommitHold(Arc<AtomicUsize>);
 
-/// Keeps a database from sweeping until it is dropped (engine_sweep.6).
-pub(crate) struct SweepHold(Arc<Mutex<Holds>>);
-
-impl SweepHold {
-    /// Waits for a sweep that commits.
-    pub(crate) fn new(sweeper: &Sweeper) -> Self {
-        *sweeper.committing.lock() += 1;
-        SweepHold(sweeper.committing.clone())
+impl CommitHold {
+    /// Waits for such a commit that is under way.
+    pub(crate) fn new(writes: &Writes) -> Self {
+        writes.sweeper.holds.fetch_add(1, Ordering::SeqCst);
+        drop(writes.sweeper.committing.lock());
+        writes.decisions.wait_for_commit();
+        CommitHold(writes.sweeper.holds.clone())
     }
 }
 
-impl Drop for SweepHold {
+impl Drop for CommitHold {
     fn drop(&mut self) {
-        *self.0.lock() -= 1;
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -150,7 +157,7 @@ impl Writes {
     /// exclusive transaction.
     pub(crate) fn sweep(&self) -> Result<u64> {
         self.check_able()?;
-        if *self.sweeper.committing.lock() > 0 {
+        if self.is_held() {
             return Ok(0);
         }
         let now = Expiry::at_ms(self.time.now_ms());
@@ -166,6 +173,12 @@ impl Writes {
         }
         add(&self.counters.swept_keys, swept);
         Ok(swept)
+    }
+
+    /// Whether the database makes no commits of its own at present.
+    pub(super) fn is_held(&self) -> bool {
+        // SeqCst: a hold that is made waits for commits that have not seen it.
+        self.sweeper.holds.load(Ordering::SeqCst) > 0
     }
 
     /// Sweeps what is due in a source.
@@ -299,8 +312,8 @@ impl Writes {
             return Ok(None);
         }
         put_time(&mut set, now);
-        let holds = self.sweeper.committing.lock();
-        if *holds > 0 || self.time.now_ms() < now.ms() {
+        let _committing = self.sweeper.committing.lock();
+        if self.is_held() || self.time.now_ms() < now.ms() {
             return Ok(None);
         }
         let request = CommitRequest {
