@@ -66,8 +66,7 @@ pub struct Config {
     query_bytes_max: AtomicU64,
     keepalive_seconds: AtomicU64,
     /// The largest `maxclients` that leaves the engine enough descriptors.
-    clients_bound: u64,
-    http_max: usize,
+    bounds: Bounds,
 }
 
 /// Of the descriptors of the process, the half is for tables of the engine, but no more than this.
@@ -75,15 +74,26 @@ const TABLES_MAX: u64 = 4096;
 /// Descriptors for logs, directories, listeners, and connections that are refused.
 const KEPT_DESCRIPTORS: u64 = 64;
 
-/// Number of clients, and of connections of HTTP, allowed if the process may have this number of descriptors.
-fn connections_bound(options: &Options) -> (u64, u64) {
-    let http = if options.http.is_some() { crate::http::AT_ONCE as u64 } else { 0 };
-    let Some(descriptors) = options.descriptors else { return (u64::MAX, http) };
-    let kept = (descriptors / 2).min(TABLES_MAX) + KEPT_DESCRIPTORS.min(descriptors / 4);
-    // At least half of the rest is for clients.
-    let left = descriptors.saturating_sub(kept);
-    let http = http.min(left / 2);
-    ((left - http).max(1), http.max(1))
+/// How many connections the descriptors of the process allow.
+#[derive(Debug)]
+struct Bounds {
+    clients: u64,
+    /// Connections of HTTP.
+    http: usize,
+}
+
+impl Bounds {
+    fn of(options: &Options) -> Self {
+        let http = if options.http.is_some() { crate::http::AT_ONCE as u64 } else { 0 };
+        let Some(descriptors) = options.descriptors else {
+            return Bounds { clients: u64::MAX, http: http as usize };
+        };
+        let kept = (descriptors / 2).min(TABLES_MAX) + KEPT_DESCRIPTORS.min(descriptors / 4);
+        // At least half of the rest is for clients.
+        let left = descriptors.saturating_sub(kept);
+        let http = http.min(left / 2);
+        Bounds { clients: (left - http).max(1), http: http.max(1) as usize }
+    }
 }
 
 /// `client-query-buffer-limit`, as in Redis.
@@ -94,8 +104,8 @@ const KEEPALIVE_SECONDS: u64 = 300;
 impl Config {
     /// As the server was started.
     pub fn new(options: &Options) -> Self {
-        let (clients_bound, http_max) = connections_bound(options);
-        let clients_max = clients_bound.min(options.clients_max as u64);
+        let bounds = Bounds::of(options);
+        let clients_max = bounds.clients.min(options.clients_max as u64);
         let own = [
             ("aclfile", options.acl_file.as_ref().map_or(String::new(), |path| path.display().to_string())),
             ("appendfsync", options.fsync.name().to_owned()),
@@ -138,14 +148,13 @@ impl Config {
             output: Arc::default(),
             query_bytes_max: AtomicU64::new(QUERY_BYTES_MAX),
             keepalive_seconds: AtomicU64::new(KEEPALIVE_SECONDS),
-            clients_bound,
-            http_max: http_max as usize,
+            bounds,
         }
     }
 
     /// Maximum number of HTTP connections (http.1).
     pub fn http_max(&self) -> usize {
-        self.http_max
+        self.bounds.http
     }
 
     /// Bounds of what waits to be sent to clients.
@@ -309,9 +318,9 @@ impl Config {
 
     fn checked_clients(&self, value: &str) -> Result<String, String> {
         match parse_int(value.as_bytes()) {
-            Some(clients) if clients > 0 && clients as u64 > self.clients_bound => Err(format!(
+            Some(clients) if clients > 0 && clients as u64 > self.bounds.clients => Err(format!(
                 "The operating system is not able to handle the specified number of clients, try with {}",
-                self.clients_bound
+                self.bounds.clients
             )),
             Some(1..) => Ok(value.to_owned()),
             _ => Err("argument must be between 1 and 4294967295 inclusive".to_owned()),
@@ -402,7 +411,8 @@ mod tests {
     fn connections_leave_the_engine_its_descriptors() {
         let bound = |descriptors, http: Option<&str>| {
             let http = http.map(str::to_owned);
-            connections_bound(&Options { descriptors, http, ..Options::default() })
+            let bounds = Bounds::of(&Options { descriptors, http, ..Options::default() });
+            (bounds.clients, bounds.http)
         };
         assert_eq!(bound(Some(220), None).0, 55);
         let (clients, http) = bound(Some(220), Some(":0"));

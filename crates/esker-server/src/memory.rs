@@ -47,7 +47,7 @@ impl Default for MemoryLimits {
     }
 }
 
-/// A size as it is told: in the largest unit of which it is a multiple.
+/// Writes a size in the largest unit of which it is a multiple.
 pub fn shown(bytes: usize) -> String {
     match bytes {
         _ if bytes.is_multiple_of(1 << 30) => format!("{} GiB", bytes >> 30),

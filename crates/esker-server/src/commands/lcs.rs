@@ -72,7 +72,8 @@ pub(super) fn lcs(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// What both have in common, and where: last stretch first. `step` is told of cells before they are filled.
+/// Returns the longest common subsequence and its stretches, the last one first. Calls `step` with a number of cells before they
+/// are filled.
 fn compare(a: &[u8], b: &[u8], step: &mut dyn FnMut(usize) -> Done) -> Done<(Vec<u8>, Vec<Match>)> {
     let width = b.len() + 1;
     let mut lens = vec![0u32; (a.len() + 1) * width];

@@ -7,7 +7,7 @@ use esker_env::{Env, OpenOptions, read_range};
 
 use super::record::StoredFile;
 use super::segment::Reader;
-use super::{Backup, BackupInfo, Reporter};
+use super::{Backup, BackupInfo, Reporter, Segment};
 use crate::encoding::digest::Digester;
 use crate::types::{Error, Result};
 
@@ -53,8 +53,7 @@ impl Backup {
         let mut found = Verified::default();
         // Each file once, and the backups that need it.
         let mut files: BTreeMap<String, (StoredFile, Vec<u64>)> = BTreeMap::new();
-        // Of each database: its backups, with the numbers of those before them.
-        let mut chains: BTreeMap<u32, Vec<(BackupInfo, Option<u64>)>> = BTreeMap::new();
+        let mut chains: BTreeMap<u32, Chain> = BTreeMap::new();
         let ids = self.ids()?;
         for &id in &ids {
             found.backups += 1;
@@ -109,12 +108,7 @@ impl Backup {
             if segment.backup > oldest.id && !ids.contains(&segment.backup) {
                 lost.insert(segment.backup);
             }
-            let of_it = || segments.iter().filter(|other| other.database == segment.database);
-            // The archive begins at a backup, which need not be the oldest, unless there are older segments.
-            let is_begun = chain.iter().any(|(info, _)| info.seqno == segment.after)
-                && of_it().all(|other| other.last >= segment.after);
-            let is_followed = of_it().any(|other| other.last == segment.after);
-            if goes_on && segment.after > oldest.seqno && !is_begun && !is_followed {
+            if goes_on && segment.after > oldest.seqno && lacks_segment_before(segment, &segments, chain) {
                 let detail =
                     format!("the segment before it is missing, which ends with commit {}", segment.after);
                 found.problems.push(Error::corrupt("segment of the feed", path, 0, detail));
@@ -131,8 +125,20 @@ impl Backup {
     }
 }
 
+/// The backups of a database, with the numbers of those before them.
+type Chain = Vec<(BackupInfo, Option<u64>)>;
+
+/// Whether a segment follows another one that is missing.
+fn lacks_segment_before(segment: &Segment, segments: &[Segment], chain: &Chain) -> bool {
+    let of_it = || segments.iter().filter(|other| other.database == segment.database);
+    // An archive without older segments may begin at any backup.
+    let is_first = of_it().all(|other| other.last >= segment.after);
+    let begins_at_backup = chain.iter().any(|(info, _)| info.seqno == segment.after);
+    !(is_first && begins_at_backup) && of_it().all(|other| other.last != segment.after)
+}
+
 /// The records that later ones of their database have followed, and that are not there.
-fn lost_records(chains: &BTreeMap<u32, Vec<(BackupInfo, Option<u64>)>>, ids: &[u64]) -> BTreeSet<u64> {
+fn lost_records(chains: &BTreeMap<u32, Chain>, ids: &[u64]) -> BTreeSet<u64> {
     // The oldest followed one that was pruned.
     let followed =
         chains.values().flat_map(|chain| chain.iter().skip(1)).filter_map(|(_, previous)| *previous);

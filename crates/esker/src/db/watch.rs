@@ -30,7 +30,7 @@ pub enum Change {
         key: Key,
     },
     /// A key has expired, and was swept: a while after the first moment at which readers no longer found it. A watch that begins
-    /// during a sweep may be told of a range instead.
+    /// during a sweep may show a range instead.
     Expired {
         /// The key.
         key: Key,

@@ -1,12 +1,9 @@
 //! The manifest of an opening: the one that was found is continued, or a new one is written.
 
-use std::path::Path;
-
 use esker_env::Env;
 
 use super::Opening;
 use super::read::Found;
-use crate::engine::base::options::Options;
 use crate::engine::disk::tables::Tables;
 use crate::engine::state::catalog::Catalog;
 use crate::engine::state::history;
@@ -28,7 +25,7 @@ pub(super) struct Named {
 impl Opening {
     /// Has a manifest in force that says what was found, durably.
     pub(super) fn put_in_force(&self, found: &mut Found, catalog: &Catalog) -> Result<Named> {
-        let Opening { options, env, dir, .. } = self;
+        let env = &self.env;
         let last_seq = found.replayed.last_seq;
         let database_id = found.state.database_id.unwrap_or_else(|| draw_database_id(env));
         let of_keyspaces = catalog.all_options();
@@ -42,40 +39,38 @@ impl Opening {
         let news = news(&found.state, &found.replayed.log, last_seq, database_id);
         let (manifest, state) = (found.manifest.take(), found.state.clone());
         let numbers = (found.next_file, next_run);
-        let tables = continue_or_create(env, dir, options, manifest, state, news, numbers)?;
+        let tables = self.continue_or_create(manifest, state, news, numbers)?;
         Ok(Named { tables, database_id, floors })
     }
-}
 
-/// Has a manifest in force that says all of `state`, durably, and the news: the one that was found, or a new one. Files and runs get numbers
-/// from `next` on.
-fn continue_or_create(
-    env: &Env,
-    dir: &Path,
-    options: &Options,
-    found: Option<FoundManifest>,
-    mut state: VersionEdit,
-    news: VersionEdit,
-    (next_file, next_run): (FileId, RunId),
-) -> Result<Tables> {
-    let found = found.map_or(Ok(None), |found| found.go_on(env, dir))?;
-    let (manifest, next_file) = match found {
-        Some(mut manifest) => {
-            if news != VersionEdit::default() {
-                manifest.append(news, || next_file)?;
+    /// Continues the manifest `found`, or creates one with all of `state`, and adds `news` to it. Files and runs get numbers from `numbers` on.
+    fn continue_or_create(
+        &self,
+        found: Option<FoundManifest>,
+        mut state: VersionEdit,
+        news: VersionEdit,
+        (next_file, next_run): (FileId, RunId),
+    ) -> Result<Tables> {
+        let Opening { options, env, dir, .. } = self;
+        let found = found.map_or(Ok(None), |found| found.go_on(env, dir))?;
+        let (manifest, next_file) = match found {
+            Some(mut manifest) => {
+                if news != VersionEdit::default() {
+                    manifest.append(news, || next_file)?;
+                }
+                // Its number, if a new one was started for that.
+                let next_file = manifest.state().next_file.max(Some(next_file)).unwrap_or(next_file);
+                (manifest, next_file)
             }
-            // Its number, if a new one was started for that.
-            let next_file = manifest.state().next_file.max(Some(next_file)).unwrap_or(next_file);
-            (manifest, next_file)
-        }
-        None => {
-            let id = next_file;
-            state.next_file = Some(id.next());
-            state.merge(news);
-            (ManifestLog::create(env, dir, id, state)?, id.next())
-        }
-    };
-    Ok(Tables::new(manifest.replaced_from(options.manifest_bytes_min()), next_file, next_run))
+            None => {
+                let id = next_file;
+                state.next_file = Some(id.next());
+                state.merge(news);
+                (ManifestLog::create(env, dir, id, state)?, id.next())
+            }
+        };
+        Ok(Tables::new(manifest.replaced_from(options.manifest_bytes_min()), next_file, next_run))
+    }
 }
 
 /// What this opening has to say that the manifest does not: nothing, after a clean close.
