@@ -33,7 +33,7 @@ pub use self::log::{AclLog, Refusal};
 use self::secret::{HASHED_AT_ONCE, Proofs};
 pub(crate) use self::selector::{READ, WRITE};
 pub use self::user::User;
-use crate::options::Options;
+use crate::config::options::Options;
 
 /// Who clients are that have not said.
 pub const DEFAULT: &str = "default";

@@ -1,5 +1,8 @@
 //! What is known of each connection: for `CLIENT LIST`, for who ends one, and for messages that nobody asked for.
 
+pub mod outbox;
+pub mod pubsub;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -7,9 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::outbox::{Class, Outbox, OutputLimits};
-use crate::pubsub::Hearing;
-use crate::stats::Counter;
+use crate::clients::outbox::{Class, Outbox, OutputLimits};
+use crate::clients::pubsub::Hearing;
+use crate::observe::stats::Counter;
 
 /// What others see of a connection. Atomics are relaxed: they are figures.
 #[derive(Default)]

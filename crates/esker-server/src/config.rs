@@ -5,6 +5,7 @@
 //! config.3. A value is checked by the type of its parameter, whatever the value before.
 
 mod kind;
+pub mod options;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +15,10 @@ use parking_lot::Mutex;
 
 pub use self::kind::bytes_of;
 use self::kind::{KNOBS, Kind};
-use crate::effects::{Event, events_of, letters_of};
-use crate::numbers::parse_int;
-use crate::options::{Fsync, Options};
-use crate::outbox::{DEFAULT_LIMITS, OutputLimits};
+use crate::base::numbers::parse_int;
+use crate::clients::outbox::{DEFAULT_LIMITS, OutputLimits};
+use crate::config::options::{Fsync, Options};
+use crate::run::effects::{Event, events_of, letters_of};
 use crate::store::Durability;
 
 /// Knobs that promise safety which the server does not give, or rights which it never gives by itself. They keep their
@@ -84,7 +85,7 @@ struct Bounds {
 
 impl Bounds {
     fn of(options: &Options) -> Self {
-        let http = if options.http.is_some() { crate::http::AT_ONCE as u64 } else { 0 };
+        let http = if options.http.is_some() { crate::net::http::AT_ONCE as u64 } else { 0 };
         let Some(descriptors) = options.descriptors else {
             return Bounds { clients: u64::MAX, http: http as usize };
         };
@@ -361,7 +362,7 @@ impl Config {
 
 /// Whether the name of an option matches one of the patterns.
 pub fn is_meant(name: &str, patterns: &[&[u8]]) -> bool {
-    patterns.iter().any(|pattern| crate::glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
+    patterns.iter().any(|pattern| crate::base::glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
 }
 
 #[cfg(test)]

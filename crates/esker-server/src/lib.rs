@@ -8,73 +8,41 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `store` | the seam to what stores the data |
+//! | `base` | time, texts, numbers, failures |
 //! | `resp` | the protocol: requests and replies |
-//! | `listen`, `tls`, `connection`, `session`, `clients`, `outbox` | connections |
-//! | `sequencer`, `waiters`, `watches`, `effects` | how commands run, wait, are noticed |
+//! | `store` | the seam to what stores the data; `holdings`: transactions, locks and topics of connections |
+//! | `config` | options and parameters |
+//! | `types` | how types lie in ordered maps: docs/formats/server.md, docs/formats/obigstore.md |
 //! | `acl` | users, and what they may do |
-//! | `stats`, `rates`, `latency`, `slow_log`, `http`, `trace` | what operators see |
+//! | `clients` | connections as others see them, what waits to be sent to them, what they hear |
+//! | `run` | how commands run, wait, are noticed |
 //! | `commands` | the table of commands, and what they do |
-//! | `geo` | places as scores of sorted sets |
-//! | `holdings` | what connections hold: transactions, locks, topics |
-//! | `rows` | tables of keys with columns: docs/formats/obigstore.md |
+//! | `lua` | scripts |
 //! | `replication` | primaries and replicas: docs/formats/replication.md |
-//! | `data` | how types lie in ordered maps: docs/formats/server.md |
-//! | `verify` | whether what is stored makes sense |
+//! | `observe` | what operators see |
+//! | `net` | listens, and serves connections |
 //!
 //! For users: docs/server.md, docs/commands.md
 
 mod acl;
+mod base;
 mod clients;
-mod clock;
 mod commands;
 mod config;
-mod connection;
-mod cursors;
-mod cx;
-mod data;
-mod effects;
-mod fail;
-mod geo;
-mod glob;
-mod holdings;
-mod http;
-mod latency;
-mod listen;
 #[cfg(feature = "lua")]
 mod lua;
-mod memory;
-mod numbers;
-mod options;
-mod outbox;
-mod pause;
-mod process;
-mod pubsub;
-mod rates;
-mod readers;
+mod net;
+mod observe;
 mod replication;
 mod resp;
-mod rows;
-mod sequencer;
-mod serve;
-mod server;
-mod session;
-mod sha1;
-mod slow_log;
-mod spans;
-mod stats;
+mod run;
 pub mod store;
-#[cfg(feature = "tls")]
-mod tls;
-mod trace;
-mod verify;
-mod waiters;
-mod watches;
+mod types;
 
 pub use self::commands::commands_document;
 pub use self::config::bytes_of;
-pub use self::listen::{Ended, Listeners, run};
-pub use self::options::{ClientCertificates, Fsync, Options, ReplicaTls, Tls};
+pub use self::config::options::{ClientCertificates, Fsync, Options, ReplicaTls, Tls};
+pub use self::net::listen::{Ended, Listeners, run};
+pub use self::net::serve::{Failed, Stopper, serve};
 pub use self::replication::{Source, finish_copy, is_slot_name};
-pub use self::serve::{Failed, Stopper, serve};
-pub use self::server::Server;
+pub use self::run::server::Server;

@@ -27,12 +27,12 @@ use mlua::{Lua, MultiValue, Table, Value};
 use self::limits::Limits;
 pub use self::machine::Machine;
 use self::machine::{PRELUDE_NAME, SCRIPT_NAME};
+use crate::base::fail::{Done, Fail};
 use crate::commands;
 use crate::commands::Script;
-use crate::cx::Cx;
-use crate::fail::{Done, Fail};
-use crate::pause;
 use crate::resp::{ERROR_BYTES_MAX, Out, Request};
+use crate::run::cx::Cx;
+use crate::run::pause;
 
 /// Bytes of the stack that scripts run on: nested calls through the library, and nested sources and values, fit
 /// within their limits of depth.

@@ -54,8 +54,8 @@ use self::position::{History, Relation};
 use self::records::{Base, Records, Role};
 use self::replicas::Replicas;
 use self::slots::Slots;
-use crate::clock;
-use crate::data::Database;
+use crate::base::clock;
+use crate::types::Database;
 
 /// Names of keyspaces that begin with this are the server's own.
 pub const OWN_PREFIX: &str = "es.";

@@ -9,7 +9,9 @@
 //! store.1. A transaction sees its own writes. It commits all of them, or none.
 //! store.2. `Transaction::version` is larger than what any transaction got whose commit it sees.
 
+pub(crate) mod holdings;
 mod local;
+pub(crate) mod spans;
 
 use std::any::Any;
 use std::ops::{Bound, ControlFlow};

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use super::subcommands;
+use crate::base::glob;
 use crate::commands::{self, Command};
-use crate::glob;
 use crate::resp::Request;
 
 /// Reading a key.

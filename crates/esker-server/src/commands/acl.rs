@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 use super::table::{CATEGORIES, Command, Group::Server, NO_KEYS, command, commands, flag::*};
 use super::unknown_subcommand;
 use crate::acl::{DEFAULT, Reason, Refusal, User, random};
-use crate::cx::Cx;
-use crate::fail::{Done, Fail};
-use crate::numbers::int;
+use crate::base::fail::{Done, Fail};
+use crate::base::numbers::int;
+use crate::observe::trace;
 use crate::resp::Request;
-use crate::trace;
+use crate::run::cx::Cx;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[

@@ -1,11 +1,11 @@
 //! `BITFIELD`: numbers of any width in a string.
 
 use super::strings::STRING_BYTES_MAX;
-use crate::cx::Cx;
-use crate::effects::Event;
-use crate::fail::{Done, SYNTAX};
-use crate::numbers::{int, parse_int};
+use crate::base::fail::{Done, SYNTAX};
+use crate::base::numbers::{int, parse_int};
 use crate::resp::Request;
+use crate::run::cx::Cx;
+use crate::run::effects::Event;
 
 /// A number's width, and whether it may be negative.
 #[derive(Clone, Copy)]

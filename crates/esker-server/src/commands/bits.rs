@@ -2,12 +2,12 @@
 
 use super::strings::STRING_BYTES_MAX;
 use super::table::{Command, FIRST, Group::Bitmap, Keys, command, flag::*};
-use crate::cx::Cx;
-use crate::data::Main;
-use crate::effects::Event;
-use crate::fail::{Done, SYNTAX};
-use crate::numbers::int;
+use crate::base::fail::{Done, SYNTAX};
+use crate::base::numbers::int;
 use crate::resp::Request;
+use crate::run::cx::Cx;
+use crate::run::effects::Event;
+use crate::types::Main;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[

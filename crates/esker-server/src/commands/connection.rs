@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 use super::table::{Command, Group::Connection, NO_KEYS, command, flag::*};
 use super::unknown_subcommand;
 use crate::acl::{DEFAULT, Reason};
+use crate::base::fail::{Done, Fail, SYNTAX};
+use crate::base::numbers::{int, timeout_ms};
 use crate::clients::Client;
-use crate::cx::Cx;
-use crate::fail::{Done, Fail, SYNTAX};
-use crate::numbers::{int, timeout_ms};
 use crate::resp::Request;
-use crate::session::ReplyMode;
+use crate::run::cx::Cx;
+use crate::run::session::ReplyMode;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[

@@ -5,13 +5,13 @@
 //! ```
 
 use super::table::{Command, FIRST, Group::Generic, command, flag::*};
-use crate::cx::Cx;
-use crate::data::{Collection, Kind, Main, check_copy};
-use crate::effects::Event;
-use crate::fail::{Done, SYNTAX};
-use crate::numbers::int;
+use crate::base::fail::{Done, SYNTAX};
+use crate::base::numbers::int;
 use crate::resp::Request;
+use crate::run::cx::Cx;
+use crate::run::effects::Event;
 use crate::store::{Order, Span, Value};
+use crate::types::{Collection, Kind, Main, check_copy};
 use std::ops::ControlFlow;
 
 #[rustfmt::skip]

@@ -1,11 +1,11 @@
 //! Commands about when keys expire.
 
 use super::table::{Command, FIRST, Group::Generic, command, flag::*};
-use crate::cx::Cx;
-use crate::effects::Event;
-use crate::fail::{Done, Fail};
-use crate::numbers::int;
+use crate::base::fail::{Done, Fail};
+use crate::base::numbers::int;
 use crate::resp::Request;
+use crate::run::cx::Cx;
+use crate::run::effects::Event;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[

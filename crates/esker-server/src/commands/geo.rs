@@ -4,13 +4,13 @@ use std::ops::{Bound, ControlFlow};
 
 use super::sorted_sets::store;
 use super::table::{Command, FIRST, FIRST_TWO, Group::Geo, STORED, command, flag::*};
-use crate::cx::Cx;
-use crate::data::{Scored, SortedSet, ZSpan};
-use crate::fail::{Done, Fail, SYNTAX};
-use crate::geo::{Place, Shape};
-use crate::numbers::{float, int, parse_float};
+use crate::base::fail::{Done, Fail, SYNTAX};
+use crate::base::numbers::{float, int, parse_float};
 use crate::resp::Request;
+use crate::run::cx::Cx;
 use crate::store::Order;
+use crate::types::geo::{Place, Shape};
+use crate::types::{Scored, SortedSet, ZSpan};
 
 const STORES: u32 = WRITE | DENY_OOM;
 

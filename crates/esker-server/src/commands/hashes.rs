@@ -5,14 +5,14 @@ use std::ops::ControlFlow;
 use super::scan::{Step, put_cursor};
 use super::strings::plain_float;
 use super::table::{Command, FIRST, Group::Hash, command, flag::*};
-use crate::cx::Cx;
-use crate::data::{Collection, Kind};
-use crate::effects::Event;
-use crate::fail::{Done, Fail, SYNTAX};
-use crate::memory::too_large;
-use crate::numbers::{decimal_sum, float, int, parse_float, parse_int};
+use crate::base::fail::{Done, Fail, SYNTAX};
+use crate::base::numbers::{decimal_sum, float, int, parse_float, parse_int};
 use crate::resp::{REPLY_BYTES_MAX, Request, format_int};
+use crate::run::cx::Cx;
+use crate::run::effects::Event;
+use crate::run::memory::too_large;
 use crate::store::{Order, Span, Value};
+use crate::types::{Collection, Kind};
 
 const ADD: u32 = WRITE | DENY_OOM;
 

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use super::ordered::write_string;
 use super::table::{Command, Group, flag};
 use super::words::Words;
-use crate::cx::Cx;
-use crate::data::Main;
-use crate::fail::{Done, Fail, SYNTAX, Wait};
-use crate::holdings::held_transaction::{Held, IDLE, Isolation};
-use crate::holdings::named_locks::{Mode, Name, Until};
-use crate::holdings::overlay::{Entry, Writes};
-use crate::holdings::place::Place;
-use crate::holdings::topics::Saying;
+use crate::base::fail::{Done, Fail, SYNTAX, Wait};
+use crate::run::cx::Cx;
+use crate::store::holdings::held_transaction::{Held, IDLE, Isolation};
+use crate::store::holdings::named_locks::{Mode, Name, Until};
+use crate::store::holdings::overlay::{Entry, Writes};
+use crate::store::holdings::place::Place;
+use crate::store::holdings::topics::Saying;
 use crate::store::{Durability, Snapshot, Value};
+use crate::types::Main;
 
 /// The transaction that the connection holds, if it does.
 ///

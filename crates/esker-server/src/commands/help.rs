@@ -1,9 +1,9 @@
 //! `HELP` of the commands that have subcommands, made from the table.
 
 use super::table::Command;
-use crate::cx::Cx;
-use crate::fail::{Done, Fail};
+use crate::base::fail::{Done, Fail};
 use crate::resp::Request;
+use crate::run::cx::Cx;
 
 /// The subcommand that all of them have.
 pub(super) const HELP: &str = "help";

@@ -4,10 +4,10 @@
 //! Ertl, "New cardinality estimation algorithms for HyperLogLog sketches" (2017).
 
 use super::table::{ALL, Command, FIRST, Group::HyperLogLog, command, flag::*};
-use crate::cx::Cx;
-use crate::effects::Event;
-use crate::fail::Done;
+use crate::base::fail::Done;
 use crate::resp::Request;
+use crate::run::cx::Cx;
+use crate::run::effects::Event;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
@@ -214,7 +214,7 @@ fn pfmerge(cx: &mut Cx<'_>, request: &Request) -> Done {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fail::Fail;
+    use crate::base::fail::Fail;
 
     #[test]
     fn estimates_are_near() {

@@ -4,12 +4,12 @@ use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
 use super::server::REDIS_VERSION;
-use crate::cx::Cx;
-use crate::fail::Done;
-use crate::process;
-use crate::pubsub::Hearing;
-use crate::rates::{Rate, WINDOWS};
+use crate::base::fail::Done;
+use crate::clients::pubsub::Hearing;
+use crate::observe::process;
+use crate::observe::rates::{Rate, WINDOWS};
 use crate::resp::Request;
+use crate::run::cx::Cx;
 
 /// The sections, and whether they are shown to who asks for none.
 const SECTIONS: [(&str, bool); 12] = [
@@ -66,7 +66,7 @@ fn section(cx: &mut Cx<'_>, name: &str, text: &mut String) -> Done {
             put("process_id", &std::process::id());
             put("run_id", &server.run_id);
             put("tcp_port", &server.port.load(Ordering::Relaxed));
-            put("server_time_usec", &crate::clock::now_us());
+            put("server_time_usec", &crate::base::clock::now_us());
             let up = server.started.elapsed().as_secs();
             put("uptime_in_seconds", &up);
             put("uptime_in_days", &(up / 86_400));

@@ -5,12 +5,12 @@ use std::ops::ControlFlow;
 use super::info;
 use super::table::{Command, Group::Server, Keys, NO_KEYS, command, commands, flag::*};
 use super::unknown_subcommand;
-use crate::cx::Cx;
-use crate::data::{Collection, Kind, Main};
-use crate::fail::{Done, SYNTAX};
-use crate::numbers::{int, parse_int};
+use crate::base::fail::{Done, SYNTAX};
+use crate::base::numbers::{int, parse_int};
 use crate::resp::{Out, Request};
+use crate::run::cx::Cx;
 use crate::store::{Order, Span};
+use crate::types::{Collection, Kind, Main};
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
@@ -119,7 +119,7 @@ fn names_of(command: &'static Command, filter: Option<&Filter>) -> Vec<String> {
     let all = [(command.name.to_owned(), command.flags)].into_iter().chain(subs);
     let is_wanted = |name: &str, flags: u32| match filter {
         None => true,
-        Some(Filter::Pattern(pattern)) => crate::glob::matches(pattern, name.as_bytes()),
+        Some(Filter::Pattern(pattern)) => crate::base::glob::matches(pattern, name.as_bytes()),
         Some(Filter::Category(category)) => command.categories_with(flags).contains(category),
         Some(Filter::Module) => false,
     };

@@ -2,13 +2,13 @@
 
 use super::table::{ALL, Command, FIRST, FIRST_TWO, Group::Generic, Keys, NO_KEYS, command, flag::*};
 use super::unknown_subcommand;
-use crate::cx::Cx;
-use crate::data::{Collection, Kind, Main};
-use crate::effects::Event;
-use crate::fail::{Done, NO_INTEGER, NO_KEY, SYNTAX};
-use crate::numbers::{int, parse_int};
+use crate::base::fail::{Done, NO_INTEGER, NO_KEY, SYNTAX};
+use crate::base::numbers::{int, parse_int};
 use crate::resp::Request;
+use crate::run::cx::Cx;
+use crate::run::effects::Event;
 use crate::store::{Order, Span};
+use crate::types::{Collection, Kind, Main};
 use std::ops::ControlFlow;
 
 #[rustfmt::skip]

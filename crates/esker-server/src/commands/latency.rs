@@ -2,9 +2,9 @@
 
 use super::table::{Command, Group::Server, NO_KEYS, command, flag::*};
 use super::unknown_subcommand;
-use crate::cx::Cx;
-use crate::fail::Done;
+use crate::base::fail::Done;
 use crate::resp::Request;
+use crate::run::cx::Cx;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[

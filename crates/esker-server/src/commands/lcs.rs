@@ -1,10 +1,10 @@
 //! `LCS`: the longest common subsequence of two strings.
 
-use crate::cx::Cx;
-use crate::data::Main;
-use crate::fail::{Done, Fail, SYNTAX, WRONG_TYPE};
-use crate::numbers::int;
+use crate::base::fail::{Done, Fail, SYNTAX, WRONG_TYPE};
+use crate::base::numbers::int;
 use crate::resp::Request;
+use crate::run::cx::Cx;
+use crate::types::Main;
 
 /// The table of lengths has no more cells.
 const CELLS_MAX: usize = 64 << 20;

@@ -3,13 +3,13 @@
 use super::lists::{pop_event, save_shorter, take};
 use super::sets::numbered_keys;
 use super::table::{Command, FIRST_TWO, Group::List as Lists, Keys, command, flag::*};
-use crate::cx::Cx;
-use crate::data::{End, List};
-use crate::effects::Event;
-use crate::fail::{Done, Fail, SYNTAX};
-use crate::numbers::{int, timeout};
+use crate::base::fail::{Done, Fail, SYNTAX};
+use crate::base::numbers::{int, timeout};
 use crate::resp::Request;
+use crate::run::cx::Cx;
+use crate::run::effects::Event;
 use crate::store::Value;
+use crate::types::{End, List};
 
 const WAITS: u32 = WRITE | BLOCKING;
 const WAITED: Keys = Keys::At(1, -2, 1);

@@ -3,13 +3,13 @@
 use std::ops::ControlFlow;
 
 use super::table::{Command, FIRST, Group::List as Lists, command, flag::*};
-use crate::cx::Cx;
-use crate::data::{End, List};
-use crate::effects::Event;
-use crate::fail::{Done, Fail, NO_KEY, SYNTAX};
-use crate::numbers::{int, places};
+use crate::base::fail::{Done, Fail, NO_KEY, SYNTAX};
+use crate::base::numbers::{int, places};
 use crate::resp::Request;
+use crate::run::cx::Cx;
+use crate::run::effects::Event;
 use crate::store::{Order, Value};
+use crate::types::{End, List};
 
 const ADD: u32 = WRITE | DENY_OOM;
 

@@ -5,9 +5,9 @@
 use std::path::{Path, PathBuf};
 
 use super::table::{Command, Group::Esker, NO_KEYS, command, flag::*};
-use crate::cx::Cx;
-use crate::fail::{Done, Fail, SYNTAX};
+use crate::base::fail::{Done, Fail, SYNTAX};
 use crate::resp::Request;
+use crate::run::cx::Cx;
 use crate::store::Error;
 
 /// It takes long, and other commits must not wait for it.

@@ -4,10 +4,10 @@
 
 use super::ENDED_SCRIPT;
 use super::table::{Command, Group};
-use crate::cx::{Access, Cx};
-use crate::effects::EffectsMark;
-use crate::fail::Done;
+use crate::base::fail::Done;
 use crate::resp::Request;
+use crate::run::cx::{Access, Cx};
+use crate::run::effects::EffectsMark;
 
 /// Whether a command that a client sent may run scripts.
 fn may_run_scripts(cx: &Cx<'_>, command: &Command) -> bool {

@@ -4,12 +4,12 @@ use std::sync::atomic::Ordering;
 
 use super::table::{Command, Group::PubSub, NO_KEYS, command, flag::*};
 use super::unknown_subcommand;
-use crate::cx::Cx;
-use crate::fail::Done;
-use crate::pubsub::{Hearing, Said};
+use crate::base::fail::Done;
+use crate::clients::pubsub::{Hearing, Said};
 use crate::resp::Request;
-use crate::server::Server;
-use crate::session::Session;
+use crate::run::cx::Cx;
+use crate::run::server::Server;
+use crate::run::session::Session;
 
 const OWN: u32 = PUBSUB | NO_SCRIPT | WHILE_SUBSCRIBED;
 

@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering;
 use super::ordered::{FeedRequest, feed_request};
 use super::slots::{ShownSlot, shown_slots};
 use super::table::{Command, Group::Esker, Group::Server as OfServer, NO_KEYS, command, flag::*};
-use crate::cx::Cx;
-use crate::fail::{Done, Fail, SYNTAX};
-use crate::numbers::{int, parse_int, timeout_ms};
+use crate::base::fail::{Done, Fail, SYNTAX};
+use crate::base::numbers::{int, parse_int, timeout_ms};
 use crate::replication::{self, Batch, Link, Position, Source};
 use crate::resp::Request;
-use crate::server::Server;
-use crate::session::{Moment, Session};
+use crate::run::cx::Cx;
+use crate::run::server::Server;
+use crate::run::session::{Moment, Session};
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
@@ -288,7 +288,7 @@ pub(super) fn figures(server: &Server) -> Vec<(String, String)> {
     put("role", &if source.is_some() { "slave" } else { "master" });
     if let Some(source) = source {
         let upstream = replication.upstream();
-        let silent = crate::clock::now_ms().saturating_sub(upstream.heard) / 1000;
+        let silent = crate::base::clock::now_ms().saturating_sub(upstream.heard) / 1000;
         put("master_host", &source.host);
         put("master_port", &source.port);
         put("master_link_status", &if upstream.is_up { "up" } else { "down" });

@@ -3,14 +3,14 @@
 use std::ops::{Bound, ControlFlow};
 
 use super::table::{Command, Group::Generic, NO_KEYS, command, flag::*};
-use crate::cursors::From;
-use crate::cx::Cx;
-use crate::data::Main;
-use crate::fail::{Done, Fail, NO_INTEGER, SYNTAX};
-use crate::glob;
-use crate::numbers::int;
+use crate::base::fail::{Done, Fail, NO_INTEGER, SYNTAX};
+use crate::base::glob;
+use crate::base::numbers::int;
 use crate::resp::Request;
+use crate::run::cursors::From;
+use crate::run::cx::Cx;
 use crate::store::{Order, Span, Value, prefix_end};
+use crate::types::Main;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[

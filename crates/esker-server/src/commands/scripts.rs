@@ -9,12 +9,12 @@ use parking_lot::Mutex;
 
 use super::table::{Command, Group::Scripting, Keys, NO_KEYS, command, flag::*};
 use super::unknown_subcommand;
-use crate::clock;
-use crate::cx::Cx;
-use crate::fail::Done;
-use crate::numbers::int;
+use crate::base::clock;
+use crate::base::fail::Done;
+use crate::base::numbers::int;
+use crate::base::sha1;
 use crate::resp::Request;
-use crate::sha1;
+use crate::run::cx::Cx;
 
 const RUNS: u32 = WRITE | NO_SCRIPT;
 const SCRIPT_KEYS: Keys = Keys::Numbered(2, 0);

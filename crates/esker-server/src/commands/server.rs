@@ -4,16 +4,16 @@ use std::sync::atomic::Ordering;
 
 use super::table::{Command, Group::Server, NO_KEYS, command, flag::*};
 use super::unknown_subcommand;
-use crate::clock;
+use crate::base::clock;
+use crate::base::fail::{Done, Fail, SYNTAX};
+use crate::base::numbers::{int, parse_float};
 use crate::config;
-use crate::cx::Cx;
-use crate::data::Database;
-use crate::fail::{Done, Fail, SYNTAX};
-use crate::holdings::place::database_name;
-use crate::numbers::{int, parse_float};
 use crate::resp::Request;
-use crate::session::Session;
+use crate::run::cx::Cx;
+use crate::run::session::Session;
 use crate::store::Span;
+use crate::store::holdings::place::database_name;
+use crate::types::Database;
 
 /// The version of Redis whose commands these are like.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
@@ -259,7 +259,7 @@ fn debug(cx: &mut Cx<'_>, request: &Request) -> Done {
     } else if request.is(1, "digest") {
         cx.out.simple(&"0".repeat(40));
     } else if request.is(1, "object") && request.len() == 3 {
-        let main = cx.main(&request[2])?.ok_or(crate::fail::NO_KEY)?;
+        let main = cx.main(&request[2])?.ok_or(crate::base::fail::NO_KEY)?;
         let encoding = super::keys::encoding(cx, &request[2], &main)?;
         let bytes = main.stored_bytes();
         cx.out.simple(&format!(

@@ -6,13 +6,13 @@ use std::ops::ControlFlow;
 use super::hashes::{random_count, random_len, random_places, walk_step};
 use super::scan::{Step, put_cursor};
 use super::table::{ALL, Command, FIRST, FIRST_TWO, Group::Set, Keys, command, flag::*};
-use crate::cx::Cx;
-use crate::data::{Collection, Kind};
-use crate::effects::Event;
-use crate::fail::{Done, SYNTAX};
-use crate::numbers::int;
+use crate::base::fail::{Done, SYNTAX};
+use crate::base::numbers::int;
 use crate::resp::Request;
+use crate::run::cx::Cx;
+use crate::run::effects::Event;
 use crate::store::{Order, Span};
+use crate::types::{Collection, Kind};
 
 const ADD: u32 = WRITE | DENY_OOM;
 

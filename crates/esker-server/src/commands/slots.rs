@@ -2,11 +2,11 @@
 
 use super::replication::slot_name;
 use super::table::{Command, Group::Esker, NO_KEYS, command, flag::*};
-use crate::cx::Cx;
-use crate::fail::{Done, Fail, SYNTAX};
+use crate::base::fail::{Done, Fail, SYNTAX};
 use crate::replication::{Position, Slot};
 use crate::resp::Request;
-use crate::server::Server;
+use crate::run::cx::Cx;
+use crate::run::server::Server;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[

@@ -1,12 +1,12 @@
 //! `SORT`: elements of a list, a set or a sorted set in an order that other keys may give.
 
 use super::table::{Command, FIRST, Group::Generic, STORED, command, flag::*};
-use crate::cx::Cx;
-use crate::data::{Collection, End, Kind, List, SortedSet};
-use crate::effects::Event;
-use crate::fail::{Done, SYNTAX, WRONG_TYPE};
-use crate::numbers::{int, parse_weight};
+use crate::base::fail::{Done, SYNTAX, WRONG_TYPE};
+use crate::base::numbers::{int, parse_weight};
 use crate::resp::Request;
+use crate::run::cx::Cx;
+use crate::run::effects::Event;
+use crate::types::{Collection, End, Kind, List, SortedSet};
 use std::cmp::Ordering;
 
 #[rustfmt::skip]

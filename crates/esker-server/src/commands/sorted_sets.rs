@@ -9,13 +9,13 @@ use std::ops::ControlFlow;
 use super::hashes::{random_count, random_len, random_places};
 use super::scan::{Step, put_cursor};
 use super::table::{Command, FIRST, Group::SortedSet as Sorted, command, flag::*};
-use crate::cx::Cx;
-use crate::data::{Scored, SortedSet, ZSpan};
-use crate::effects::Event;
-use crate::fail::{Done, SYNTAX};
-use crate::numbers::float;
+use crate::base::fail::{Done, SYNTAX};
+use crate::base::numbers::float;
 use crate::resp::{Request, format_double};
+use crate::run::cx::Cx;
+use crate::run::effects::Event;
 use crate::store::Order;
+use crate::types::{Scored, SortedSet, ZSpan};
 
 pub(super) use self::combine::TABLE as COMBINE;
 pub(super) use self::pops::TABLE as POPS;

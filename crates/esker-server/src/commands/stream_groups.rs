@@ -4,13 +4,13 @@ use super::stream_info::Place;
 use super::streams::{bound, count, id, put_entries, reading};
 use super::table::{Command, FIRST, Group::Stream as Streams, Keys, command, flag::*};
 use super::unknown_subcommand;
-use crate::cx::Cx;
-use crate::data::{Entry, Group, Pending, Stream, StreamId};
-use crate::effects::Event;
-use crate::fail::{Done, Fail, SYNTAX, Wait};
-use crate::numbers::{int, parse_int};
+use crate::base::fail::{Done, Fail, SYNTAX, Wait};
+use crate::base::numbers::{int, parse_int};
 use crate::resp::Request;
+use crate::run::cx::Cx;
+use crate::run::effects::Event;
 use crate::store::Order;
+use crate::types::{Entry, Group, Pending, Stream, StreamId};
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
@@ -353,7 +353,8 @@ fn xclaim(cx: &mut Cx<'_>, request: &Request) -> Done {
     }
     let (mut delivered, mut retries, mut force, mut only_ids) = (cx.now, None, false, false);
     while at < request.len() {
-        let value = || parse_int(request.get(at + 1).unwrap_or_default()).ok_or(crate::fail::NO_INTEGER);
+        let value =
+            || parse_int(request.get(at + 1).unwrap_or_default()).ok_or(crate::base::fail::NO_INTEGER);
         match request[at].to_ascii_lowercase().as_slice() {
             b"force" => force = true,
             b"justid" => only_ids = true,

@@ -2,11 +2,11 @@
 
 use super::table::{Command, Group::Stream as Streams, Keys, command, flag::*};
 use super::unknown_subcommand;
-use crate::cx::Cx;
-use crate::data::{Consumer, Group, Stream, StreamId};
-use crate::fail::{Done, Fail, NO_KEY, SYNTAX};
+use crate::base::fail::{Done, Fail, NO_KEY, SYNTAX};
 use crate::resp::Request;
+use crate::run::cx::Cx;
 use crate::store::Order;
+use crate::types::{Consumer, Group, Stream, StreamId};
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
@@ -52,7 +52,7 @@ fn put_head(cx: &mut Cx<'_>, stream: &Stream) -> Done {
     Ok(())
 }
 
-fn put_fields(cx: &mut Cx<'_>, entry: Option<&crate::data::Entry>) {
+fn put_fields(cx: &mut Cx<'_>, entry: Option<&crate::types::Entry>) {
     match entry {
         None => cx.out.null(),
         Some((id, fields)) => {

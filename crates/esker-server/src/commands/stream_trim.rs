@@ -1,12 +1,12 @@
 //! Which entries streams lose: the words of `XTRIM`, which `XADD` has, too.
 
 use super::streams::id;
-use crate::cx::Cx;
-use crate::data::{Stream, StreamId};
-use crate::fail::{Done, SYNTAX};
-use crate::numbers::int;
+use crate::base::fail::{Done, SYNTAX};
+use crate::base::numbers::int;
 use crate::resp::Request;
+use crate::run::cx::Cx;
 use crate::store::Order;
+use crate::types::{Stream, StreamId};
 
 /// Entries that an approximate trim (`~`) removes at a time, and at most in one command.
 const PIECE: usize = 100;

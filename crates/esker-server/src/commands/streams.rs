@@ -2,13 +2,13 @@
 
 use super::stream_trim::Trim;
 use super::table::{Command, FIRST, Group::Stream as Streams, Keys, command, flag::*};
-use crate::cx::Cx;
-use crate::data::{Entry, Stream, StreamId, parse_count};
-use crate::effects::Event;
-use crate::fail::{Done, Fail, SYNTAX, Wait};
-use crate::numbers::{int, timeout_ms};
+use crate::base::fail::{Done, Fail, SYNTAX, Wait};
+use crate::base::numbers::{int, timeout_ms};
 use crate::resp::Request;
+use crate::run::cx::Cx;
+use crate::run::effects::Event;
 use crate::store::Order;
+use crate::types::{Entry, Stream, StreamId, parse_count};
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
@@ -297,7 +297,7 @@ fn xsetid(cx: &mut Cx<'_>, request: &Request) -> Done {
             return Err(SYNTAX.into());
         }
     }
-    let mut stream = Stream::open(cx, &request[1])?.ok_or(crate::fail::NO_KEY)?;
+    let mut stream = Stream::open(cx, &request[1])?.ok_or(crate::base::fail::NO_KEY)?;
     let newest = stream.entries(cx, StreamId::default(), StreamId::MAX, Order::Down, 1)?;
     if newest.first().is_some_and(|newest| last < newest.0) {
         return Err("ERR The ID specified in XSETID is smaller than the target stream top item".into());
@@ -321,6 +321,6 @@ fn xsetid(cx: &mut Cx<'_>, request: &Request) -> Done {
 
 /// A count of an argument that may be too large.
 pub(super) fn count(word: &[u8]) -> Done<usize> {
-    let n = parse_count(word).ok_or(crate::fail::NO_INTEGER)?;
+    let n = parse_count(word).ok_or(crate::base::fail::NO_INTEGER)?;
     Ok(usize::try_from(n).unwrap_or(usize::MAX))
 }

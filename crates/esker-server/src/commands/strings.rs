@@ -2,13 +2,13 @@
 
 use super::expiry::deadline;
 use super::table::{ALL, Command, FIRST, FIRST_TWO, Group::String as Strings, Keys, command, flag::*};
-use crate::cx::Cx;
-use crate::data::{Kind, Main};
-use crate::effects::Event;
-use crate::fail::{Done, Fail, NO_INTEGER, SYNTAX, WRONG_TYPE};
-use crate::memory::each_value;
-use crate::numbers::{decimal_sum, float, int, parse_float, parse_int};
+use crate::base::fail::{Done, Fail, NO_INTEGER, SYNTAX, WRONG_TYPE};
+use crate::base::numbers::{decimal_sum, float, int, parse_float, parse_int};
 use crate::resp::{Request, format_int};
+use crate::run::cx::Cx;
+use crate::run::effects::Event;
+use crate::run::memory::each_value;
+use crate::types::{Kind, Main};
 
 const ADD: u32 = WRITE | DENY_OOM;
 const PAIRS: Keys = Keys::At(1, -1, 2);

@@ -8,10 +8,10 @@ use super::{
     sorted_sets, stream_groups, stream_info, streams, strings, transactions,
 };
 use crate::acl::subcommands;
-use crate::cx::Cx;
-use crate::fail::Done;
-use crate::numbers::parse_int;
+use crate::base::fail::Done;
+use crate::base::numbers::parse_int;
 use crate::resp::Request;
+use crate::run::cx::Cx;
 
 /// What a command may do, and where it runs.
 pub mod flag {

@@ -5,11 +5,11 @@
 use std::sync::atomic::Ordering;
 
 use super::table::{ALL, Command, Group::Transactions, NO_KEYS, command, flag::*};
-use crate::cx::Cx;
-use crate::fail::{Done, Fail};
+use crate::base::fail::{Done, Fail};
 use crate::resp::Request;
-use crate::server::Server;
-use crate::session::{Multi, Session};
+use crate::run::cx::Cx;
+use crate::run::server::Server;
+use crate::run::session::{Multi, Session};
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[

@@ -1,7 +1,7 @@
 //! The words of a request, one after the other.
 
-use crate::fail::{Done, SYNTAX};
-use crate::numbers::int;
+use crate::base::fail::{Done, SYNTAX};
+use crate::base::numbers::int;
 use crate::resp::Request;
 
 /// The words of a request that were not read yet.

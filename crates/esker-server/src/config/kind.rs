@@ -1,7 +1,7 @@
 //! What values each parameter takes.
 
 use self::Kind::{Bytes, Int, Switch, Text, Word};
-use crate::numbers::parse_int;
+use crate::base::numbers::parse_int;
 
 /// The least `client-query-buffer-limit`.
 const QUERY_BYTES_MAX_MIN: u64 = 1 << 20;

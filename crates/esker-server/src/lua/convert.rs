@@ -103,7 +103,7 @@ pub(super) fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Integer(n) => Some(*n as f64),
         Value::Number(n) => Some(*n),
-        Value::String(text) => crate::numbers::parse_float(&text.as_bytes()),
+        Value::String(text) => crate::base::numbers::parse_float(&text.as_bytes()),
         _ => None,
     }
 }
@@ -141,7 +141,7 @@ pub(super) fn reply(lua: &Lua, limits: &Limits, bytes: &mut &[u8]) -> mlua::Resu
         b'-' => tagged(lua, "err", Value::String(lua.create_string(text)?)),
         b':' => Ok(Value::Number(count_int(text) as f64)),
         b',' => {
-            let n = crate::numbers::parse_float(text).unwrap_or(f64::NAN);
+            let n = crate::base::numbers::parse_float(text).unwrap_or(f64::NAN);
             tagged(lua, "double", Value::Number(n))
         }
         b'#' => Ok(Value::Boolean(text == b"t")),
@@ -181,7 +181,7 @@ pub(super) fn reply(lua: &Lua, limits: &Limits, bytes: &mut &[u8]) -> mlua::Resu
 }
 
 fn count_int(text: &[u8]) -> i64 {
-    crate::numbers::parse_int(text).unwrap_or(0)
+    crate::base::numbers::parse_int(text).unwrap_or(0)
 }
 
 /// Replies values of a script.

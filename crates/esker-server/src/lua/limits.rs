@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use mlua::{Lua, LuaString, Value};
 
-use crate::clock;
+use crate::base::clock;
 use crate::commands::SCRIPT_TIME_MAX;
 
 /// Steps between two looks at the clock.

@@ -154,9 +154,9 @@ fn host(lua: &Lua) -> mlua::Result<Table> {
     let digest = lua.create_function(|lua, words: MultiValue| match words.front() {
         Some(Value::String(text)) if words.len() == 1 => {
             let limits = limits::of(lua)?;
-            crate::sha1::hex_by_pieces(&text.as_bytes(), || limits.step())
+            crate::base::sha1::hex_by_pieces(&text.as_bytes(), || limits.step())
         }
-        Some(word) if words.len() == 1 => Ok(crate::sha1::hex(&word.to_string()?.into_bytes())),
+        Some(word) if words.len() == 1 => Ok(crate::base::sha1::hex(&word.to_string()?.into_bytes())),
         _ => Err(convert::told("ERR wrong number of arguments")),
     })?;
     host.set("sha1hex", digest)?;

@@ -12,10 +12,10 @@ use esker::{Db, Durability};
 use super::Replication;
 use super::position::{Epoch, Position};
 use super::records::{EPOCH_PREFIX, KEYSPACE, POSITION_KEY, Records, decode_epoch};
-use crate::data::Database;
-use crate::holdings::topics::{Change as Told, Saying};
-use crate::spans::Stretch;
 use crate::store::Store;
+use crate::store::holdings::topics::{Change as Told, Saying};
+use crate::store::spans::Stretch;
+use crate::types::Database;
 
 /// What keeps a commit from being applied, for people.
 pub type Applied<T = ()> = Result<T, String>;

@@ -21,7 +21,7 @@ use super::follow::Upstream;
 use super::frame::Frame;
 use super::position::Position;
 use super::records::{Records, Role, Source};
-use crate::server::Server;
+use crate::run::server::Server;
 
 /// Files are read in pieces of this size.
 const PIECE_BYTES: usize = 512 << 10;

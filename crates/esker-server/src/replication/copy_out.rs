@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use super::disk;
 use super::frame::{FRAME_BYTES_MAX, Frame};
 use super::sender::Pieces;
-use crate::server::Server;
+use crate::run::server::Server;
 
 /// A replica may name so many files that it has.
 pub const FILES_MAX: usize = 1 << 20;

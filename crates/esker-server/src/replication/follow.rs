@@ -21,11 +21,11 @@ use super::frame::{Frame, VERSION};
 use super::records::{Role, Source};
 use super::sender::take_frame;
 use super::stream::Stream;
-use crate::clock;
-use crate::options::Fsync;
+use crate::base::clock;
+use crate::config::options::Fsync;
+use crate::observe::trace;
 use crate::resp::Input;
-use crate::server::Server;
-use crate::trace;
+use crate::run::server::Server;
 
 /// How long reading waits before it looks around.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

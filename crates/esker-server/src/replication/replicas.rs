@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::base::clock;
 use crate::clients::Client;
-use crate::clock;
 
 /// Who follows. Atomics are relaxed: each is a figure of its own, and only grows.
 #[derive(Debug, Default)]

@@ -20,11 +20,11 @@ use super::frame::Frame;
 use super::outgoing::{Answer, Outgoing};
 use super::position::Position;
 use super::replicas::Replica;
+use crate::base::clock;
 use crate::clients::Client;
-use crate::clock;
-use crate::connection::{send, send_last};
+use crate::net::connection::{send, send_last};
 use crate::resp::Input;
-use crate::server::Server;
+use crate::run::server::Server;
 
 /// So many pieces wait to be sent (sender.1), of about this size.
 const PIECES_MAX: usize = 8;

@@ -5,7 +5,7 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-use crate::options::ReplicaTls;
+use crate::config::options::ReplicaTls;
 
 /// See the module's text.
 pub enum Stream {
@@ -13,7 +13,7 @@ pub enum Stream {
     Plain(TcpStream),
     /// Encrypted.
     #[cfg(feature = "tls")]
-    Encrypted(Box<crate::tls::ClientStream>),
+    Encrypted(Box<crate::net::tls::ClientStream>),
 }
 
 impl Stream {
@@ -25,7 +25,7 @@ impl Stream {
         let Some(tls) = tls else { return Ok(Stream::Plain(stream)) };
         #[cfg(feature = "tls")]
         {
-            let agreed = crate::tls::connect(stream, host, tls);
+            let agreed = crate::net::tls::connect(stream, host, tls);
             agreed
                 .map(|stream| Stream::Encrypted(Box::new(stream)))
                 .map_err(|error| format!("TLS with {host}: {error}"))

@@ -1,7 +1,7 @@
 //! Replies, in the form of the protocol's version that the client speaks.
 
-use crate::fail::{Done, Fail};
-use crate::memory;
+use crate::base::fail::{Done, Fail};
+use crate::run::memory;
 
 /// Bytes of replies that a connection holds at most, in one piece. A command whose reply does not fit fails.
 pub const REPLY_BYTES_MAX: usize = 1 << 30;

@@ -9,14 +9,14 @@ use std::time::Duration;
 use super::super::replication::{check_demoted, position_of};
 use super::super::table::{Command, Group::Esker, NO_KEYS, command, flag::*};
 use super::super::words::Words;
-use crate::clock;
-use crate::cx::Cx;
-use crate::fail::Done;
-use crate::holdings::place::Place;
-use crate::numbers::int;
+use crate::base::clock;
+use crate::base::fail::Done;
+use crate::base::numbers::int;
 use crate::replication::{Batch, KeyChange, Position, Replication};
 use crate::resp::{Out, Request};
-use crate::session::Session;
+use crate::run::cx::Cx;
+use crate::run::session::Session;
+use crate::store::holdings::place::Place;
 
 /// So many commits at the most, if a client does not say.
 const COMMITS: usize = 100;

@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 
 use super::super::held;
 use super::super::table::{Command, Group::Esker, NO_KEYS, command, flag::*};
-use crate::cx::Cx;
-use crate::fail::{Done, SYNTAX};
-use crate::holdings::topics::{Ear, Interest, Saying, Topics};
-use crate::holdings::{Holdings, Interests};
+use crate::base::fail::{Done, SYNTAX};
 use crate::resp::Request;
-use crate::session::Session;
+use crate::run::cx::Cx;
+use crate::run::session::Session;
+use crate::store::holdings::topics::{Ear, Interest, Saying, Topics};
+use crate::store::holdings::{Holdings, Interests};
 
 const OWN: u32 = NO_SCRIPT | NO_MULTI | PUBSUB | WHILE_SUBSCRIBED;
 

@@ -2,10 +2,10 @@
 
 use super::super::table::{Command, Group::Esker, NO_KEYS, command, flag::*};
 use super::super::{READ_ONLY, unknown_subcommand};
-use crate::cx::Cx;
-use crate::fail::{Done, Fail};
-use crate::numbers::int;
+use crate::base::fail::{Done, Fail};
+use crate::base::numbers::int;
 use crate::resp::Request;
+use crate::run::cx::Cx;
 
 #[rustfmt::skip]
 pub(in super::super) const TABLE: &[Command] = &[
@@ -122,7 +122,7 @@ fn stats(cx: &mut Cx<'_>, _: &Request) -> Done {
 
 fn verify(cx: &mut Cx<'_>, _: &Request) -> Done {
     let server = cx.server.clone();
-    let report = tokio::task::block_in_place(|| crate::verify::verify(&server))?;
+    let report = tokio::task::block_in_place(|| crate::commands::verify::verify(&server))?;
     cx.out.array(report.len());
     report.iter().for_each(|line| cx.out.bulk(line.as_bytes()));
     Ok(())

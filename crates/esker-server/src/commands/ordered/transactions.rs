@@ -3,14 +3,14 @@
 use super::super::held;
 use super::super::table::{Command, FIRST, Group::Esker, NO_KEYS, command, flag::*};
 use super::super::words::Words;
-use crate::cx::Cx;
-use crate::fail::{Done, Fail, SYNTAX};
-use crate::holdings::held_transaction::Isolation;
-use crate::holdings::named_locks::Mode;
-use crate::holdings::wake;
-use crate::numbers::int;
+use crate::base::fail::{Done, Fail, SYNTAX};
+use crate::base::numbers::int;
 use crate::resp::Request;
+use crate::run::cx::Cx;
 use crate::store::Durability;
+use crate::store::holdings::held_transaction::Isolation;
+use crate::store::holdings::named_locks::Mode;
+use crate::store::holdings::wake;
 
 const OWN: u32 = NO_SCRIPT | NO_MULTI | TAKES_PART;
 

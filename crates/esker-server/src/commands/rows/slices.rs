@@ -3,14 +3,14 @@
 use super::super::table::{Command, Group::Rows, NO_KEYS, command, flag::*};
 use super::super::words::Words;
 use super::{read, write};
-use crate::cx::Cx;
-use crate::fail::{Done, SYNTAX};
+use crate::base::fail::{Done, SYNTAX};
 use crate::resp::Request;
-use crate::rows::condition::{Condition, Test};
-use crate::rows::slice::{Keys, Query};
-use crate::rows::walk::stored_stretch;
-use crate::spans::{Spans, Stretch};
+use crate::run::cx::Cx;
 use crate::store::Order;
+use crate::store::spans::{Spans, Stretch};
+use crate::types::rows::condition::{Condition, Test};
+use crate::types::rows::slice::{Keys, Query};
+use crate::types::rows::walk::stored_stretch;
 
 #[rustfmt::skip]
 pub(in super::super) const TABLE: &[Command] = &[

@@ -5,17 +5,17 @@ use super::super::table::{Command, Group::Rows, NO_KEYS, command, flag::*};
 use super::super::words::Words;
 use super::place;
 use super::slices::read_part;
-use crate::cx::Cx;
-use crate::fail::{Done, Fail, SYNTAX, Wait};
-use crate::holdings::held_transaction::{Isolation, State, Watched};
-use crate::holdings::named_locks::Mode;
-use crate::holdings::topics::{Ear, Interest, Saying};
-use crate::numbers::{int, timeout};
+use crate::base::fail::{Done, Fail, SYNTAX, Wait};
+use crate::base::numbers::{int, timeout};
 use crate::resp::Request;
-use crate::rows::codec::{behind, cell_key, first_part, plain, prefix};
-use crate::rows::walk::stored_stretch;
-use crate::spans::{Spans, Stretch};
+use crate::run::cx::Cx;
+use crate::store::holdings::held_transaction::{Isolation, State, Watched};
+use crate::store::holdings::named_locks::Mode;
+use crate::store::holdings::topics::{Ear, Interest, Saying};
+use crate::store::spans::{Spans, Stretch};
 use crate::store::{Durability, Order};
+use crate::types::rows::codec::{behind, cell_key, first_part, plain, prefix};
+use crate::types::rows::walk::stored_stretch;
 
 const OWN: u32 = NO_SCRIPT | NO_MULTI;
 

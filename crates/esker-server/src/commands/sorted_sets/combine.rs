@@ -6,11 +6,11 @@ use super::super::sets::{limit_of_count, numbered_keys};
 use super::super::table::{Command, Group::SortedSet as Sorted, Keys, command, flag::*};
 use super::put_members;
 use super::ranges::store;
-use crate::cx::Cx;
-use crate::data::{Scored, SortedSet};
-use crate::fail::{Done, Fail, SYNTAX};
-use crate::numbers::{int, parse_float};
+use crate::base::fail::{Done, Fail, SYNTAX};
+use crate::base::numbers::{int, parse_float};
 use crate::resp::Request;
+use crate::run::cx::Cx;
+use crate::types::{Scored, SortedSet};
 
 const NUMBERED: Keys = Keys::Numbered(1, 0);
 const STORED: Keys = Keys::Numbered(2, 1);

@@ -3,12 +3,12 @@
 use super::super::sets::numbered_keys;
 use super::super::table::{Command, FIRST, Group::SortedSet as Sorted, Keys, command, flag::*};
 use super::save_smaller;
-use crate::cx::Cx;
-use crate::data::{Scored, SortedSet, ZSpan};
-use crate::fail::{Done, Fail, SYNTAX};
-use crate::numbers::{int, timeout};
+use crate::base::fail::{Done, Fail, SYNTAX};
+use crate::base::numbers::{int, timeout};
 use crate::resp::Request;
+use crate::run::cx::Cx;
 use crate::store::Order;
+use crate::types::{Scored, SortedSet, ZSpan};
 
 const WAITED: Keys = Keys::At(1, -2, 1);
 

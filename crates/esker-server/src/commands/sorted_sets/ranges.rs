@@ -4,13 +4,13 @@ use std::ops::Bound;
 
 use super::super::table::{Command, FIRST, FIRST_TWO, Group::SortedSet as Sorted, command, flag::*};
 use super::{put_members, save_smaller};
-use crate::cx::Cx;
-use crate::data::{Scored, SortedSet, ZSpan};
-use crate::effects::Event;
-use crate::fail::{Done, SYNTAX};
-use crate::numbers::{int, parse_bound, places};
+use crate::base::fail::{Done, SYNTAX};
+use crate::base::numbers::{int, parse_bound, places};
 use crate::resp::Request;
+use crate::run::cx::Cx;
+use crate::run::effects::Event;
 use crate::store::Order;
+use crate::types::{Scored, SortedSet, ZSpan};
 
 #[rustfmt::skip]
 pub(in super::super) const TABLE: &[Command] = &[

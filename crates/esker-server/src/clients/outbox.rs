@@ -1,0 +1,277 @@
+//! What waits to be sent to a connection, and the end of the connection.
+//!
+//! ```text
+//!   PUBLISH, MONITOR, topics --send--> messages --take--> the connection's task --> socket
+//!                               `-- over the limit: end
+//! ```
+//!
+//! outbox.1. Bytes that wait are bounded by `client-output-buffer-limit`: a client that does not read is disconnected.
+//! outbox.2. A task that waits for the socket of a connection also waits for the end of that connection.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::base::clock;
+use crate::config::bytes_of;
+
+/// A class of clients in `client-output-buffer-limit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Replies to clients without subscriptions.
+    Normal,
+    /// Replicas. What waits for one of them is bounded by sender.1, below any limit that can be set.
+    Replica,
+    /// Messages that answer no request, and replies to subscribers.
+    Pubsub,
+}
+
+const CLASSES: [(&str, Class); 4] = [
+    ("normal", Class::Normal),
+    ("slave", Class::Replica),
+    ("replica", Class::Replica),
+    ("pubsub", Class::Pubsub),
+];
+
+/// A hard limit, a soft limit, and the seconds for which the soft one may be exceeded. 0: no limit.
+type Limit = [u64; 3];
+
+/// The limits of Redis.
+pub const DEFAULT_LIMITS: &str = "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60";
+
+/// The limits of each class. Atomics are relaxed: each limit stands for itself.
+#[derive(Debug)]
+pub struct OutputLimits([[AtomicU64; 3]; 3]);
+
+impl Default for OutputLimits {
+    fn default() -> Self {
+        let limits = OutputLimits(Default::default());
+        if let Ok(parsed) = limits.parsed(DEFAULT_LIMITS) {
+            limits.set(parsed);
+        }
+        limits
+    }
+}
+
+impl OutputLimits {
+    /// The limits of a text, in which classes that it does not name keep theirs.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn parsed(&self, text: &str) -> Result<[Limit; 3], &'static str> {
+        let words: Vec<_> = text.split_ascii_whitespace().collect();
+        if !words.len().is_multiple_of(4) {
+            return Err("Wrong number of arguments in buffer limit configuration.");
+        }
+        let mut limits = self.0.each_ref().map(|limit| limit.each_ref().map(|n| n.load(Ordering::Relaxed)));
+        for group in words.chunks_exact(4) {
+            let class = CLASSES.iter().find(|(name, _)| name.eq_ignore_ascii_case(group[0]));
+            let (_, class) = class.ok_or("Invalid client class specified in buffer limit configuration.")?;
+            let numbers = (bytes_of(group[1]), bytes_of(group[2]), group[3].parse().ok());
+            let (Some(hard), Some(soft), Some(seconds)) = numbers else {
+                return Err("Error in hard, soft or soft_seconds setting in buffer limit configuration.");
+            };
+            limits[*class as usize] = [hard, soft, seconds];
+        }
+        Ok(limits)
+    }
+
+    /// Sets all of them.
+    pub fn set(&self, limits: [Limit; 3]) {
+        for (old, new) in self.0.iter().flatten().zip(limits.iter().flatten()) {
+            old.store(*new, Ordering::Relaxed);
+        }
+    }
+
+    /// The text of limits.
+    pub fn text(limits: [Limit; 3]) -> String {
+        let text = |name: &str, [hard, soft, seconds]: Limit| format!("{name} {hard} {soft} {seconds}");
+        let [normal, replica, pubsub] = limits;
+        [text("normal", normal), text("slave", replica), text("pubsub", pubsub)].join(" ")
+    }
+
+    fn of(&self, class: Class) -> Limit {
+        self.0[class as usize].each_ref().map(|n| n.load(Ordering::Relaxed))
+    }
+
+    /// Whether this number of bytes exceeds the hard limit of a class.
+    pub fn is_over_hard(&self, class: Class, bytes: usize) -> bool {
+        let [hard, ..] = self.of(class);
+        hard > 0 && bytes as u64 > hard
+    }
+}
+
+/// What waits for one connection. Atomics are relaxed: what they guard is looked at again.
+#[derive(Default)]
+pub struct Outbox {
+    limits: Arc<OutputLimits>,
+    messages: Mutex<Vec<u8>>,
+    early: Mutex<Vec<u8>>,
+    /// Bytes that its task has taken and not sent.
+    sending: AtomicUsize,
+    /// When the soft limit of each class was exceeded, in milliseconds since 1970; 0: it is not.
+    over_since: [AtomicU64; 3],
+    is_ended: AtomicBool,
+    ended: Notify,
+}
+
+impl Outbox {
+    /// Of a connection with these limits.
+    pub fn new(limits: Arc<OutputLimits>) -> Self {
+        Outbox { limits, ..Outbox::default() }
+    }
+
+    /// Has the connection end.
+    pub fn end(&self) {
+        self.is_ended.store(true, Ordering::Relaxed);
+        self.ended.notify_one();
+    }
+
+    /// Whether it is to end.
+    #[inline]
+    pub fn is_ended(&self) -> bool {
+        self.is_ended.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the connection is to end. Only its own task waits here.
+    pub async fn ended(&self) {
+        while !self.is_ended() {
+            self.ended.notified().await;
+        }
+    }
+
+    /// Adds a message, unless too much waits: then the connection ends (outbox.1).
+    pub fn add(&self, bytes: &[u8]) {
+        let mut messages = self.messages.lock();
+        if self.is_ended() {
+            return;
+        }
+        if self.is_over(Class::Pubsub, messages.len() + bytes.len()) {
+            *messages = Vec::new();
+            self.end();
+        } else {
+            messages.extend_from_slice(bytes);
+        }
+    }
+
+    /// Adds replies that are sent before their job comes back.
+    pub fn add_early(&self, bytes: &[u8]) {
+        self.early.lock().extend_from_slice(bytes);
+    }
+
+    /// Takes what `add_early` added.
+    pub fn take_early(&self) -> Vec<u8> {
+        std::mem::take(&mut *self.early.lock())
+    }
+
+    /// Takes the messages.
+    pub fn take_messages(&self) -> Vec<u8> {
+        std::mem::take(&mut *self.messages.lock())
+    }
+
+    /// Notes how many bytes its task still has to send.
+    #[inline]
+    pub fn set_sending(&self, bytes: usize) {
+        self.sending.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Notes that its task has sent what it took: soft limits that what waits still does not exceed are not exceeded.
+    pub fn note_sent(&self) {
+        self.set_sending(0);
+        let waiting = self.unsent() as u64;
+        for (limit, since) in self.limits.0.iter().zip(&self.over_since) {
+            if waiting <= limit[1].load(Ordering::Relaxed) {
+                since.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Bytes that its task has not taken.
+    fn unsent(&self) -> usize {
+        self.messages.lock().len() + self.early.lock().len()
+    }
+
+    /// Bytes that wait.
+    pub fn waiting(&self) -> usize {
+        self.unsent() + self.sending.load(Ordering::Relaxed)
+    }
+
+    /// Whether all that waits for a client of this class is over a limit, while its task sends. Messages are bounded by the
+    /// limits of subscribers for clients of any class, as in `add`.
+    pub fn is_late(&self, class: Class) -> bool {
+        let messages = self.messages.lock().len();
+        let is_over = self.is_over(class, messages + self.early.lock().len());
+        is_over || class != Class::Pubsub && messages > 0 && self.is_over(Class::Pubsub, messages)
+    }
+
+    /// Whether `more` bytes, and those that are being sent, are over the limits of a class.
+    fn is_over(&self, class: Class, more: usize) -> bool {
+        let [hard, soft, seconds] = self.limits.of(class);
+        let bytes = (more + self.sending.load(Ordering::Relaxed)) as u64;
+        if hard > 0 && bytes > hard {
+            return true;
+        }
+        let over_since = &self.over_since[class as usize];
+        if soft == 0 || bytes <= soft {
+            over_since.store(0, Ordering::Relaxed);
+            return false;
+        }
+        let now = clock::now_ms();
+        let first = over_since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        first.is_err_and(|since| now.saturating_sub(since) > 1000 * seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_read_and_shown() {
+        let limits = OutputLimits::default();
+        assert_eq!(limits.parsed("").map(OutputLimits::text).as_deref(), Ok(DEFAULT_LIMITS));
+        let changed = limits.parsed("normal 1mb 512kb 5 replica 0 0 0").map(OutputLimits::text);
+        assert_eq!(changed.as_deref(), Ok("normal 1048576 524288 5 slave 0 0 0 pubsub 33554432 8388608 60"));
+        for wrong in ["normal 1 2", "master 1 2 3", "normal x 2 3", "normal 1 2 -3", "normal 1 2 3 4"] {
+            assert!(limits.parsed(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn outbox_1_what_waits_is_bounded() {
+        let limits = Arc::new(OutputLimits::default());
+        limits.set([[0; 3], [0; 3], [100, 50, 0]]);
+        let outbox = Outbox::new(limits);
+        outbox.add(&[0; 40]);
+        outbox.set_sending(40);
+        outbox.add(&[0; 20]);
+        assert!(!outbox.is_ended(), "100 bytes are not over the limit");
+        outbox.add(&[0; 1]);
+        assert!(outbox.is_ended() && outbox.take_messages().is_empty());
+    }
+
+    #[test]
+    fn outbox_1_soft_limits_count_all_that_waits() {
+        let limits = Arc::new(OutputLimits::default());
+        limits.set([[0; 3], [0; 3], [0, 50, 0]]);
+        for class in [Class::Normal, Class::Pubsub] {
+            let outbox = Outbox::new(limits.clone());
+            // A small message is on its way, and others wait.
+            outbox.set_sending(10);
+            (0..6).for_each(|_| outbox.add(&[0; 10]));
+            assert!(!outbox.is_late(class), "for no longer than may be");
+            let now = clock::now_ms();
+            while clock::now_ms() < now + 2 {
+                std::hint::spin_loop();
+            }
+            assert!(outbox.is_late(class), "{class:?}");
+            // Once all is sent, the time begins again.
+            outbox.take_messages();
+            outbox.note_sent();
+            (0..5).for_each(|_| outbox.add(&[0; 12]));
+            assert!(!outbox.is_ended());
+        }
+    }
+}

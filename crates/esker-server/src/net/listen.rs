@@ -1,0 +1,371 @@
+//! Takes connections, and ends the server when it is told to.
+//!
+//! listen.1. After the end of `run` all that was answered is durable, whatever commits wait for.
+//! listen.2. A connection counts as a client for as long as it has a descriptor, except one that is refused at once.
+//!      HTTP has connections of its own (http.1). So the engine keeps its share of the descriptors.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::base::clock;
+use crate::clients::Client;
+use crate::net::connection;
+use crate::net::http;
+#[cfg(feature = "tls")]
+use crate::net::tls::{TlsDoor, TlsListeners};
+use crate::observe::trace;
+use crate::replication;
+use crate::run::sequencer;
+use crate::run::server::Server;
+
+/// How long connections have to end before the server does.
+const GRACE: Duration = Duration::from_secs(5);
+
+const PROTECTED: &str = "-DENIED Esker is running in protected mode because no password is set. \
+    Connect from the machine it runs on, set a password (--requirepass), or start it with --protected-mode no.\r\n";
+
+/// Where a server listens.
+pub struct Listeners {
+    tcp: Vec<Arc<TcpListener>>,
+    #[cfg(feature = "tls")]
+    tls: Option<TlsListeners>,
+    http: Option<Arc<TcpListener>>,
+    #[cfg(unix)]
+    unix: Option<Arc<tokio::net::UnixListener>>,
+}
+
+/// How a server has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was told to stop.
+    Stopped,
+    /// A copy of its primary's database has come: the server begins anew with it: see `serve.rs`.
+    HasCopy,
+}
+
+impl Listeners {
+    /// Begins to listen where the server's options say.
+    ///
+    /// # Errors
+    /// An address cannot be had.
+    pub async fn bind(server: &Server) -> io::Result<Self> {
+        let options = &server.options;
+        #[cfg(feature = "tls")]
+        let tls = match &options.tls {
+            Some(tls) => Some(TlsListeners::bind(server, tls).await?),
+            None => None,
+        };
+        #[cfg(not(feature = "tls"))]
+        if options.tls.is_some() {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "this server was built without TLS (feature `tls`)",
+            ));
+        }
+        let http = match &options.http {
+            Some(address) => Some(Arc::new(http::bind(server, address).await?)),
+            None => None,
+        };
+        let mut tcp = Vec::new();
+        if let Some(wanted) = options.port {
+            let (listeners, port) = bind_tcp(&options.bind, wanted).await?;
+            tcp = listeners;
+            server.port.store(u64::from(port), Ordering::Relaxed);
+        }
+        #[cfg(unix)]
+        let unix = options.unix_socket.as_deref().map(bind_unix).transpose()?.map(Arc::new);
+        Ok(Listeners {
+            tcp,
+            #[cfg(feature = "tls")]
+            tls,
+            http,
+            #[cfg(unix)]
+            unix,
+        })
+    }
+
+    /// A server that begins anew listens where it did.
+    fn tell_port(&self, server: &Server) {
+        let tell = |listener: Option<&Arc<TcpListener>>, port: &AtomicU64| {
+            if let Some(Ok(address)) = listener.map(|listener| listener.local_addr()) {
+                port.store(u64::from(address.port()), Ordering::Relaxed);
+            }
+        };
+        tell(self.tcp.last(), &server.port);
+        #[cfg(feature = "tls")]
+        tell(self.tls.as_ref().and_then(|tls| tls.listeners.last()), &server.tls_port);
+        tell(self.http.as_ref(), &server.http_port);
+    }
+
+    /// The addresses it listens on.
+    pub fn addresses(&self) -> Vec<String> {
+        let name = |listener: &TcpListener, kind| {
+            listener.local_addr().map_or(String::new(), |address| format!("{address}{kind}"))
+        };
+        let mut addresses: Vec<_> = self.tcp.iter().map(|listener| name(listener, "")).collect();
+        #[cfg(feature = "tls")]
+        addresses
+            .extend(self.tls.iter().flat_map(|tls| &tls.listeners).map(|listener| name(listener, " (TLS)")));
+        addresses.extend(self.http.iter().map(|listener| name(listener, " (HTTP)")));
+        addresses
+    }
+}
+
+/// Listens on a port of some addresses; the port is any that is free if it is 0.
+pub(crate) async fn bind_tcp(
+    addresses: &[String],
+    mut port: u16,
+) -> io::Result<(Vec<Arc<TcpListener>>, u16)> {
+    let mut listeners = Vec::new();
+    for address in addresses {
+        let bound = TcpListener::bind((address.as_str(), port)).await;
+        let listener = bound
+            .map_err(|error| io::Error::new(error.kind(), format!("listen on {address}:{port}: {error}")))?;
+        port = listener.local_addr()?.port();
+        listeners.push(Arc::new(listener));
+    }
+    Ok((listeners, port))
+}
+
+/// Listens on a socket, in the place of one that a killed server has left.
+#[cfg(unix)]
+fn bind_unix(path: &Path) -> io::Result<tokio::net::UnixListener> {
+    let bind = || tokio::net::UnixListener::bind(path);
+    match bind() {
+        Err(error)
+            if error.kind() == io::ErrorKind::AddrInUse
+                && std::os::unix::net::UnixStream::connect(path).is_err() =>
+        {
+            #[expect(clippy::disallowed_methods, reason = "a socket, no file of the database")]
+            std::fs::remove_file(path)?;
+            bind()
+        }
+        bound => bound
+            .map_err(|error| io::Error::new(error.kind(), format!("listen on {}: {error}", path.display()))),
+    }
+}
+
+/// Serves until the server is told to stop, then makes all durable (listen.1).
+///
+/// # Errors
+/// What was committed last cannot be made durable.
+pub async fn run(server: Arc<Server>, listeners: &Listeners) -> crate::store::Result<Ended> {
+    let sequencer = tokio::spawn(sequencer::run(server.clone()));
+    listeners.tell_port(&server);
+    let mut tasks = vec![tokio::spawn(look_around(server.clone()))];
+    for listener in &listeners.tcp {
+        tasks.push(tokio::spawn(accept_tcp(server.clone(), listener.clone(), begin)));
+    }
+    #[cfg(feature = "tls")]
+    for (listener, door) in listeners.tls.iter().flat_map(TlsListeners::doors) {
+        let begin_encrypted = move |server: &Arc<Server>, stream, peer: Peer| {
+            let peer = Peer { is_near: peer.is_near || door.knows_clients, ..peer };
+            begin_encrypted(server, &door, stream, peer);
+        };
+        tasks.push(tokio::spawn(accept_tcp(server.clone(), listener, begin_encrypted)));
+    }
+    if let Some(listener) = &listeners.http {
+        tasks.push(tokio::spawn(http::accept(server.clone(), listener.clone())));
+    }
+    #[cfg(unix)]
+    if let Some(listener) = &listeners.unix {
+        tasks.push(tokio::spawn(accept_unix(server.clone(), listener.clone())));
+    }
+    let follower = tokio::task::spawn_blocking({
+        let server = server.clone();
+        move || replication::follow(&server)
+    });
+    let stopped = server.stop.notified();
+    if !server.is_stopping() {
+        stopped.await;
+    }
+    // A connection that came while the others were told is told now.
+    server.end();
+    let _ = tokio::time::timeout(GRACE, sequencer).await;
+    let _ = tokio::time::timeout(GRACE, follower).await;
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+    let ended = if server.has_copy() { Ended::HasCopy } else { Ended::Stopped };
+    #[cfg(unix)]
+    if let Some(path) = server.options.unix_socket.as_ref().filter(|_| ended == Ended::Stopped) {
+        #[expect(clippy::disallowed_methods, reason = "a socket, no file of the database")]
+        let _ = std::fs::remove_file(path);
+    }
+    tokio::task::block_in_place(|| server.store.sync())?;
+    Ok(ended)
+}
+
+async fn look_around(server: Arc<Server>) {
+    let mut every = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        every.tick().await;
+        server.look_at_memory();
+        server.rates.note(&server);
+        keep_slots(&server).await;
+    }
+}
+
+/// Has slots of replicas move, and ends the connections of those that are gone: their replicas have to ask again.
+async fn keep_slots(server: &Arc<Server>) {
+    let of_thread = server.clone();
+    let kept = tokio::task::spawn_blocking(move || {
+        let replication = &of_thread.replication;
+        replication.keep_slots(&replication.replicas.durable())
+    });
+    match kept.await {
+        Ok(Ok(gone)) => {
+            for (name, slot) in gone {
+                let why = format!(
+                    "the log behind commit {} was more than --slot-limit: the replica has to copy anew",
+                    slot.at.seq
+                );
+                trace::warn("a replica's slot is dropped", None, &format!("{name}: {why}"));
+                server.replication.replicas.end(&name);
+            }
+        }
+        // Writes say it, too, or the server ends.
+        Ok(Err(error)) => trace::warn("slots of replicas stay where they are", None, &error.to_string()),
+        Err(_) => {}
+    }
+}
+
+/// The two ends of a connection.
+struct Peer {
+    address: String,
+    own_address: String,
+    /// It comes from this machine, or has shown who it is.
+    is_near: bool,
+}
+
+async fn accept_tcp(
+    server: Arc<Server>,
+    listener: Arc<TcpListener>,
+    begin: impl Fn(&Arc<Server>, TcpStream, Peer) + Send,
+) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = server.stop.notified() => return,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                let _ = stream.set_nodelay(true);
+                keep_alive(&stream, server.config.keepalive_seconds());
+                let own = stream.local_addr().map_or(String::new(), |address| address.to_string());
+                let is_near = peer.ip().is_loopback() || is_own(&stream, peer.ip());
+                begin(&server, stream, Peer { address: peer.to_string(), own_address: own, is_near });
+            }
+            // No descriptors, say: others may end.
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+/// Has the system ask a client that has been silent for so long whether it is there, and end the connection if it is not.
+fn keep_alive(stream: &TcpStream, seconds: u64) {
+    if seconds == 0 {
+        return;
+    }
+    let asked = TcpKeepalive::new().with_time(Duration::from_secs(seconds));
+    #[cfg(any(target_os = "linux", target_os = "macos", target_os = "freebsd"))]
+    let asked = asked.with_interval(Duration::from_secs((seconds / 3).max(1))).with_retries(3);
+    // A system that does not know it serves clients all the same.
+    let _ = SockRef::from(stream).set_tcp_keepalive(&asked);
+}
+
+/// Whether a connection comes from the machine itself, by another of its addresses.
+fn is_own(stream: &TcpStream, peer: IpAddr) -> bool {
+    stream.local_addr().is_ok_and(|own| own.ip() == peer)
+}
+
+#[cfg(unix)]
+async fn accept_unix(server: Arc<Server>, listener: Arc<tokio::net::UnixListener>) {
+    let path = server.options.unix_socket.as_ref().map_or(String::new(), |path| path.display().to_string());
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = server.stop.notified() => return,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                let peer = Peer { address: format!("{path}:0"), own_address: path.clone(), is_near: true };
+                begin(&server, stream, peer);
+            }
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+/// Whether protected mode refuses the connection.
+fn is_refused(server: &Server, peer: &Peer) -> bool {
+    !peer.is_near && server.config.is_protected() && server.acl.stranger().is_some()
+}
+
+/// Counts a connection as a client, unless there are too many (listen.2).
+fn admit(server: &Server, peer: Peer) -> Option<Arc<Client>> {
+    let Peer { address, own_address, .. } = peer;
+    let client = server.clients.add(address, own_address, clock::now_ms(), server.config.clients_max());
+    if client.is_none() {
+        server.stats.refused.add(1);
+    }
+    client
+}
+
+fn begin<S>(server: &Arc<Server>, mut stream: S, peer: Peer)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let refuse = |mut stream: S, text: &'static str| {
+        tokio::spawn(async move { connection::send_last(&mut stream, text.as_bytes()).await });
+    };
+    if is_refused(server, &peer) {
+        server.stats.refused.add(1);
+        refuse(stream, PROTECTED);
+        return;
+    }
+    match admit(server, peer) {
+        Some(client) if !server.is_stopping() => {
+            tokio::spawn(serve(server.clone(), client, stream));
+        }
+        Some(client) => {
+            connection::leave(server, &client);
+            tokio::spawn(async move { connection::close(&mut stream).await });
+        }
+        None => refuse(stream, "-ERR max number of clients reached\r\n"),
+    }
+}
+
+/// Begins an encrypted connection. One too many is closed without a word: it has no key for one yet.
+#[cfg(feature = "tls")]
+fn begin_encrypted(server: &Arc<Server>, door: &TlsDoor, stream: TcpStream, peer: Peer) {
+    let is_refused = is_refused(server, &peer);
+    let Some(client) = admit(server, peer) else { return };
+    let (server, door) = (server.clone(), door.clone());
+    tokio::spawn(async move {
+        let agreed = if server.is_stopping() { None } else { door.agree(stream, &client).await };
+        match agreed {
+            Some(mut stream) if is_refused => {
+                server.stats.refused.add(1);
+                connection::send_last(&mut stream, PROTECTED.as_bytes()).await;
+                connection::leave(&server, &client);
+            }
+            Some(stream) => serve(server, client, stream).await,
+            None => connection::leave(&server, &client),
+        }
+    });
+}
+
+async fn serve<S>(server: Arc<Server>, client: Arc<Client>, stream: S)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    server.stats.connections.add(1);
+    trace::connection(&client.clone(), connection::serve(server, client, stream)).await;
+}

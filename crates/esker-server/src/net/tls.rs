@@ -1,0 +1,157 @@
+//! TLS: the server's certificate, those of clients, and that of a primary.
+//!
+//! tls.1. A connection counts as a client before its handshake, and a client that says nothing keeps its place for ten
+//!      seconds at most: handshakes take no descriptors beyond `maxclients`.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
+use tokio_rustls::server::TlsStream;
+
+use crate::clients::Client;
+use crate::config::options::{ClientCertificates, ReplicaTls, Tls};
+use crate::run::server::Server;
+
+/// How long a client has to agree on a key (tls.1).
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+
+/// Where encrypted connections come in.
+pub struct TlsListeners {
+    /// Where it listens.
+    pub listeners: Vec<Arc<TcpListener>>,
+    acceptor: TlsAcceptor,
+    /// Clients show certificates, so none is a stranger.
+    knows_clients: bool,
+}
+
+fn invalid(path: &Path, error: impl std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("TLS: {}: {error}", path.display()))
+}
+
+fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
+    let certificates = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match certificates {
+        Ok(found) if found.is_empty() => Err(invalid(path, "no certificate in it")),
+        found => found.map_err(|error| invalid(path, error)),
+    }
+}
+
+fn roots(path: &Path) -> io::Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|error| invalid(path, error))?;
+    }
+    Ok(roots)
+}
+
+fn private_key(path: &Path) -> io::Result<PrivateKeyDer<'static>> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| invalid(path, error))
+}
+
+/// An encrypted connection to a primary.
+pub type ClientStream = StreamOwned<ClientConnection, std::net::TcpStream>;
+
+/// Agrees with a primary on a key, and sees whether it is the one that it is to be.
+///
+/// # Errors
+/// A certificate cannot be read or used; the primary's is none by the roots, or another host's; it does not agree in time.
+pub fn connect(stream: std::net::TcpStream, host: &str, options: &ReplicaTls) -> io::Result<ClientStream> {
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .with_root_certificates(roots(&options.ca)?);
+    let config = match &options.client {
+        None => builder.with_no_client_auth(),
+        Some((path, key)) => builder
+            .with_client_auth_cert(certificates(path)?, private_key(key)?)
+            .map_err(|error| invalid(path, error))?,
+    };
+    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+    let mut connection = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
+    let mut stream = stream;
+    stream.set_read_timeout(Some(HANDSHAKE_MAX))?;
+    while connection.is_handshaking() {
+        connection.complete_io(&mut stream)?;
+    }
+    Ok(StreamOwned::new(connection, stream))
+}
+
+fn acceptor(options: &Tls) -> io::Result<TlsAcceptor> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?;
+    let builder = match (options.clients, &options.ca) {
+        (ClientCertificates::No, _) => builder.with_no_client_auth(),
+        (_, None) => {
+            let text = "TLS: certificates of clients need --tls-ca-cert-file to be checked by";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        (wanted, Some(path)) => {
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(path)?), provider);
+            let verifier = match wanted {
+                ClientCertificates::Optional => verifier.allow_unauthenticated(),
+                _ => verifier,
+            };
+            builder.with_client_cert_verifier(verifier.build().map_err(|error| invalid(path, error))?)
+        }
+    };
+    let key = private_key(&options.key)?;
+    let config = builder
+        .with_single_cert(certificates(&options.cert)?, key)
+        .map_err(|error| invalid(&options.cert, error))?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+impl TlsListeners {
+    /// Begins to listen where the options say.
+    ///
+    /// # Errors
+    /// A certificate cannot be read or used, or an address cannot be had.
+    pub async fn bind(server: &Server, options: &Tls) -> io::Result<Self> {
+        let acceptor = acceptor(options)?;
+        let (listeners, port) = crate::net::listen::bind_tcp(&server.options.bind, options.port).await?;
+        server.tls_port.store(u64::from(port), Ordering::Relaxed);
+        Ok(TlsListeners {
+            listeners,
+            acceptor,
+            knows_clients: options.clients == ClientCertificates::Required,
+        })
+    }
+
+    /// Each listener, and what takes connections of it.
+    pub fn doors(&self) -> impl Iterator<Item = (Arc<TcpListener>, TlsDoor)> {
+        self.listeners.iter().map(|listener| {
+            let door = TlsDoor { acceptor: self.acceptor.clone(), knows_clients: self.knows_clients };
+            (listener.clone(), door)
+        })
+    }
+}
+
+/// Makes encrypted connections of plain ones.
+#[derive(Clone)]
+pub struct TlsDoor {
+    acceptor: TlsAcceptor,
+    /// Clients show certificates, so none is a stranger.
+    pub knows_clients: bool,
+}
+
+impl TlsDoor {
+    /// Agrees with a client on a key. `None` if it does not agree in time (tls.1), or is to end.
+    pub async fn agree(&self, stream: TcpStream, client: &Client) -> Option<TlsStream<TcpStream>> {
+        tokio::select! {
+            agreed = tokio::time::timeout(HANDSHAKE_MAX, self.acceptor.accept(stream)) => agreed.ok()?.ok(),
+            () = client.outbox.ended() => None,
+        }
+    }
+}

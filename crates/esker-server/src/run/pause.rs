@@ -1,0 +1,132 @@
+//! `CLIENT PAUSE`: connections wait before they run commands, so that somebody can move clients to another server.
+//!
+//! pause.1. A pause holds all commands, that which ends it among them, or those that may write. What runs already goes on.
+//!      Nothing that has expired is removed meanwhile: the history stands still.
+//! pause.2. Pauses do not shorten each other: the later end counts, and one that holds all goes before one that holds writes.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::commands::{Command, flag};
+use crate::run::session::Session;
+
+/// What is held, and until when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Held {
+    until_ms: u64,
+    all: bool,
+}
+
+/// See the module's text.
+#[derive(Default)]
+pub struct Pause {
+    held: Mutex<Option<Held>>,
+    /// Relaxed: a command that does not see the pause yet counts as begun before it.
+    may_hold: AtomicBool,
+    ended: Notify,
+    /// Relaxed: a figure.
+    waiting: AtomicUsize,
+}
+
+impl Pause {
+    /// Holds commands up to a moment, in milliseconds since 1970; `all`: those that write nothing, too.
+    pub fn begin(&self, until_ms: u64, all: bool, now_ms: u64) {
+        let mut held = self.held.lock();
+        let old = held.filter(|held| held.until_ms > now_ms);
+        *held = Some(Held {
+            until_ms: old.map_or(until_ms, |old| old.until_ms.max(until_ms)),
+            all: all || old.is_some_and(|old| old.all),
+        });
+        self.may_hold.store(true, Ordering::Relaxed);
+    }
+
+    /// Holds nothing any more.
+    pub fn end(&self) {
+        *self.held.lock() = None;
+        self.may_hold.store(false, Ordering::Relaxed);
+        self.ended.notify_waiters();
+    }
+
+    /// Until when a command of a connection is held; none if it is not.
+    #[inline]
+    pub fn holds(&self, command: Option<&Command>, session: &Session, now_ms: u64) -> Option<u64> {
+        if !self.may_hold.load(Ordering::Relaxed) {
+            return None;
+        }
+        let held = (*self.held.lock())?;
+        if held.until_ms <= now_ms {
+            self.end();
+            return None;
+        }
+        let exec = |command: &Command| {
+            command.name == "exec" && session.multi.as_ref().is_some_and(|multi| multi.may_write)
+        };
+        let is_held = held.all || command.is_some_and(|command| may_write(command) || exec(command));
+        is_held.then_some(held.until_ms)
+    }
+
+    /// Whether something is held.
+    pub fn is_on(&self, now_ms: u64) -> bool {
+        self.may_hold.load(Ordering::Relaxed) && self.held.lock().is_some_and(|held| held.until_ms > now_ms)
+    }
+
+    /// Waits until then, or until pauses are ended.
+    pub async fn wait(&self, until_ms: u64, now_ms: u64) {
+        let left = std::time::Duration::from_millis(until_ms.saturating_sub(now_ms));
+        let ended = self.ended.notified();
+        tokio::pin!(ended);
+        ended.as_mut().enable();
+        if self.may_hold.load(Ordering::Relaxed) {
+            let _waiting = Waiting::begin(&self.waiting);
+            let _ = tokio::time::timeout(left, ended).await;
+        }
+    }
+
+    /// How many connections wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+}
+
+/// A connection waits until this is dropped, however its waiting ends.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn begin(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Waiting(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Whether a command by itself may change data, or tell somebody something.
+pub fn may_write(command: &Command) -> bool {
+    command.flags & flag::WRITE != 0
+        || matches!(command.name, "eval" | "evalsha" | "publish" | "spublish" | "pfcount")
+        || matches!(command.name, "es.notify" | "ob.notify")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pause_2_pauses_do_not_shorten_each_other() {
+        let pause = Pause::default();
+        let held = || pause.held.lock().map(|held| (held.until_ms, held.all));
+        pause.begin(100, true, 10);
+        pause.begin(50, false, 20);
+        assert_eq!(held(), Some((100, true)));
+        pause.begin(300, false, 100);
+        assert_eq!(held(), Some((300, false)), "the first one is over");
+        pause.end();
+        assert_eq!(held(), None);
+    }
+}

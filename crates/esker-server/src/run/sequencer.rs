@@ -1,0 +1,583 @@
+//! Where commands that write run: one after the other, many in one commit.
+//!
+//! ```text
+//!   connections --Job--> queue --take all--> one transaction: job 1, job 2, ... --commit--> publish, replies
+//!                                               `-- nothing there: the job waits --> waiters, by key
+//! ```
+//!
+//! So no two commands conflict, a hot key costs no more than a cold one, and all connections share commits.
+//!
+//! sequencer.1. A job comes back after the commit of all that it wrote or has read here.
+//! sequencer.2. Who waits for a key is served first come, first served, right after the command that filled the key.
+//! sequencer.3. If a commit fails, all of its jobs are told so, and nothing of them is there.
+//! sequencer.4. Replies to what came before a command that waits are sent before it waits, after their commit.
+
+mod crowd;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+
+use self::crowd::Crowd;
+use crate::base::clock;
+use crate::base::fail::{Done, Fail};
+use crate::clients::Client;
+use crate::commands;
+use crate::observe::trace;
+use crate::resp::{Out, Request};
+use crate::run::cx::{Access, Cx};
+use crate::run::effects::Effects;
+use crate::run::server::Server;
+use crate::run::session::Session;
+use crate::run::waiters::{Waiters, Woken};
+use crate::store::Durability;
+use crate::types::{expire_some, remove_garbage};
+
+/// So many jobs share a commit at the most.
+const JOBS_MAX: usize = 1024;
+/// Keys that are fetched before the first command runs: they fit the processor's second cache.
+const PREFETCHED_MAX: usize = 512;
+/// How long it removes from one database while commands wait.
+const SWEEP_FOR: Duration = Duration::from_millis(10);
+/// A job whose replies take more bytes comes back before all of it is done.
+const OUT_BYTES_MAX: usize = 1 << 20;
+/// How often it looks for what has expired, and for garbage.
+const SWEEP_EVERY: Duration = Duration::from_millis(100);
+
+/// Commands of one connection, on their way. What the connection is goes with them.
+pub struct Job {
+    /// What the connection is.
+    pub session: Session,
+    /// The commands.
+    pub requests: Vec<Request>,
+    /// How many of them are done.
+    pub done: usize,
+    /// To how many of them the replies have been sent (sequencer.4).
+    answered: usize,
+    /// Replies to them.
+    pub out: Out,
+    back: Option<oneshot::Sender<Box<Job>>>,
+}
+
+impl Job {
+    /// Of a connection that has sent nothing yet.
+    pub fn new(session: Session) -> Box<Self> {
+        Box::new(Job { session, requests: Vec::new(), done: 0, answered: 0, out: Out::default(), back: None })
+    }
+
+    /// Whether all of it is still to do.
+    pub fn begin(&mut self) {
+        (self.done, self.answered) = (0, 0);
+    }
+
+    /// Takes the replies that were not sent yet, to how many commands they are, and who gets them.
+    fn take_replies(&mut self) -> Replies {
+        let count = self.done - std::mem::replace(&mut self.answered, self.done);
+        Replies { client: self.session.client.clone(), count, out: self.out.take() }
+    }
+}
+
+/// Replies that are sent before their job comes back.
+struct Replies {
+    client: Arc<Client>,
+    count: usize,
+    out: Out,
+}
+
+/// What is asked of the sequencer.
+enum Message {
+    Run(Box<Job>),
+    Wake(Arc<Client>, Woken),
+    Retry(u64),
+    Filled(usize, Vec<u8>),
+    EndWaits,
+}
+
+/// The way in.
+#[derive(Default)]
+pub struct Sequencer {
+    queue: Mutex<Vec<Message>>,
+    wake: Notify,
+    /// How many jobs wait for keys. Relaxed: only the sequencer changes it, and what fills keys runs there.
+    waiting: AtomicUsize,
+    /// Whether one of them is tried again after any change of its keys. Relaxed, for the same reason.
+    minds_changes: AtomicBool,
+    /// How many keys are waited for, and of how many changes are minded. Relaxed: they are figures.
+    keys: [AtomicUsize; 2],
+}
+
+impl Sequencer {
+    fn push(&self, message: Message) {
+        let mut queue = self.queue.lock();
+        queue.push(message);
+        let is_first = queue.len() == 1;
+        drop(queue);
+        if is_first {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Takes a job. It comes back when it is done (sequencer.1).
+    pub fn submit(&self, mut job: Box<Job>) -> oneshot::Receiver<Box<Job>> {
+        let (sender, receiver) = oneshot::channel();
+        job.back = Some(sender);
+        self.push(Message::Run(job));
+        receiver
+    }
+
+    /// Ends the waiting of a connection, if it waits.
+    pub fn end_wait(&self, client: &Arc<Client>, woken: Woken) {
+        self.push(Message::Wake(client.clone(), woken));
+    }
+
+    /// Has the command of a connection tried again, if one waits.
+    pub fn retry(&self, client: u64) {
+        self.push(Message::Retry(client));
+    }
+
+    /// Ends the waiting of all connections: the server has become a replica.
+    pub fn end_waits(&self) {
+        self.push(Message::EndWaits);
+    }
+
+    /// Somebody else has filled a key: a replica's primary.
+    pub fn fill(&self, db: usize, key: Vec<u8>) {
+        self.push(Message::Filled(db, key));
+    }
+
+    /// Whether anybody waits for a key.
+    #[inline]
+    pub fn has_waiters(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether a waiting command has to be tried again after any change of its keys.
+    #[inline]
+    pub fn minds_changes(&self) -> bool {
+        self.minds_changes.load(Ordering::Relaxed)
+    }
+
+    /// How many keys are waited for, and of how many changes are minded.
+    pub fn waited_keys(&self) -> [usize; 2] {
+        self.keys.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// How many wait.
+    pub fn waiters(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Has it look whether there is something to do.
+    pub fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    fn len(&self) -> usize {
+        self.queue.lock().len()
+    }
+
+    fn take(&self) -> Vec<Message> {
+        let mut queue = self.queue.lock();
+        if queue.len() <= JOBS_MAX {
+            return std::mem::take(&mut queue);
+        }
+        let rest = queue.split_off(JOBS_MAX);
+        self.wake.notify_one();
+        std::mem::replace(&mut queue, rest)
+    }
+}
+
+/// Runs jobs until the server stops. Those that are there by then are done.
+pub async fn run(server: Arc<Server>) {
+    let mut turn = Turns { server: server.clone(), waiters: Waiters::default(), crowd: Crowd::default() };
+    let mut sweep = tokio::time::interval(SWEEP_EVERY);
+    sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut swept = clock::moment();
+    loop {
+        let deadline = turn.waiters.deadline().map(|ms| ms.saturating_sub(clock::now_ms()));
+        let until = tokio::time::sleep(Duration::from_millis(deadline.unwrap_or(86_400_000)));
+        tokio::select! {
+            biased;
+            () = server.sequencer.wake.notified() => {
+                // What other connections have to do by now joins the commit.
+                tokio::task::yield_now().await;
+            }
+            () = until, if deadline.is_some() => {}
+            _ = sweep.tick() => swept = turn.sweep_at(&mut sweep),
+        }
+        loop {
+            turn.crowd.gather(&server.sequencer).await;
+            let messages = server.sequencer.take();
+            if messages.is_empty() && turn.waiters.deadline().is_none_or(|at| at > clock::now_ms()) {
+                break;
+            }
+            turn.take(messages);
+            // Commands that never stop coming do not keep it from sweeping.
+            if swept.elapsed() >= SWEEP_EVERY {
+                swept = turn.sweep_at(&mut sweep);
+            }
+            tokio::task::yield_now().await;
+        }
+        if server.is_stopping() && server.clients.is_empty() {
+            return;
+        }
+    }
+}
+
+struct Turns {
+    server: Arc<Server>,
+    waiters: Waiters,
+    crowd: Crowd,
+}
+
+/// How far a sweep of a database has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Swept {
+    /// There is nothing more to remove.
+    All,
+    /// Its time was over before all was removed.
+    Some,
+    /// A commit failed: the next time comes after a pause.
+    Failed,
+}
+
+/// One commit on its way.
+struct Turn<'a> {
+    server: &'a Arc<Server>,
+    access: Access,
+    effects: Effects,
+    now: u64,
+    #[expect(clippy::vec_box, reason = "jobs go from hand to hand")]
+    done: Vec<Box<Job>>,
+    /// Of jobs that wait.
+    early: Vec<Replies>,
+    /// A command broke off in the midst of its writes: nothing may be committed.
+    is_spoilt: bool,
+}
+
+impl Turn<'_> {
+    fn cx<'c>(&'c mut self, session: &'c mut Session, out: &'c mut Out) -> Cx<'c> {
+        let Turn { server, access, effects, now, .. } = self;
+        Cx { server, session, access, effects, out, now: *now }
+    }
+
+    fn attempt(&mut self, job: &mut Job) -> Result<(), Fail> {
+        let Job { session, requests, done, out, .. } = job;
+        match commands::run_caught(&mut self.cx(session, out), &requests[*done]) {
+            Some(done) => done,
+            None => {
+                self.is_spoilt = true;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Turns {
+    fn begin(server: &Arc<Server>) -> Turn<'_> {
+        let access = Access::Write(server.store.begin());
+        Turn {
+            server,
+            access,
+            effects: Effects::default(),
+            now: clock::now_ms(),
+            done: Vec::new(),
+            early: Vec::new(),
+            is_spoilt: false,
+        }
+    }
+
+    /// Has the processor fetch the keys of what comes, where it is many commands on one database: one after the other each would wait for memory.
+    fn prefetch(&self, messages: &[Message]) {
+        let jobs =
+            || messages.iter().filter_map(|m| if let Message::Run(job) = m { Some(job) } else { None });
+        let Some(first) = jobs().next() else { return };
+        let same = jobs().filter(|job| job.session.db == first.session.db);
+        // The first argument is a key in nearly all commands.
+        let keys = same.flat_map(|job| &job.requests[job.done..]).filter_map(|request| request.get(1));
+        let keys: Vec<_> = keys.take(PREFETCHED_MAX).collect();
+        if keys.len() > 1 {
+            self.server.store.prefetch(&first.session.data.main, &keys);
+        }
+    }
+
+    fn take(&mut self, messages: Vec<Message>) {
+        self.prefetch(&messages);
+        let server = self.server.clone();
+        let mut turn = Self::begin(&server);
+        for message in messages {
+            match message {
+                Message::Run(job) => self.advance(&mut turn, job),
+                Message::Filled(db, key) => {
+                    turn.effects.filled.push((db, key));
+                    self.serve(&mut turn);
+                }
+                Message::Wake(client, woken) => {
+                    if let Some(job) = self.waiters.remove(client.id) {
+                        self.end_wait(&mut turn, job, woken);
+                    }
+                }
+                Message::Retry(id) => {
+                    self.retry(&mut turn, id);
+                }
+                Message::EndWaits => {
+                    for id in self.waiters.all() {
+                        if let Some(job) = self.waiters.remove(id) {
+                            self.end_wait(&mut turn, job, Woken::Demoted);
+                        }
+                    }
+                }
+            }
+        }
+        while let Some(job) = self.waiters.remove_due(turn.now) {
+            self.end_wait(&mut turn, job, Woken::Timeout);
+        }
+        self.finish(turn);
+    }
+
+    /// Runs a job's commands until all are done, or one has to wait.
+    fn advance(&mut self, turn: &mut Turn<'_>, mut job: Box<Job>) {
+        while job.done < job.requests.len() && !job.session.is_over {
+            if commands::is_first_of_commit(&job.session, &job.requests[job.done]) {
+                self.begin_again(turn, &mut job);
+            }
+            match turn.attempt(&mut job) {
+                Err(Fail::Blocks(mut wait)) => {
+                    if let Some(instead) = wait.instead.take() {
+                        let at = job.done;
+                        job.requests[at] = instead;
+                    }
+                    job.session.client.is_blocked.store(true, Ordering::Relaxed);
+                    if job.answered < job.done {
+                        turn.early.push(job.take_replies());
+                    }
+                    self.waiters.add(job, wait, turn.now);
+                    self.count_waiters();
+                    return;
+                }
+                _ => job.done += 1,
+            }
+            self.serve(turn);
+            // The connection sends these replies before it gives the rest again.
+            if job.out.bytes.len() > OUT_BYTES_MAX {
+                break;
+            }
+        }
+        turn.done.push(job);
+    }
+
+    /// Commits what others, and the same connection, have written before a command that has to be the first of its commit.
+    fn begin_again<'a>(&mut self, turn: &mut Turn<'a>, job: &mut Job) {
+        if job.answered < job.done {
+            turn.early.push(job.take_replies());
+        }
+        let next: Turn<'a> = Self::begin(turn.server);
+        self.finish(std::mem::replace(turn, next));
+    }
+
+    /// Serves those who wait for keys that were just filled (sequencer.2).
+    fn serve(&mut self, turn: &mut Turn<'_>) {
+        while let Some(db) = turn.effects.replaced.pop() {
+            turn.effects.filled.extend(self.waiters.keys_of(db));
+        }
+        while !turn.effects.filled.is_empty() {
+            let (db, key) = turn.effects.filled.remove(0);
+            // Each change is looked at once by those who wait for the same, not by each of them.
+            let mut in_vain: Vec<Vec<u8>> = Vec::new();
+            for id in self.waiters.of(db, &key) {
+                let class = self.waiters.class(id);
+                if class.is_some_and(|class| in_vain.iter().any(|known| known == class)) {
+                    continue;
+                }
+                let class = class.map(<[u8]>::to_vec);
+                if self.retry(turn, id) {
+                    in_vain.extend(class);
+                }
+            }
+        }
+    }
+
+    /// Tries again what a connection waits for. Whether that was in vain.
+    fn retry(&mut self, turn: &mut Turn<'_>, id: u64) -> bool {
+        let Some(mut job) = self.waiters.take(id) else { return false };
+        let mark = job.out.mark();
+        job.session.is_again = true;
+        let attempt = turn.attempt(&mut job);
+        job.session.is_again = false;
+        match attempt {
+            Err(Fail::Blocks(_)) => {
+                self.waiters.put_back(job);
+                true
+            }
+            // A key of another type is as good as none.
+            Err(Fail::Told(text)) if text.starts_with("WRONGTYPE") => {
+                job.out.truncate(mark);
+                self.waiters.put_back(job);
+                false
+            }
+            _ => {
+                self.waiters.forget(id);
+                self.go_on(turn, job);
+                false
+            }
+        }
+    }
+
+    /// Goes on with a job whose command has ended its waiting.
+    fn go_on(&mut self, turn: &mut Turn<'_>, mut job: Box<Job>) {
+        self.count_waiters();
+        job.session.client.is_blocked.store(false, Ordering::Relaxed);
+        job.done += 1;
+        self.advance(turn, job);
+    }
+
+    fn end_wait(&mut self, turn: &mut Turn<'_>, mut job: Box<Job>, woken: Woken) {
+        self.server.holdings.stop_waiting(job.session.client.id, &self.server.sequencer);
+        commands::note_end_of_wait(&self.server, &job.session, &job.requests[job.done], woken);
+        match woken {
+            Woken::Timeout => commands::timed_out(&job.requests[job.done], &mut job.out),
+            Woken::Unblocked => {
+                job.out.error(commands::UNBLOCKED);
+            }
+            Woken::Demoted => {
+                job.out.error(commands::DEMOTED);
+                job.session.is_over = true;
+            }
+            Woken::Gone => {
+                job.session.is_over = true;
+                // What it sent behind must not commit without the lock that it has not got.
+                commands::leave(&self.server, &mut job.session);
+            }
+        }
+        self.go_on(turn, job);
+    }
+
+    fn count_waiters(&self) {
+        self.server.sequencer.waiting.store(self.waiters.len(), Ordering::Relaxed);
+        self.server.sequencer.minds_changes.store(self.waiters.minds_changes(), Ordering::Relaxed);
+        for (figure, count) in self.server.sequencer.keys.iter().zip(self.waiters.keys()) {
+            figure.store(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Commits, publishes, replies. Whether the commit succeeded.
+    fn finish(&mut self, turn: Turn<'_>) -> bool {
+        let Turn { server, access, effects, done, early, is_spoilt, .. } = turn;
+        let Access::Write(transaction) = access else { return true };
+        let mut committed = match is_spoilt || effects.must_not_commit {
+            true => Err(Fail::from(commands::BROKEN)),
+            false => Ok(()),
+        };
+        if server.replication.is_replica() && !transaction.is_empty() && committed.is_ok() {
+            // It became one while they ran.
+            committed = Err(Fail::from(commands::READ_ONLY));
+        }
+        if committed.is_ok() && !transaction.is_empty() {
+            server.stats.commits.add(1);
+            server.stats.changes.add(effects.changes);
+            let durability = server.config.durability().max(effects.durability.unwrap_or(Durability::None));
+            let start = clock::moment();
+            let outcome = match durability {
+                Durability::Sync => {
+                    let outcome = tokio::task::block_in_place(|| transaction.commit(durability));
+                    self.crowd.note(done.len(), start.elapsed());
+                    outcome
+                }
+                _ => transaction.commit(durability),
+            };
+            let took = start.elapsed();
+            server.commit_latency.add(took.as_micros() as u64, 1);
+            server.note_latency("commit", took);
+            committed = outcome.map_err(Fail::Store);
+        }
+        if committed.is_ok() {
+            server.tell_effects(&effects);
+        }
+        let failed = committed.err();
+        if let Some(failed) = &failed {
+            trace::warn("a commit failed", None, &failed.message());
+        }
+        let fail_all = |out: &mut Out, count: usize| {
+            if let Some(failed) = &failed {
+                // sequencer.3
+                out.bytes.clear();
+                (0..count).for_each(|_| out.error(&failed.message()));
+            }
+        };
+        for mut replies in early {
+            fail_all(&mut replies.out, replies.count);
+            replies.client.answer_early(&replies.out.bytes);
+        }
+        for mut job in done {
+            let count = job.done - job.answered;
+            fail_all(&mut job.out, count);
+            if let Some(back) = job.back.take() {
+                // If nobody waits for it, its connection is gone.
+                drop(back.send(job));
+            }
+        }
+        failed.is_none()
+    }
+
+    /// Sweeps, and says when that was. If there is more to remove, the next time comes as soon as no commands wait.
+    fn sweep_at(&mut self, interval: &mut tokio::time::Interval) -> std::time::Instant {
+        if self.sweep() {
+            interval.reset_immediately();
+        }
+        clock::moment()
+    }
+
+    /// Removes what has expired, and garbage. Whether there may be more.
+    fn sweep(&mut self) -> bool {
+        let idle_ms = 1000 * self.server.config.number("transaction-timeout").max(0) as u64;
+        if idle_ms > 0 {
+            self.server.holdings.expire(clock::now_ms(), idle_ms, &self.server.sequencer);
+        }
+        if self.server.replication.is_replica() || self.server.pause.is_on(clock::now_ms()) {
+            return false;
+        }
+        let mut is_more = false;
+        for data in self.server.open_databases() {
+            is_more |= self.sweep_database(&data, expire_some) == Swept::Some;
+        }
+        if !self.server.take_garbage() {
+            return is_more;
+        }
+        for data in self.server.open_databases() {
+            let swept = self.sweep_database(&data, remove_garbage);
+            is_more |= swept == Swept::Some;
+            if swept != Swept::All {
+                self.server.has_garbage();
+            }
+        }
+        is_more
+    }
+
+    fn sweep_database(
+        &mut self,
+        data: &Arc<crate::types::Database>,
+        step: impl Fn(&mut Cx<'_>) -> Done<bool>,
+    ) -> Swept {
+        let server = self.server.clone();
+        let mut session = Session::new(Arc::default(), data.clone(), true);
+        // The rest is for the next time: commands wait meanwhile.
+        let start = clock::moment();
+        while start.elapsed() < SWEEP_FOR {
+            let mut turn = Self::begin(&server);
+            let step = step(&mut turn.cx(&mut session, &mut Out::default()));
+            // Readers of a group wait for a key that may have expired.
+            if step.is_ok() {
+                self.serve(&mut turn);
+            }
+            match (step, self.finish(turn)) {
+                (Ok(true), true) => {}
+                (Ok(false), true) => return Swept::All,
+                _ => return Swept::Failed,
+            }
+        }
+        Swept::Some
+    }
+}

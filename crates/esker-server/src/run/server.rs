@@ -1,0 +1,344 @@
+//! What all connections share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::RwLock;
+use tokio::sync::Notify;
+
+use crate::acl::Acl;
+use crate::base::clock;
+use crate::base::fail::Done;
+use crate::clients::Clients;
+use crate::clients::pubsub::PubSub;
+use crate::commands::{self, Commands};
+use crate::config::Config;
+use crate::config::options::Options;
+use crate::observe::latency::{Histogram, LatencyEvents};
+use crate::observe::rates::Rates;
+use crate::observe::slow_log::SlowLog;
+use crate::observe::stats::Stats;
+use crate::replication::{self, Replication, Source};
+use crate::run::cursors::Cursors;
+use crate::run::effects::Effects;
+use crate::run::pause::Pause;
+use crate::run::readers::Readers;
+use crate::run::sequencer::Sequencer;
+use crate::run::watches::Watches;
+use crate::store::holdings::Holdings;
+use crate::store::{Error, Result, Store};
+use crate::types::Database;
+
+/// What all connections share.
+pub struct Server {
+    /// The data.
+    pub store: Arc<dyn Store>,
+    /// How it was started.
+    pub options: Options,
+    /// The options in force.
+    pub config: Config,
+    /// Users.
+    pub acl: Acl,
+    /// The commands.
+    pub commands: Commands,
+    /// The connections.
+    pub clients: Clients,
+    /// Its primary, or its replicas.
+    pub replication: Replication,
+    /// `CLIENT PAUSE`.
+    pub pause: Pause,
+    /// Subscriptions.
+    pub pubsub: PubSub,
+    /// Watched keys.
+    pub watches: Watches,
+    /// Transactions, locks and topics of connections.
+    pub holdings: Holdings,
+    /// Where commands that write run.
+    pub sequencer: Sequencer,
+    /// Cursors of walks.
+    pub cursors: Cursors,
+    /// Counters.
+    pub stats: Stats,
+    /// Commands that took long.
+    pub slow_log: SlowLog,
+    /// How much happens in a second.
+    pub rates: Rates,
+    /// Things that took long.
+    pub latency_events: LatencyEvents,
+    /// Who waits for the disk.
+    pub readers: Readers,
+    /// How long commits took.
+    pub commit_latency: Histogram,
+    /// When it was started, in milliseconds since 1970.
+    pub started_ms: u64,
+    /// When it was started.
+    pub started: Instant,
+    /// A name by which clients tell this start from others.
+    pub run_id: String,
+    /// The port it listens on, once it does.
+    pub port: AtomicU64,
+    /// The port of encrypted connections, once it listens there.
+    pub tls_port: AtomicU64,
+    /// The port of HTTP, once it listens there.
+    pub http_port: AtomicU64,
+    databases: RwLock<Vec<Option<Arc<Database>>>>,
+    /// How often databases were exchanged. Relaxed: a session that has an old one notices with its next command.
+    generation: AtomicU64,
+    /// Reads hardly ever wait for a disk. Relaxed: it is a guess.
+    is_in_memory: AtomicBool,
+    /// There may be parts to remove. Relaxed: whoever misses it finds it the next time.
+    garbage: AtomicBool,
+    /// When data was last made durable by `SAVE` and its kin, in seconds since 1970.
+    pub saved: AtomicU64,
+    /// Scripts, by their digests.
+    pub scripts: crate::commands::Scripts,
+    stopping: AtomicBool,
+    /// Somebody has told it to stop. Relaxed, as the next.
+    is_told: AtomicBool,
+    /// A copy has come, with which to begin anew once it has stopped. Relaxed: it is looked at when all has ended.
+    has_copy: AtomicBool,
+    /// It is to stop.
+    pub stop: Notify,
+}
+
+impl Server {
+    /// A server of a store.
+    ///
+    /// # Errors
+    /// The store's; and what is wrong with the file of users.
+    pub fn new(store: Arc<dyn Store>, options: Options) -> Result<Arc<Self>> {
+        let replication = Replication::open(store.local(), options.replica_of.clone())?;
+        let mut databases = vec![None; options.databases.max(1)];
+        let names = store.spaces()?;
+        if replication.is_replica() {
+            find_databases(&*store, &mut databases)?;
+        }
+        for (number, slot) in databases.iter_mut().enumerate() {
+            if !replication.is_replica() && (number == 0 || names.contains(&Database::names(number)[0])) {
+                *slot = Some(Arc::new(Database::open(&*store, number)?));
+            }
+        }
+        let now = clock::now_ms();
+        let run_id = (0..40).map(|_| char::from(b"0123456789abcdef"[fastrand::usize(..16)])).collect();
+        let config = Config::new(&options);
+        if config.clients_max() < options.clients_max {
+            let why =
+                format!("{}: the process may open too few descriptors (ulimit -n)", config.clients_max());
+            crate::observe::trace::warn("maxclients is lowered", None, &why);
+        }
+        Ok(Arc::new(Server {
+            acl: Acl::new(&options).map_err(Error::Invalid)?,
+            commands: commands::all(),
+            clients: Clients::new(config.output_limits().clone()),
+            config,
+            pause: Pause::default(),
+            pubsub: PubSub::default(),
+            watches: Watches::default(),
+            holdings: Holdings::default(),
+            sequencer: Sequencer::default(),
+            cursors: Cursors::default(),
+            stats: Stats::default(),
+            slow_log: SlowLog::default(),
+            rates: Rates::default(),
+            latency_events: LatencyEvents::default(),
+            readers: Readers::default(),
+            commit_latency: Histogram::default(),
+            started_ms: now,
+            started: clock::moment(),
+            run_id,
+            port: AtomicU64::new(0),
+            tls_port: AtomicU64::new(0),
+            http_port: AtomicU64::new(0),
+            databases: RwLock::new(databases),
+            generation: AtomicU64::new(0),
+            is_in_memory: AtomicBool::new(store.is_in_memory()),
+            garbage: AtomicBool::new(true),
+            saved: AtomicU64::new(now / 1000),
+            scripts: crate::commands::Scripts::default(),
+            stopping: AtomicBool::new(false),
+            has_copy: AtomicBool::new(false),
+            is_told: AtomicBool::new(false),
+            replication,
+            stop: Notify::new(),
+            store,
+            options,
+        }))
+    }
+
+    /// A numbered database.
+    ///
+    /// # Errors
+    /// There is none of this number; and the store's.
+    pub fn database(&self, number: usize) -> Done<Arc<Database>> {
+        match self.databases.read().get(number) {
+            None => return Err("ERR DB index is out of range".into()),
+            Some(Some(database)) => return Ok(database.clone()),
+            Some(None) => {}
+        }
+        let mut databases = self.databases.write();
+        match &mut databases[number] {
+            Some(database) => Ok(database.clone()),
+            // Only its primary makes databases.
+            None if self.replication.is_replica() => {
+                Ok(Arc::new(replication::empty_database(&*self.store, number)?))
+            }
+            slot => Ok(slot.insert(Arc::new(Database::open(&*self.store, number)?)).clone()),
+        }
+    }
+
+    /// The databases that there are.
+    pub fn open_databases(&self) -> Vec<Arc<Database>> {
+        self.databases.read().iter().flatten().cloned().collect()
+    }
+
+    /// How many databases there may be.
+    pub fn databases_max(&self) -> usize {
+        self.databases.read().len()
+    }
+
+    /// Exchanges two databases.
+    ///
+    /// # Errors
+    /// There are none of these numbers; and the store's.
+    pub fn swap_databases(&self, a: usize, b: usize) -> Done {
+        let (one, other) = (self.database(a)?, self.database(b)?);
+        let (old, new) = (Database::names(a), Database::names(b));
+        let spare = old.clone().map(|name| format!("{name}.swap"));
+        let mut names = Vec::new();
+        for n in 0..old.len() {
+            names.push((old[n].as_str(), spare[n].as_str()));
+            names.push((new[n].as_str(), old[n].as_str()));
+            names.push((spare[n].as_str(), new[n].as_str()));
+        }
+        self.store.rename_spaces(&names)?;
+        let as_number = |number: usize, of: &Database| {
+            let [main, sub, ttl, garbage] = of.spaces().map(Clone::clone);
+            Some(Arc::new(Database { number, main, sub, ttl, garbage }))
+        };
+        let mut databases = self.databases.write();
+        (databases[a], databases[b]) = (as_number(a, &other), as_number(b, &one));
+        self.generation.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Becomes a replica of this source. `may_discard`: its data may be given up if it is none of the primary's history.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn become_replica(&self, source: Source, may_discard: bool) -> Result<()> {
+        // Nobody makes a database meanwhile.
+        let _databases = self.databases.write();
+        self.replication.become_replica(source, may_discard)?;
+        self.sequencer.end_waits();
+        Ok(())
+    }
+
+    /// Looks again which databases there are: on a replica they come and go with what its primary commits.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn find_databases(&self) -> Result<()> {
+        let mut databases = self.databases.write();
+        find_databases(&*self.store, &mut databases)?;
+        self.generation.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// How often databases were exchanged.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    /// Whether reads hardly ever wait for a disk.
+    #[inline]
+    pub fn is_in_memory(&self) -> bool {
+        self.is_in_memory.load(Ordering::Relaxed)
+    }
+
+    /// Looks again whether reads hardly ever wait for a disk.
+    pub fn look_at_memory(&self) {
+        self.is_in_memory.store(self.store.is_in_memory(), Ordering::Relaxed);
+    }
+
+    /// What keeps the server from doing its work, if anything does.
+    pub fn trouble(&self) -> Option<String> {
+        match self.is_stopping() {
+            true => Some("the server stops".to_owned()),
+            false => self.store.trouble(),
+        }
+    }
+
+    /// Notes something that took some time, if that is longer than operators want to know of.
+    pub fn note_latency(&self, name: &'static str, took: Duration) {
+        let limit = self.config.latency_ms();
+        let ms = took.as_millis() as u64;
+        if limit > 0 && ms >= limit {
+            self.latency_events.add(name, clock::now_ms() / 1000, ms);
+        }
+    }
+
+    /// There are parts to remove.
+    pub fn has_garbage(&self) {
+        self.garbage.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether there may be parts to remove; then not any more.
+    pub fn take_garbage(&self) -> bool {
+        self.garbage.swap(false, Ordering::Relaxed)
+    }
+
+    /// Tells what commits have said and changed to those who listen and watch.
+    pub fn tell_effects(&self, effects: &Effects) {
+        effects.messages.iter().for_each(|said| self.pubsub.publish(said));
+        effects.said.iter().for_each(|said| self.holdings.say(said, &self.sequencer));
+        effects.changed.iter().for_each(|change| self.holdings.changes.tell(change));
+        self.replication.tell();
+    }
+
+    /// Has it stop.
+    pub fn stop_now(&self) {
+        self.is_told.store(true, Ordering::Relaxed);
+        self.end();
+    }
+
+    /// Ends what runs.
+    pub(crate) fn end(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.stop.notify_waiters();
+        self.sequencer.wake();
+        self.clients.list().iter().for_each(|client| client.kill());
+    }
+
+    /// Has it stop, and begin anew with a copy that has come.
+    pub fn begin_anew(&self) {
+        self.has_copy.store(true, Ordering::Relaxed);
+        self.end();
+    }
+
+    /// Whether it is to begin anew with a copy that has come: not if it was told to stop, then it takes the copy the next time.
+    pub fn has_copy(&self) -> bool {
+        self.has_copy.load(Ordering::Relaxed) && !self.is_told.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+}
+
+/// The databases that are there as wholes, none made.
+fn find_databases(store: &dyn Store, databases: &mut [Option<Arc<Database>>]) -> Result<()> {
+    for (number, slot) in databases.iter_mut().enumerate() {
+        let mut spaces = Vec::new();
+        for name in Database::names(number) {
+            spaces.extend(store.find_space(&name)?);
+        }
+        *slot = match <[_; 4]>::try_from(spaces) {
+            Ok([main, sub, ttl, garbage]) => Some(Arc::new(Database { number, main, sub, ttl, garbage })),
+            Err(_) => None,
+        };
+    }
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! Jobs that wait for keys to be filled.
+//!
+//! waiters.1. For each key they are served in the order in which they came.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::base::fail::Wait;
+use crate::commands;
+use crate::run::sequencer::Job;
+
+/// Why a job waits no more, if not because it was served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// Its time is over, or somebody has said so.
+    Timeout,
+    /// Somebody wants it to fail.
+    Unblocked,
+    /// Its connection is gone.
+    Gone,
+    /// The server has become a replica.
+    Demoted,
+}
+
+/// When a connection came, and its number.
+type Place = (u64, u64);
+
+struct Waiting {
+    /// None while it is tried.
+    job: Option<Box<Job>>,
+    keys: Vec<(usize, Vec<u8>)>,
+    /// In milliseconds since 1970.
+    deadline: Option<u64>,
+    place: u64,
+    minds_changes: bool,
+    /// Those of one class get the same of a key: if it is nothing, all of them go on waiting.
+    class: Option<Vec<u8>>,
+}
+
+/// Jobs that wait, by the numbers of their connections.
+#[derive(Default)]
+pub struct Waiters {
+    waiting: HashMap<u64, Waiting>,
+    by_key: HashMap<(usize, Vec<u8>), BTreeSet<Place>>,
+    deadlines: BTreeSet<(u64, u64)>,
+    next_place: u64,
+    /// How many mind changes of their keys.
+    minding: usize,
+}
+
+impl Waiters {
+    /// Has a job wait.
+    pub fn add(&mut self, job: Box<Job>, wait: Wait, now: u64) {
+        let id = job.session.client.id;
+        let place = self.next_place;
+        self.next_place += 1;
+        let keys: Vec<_> = wait.keys.into_iter().map(|key| (job.session.db, key)).collect();
+        for key in &keys {
+            self.by_key.entry(key.clone()).or_default().insert((place, id));
+        }
+        let deadline = (wait.ms > 0).then(|| now.saturating_add(wait.ms));
+        self.deadlines.extend(deadline.map(|at| (at, id)));
+        let minds_changes = wait.minds_changes;
+        self.minding += usize::from(minds_changes);
+        let class = commands::wait_class(&job.requests[job.done]);
+        self.waiting.insert(id, Waiting { job: Some(job), keys, deadline, place, minds_changes, class });
+    }
+
+    /// The connections that wait for a key, in their order (waiters.1).
+    pub fn of(&self, db: usize, key: &[u8]) -> Vec<u64> {
+        let waiting = self.by_key.get(&(db, key.to_vec()));
+        waiting.map_or(Vec::new(), |ids| ids.iter().map(|(_, id)| *id).collect())
+    }
+
+    /// What a connection waits for, if others may wait for the same.
+    pub fn class(&self, id: u64) -> Option<&[u8]> {
+        self.waiting.get(&id)?.class.as_deref()
+    }
+
+    /// The keys of a database that somebody waits for.
+    pub fn keys_of(&self, db: usize) -> Vec<(usize, Vec<u8>)> {
+        self.by_key.keys().filter(|key| key.0 == db).cloned().collect()
+    }
+
+    /// How many keys are waited for, and of how many changes are minded.
+    pub fn keys(&self) -> [usize; 2] {
+        let minding = self.waiting.values().filter(|waiting| waiting.minds_changes);
+        let minded: BTreeSet<_> =
+            if self.minds_changes() { minding.flat_map(|w| &w.keys).collect() } else { BTreeSet::new() };
+        [self.by_key.len(), minded.len()]
+    }
+
+    /// Whether a command waits that any change of its keys may end.
+    pub fn minds_changes(&self) -> bool {
+        self.minding > 0
+    }
+
+    /// The connections that wait.
+    pub fn all(&self) -> Vec<u64> {
+        self.waiting.keys().copied().collect()
+    }
+
+    /// A job, to try it. It keeps its place.
+    pub fn take(&mut self, id: u64) -> Option<Box<Job>> {
+        self.waiting.get_mut(&id)?.job.take()
+    }
+
+    /// The job was tried in vain.
+    pub fn put_back(&mut self, job: Box<Job>) {
+        if let Some(waiting) = self.waiting.get_mut(&job.session.client.id) {
+            waiting.job = Some(job);
+        }
+    }
+
+    /// The job waits no more.
+    pub fn forget(&mut self, id: u64) -> Option<Box<Job>> {
+        let waiting = self.waiting.remove(&id)?;
+        self.minding -= usize::from(waiting.minds_changes);
+        for key in &waiting.keys {
+            if let Some(ids) = self.by_key.get_mut(key) {
+                ids.remove(&(waiting.place, id));
+                if ids.is_empty() {
+                    self.by_key.remove(key);
+                }
+            }
+        }
+        if let Some(at) = waiting.deadline {
+            self.deadlines.remove(&(at, id));
+        }
+        waiting.job
+    }
+
+    /// Takes out the job of a connection, if it waits.
+    pub fn remove(&mut self, id: u64) -> Option<Box<Job>> {
+        self.forget(id)
+    }
+
+    /// Takes out a job whose time is over.
+    pub fn remove_due(&mut self, now: u64) -> Option<Box<Job>> {
+        let (at, id) = *self.deadlines.first()?;
+        if at > now {
+            return None;
+        }
+        self.forget(id)
+    }
+
+    /// When the first time is over, in milliseconds since 1970.
+    pub fn deadline(&self) -> Option<u64> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+}

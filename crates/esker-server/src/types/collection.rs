@@ -1,0 +1,344 @@
+//! A collection: an ordered map of sub-keys of one key. All types but strings are made of it.
+//!
+//! ```text
+//!   small: all parts in the main record         one read, one write
+//!   else:  main record, parts as records of their own
+//! ```
+//!
+//! collection.1. What was changed is stored by `save`, which comes last. One that is empty by then is removed.
+
+use std::ops::{Bound, ControlFlow};
+
+use super::main_record::{Kind, Main, Shape, encode_collection};
+use super::small;
+use super::subkey::parts_prefix;
+use crate::base::fail::Done;
+use crate::run::cx::Cx;
+use crate::run::memory::each_value;
+use crate::store::{Order, Span, Value, Visit, prefix_end};
+
+/// Is shown parts of a collection, as `Visit`, and may fail.
+pub type TryVisit<'a> = dyn FnMut(&[u8], &[u8]) -> Done<ControlFlow<()>> + 'a;
+
+/// A collection that is being read or changed.
+pub struct Collection {
+    key: Vec<u8>,
+    kind: Kind,
+    expires: u64,
+    /// How many elements it has, and what its type needs beside.
+    pub shape: Shape,
+    small: Option<Vec<u8>>,
+    prefix: [u8; 8],
+    /// The expiry of the main record that is stored, if one is.
+    stored: Option<u64>,
+}
+
+impl Collection {
+    /// The collection of a key, if there is one.
+    ///
+    /// # Errors
+    /// The key holds another kind; and the store's.
+    pub fn open(cx: &mut Cx<'_>, key: &[u8], kind: Kind) -> Done<Option<Self>> {
+        cx.main_of(key, kind)?.map(|main| Self::of(key, &main)).transpose()
+    }
+
+    /// Of a main record.
+    ///
+    /// # Errors
+    /// The record is damaged.
+    pub fn of(key: &[u8], main: &Main) -> Done<Self> {
+        let shape = main.shape()?;
+        Ok(Collection {
+            key: key.to_vec(),
+            kind: main.kind,
+            expires: main.expires,
+            small: main.small().map(<[u8]>::to_vec),
+            prefix: parts_prefix(shape.version),
+            shape,
+            stored: Some(main.expires),
+        })
+    }
+
+    /// The collection of a key, or a new one.
+    ///
+    /// # Errors
+    /// The key holds another kind; and the store's.
+    pub fn open_or_new(cx: &mut Cx<'_>, key: &[u8], kind: Kind) -> Done<Self> {
+        match Self::open(cx, key, kind)? {
+            Some(found) => Ok(found),
+            None => Self::new(cx, key, kind),
+        }
+    }
+
+    /// A new one, at a key that holds nothing.
+    ///
+    /// # Errors
+    /// The command may not write.
+    pub fn new(cx: &mut Cx<'_>, key: &[u8], kind: Kind) -> Done<Self> {
+        let shape = Shape { version: cx.new_version()?, ..Shape::default() };
+        Ok(Collection {
+            key: key.to_vec(),
+            kind,
+            expires: 0,
+            small: Some(Vec::new()),
+            prefix: parts_prefix(shape.version),
+            shape,
+            stored: None,
+        })
+    }
+
+    /// Whether it is not stored yet.
+    pub fn is_new(&self) -> bool {
+        self.stored.is_none()
+    }
+
+    /// Its key.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// How many elements it has.
+    pub fn len(&self) -> u64 {
+        self.shape.len
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.shape.len == 0
+    }
+
+    fn part_key(&self, sub: &[u8]) -> Vec<u8> {
+        [&self.prefix, sub].concat()
+    }
+
+    /// The value of a sub-key.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn get(&self, cx: &Cx<'_>, sub: &[u8]) -> Done<Option<Value>> {
+        cx.step(sub.len())?;
+        match &self.small {
+            Some(small) => Ok(small::get(small, sub).map(Value::from)),
+            None => Ok(cx.access.reads().get(&cx.session.data.sub, &self.part_key(sub))?),
+        }
+    }
+
+    /// Shows the values of several sub-keys, in order (command_memory.1).
+    ///
+    /// # Errors
+    /// The store's; those of `visit`.
+    pub fn each_value(
+        &self,
+        cx: &Cx<'_>,
+        subs: &[&[u8]],
+        mut visit: impl FnMut(Option<&[u8]>) -> Done,
+    ) -> Done {
+        if self.small.is_some() {
+            return subs.iter().try_for_each(|sub| visit(self.get(cx, sub)?.as_deref()));
+        }
+        let keys: Vec<_> = subs.iter().map(|sub| self.part_key(sub)).collect();
+        let keys: Vec<_> = keys.iter().map(Vec::as_slice).collect();
+        let (reads, space) = (cx.access.reads(), &cx.session.data.sub);
+        let read = |keys: &[&[u8]], bytes_max| reads.multi_get(space, keys, bytes_max);
+        each_value(&keys, read, |value| {
+            cx.step(value.as_ref().map_or(0, |value| value.len()))?;
+            visit(value.as_deref())
+        })
+    }
+
+    /// Sets a sub-key.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn put(&mut self, cx: &mut Cx<'_>, sub: &[u8], value: &[u8]) -> Done {
+        cx.step(sub.len() + value.len())?;
+        if let Some(small) = &mut self.small {
+            if small::put(small, sub, value) {
+                return Ok(());
+            }
+            self.spill(cx)?;
+        }
+        let data = cx.session.data.clone();
+        Ok(cx.access.transaction()?.put(&data.sub, &self.part_key(sub), value)?)
+    }
+
+    /// Removes a sub-key.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn remove(&mut self, cx: &mut Cx<'_>, sub: &[u8]) -> Done {
+        if let Some(small) = &mut self.small {
+            small::remove(small, sub);
+            return Ok(());
+        }
+        let data = cx.session.data.clone();
+        Ok(cx.access.transaction()?.remove(&data.sub, &self.part_key(sub))?)
+    }
+
+    /// Removes all sub-keys that begin with this, in a time that does not grow with their number.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn remove_all_with(&mut self, cx: &mut Cx<'_>, prefix: &[u8]) -> Done {
+        if let Some(small) = &mut self.small {
+            let mut found = Vec::new();
+            let end = prefix_end(prefix).unwrap_or_default();
+            small::range(small, Span::between(prefix, &end), Order::Up, &mut |sub, _| {
+                found.push(sub.to_vec());
+                ControlFlow::Continue(())
+            });
+            found.iter().for_each(|sub| small::remove(small, sub));
+            return Ok(());
+        }
+        let data = cx.session.data.clone();
+        let from = self.part_key(prefix);
+        let end = prefix_end(&from).unwrap_or_default();
+        Ok(cx.access.transaction()?.remove_range(&data.sub, Span::between(&from, &end))?)
+    }
+
+    /// Gives all parts records of their own.
+    fn spill(&mut self, cx: &mut Cx<'_>) -> Done {
+        let Some(small) = self.small.take() else { return Ok(()) };
+        let mut parts = Vec::new();
+        small::range(&small, Span::ALL, Order::Up, &mut |sub, value| {
+            parts.push((self.part_key(sub), value.to_vec()));
+            ControlFlow::Continue(())
+        });
+        let data = cx.session.data.clone();
+        let transaction = cx.access.transaction()?;
+        for (key, value) in parts {
+            transaction.put(&data.sub, &key, &value)?;
+        }
+        Ok(())
+    }
+
+    /// Shows the parts of a span of sub-keys.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn range(&self, cx: &Cx<'_>, span: Span<'_>, order: Order, visit: &mut Visit<'_>) -> Done {
+        self.try_range(cx, span, order, &mut |sub, value| Ok(visit(sub, value)))
+    }
+
+    /// The same, where `visit` may fail.
+    ///
+    /// # Errors
+    /// The store's; those of `visit`.
+    pub fn try_range(&self, cx: &Cx<'_>, span: Span<'_>, order: Order, visit: &mut TryVisit<'_>) -> Done {
+        let mut failed = None;
+        self.walk(cx, span, order, &mut |sub, value| match cx
+            .step(sub.len() + value.len())
+            .and_then(|()| visit(sub, value))
+        {
+            Ok(flow) => flow,
+            Err(fail) => {
+                failed = Some(fail);
+                ControlFlow::Break(())
+            }
+        })?;
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn walk(&self, cx: &Cx<'_>, span: Span<'_>, order: Order, visit: &mut Visit<'_>) -> Done {
+        if span.is_empty() {
+            return Ok(());
+        }
+        if let Some(small) = &self.small {
+            small::range(small, span, order, visit);
+            return Ok(());
+        }
+        let (lower, upper, end);
+        let lower = match span.lower {
+            Bound::Unbounded => Bound::Included(&self.prefix[..]),
+            Bound::Included(sub) => {
+                lower = self.part_key(sub);
+                Bound::Included(lower.as_slice())
+            }
+            Bound::Excluded(sub) => {
+                lower = self.part_key(sub);
+                Bound::Excluded(lower.as_slice())
+            }
+        };
+        let upper = match span.upper {
+            Bound::Unbounded => {
+                end = prefix_end(&self.prefix);
+                end.as_ref().map_or(Bound::Unbounded, |end| Bound::Excluded(end.as_slice()))
+            }
+            Bound::Included(sub) => {
+                upper = self.part_key(sub);
+                Bound::Included(upper.as_slice())
+            }
+            Bound::Excluded(sub) => {
+                upper = self.part_key(sub);
+                Bound::Excluded(upper.as_slice())
+            }
+        };
+        let skip = self.prefix.len();
+        let mut inner = |key: &[u8], value: &[u8]| visit(&key[skip..], value);
+        let reads = cx.access.reads();
+        Ok(reads.range(&cx.session.data.sub, Span { lower, upper }, order, &mut inner)?)
+    }
+
+    /// Copies all of it to a key of the database that `cx` works in, with these parts, and saves it there.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn save_copy(cx: &mut Cx<'_>, key: &[u8], main: &Main, parts: &[(Vec<u8>, Vec<u8>)]) -> Done {
+        let mut copy = Self::new(cx, key, main.kind)?;
+        copy.expires = main.expires;
+        // The versions differ, or both would have the same parts once they grow.
+        copy.shape = Shape { version: copy.shape.version, ..main.shape()? };
+        for (sub, value) in parts {
+            copy.put(cx, sub, value)?;
+        }
+        copy.save(cx)
+    }
+
+    /// All parts (command_memory.1).
+    ///
+    /// # Errors
+    /// The store's; they are too large.
+    pub fn parts(&self, cx: &Cx<'_>) -> Done<Vec<(Vec<u8>, Vec<u8>)>> {
+        let mut parts = Vec::new();
+        self.try_range(cx, Span::ALL, Order::Up, &mut |sub, value| {
+            cx.gather(sub.len() + value.len())?;
+            parts.push((sub.to_vec(), value.to_vec()));
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(parts)
+    }
+
+    /// All sub-keys (command_memory.1).
+    ///
+    /// # Errors
+    /// See [`parts`](Self::parts).
+    pub fn subs(&self, cx: &Cx<'_>) -> Done<Vec<Vec<u8>>> {
+        let mut subs = Vec::new();
+        self.try_range(cx, Span::ALL, Order::Up, &mut |sub, _| {
+            cx.gather(sub.len())?;
+            subs.push(sub.to_vec());
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(subs)
+    }
+
+    /// Stores what was changed, except for parts that have records of their own: they are (collection.1).
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn save(self, cx: &mut Cx<'_>) -> Done {
+        if self.shape.len == 0 && self.kind != Kind::Stream {
+            if self.stored.is_some() {
+                cx.forget_main(&self.key, self.expires)?;
+            }
+            cx.touch(&self.key);
+            return Ok(());
+        }
+        let mut bytes = std::mem::take(&mut cx.effects.scratch);
+        bytes.clear();
+        encode_collection(&mut bytes, self.kind, self.expires, &self.shape, self.small.as_deref());
+        let stored = cx.store_main(&self.key, self.stored.unwrap_or(0), self.expires, &bytes);
+        cx.effects.scratch = bytes;
+        stored
+    }
+}

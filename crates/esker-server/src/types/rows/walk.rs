@@ -1,0 +1,221 @@
+//! Walks over the columns of rows, and leaves out what nobody asked for.
+//!
+//! ```text
+//!   a1 a2 a3 .. a900 b1 b2 ..      asked for: the first column of each key
+//!   ^  `-- near: step, far: seek --^
+//! ```
+//!
+//! walk.1. Each column of the spans is shown once, in the order of the walk.
+
+use std::ops::ControlFlow;
+
+use super::codec::{behind, first_part, foreign, plain, prefix, push_part};
+use crate::base::fail::Done;
+use crate::store::spans::{Place, Spans, Stretch};
+use crate::store::{Order, Reads, Space, Span};
+
+/// So many columns are passed by before the walk seeks: that takes about as long.
+const NEAR: usize = 16;
+
+/// Rows of one state.
+#[derive(Clone, Copy)]
+pub struct Source<'a> {
+    /// The state.
+    pub reads: &'a dyn Reads,
+    /// Where the rows lie.
+    pub space: &'a Space,
+}
+
+/// A column that is shown.
+pub struct Shown<'a> {
+    /// It is the first one shown of its key.
+    pub is_first: bool,
+    /// The key.
+    pub key: &'a [u8],
+    /// The column's name.
+    pub column: &'a [u8],
+    /// Its value, as it is stored.
+    pub value: &'a [u8],
+}
+
+/// How a walk goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// With the next column.
+    Next,
+    /// With the next key.
+    NextKey,
+    /// Not at all.
+    Stop,
+}
+
+/// A stretch of keys of a table, as stored keys: with the first, without the second.
+pub fn stored_stretch(table: &[u8], keys: &Stretch) -> (Vec<u8>, Vec<u8>) {
+    let of_table = prefix(&[table]);
+    let upper = match &keys.to {
+        Some(to) => prefix(&[table, to]),
+        None => behind(of_table.clone()),
+    };
+    let lower = if keys.from.is_empty() { of_table } else { prefix(&[table, &keys.from]) };
+    (lower, upper)
+}
+
+/// Where a walk is.
+struct Position<'a> {
+    columns: &'a Spans,
+    order: Order,
+    table_bytes: usize,
+    /// The stored table and key of the last column.
+    row: Vec<u8>,
+    key: Vec<u8>,
+    /// Whether a column of it was shown.
+    is_shown: bool,
+    /// Columns before this stored key are passed by.
+    target: Option<Vec<u8>>,
+    passed: usize,
+}
+
+impl Position<'_> {
+    fn is_before_target(&self, stored: &[u8]) -> bool {
+        let order = self.order;
+        self.target.as_deref().is_some_and(|target| match order {
+            Order::Up => stored < target,
+            Order::Down => stored >= target,
+        })
+    }
+
+    /// The next column of interest lies there.
+    fn aim(&mut self, target: Vec<u8>) {
+        (self.target, self.passed) = (Some(target), 0);
+    }
+
+    fn aim_at_next_key(&mut self) {
+        let row = self.row.clone();
+        self.aim(if self.order == Order::Up { behind(row) } else { row });
+    }
+
+    /// Takes in a stored key; its column.
+    fn arrive<'k>(&mut self, stored: &'k [u8]) -> Done<&'k [u8]> {
+        if self.row.is_empty() || !stored.starts_with(&self.row) {
+            let key = stored.get(self.table_bytes..).and_then(first_part).ok_or_else(|| foreign("key"))?;
+            self.row.clear();
+            self.row.extend_from_slice(&stored[..self.table_bytes + key.len()]);
+            self.key.clear();
+            self.key.extend_from_slice(&plain(key));
+            self.is_shown = false;
+        }
+        Ok(&stored[self.row.len()..])
+    }
+
+    fn meet(
+        &mut self,
+        stored: &[u8],
+        value: &[u8],
+        show: &mut dyn FnMut(Shown<'_>) -> Done<Step>,
+    ) -> Done<ControlFlow<bool>> {
+        if self.is_before_target(stored) {
+            self.passed += 1;
+            return Ok(if self.passed > NEAR { ControlFlow::Break(true) } else { ControlFlow::Continue(()) });
+        }
+        self.target = None;
+        let column = plain(self.arrive(stored)?);
+        match self.columns.place(&column, self.order) {
+            Place::Inside => {
+                let is_first = !std::mem::replace(&mut self.is_shown, true);
+                match show(Shown { is_first, key: &self.key, column: &column, value })? {
+                    Step::Next => {}
+                    Step::NextKey => self.aim_at_next_key(),
+                    Step::Stop => return Ok(ControlFlow::Break(false)),
+                }
+            }
+            Place::Before(name) => {
+                let mut target = self.row.clone();
+                push_part(&mut target, name);
+                self.aim(target);
+            }
+            Place::Behind => self.aim_at_next_key(),
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+impl Source<'_> {
+    /// Shows these columns of these keys (walk.1).
+    ///
+    /// # Errors
+    /// Those of `show`, and the store's.
+    pub fn walk(
+        &self,
+        table: &[u8],
+        keys: &Spans,
+        columns: &Spans,
+        order: Order,
+        mut show: impl FnMut(Shown<'_>) -> Done<Step>,
+    ) -> Done {
+        for stretch in keys.in_order(order) {
+            let (mut lower, mut upper) = stored_stretch(table, stretch);
+            let table_bytes = prefix(&[table]).len();
+            let (row, key) = (Vec::new(), Vec::new());
+            let mut position =
+                Position { columns, order, table_bytes, row, key, is_shown: false, target: None, passed: 0 };
+            while lower < upper {
+                let mut end = Ok(ControlFlow::Continue(()));
+                self.reads.range(
+                    self.space,
+                    Span::between(&lower, &upper),
+                    order,
+                    &mut |stored, value| {
+                        end = position.meet(stored, value, &mut show);
+                        if matches!(end, Ok(ControlFlow::Continue(()))) {
+                            ControlFlow::Continue(())
+                        } else {
+                            ControlFlow::Break(())
+                        }
+                    },
+                )?;
+                match (end?, position.target.take()) {
+                    (ControlFlow::Break(true), Some(target)) if order == Order::Up => lower = target,
+                    (ControlFlow::Break(true), Some(target)) => upper = target,
+                    (ControlFlow::Break(_), _) => return Ok(()),
+                    (ControlFlow::Continue(()), _) => break,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The names of all tables, in order.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn tables(&self) -> Done<Vec<Vec<u8>>> {
+        let (mut tables, mut from) = (Vec::new(), Vec::new());
+        loop {
+            let mut found = None;
+            self.reads.range(self.space, Span::from(&from), Order::Up, &mut |stored, _| {
+                found = Some(first_part(stored).map(<[u8]>::to_vec));
+                ControlFlow::Break(())
+            })?;
+            let Some(table) = found else { return Ok(tables) };
+            let table = table.ok_or_else(|| foreign("key"))?;
+            tables.push(plain(&table).into_owned());
+            from = behind(table);
+        }
+    }
+
+    /// How many bytes the stored keys and values of a stretch of keys have.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn bytes(&self, table: &[u8], keys: &Stretch) -> Done<u64> {
+        let (lower, upper) = stored_stretch(table, keys);
+        let mut bytes = 0;
+        if lower < upper {
+            self.reads.range(self.space, Span::between(&lower, &upper), Order::Up, &mut |key, value| {
+                bytes += (key.len() + value.len()) as u64;
+                ControlFlow::Continue(())
+            })?;
+        }
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,346 @@
+//! Groups of readers of a stream, their consumers, and what is pending.
+//!
+//! stream_groups.1. The count of a group, and the counts of its consumers together, are its pending entries. Replies take time for what they show.
+//! stream_groups.2. A pending entry is found by its group and by its consumer: there is one part of kind 3 and one of kind 4 for it.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+
+use super::{Stream, StreamId, number};
+use crate::base::fail::Done;
+use crate::run::cx::Cx;
+use crate::store::{Order, Span, Value, prefix_end};
+
+pub(in crate::types) const GROUP: u8 = 1;
+pub(in crate::types) const CONSUMER: u8 = 2;
+pub(in crate::types) const PENDING: u8 = 3;
+pub(in crate::types) const BY_CONSUMER: u8 = 4;
+
+/// Where the count of pending entries stands in the value of a group, and of a consumer. It is the last 8 bytes.
+pub(in crate::types) const GROUP_COUNT_AT: usize = 24;
+pub(in crate::types) const CONSUMER_COUNT_AT: usize = 16;
+
+/// A group of readers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Group {
+    /// The last id that was delivered.
+    pub last: StreamId,
+    /// How many entries were read; none: it is not known.
+    pub read: Option<u64>,
+    /// How many entries are pending. [`Stream::put_group`] ignores it.
+    pub pending: u64,
+}
+
+/// A reader of a group.
+#[derive(Clone, Debug)]
+pub struct Consumer {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// When it was seen, in milliseconds since 1970.
+    pub seen: u64,
+    /// When it last got something; 0: never.
+    pub active: u64,
+    /// How many entries are pending for it.
+    pub pending: u64,
+}
+
+/// An entry that was delivered and not acknowledged.
+#[derive(Clone, Debug)]
+pub struct Pending {
+    /// Its id.
+    pub id: StreamId,
+    /// To whom.
+    pub consumer: Vec<u8>,
+    /// When, in milliseconds since 1970.
+    pub delivered: u64,
+    /// How often.
+    pub count: u64,
+}
+
+/// Changes of counts that are not stored yet, by the sub-key of the group or consumer (stream_groups.1).
+#[derive(Default)]
+pub(super) struct Counts(BTreeMap<Vec<u8>, i64>);
+
+fn group_key(group: &[u8]) -> Vec<u8> {
+    [&[GROUP], group].concat()
+}
+
+fn in_group(kind: u8, group: &[u8], rest: &[u8]) -> Vec<u8> {
+    [&[kind][..], &(group.len() as u32).to_be_bytes(), group, rest].concat()
+}
+
+fn of_consumer(group: &[u8], consumer: &[u8], rest: &[u8]) -> Vec<u8> {
+    let rest = [&(consumer.len() as u32).to_be_bytes(), consumer, rest].concat();
+    in_group(BY_CONSUMER, group, &rest)
+}
+
+/// Where the count stands in a value.
+fn count_at(sub: &[u8]) -> usize {
+    if sub.first() == Some(&GROUP) { GROUP_COUNT_AT } else { CONSUMER_COUNT_AT }
+}
+
+fn group_of(value: &[u8]) -> Group {
+    let read = number(value, 16);
+    Group {
+        last: StreamId::of(value.get(..16).unwrap_or_default()),
+        read: (read != u64::MAX).then_some(read),
+        pending: number(value, GROUP_COUNT_AT),
+    }
+}
+
+fn consumer_of(name: &[u8], value: &[u8]) -> Consumer {
+    let [seen, active] = [0, 8].map(|at| number(value, at));
+    Consumer { name: name.to_vec(), seen, active, pending: number(value, CONSUMER_COUNT_AT) }
+}
+
+fn pending_of(id: StreamId, value: &[u8]) -> Pending {
+    let consumer = value.get(16..).unwrap_or_default().to_vec();
+    Pending { id, consumer, delivered: number(value, 0), count: number(value, 8) }
+}
+
+impl Stream {
+    /// A group.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn group(&self, cx: &Cx<'_>, name: &[u8]) -> Done<Option<Group>> {
+        Ok(self.parts.get(cx, &group_key(name))?.map(|value| group_of(&value)))
+    }
+
+    /// Sets a group. Its count of pending entries stays.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn put_group(&mut self, cx: &mut Cx<'_>, name: &[u8], group: Group) -> Done {
+        let pending = self.group(cx, name)?.map_or(0, |old| old.pending);
+        let read = group.read.unwrap_or(u64::MAX);
+        let value = [&group.last.bytes()[..], &read.to_le_bytes(), &pending.to_le_bytes()].concat();
+        self.parts.put(cx, &group_key(name), &value)
+    }
+
+    fn all_with(&self, cx: &Cx<'_>, prefix: &[u8]) -> Done<Vec<(Vec<u8>, Value)>> {
+        let end = prefix_end(prefix).unwrap_or_default();
+        let mut found = Vec::new();
+        self.parts.try_range(cx, Span::between(prefix, &end), Order::Up, &mut |sub, value| {
+            cx.gather(sub.len() + value.len())?;
+            found.push((sub[prefix.len()..].to_vec(), Value::from(value)));
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(found)
+    }
+
+    /// All groups.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn groups(&self, cx: &Cx<'_>) -> Done<Vec<(Vec<u8>, Group)>> {
+        let found = self.all_with(cx, &[GROUP])?;
+        Ok(found.into_iter().map(|(name, value)| (name, group_of(&value))).collect())
+    }
+
+    /// Removes a group with all it has.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn remove_group(&mut self, cx: &mut Cx<'_>, name: &[u8]) -> Done {
+        for kind in [CONSUMER, PENDING, BY_CONSUMER] {
+            self.parts.remove_all_with(cx, &in_group(kind, name, b""))?;
+        }
+        self.parts.remove(cx, &group_key(name))
+    }
+
+    /// A consumer.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn consumer(&self, cx: &Cx<'_>, group: &[u8], name: &[u8]) -> Done<Option<Consumer>> {
+        let value = self.parts.get(cx, &in_group(CONSUMER, group, name))?;
+        Ok(value.map(|value| consumer_of(name, &value)))
+    }
+
+    /// Sets when a consumer was seen and was active last. Its count of pending entries stays.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn put_consumer(
+        &mut self,
+        cx: &mut Cx<'_>,
+        group: &[u8],
+        name: &[u8],
+        seen: u64,
+        active: u64,
+    ) -> Done {
+        let pending = self.consumer(cx, group, name)?.map_or(0, |old| old.pending);
+        let value = [seen, active, pending].map(u64::to_le_bytes).concat();
+        self.parts.put(cx, &in_group(CONSUMER, group, name), &value)
+    }
+
+    /// All consumers of a group.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn consumers(&self, cx: &Cx<'_>, group: &[u8]) -> Done<Vec<Consumer>> {
+        let found = self.all_with(cx, &in_group(CONSUMER, group, b""))?;
+        Ok(found.into_iter().map(|(name, value)| consumer_of(&name, &value)).collect())
+    }
+
+    /// Removes a consumer with what is pending for it: how many entries that was.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn remove_consumer(&mut self, cx: &mut Cx<'_>, group: &[u8], name: &[u8]) -> Done<usize> {
+        let ids = self.ids_of(cx, (group, name), (StreamId::default(), StreamId::MAX), usize::MAX)?;
+        for id in &ids {
+            self.acknowledge(cx, group, *id)?;
+        }
+        let sub = in_group(CONSUMER, group, name);
+        self.counts.0.remove(&sub);
+        self.parts.remove(cx, &sub)?;
+        Ok(ids.len())
+    }
+
+    /// A pending entry.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn pending(&self, cx: &Cx<'_>, group: &[u8], id: StreamId) -> Done<Option<Pending>> {
+        let value = self.parts.get(cx, &in_group(PENDING, group, &id.bytes()))?;
+        Ok(value.map(|value| pending_of(id, &value)))
+    }
+
+    /// Sets one. Its consumer has to be there before the stream is saved.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn put_pending(&mut self, cx: &mut Cx<'_>, group: &[u8], pending: &Pending) -> Done {
+        let old = self.pending(cx, group, pending.id)?;
+        if old.as_ref().is_none_or(|old| old.consumer != pending.consumer) {
+            if let Some(old) = old {
+                self.forget_pending(cx, group, &old)?;
+            }
+            self.count(group, &pending.consumer, 1);
+            self.parts.put(cx, &of_consumer(group, &pending.consumer, &pending.id.bytes()), b"")?;
+        }
+        let numbers = [pending.delivered.to_le_bytes(), pending.count.to_le_bytes()].concat();
+        let value = [&numbers, &pending.consumer[..]].concat();
+        self.parts.put(cx, &in_group(PENDING, group, &pending.id.bytes()), &value)
+    }
+
+    /// Removes what leads from the consumer of a pending entry to it.
+    fn forget_pending(&mut self, cx: &mut Cx<'_>, group: &[u8], pending: &Pending) -> Done {
+        self.count(group, &pending.consumer, -1);
+        self.parts.remove(cx, &of_consumer(group, &pending.consumer, &pending.id.bytes()))
+    }
+
+    fn count(&mut self, group: &[u8], consumer: &[u8], by: i64) {
+        for sub in [group_key(group), in_group(CONSUMER, group, consumer)] {
+            *self.counts.0.entry(sub).or_default() += by;
+        }
+    }
+
+    /// Removes one; whether it was there.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn acknowledge(&mut self, cx: &mut Cx<'_>, group: &[u8], id: StreamId) -> Done<bool> {
+        let Some(pending) = self.pending(cx, group, id)? else { return Ok(false) };
+        self.forget_pending(cx, group, &pending)?;
+        self.parts.remove(cx, &in_group(PENDING, group, &id.bytes()))?;
+        Ok(true)
+    }
+
+    /// Pending entries of a group between ids, both included, that `is_wanted`: `limit` of them at most.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn pending_between(
+        &self,
+        cx: &Cx<'_>,
+        group: &[u8],
+        (from, to, order): (StreamId, StreamId, Order),
+        limit: usize,
+        is_wanted: impl Fn(&Pending) -> bool,
+    ) -> Done<Vec<Pending>> {
+        let ends = [from, to].map(|id| in_group(PENDING, group, &id.bytes()));
+        let span = Span { lower: Bound::Included(&ends[0]), upper: Bound::Included(&ends[1]) };
+        let mut found = Vec::new();
+        if limit == 0 {
+            return Ok(found);
+        }
+        self.parts.try_range(cx, span, order, &mut |sub, value| {
+            let pending = pending_of(StreamId::of(&sub[sub.len() - 16..]), value);
+            if is_wanted(&pending) {
+                cx.gather(pending.consumer.len())?;
+                found.push(pending);
+            }
+            Ok(if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        })?;
+        Ok(found)
+    }
+
+    /// The ids of what is pending for a consumer, between ids, both included: `limit` of them at most.
+    fn ids_of(
+        &self,
+        cx: &Cx<'_>,
+        (group, consumer): (&[u8], &[u8]),
+        (from, to): (StreamId, StreamId),
+        limit: usize,
+    ) -> Done<Vec<StreamId>> {
+        let ends = [from, to].map(|id| of_consumer(group, consumer, &id.bytes()));
+        let span = Span { lower: Bound::Included(&ends[0]), upper: Bound::Included(&ends[1]) };
+        let mut ids = Vec::new();
+        if limit == 0 {
+            return Ok(ids);
+        }
+        self.parts.try_range(cx, span, Order::Up, &mut |sub, _| {
+            cx.gather(0)?;
+            ids.push(StreamId::of(&sub[sub.len() - 16..]));
+            Ok(if ids.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        })?;
+        Ok(ids)
+    }
+
+    /// What is pending for a consumer, between ids, both included: `limit` entries at most.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn pending_of(
+        &self,
+        cx: &Cx<'_>,
+        (group, consumer): (&[u8], &[u8]),
+        (from, to): (StreamId, StreamId),
+        limit: usize,
+    ) -> Done<Vec<Pending>> {
+        let mut found = Vec::new();
+        for id in self.ids_of(cx, (group, consumer), (from, to), limit)? {
+            cx.gather(consumer.len())?;
+            found.extend(self.pending(cx, group, id)?);
+        }
+        Ok(found)
+    }
+
+    /// Stores the counts that have changed (stream_groups.1).
+    pub(super) fn save_counts(&mut self, cx: &mut Cx<'_>) -> Done {
+        for (sub, change) in std::mem::take(&mut self.counts.0) {
+            let Some(value) = self.parts.get(cx, &sub)?.filter(|_| change != 0) else { continue };
+            let at = count_at(&sub);
+            let count = number(&value, at).saturating_add_signed(change);
+            let kept = value.get(..at).unwrap_or_default();
+            self.parts.put(cx, &sub, &[kept, &count.to_le_bytes()].concat())?;
+        }
+        Ok(())
+    }
+
+    /// Saves it after changes of groups alone: who watches the key is not told of them.
+    ///
+    /// # Errors
+    /// See [`Collection::save`](crate::types::Collection::save).
+    pub fn save_groups(mut self, cx: &mut Cx<'_>) -> Done {
+        self.save_counts(cx)?;
+        let is_new = self.parts.is_new();
+        cx.effects.is_quiet = !is_new;
+        let saved = self.parts.save(cx);
+        cx.effects.is_quiet = false;
+        saved
+    }
+}

@@ -1,0 +1,67 @@
+//! What goes by itself: keys that have expired, and parts of collections that are gone.
+//!
+//! sweeper.1. Parts are removed some at a time, each time in a commit of its own; the entry that names them goes last.
+
+use std::ops::ControlFlow;
+
+use super::main_record::Main;
+use super::subkey::split_number;
+use crate::base::fail::Done;
+use crate::run::cx::Cx;
+use crate::store::{Order, Span, prefix_end};
+
+/// So many keys at a time.
+const AT_A_TIME: usize = 500;
+
+/// Removes keys of the database that have expired, some at a time. Whether there may be more.
+///
+/// # Errors
+/// The store's.
+pub fn expire_some(cx: &mut Cx<'_>) -> Done<bool> {
+    let data = cx.session.data.clone();
+    let end = (cx.now + 1).to_be_bytes();
+    let span = Span { lower: std::ops::Bound::Unbounded, upper: std::ops::Bound::Excluded(&end) };
+    let mut due = Vec::new();
+    cx.access.reads().range(&data.ttl, span, Order::Up, &mut |key, _| {
+        due.push(key.to_vec());
+        if due.len() < AT_A_TIME { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    for entry in &due {
+        let Some((expires, key)) = split_number(entry) else { continue };
+        let raw = cx.access.reads().get(&data.main, key)?;
+        match raw.map(Main::decode).transpose()? {
+            Some(main) if main.expires == expires => cx.remove_expired(key, &main)?,
+            // Nobody leaves such an entry behind (data.1), but one would be met for ever.
+            _ => cx.access.transaction()?.remove(&data.ttl, entry)?,
+        }
+    }
+    Ok(due.len() == AT_A_TIME)
+}
+
+/// Removes parts that nothing names, some at a time (sweeper.1). Whether there may be more.
+///
+/// # Errors
+/// The store's.
+pub fn remove_garbage(cx: &mut Cx<'_>) -> Done<bool> {
+    let data = cx.session.data.clone();
+    let transaction = cx.access.transaction()?;
+    let mut first = None;
+    transaction.range(&data.garbage, Span::ALL, Order::Up, &mut |key, _| {
+        first = Some(key.to_vec());
+        ControlFlow::Break(())
+    })?;
+    let Some(entry) = first else { return Ok(false) };
+    let mut parts = Vec::new();
+    let end = prefix_end(&entry).unwrap_or_default();
+    transaction.range(&data.sub, Span::between(&entry, &end), Order::Up, &mut |key, _| {
+        parts.push(key.to_vec());
+        if parts.len() < AT_A_TIME { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    for part in &parts {
+        transaction.remove(&data.sub, part)?;
+    }
+    if parts.len() < AT_A_TIME {
+        transaction.remove(&data.garbage, &entry)?;
+    }
+    Ok(true)
+}
