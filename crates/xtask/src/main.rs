@@ -31,6 +31,7 @@ Commands:
   tidy           Check every file of the repository; exit 1 if there is an error
   goldens        List the golden bytes that the lock does not hold, or that differ from it
   goldens --add  Add new golden bytes to the lock; if old ones changed or are gone, refuse
+  ratchet        Write down what still exceeds a limit; refuse if it has grown
   sanitize KIND [--long]
                  Test the parts with unsafe or lock-free code under loom, address, thread, valgrind or miri
   fuzz [--minutes N] [--corpus DIR] [TARGET..]
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         ["tidy"] => Repo::load().map(|repo| tidy(&repo)),
         ["goldens"] => Repo::load().map(|repo| report(&checks::goldens::check(&repo))),
         ["goldens", "--add"] => Repo::load().and_then(|repo| checks::goldens::add(&repo)),
+        ["ratchet"] => Repo::load().and_then(|repo| checks::ratchet::tighten(&repo)),
         ["sanitize", kind] => sanitize::run(kind, false),
         ["sanitize", kind, "--long"] => sanitize::run(kind, true),
         ["fuzz", ref rest @ ..] => fuzz::run(rest),

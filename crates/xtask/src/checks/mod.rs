@@ -1,15 +1,19 @@
 //! The checks of `cargo xtask tidy`, one per file.
 
 mod ascii;
+mod circles;
 mod codes;
 mod dependencies;
-mod file_size;
 pub(crate) mod goldens;
 mod kinds;
 mod layers;
+mod limit;
 mod links;
 mod machine_paths;
 mod module_docs;
+mod prose;
+pub(crate) mod ratchet;
+mod sizes;
 mod unfinished;
 mod unsafe_code;
 
@@ -32,7 +36,7 @@ pub(crate) const ALL: &[(&str, Check)] = &[
     ("dependencies", dependencies::check),
     ("machine_paths", machine_paths::check),
     ("goldens", goldens::check),
-    ("file_size", file_size::check),
+    ("ratchet", ratchet::check),
 ];
 
 /// Runs a check on a repository in memory; the findings as `file:line`.
