@@ -386,7 +386,7 @@ fn limits() -> Limits {
     }
 }
 
-/// The rows of the table in ARCHITECTURE.md. `SIMULATED_GIB=1000 cargo test -p esker --lib simulation -- --nocapture` prints others.
+/// The rows of the table in docs/design-decisions.md. `SIMULATED_GIB=1000 cargo test -p esker --lib simulation -- --nocapture` prints others.
 #[test]
 fn shape_1_shape_2_the_cost_of_merging_grows_with_the_logarithm_of_the_data() {
     let wanted = std::env::var("SIMULATED_GIB").ok().and_then(|gib| gib.parse().ok());

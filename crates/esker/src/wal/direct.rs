@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A write and a sync of the page cache empty the device's cache; a direct write of blocks that were written before need not, where the device can
-//! make single writes durable: 41 to 47 us in place of 66 to 87 on the machine that ARCHITECTURE.md measures with.
+//! make single writes durable: 41 to 56 us instead of 66 to 87 (docs/design-decisions.md).
 //!
 //! wal_direct.1. Only where nothing of the segment is with the system and not durable, and all its blocks were written before: the call changes
 //!      no length and no map of blocks.
