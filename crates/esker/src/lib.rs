@@ -1,8 +1,8 @@
 //! Esker: an embedded, ordered, transactional key-value storage engine.
 //!
-//! A database is a directory that holds keyspaces: named, ordered maps of byte strings. A transaction spans any number of
-//! keyspaces and is serializable unless told otherwise. What was acknowledged as durable survives crashes and power loss.
-//! The structure is a log-structured merge tree, laid out for reading.
+//! A database is a directory that holds keyspaces: named, ordered maps of byte strings. A transaction spans
+//! any number of keyspaces and is serializable by default. Commits that were acknowledged as durable survive
+//! crashes and power loss. The structure is a log-structured merge tree, laid out for reading.
 //!
 //! ```
 //! # fn main() -> esker::Result<()> {
@@ -31,42 +31,51 @@
 //! ```
 //!
 //! - [`Db`]: an open database; [`Builder`] has its options. [`Keyspace`]: one of its maps.
-//! - [`WriteBatch`]: writes that are committed together. [`Transaction`]: reads and writes that are committed together, under
-//!   an [`Isolation`]; [`Savepoint`]s undo a part of it, [`Transaction::lock`] keeps others away from a key.
-//! - [`Snapshot`]: all keyspaces as of one commit. [`Range`], [`Keys`] and [`Cursor`] walk through one keyspace.
+//! - [`WriteBatch`]: writes that are committed together. [`Transaction`]: reads and writes that are committed
+//!   together, under an [`Isolation`]. A [`Savepoint`] undoes a part of it. [`Transaction::lock`] makes other
+//!   transactions that lock the key wait.
+//! - [`Snapshot`]: all keyspaces as of one commit. [`Range`], [`Keys`] and [`Cursor`] walk through one
+//!   keyspace.
 //! - [`Reads`]: one trait for the reads of a keyspace, a snapshot and a transaction.
 //! - [`Keyspace::merge`]: writes that are combined with the value by an operator. [`Keyspace::fetch_add`],
-//!   [`Keyspace::update`] and [`Keyspace::compare_and_swap`] read and write one key; [`Sequence`] gives out numbers.
-//! - [`Keyspace::put_with_ttl`]: entries that expire; its text has the rules of expiry.
-//! - [`History`]: keyspaces that keep older versions can be read as they were at a commit.
-//! - [`Db::feed`]: every durable commit in order. [`Keyspace::watch`] and [`Db::listen`]: changes and notices as they happen.
+//!   [`Keyspace::update`] and [`Keyspace::compare_and_swap`] read and write one key; [`Sequence`] gives out
+//!   numbers.
+//! - [`Keyspace::put_with_ttl`]: entries that expire, and the rules of expiry.
+//! - [`History`]: keyspaces that keep older versions and can be read as they were at a commit.
+//! - [`Db::feed`]: every durable commit in order. [`Keyspace::watch`] and [`Db::listen`]: changes and notices
+//!   as they happen.
 //! - [`Keyspace::ingest`]: sorted pairs and finished tables, committed without log and memtable.
-//! - [`Db::checkpoint`], [`backup`], [`unload`] and [`replay`]: copies of a database while it is open.
-//! - [`check_offline`], [`repair`] and [`dump`]: for databases that cannot be opened. [`Db::check`]: for open ones.
-//! - [`recordio`]: files of checksummed records; [`sstable`]: sorted tables. Both can be used without a database.
+//! - [`Db::checkpoint`], [`backup`], [`unload`] and [`replay`]: copies of an open database.
+//! - [`check_offline`], [`repair`] and [`dump`]: for databases that cannot be opened. [`Db::check`]: for open
+//!   ones.
+//! - [`recordio`]: files of checksummed records; [`sstable`]: sorted tables. Both can be used without a
+//!   database.
 //! - `typed` (a feature): tables with typed keys and values.
 //!
 //! # Durability
 //! - [`Durability::Sync`], the default: a commit waits until it is on the disk.
-//! - [`Durability::Buffered`]: a commit waits until the operating system has it. A power loss takes the last 100 ms or so.
-//! - [`Durability::None`]: a commit waits for nothing. A killed process may lose the last commits, too.
+//! - [`Durability::Buffered`]: a commit waits until the operating system has it. A power loss can take the
+//!   last 100 ms.
+//! - [`Durability::None`]: a commit waits for nothing. A kill of the process can take the last commits as
+//!   well.
 //!
 //! [`Db::sync`] and [`Db::close`] make all earlier commits durable.
 //!
 //! # Threads
-//! [`Db`], [`Keyspace`] and [`Snapshot`] are handles that any number of threads can clone or share. Iterators, cursors,
-//! batches and transactions own what they read and may move to other threads. Calls block, and writes also wait while
-//! flushing is behind: in async code, make them where blocking is allowed. An open database has five threads of its own
-//! (flush, compaction, preparing the log, the timed sync, sweeping), and a sixth from the first asynchronous commit on.
-//! Commits of large transactions and of large values, and [`Keyspace::multi_get`] of keys that are not in memory, start further
-//! threads for a short time.
+//! [`Db`], [`Keyspace`] and [`Snapshot`] are handles that any number of threads can clone or share.
+//! Iterators, cursors, batches and transactions own what they read and may move to other threads. Calls
+//! block, and writes also wait while flushes or compactions are behind: in async code, make them where
+//! blocking is allowed. An open database has five threads: flush, compaction, log segments, the timed sync,
+//! and sweeps of expired keys. The first asynchronous commit starts a sixth. Large transactions, large
+//! values, and a [`Keyspace::multi_get`] of keys that are not in memory start further threads for a short
+//! time. With [`Builder::background`] off there are no threads, and callers do the work.
 //!
 //! # Servers
-//! A thread that must not block, such as that of an event loop, reads with [`Keyspace::get_if_cached`]: it answers from
-//! memory, or says that a file would have to be read. Such a thread commits with [`Keyspace::put_async`],
-//! [`Keyspace::remove_async`] and [`WriteBatch::commit_async`], which block only while commits of 64 MiB wait. One thread of the
-//! database commits for all callers, with one sync, and wakes each with the number of its commit. The result is a future for
-//! any runtime ([`Committing`]).
+//! A thread that must not block, such as an event loop, reads with [`Keyspace::get_if_cached`]: it answers
+//! from memory, or says that a file would have to be read. Such a thread commits with
+//! [`Keyspace::put_async`], [`Keyspace::remove_async`] and [`WriteBatch::commit_async`], which block only
+//! while 64 MiB of commits wait. One thread of the database commits for all callers, with one sync, and wakes
+//! each with the number of its commit. The result is a future for any runtime ([`Committing`]).
 //!
 //! ```
 //! # fn wait<T>(future: impl Future<Output = T>) -> T {
@@ -79,7 +88,7 @@
 //! # }
 //! # let db = esker::Db::in_memory()?;
 //! let map = db.default_keyspace();
-//! let commits: Vec<_> = (0..100_u32).map(|n| map.put_async(n.to_be_bytes(), "value")).collect(); // waits for nothing
+//! let commits: Vec<_> = (0..100_u32).map(|n| map.put_async(n.to_be_bytes(), "value")).collect();
 //! for commit in commits {
 //!     let seqno = wait(commit)?; // `commit.await?` in async code
 //!     assert!(seqno <= db.snapshot().seqno());
@@ -93,18 +102,18 @@
 //!
 //! # Errors
 //! - [`Error::Conflict`]: run the transaction again, as [`Db::transact`] does.
-//! - [`Error::NoSpace`]: make room, then commit again what [`CommitError`] gives back.
-//! - [`Error::Poisoned`]: writes have stopped, reads go on. Open the database again and look whether the commit that failed
-//!   is there: it may be.
-//! - [`Error::Corrupt`]: names the file and the offset of the damage. Restore a backup, or save what can be read with
+//! - [`Error::NoSpace`]: free space, then commit again what [`CommitError`] gives back.
+//! - [`Error::Poisoned`]: writes have stopped, reads go on. Open the database again. The commit that failed
+//!   may be there.
+//! - [`Error::Corrupt`]: names the file and the offset of the damage. Restore a backup, or salvage with
 //!   [`repair`].
 //!
-//! The messages of the others say what to do.
+//! The messages of the other errors say what to do.
 //!
 //! # Features
 //! | feature | |
 //! |---|---|
-//! | `zstd` (default) | The codec zstd, which needs a C compiler. Without it tables that are compressed with it cannot be read. |
+//! | `zstd` (default) | The codec zstd, which needs a C compiler. Tables compressed with it cannot be read without it. |
 //! | `typed` | Module `typed`: tables with typed keys in their order, and typed values. |
 //! | `tokio` | Ranges, keys and the change feed as streams. Commits as futures need no feature. |
 //! | `bytes` | `Bytes::from` a [`Value`] or a [`Key`]. |
@@ -112,8 +121,9 @@
 //! `cargo doc -p esker --no-deps --all-features --open` shows them all.
 //!
 //! # Limits
-//! Keys have up to [`KEY_BYTES_MAX`] bytes, values up to [`VALUE_BYTES_MAX`]. Values can come from readers and be read in
-//! parts. Under [`Isolation::Snapshot`] write skew is possible. One process has a database open at a time.
+//! Keys have up to [`KEY_BYTES_MAX`] bytes, values up to [`VALUE_BYTES_MAX`]. Values can come from readers
+//! and be read in parts. [`Isolation::Snapshot`] permits write skew; the default does not. One process has a
+//! database open at a time.
 
 pub mod backup;
 pub mod recordio;
@@ -139,11 +149,13 @@ mod types;
 pub mod unload;
 mod wal;
 
-/// Whether a database has files of this name, apart from its lock: for the server, which moves databases around. Not part of the API.
+/// Says which files belong to a database, apart from its lock. For the server, which moves databases around.
+/// Not part of the API.
 #[doc(hidden)]
 pub use crate::engine::life::copies::names::{is_of_database, refuse_in_database};
 
-/// Entries for fuzzers: every decoder of bytes from disk, on any bytes. Not part of the API. See docs/testing.md.
+/// Entries for fuzzers: every decoder of bytes from disk, on any bytes. Not part of the API. See
+/// docs/testing.md.
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::backup::fuzzing as backup;
@@ -158,8 +170,8 @@ pub mod fuzzing {
     pub use crate::wal::fuzzing as wal;
 }
 
-/// The world that a database lives in, for [`Builder::env`]: files, clock, randomness and threads, real or simulated. These are parts of the
-/// crate `esker-env`.
+/// Files, clock, randomness and threads, real or simulated, for [`Builder::env`]. Parts of the crate
+/// `esker-env`.
 pub mod env {
     #[cfg(any(unix, windows))]
     pub use esker_env::RealFs;
