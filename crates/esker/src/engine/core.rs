@@ -1,5 +1,5 @@
-//! The running database, as a stack of layers. Each owns the one below it and dereferences to it, so that a method of
-//! a layer calls the methods below it as its own and cannot call one above it.
+//! The running database, as a stack of layers. Each owns the one below it and dereferences to it, so that a
+//! method of a layer calls the methods below it as its own and cannot call one above it.
 //!
 //! ```text
 //!   life/     opening, closing, background threads, checkpoints                  owns a Core
@@ -10,10 +10,10 @@
 //!   base/     options, statistics, health, signals between threads               Base
 //! ```
 //!
-//! Lock order: the exclusive turn, the catalog's changes, `turns.compact`, `turns.flush`, the pipeline's state, the log
-//! pool's numbers, the blob file in use, the manifest (which names a log segment before it is put to use), the view,
-//! the published state. No I/O under the last two. No other lock is taken while the list of bytes that the pipeline
-//! still has to sync is locked.
+//! Lock order: the exclusive turn, the catalog's changes, `turns.compact`, `turns.flush`, the pipeline's
+//! state, the log pool's numbers, the blob file in use, the manifest (which names a log segment before it is
+//! put to use), the view, the published state. No I/O under the last two. No other lock is taken while the
+//! list of bytes that the pipeline still has to sync is locked.
 
 use std::ops::Deref;
 

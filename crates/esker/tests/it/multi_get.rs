@@ -24,7 +24,7 @@ fn many_1_many_3_answers_stand_in_the_order_of_the_keys_wherever_they_come_from(
     for count in [0, 1, 3, 9, 700] {
         let keys: Vec<_> = (0..count).map(|_| key(rng.u32(..7000))).collect();
         let one_by_one: Vec<_> = keys.iter().map(|key| map.get(key).unwrap()).collect();
-        assert_eq!(map.multi_get(&keys).unwrap(), one_by_one, "many.1: {count}");
+        assert_eq!(map.multi_get(&keys).unwrap(), one_by_one, "{count} keys");
         assert_eq!(db.snapshot().multi_get(&map, &keys).unwrap(), one_by_one);
         let mut t = db.begin();
         keys.iter().step_by(3).for_each(|key| t.put(&map, key, "own").unwrap());

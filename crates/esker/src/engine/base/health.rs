@@ -1,12 +1,13 @@
-//! Health: whether the database works now, and if not, what fails, since when, and what helps.
+//! Health: whether the database works now. If not: what fails, since when, and what helps.
 //!
 //! ```text
-//!   how work ended (Outcomes of log files, manifest, flush, compaction), poison, closed --Observed--> judge --> Health
+//!   outcomes of work (log files, manifest, flush, compaction), poison, closed --Observed--> judge --> Health
 //! ```
 //!
-//! engine_health.1. It clears by itself: of each kind of work the last try counts, and of compactions the tables that one has failed on, until
-//!      another one has merged them.
-//! engine_health.2. The worst is reported: closed, then poisoned, then want of space, then other failures; among these what holds up commits first.
+//! engine_health.1. Health clears by itself. For each kind of work the last attempt counts. For compactions
+//!     the tables count on which an attempt failed, until another compaction has rewritten them.
+//! engine_health.2. The worst condition is reported: closed, then poisoned, then out of space, then other
+//!     failures. Among failures, the one that delays commits first.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,55 +18,59 @@ use parking_lot::Mutex;
 use crate::types::outcomes::{Failures, Outcomes};
 use crate::types::{Error, FileId};
 
-/// Whether the database works now. It clears by itself when the work that failed succeeds; what it says of a full disk stays until that work has been
-/// tried again. Made by [`Db::health`](crate::Db::health).
+/// Whether the database works now. Returned by [`Db::health`](crate::Db::health).
+///
+/// A failure clears when the same work succeeds. A full disk is reported until the work that met it is tried
+/// again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Health {
     /// All work succeeds.
     #[default]
     Ok,
-    /// There is no space left on the disk, or in a quota: make room. Nothing that was acknowledged is lost, and reads go on. The work is tried again
-    /// by itself. Commits fail with [`Error::NoSpace`] when it is the log that finds none, or when memtables are full.
+    /// The disk or a quota is full: free some space. Acknowledged data is safe, and reads continue. The work
+    /// is retried. Commits fail with [`Error::NoSpace`] if the log finds no space, or if the memtables are
+    /// full.
     NoSpace(FailingWork),
-    /// Work fails and is tried again: see the error. Nothing that was acknowledged is lost, and reads go on.
+    /// Work fails and is retried: see the error. Acknowledged data is safe, and reads continue.
     Retrying(FailingWork),
-    /// Writes were stopped, by a failed write or sync of the log or by a panic: reopen the database. Reads go on.
+    /// A failed write or sync of the log, or a panic, has stopped writes: reopen the database. Reads
+    /// continue.
     Poisoned {
-        /// What stopped them.
+        /// What stopped writes.
         cause: String,
     },
     /// The database was closed.
     Closed,
 }
 
-/// Work that fails now.
+/// Work that currently fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FailingWork {
-    /// Which.
+    /// The kind of work.
     pub work: Work,
-    /// How long ago it failed first; it has not succeeded since.
+    /// Time since the first failure after its last success.
     pub since: Duration,
-    /// How often it has failed since then.
+    /// Number of failures in that time.
     pub times: u64,
-    /// What the last failure was.
+    /// Message of the last failure.
     pub error: String,
 }
 
-/// The kinds of work that are tried again.
+/// The kinds of work that are retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Work {
-    /// Files for the log. Commits that need one fail.
+    /// Making and reserving log files. Commits that need one fail.
     Log,
-    /// Memtables to tables. Once several are full commits wait, then fail.
+    /// Writing memtables to tables. Commits wait, then fail, once several memtables are full.
     Flush,
-    /// A new manifest, after one that could not be written. Flushes and compactions wait for it.
+    /// Writing a new manifest after the old one could not be written. Flushes and compactions wait for it.
     Manifest,
-    /// New files and room for large values. Commits of those fail.
+    /// Making and reserving blob files. Commits with large values fail.
     Blobs,
-    /// Merging tables. Reads take longer, and later commits.
+    /// Compaction of tables. Reads become slower, and later commits as well.
     Compaction,
 }
 
@@ -100,17 +105,17 @@ impl fmt::Display for Health {
     }
 }
 
-/// What is known of a database at one moment.
+/// The state of a database that health is judged from.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Observed {
     pub(in crate::engine) closed: bool,
     pub(in crate::engine) poisoned: Option<String>,
-    /// In the order of `Work`.
+    /// Sorted by kind of work.
     pub(in crate::engine) failing: Vec<(Work, Failures)>,
     pub(in crate::engine) now: Duration,
 }
 
-/// engine_health.2
+/// Returns the worst condition (engine_health.2).
 pub(in crate::engine) fn judge(observed: Observed) -> Health {
     if observed.closed {
         return Health::Closed;
@@ -124,18 +129,18 @@ pub(in crate::engine) fn judge(observed: Observed) -> Health {
     if is_no_space { Health::NoSpace(failing) } else { Health::Retrying(failing) }
 }
 
-/// How the engine's work has ended. What the log has to say of its files is with the log.
+/// Outcomes of the engine's background work. The log keeps the outcomes for its own files.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     pub(in crate::engine) flush: Outcomes,
     pub(in crate::engine) manifest: Outcomes,
     pub(in crate::engine) compaction: Outcomes,
-    /// Tables that compactions have failed on (engine_health.1).
+    /// Tables on which compactions have failed (engine_health.1).
     failed_on: Mutex<BTreeSet<FileId>>,
 }
 
 impl Watch {
-    /// A compaction has failed over these tables.
+    /// Records that a compaction of these tables failed.
     pub(in crate::engine) fn compaction_failed(
         &self,
         files: impl IntoIterator<Item = FileId>,
@@ -146,7 +151,8 @@ impl Watch {
         self.compaction.failed(error, now);
     }
 
-    /// Of the tables that compactions have failed on only these still matter.
+    /// Forgets the tables for which `matters` is false. With the last of them, compaction counts as
+    /// successful.
     pub(in crate::engine) fn retain_failed(&self, matters: impl Fn(FileId) -> bool) {
         let mut failed_on = self.failed_on.lock();
         if !failed_on.is_empty() {

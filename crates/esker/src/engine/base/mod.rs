@@ -19,7 +19,7 @@ use crate::types::{Error, Result};
 pub(crate) struct Base {
     pub(crate) options: Options,
     pub(crate) counters: Counters,
-    /// How the work that is tried again has ended.
+    /// Outcomes of work that is retried.
     pub(crate) watch: Watch,
     pub(crate) signal: Signal,
     /// Shared with all views (view.2).

@@ -1,11 +1,11 @@
-//! The options of a database: few given, the rest derived.
+//! The options of a database: the settings that the user gives, and the sizes derived from them.
 //!
 //! ```text
 //!   Settings (memory, durability, compression, ...) --> Options (all sizes) --> OPTIONS file, info()
 //! ```
 //!
-//! options.1. One memory budget: memtables take their part first, indexes and filters what they need, the block cache the
-//!     rest.
+//! options.1. There is one memory budget. Memtables take their part first, then indexes and filters what they
+//!     need. The block cache gets the rest.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,48 +27,51 @@ use crate::types::{Error, Result};
 use crate::wal::WalOptions;
 
 const MIB: u64 = 1 << 20;
-/// Larger sizes are mistakes, and would make sums of them overflow.
+/// Larger memtables are refused. Sums of such sizes could overflow.
 const MEMTABLE_BYTES_MAX: u64 = 16 << 30;
-/// Transactions that are larger than this become tables, whatever the memtables' size.
+/// Larger transactions become tables, whatever the size of memtables.
 const ADOPTION_BYTES_MAX: u64 = 16 * MIB;
 const TABLE_BYTES_MAX: u64 = 1 << 40;
-/// Tables that one compaction beyond the cache takes: few enough to leave room for flushes, and enough to pay for its seeks.
+/// Tables in one compaction when data exceeds the cache: few enough to leave disk time for flushes, enough to
+/// pay for the seeks.
 pub(in crate::engine) const MERGE_TABLES: u64 = 16;
-/// Sealed memtables that may wait for their flush before writers wait.
+/// Immutable memtables that may wait for their flush before writers wait.
 pub(crate) const SEALED_MAX: usize = 2;
 
-/// What the user allows.
+/// Limits on background work and writers, set by the user.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Allowances {
-    /// Bytes a second that writers write.
+    /// Bytes a second that writers may write.
     pub(crate) write_rate: Option<u64>,
-    /// Bytes a second that merges read.
+    /// Bytes a second that compactions may read.
     pub(crate) merge_rate: Option<u64>,
-    /// Percent of one processor that merges use.
+    /// Percent of one processor that compactions may use.
     pub(crate) merge_percent: Option<u64>,
 }
 
-/// Who does the background work.
+/// What runs the background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Background {
-    /// Threads of its own.
+    /// The engine's own threads.
     Threads,
     /// Writers that find a memtable full.
     Writers,
-    /// Callers of `step`. Writers only do it when they would have to wait.
+    /// Callers of `step`. Writers do it only when they would have to wait.
     Steps,
 }
 
-/// Sizes from which on the log and the manifest do more than write one file, in bytes: small ones let the small databases of
-/// simulators meet what large ones do.
+/// Sizes in bytes at which the log and the manifest start another file. Simulators set small ones, so that
+/// their small databases exercise what large databases do.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct FileSizes {
-    /// Of the log's first segment, a multiple of 512; each next one is twice as large.
+    /// Size of the log's first segment, a multiple of 512. Each further segment is twice as large, up to the
+    /// maximum.
     pub first_segment: u64,
-    /// Payload that a segment of a commit larger than a segment has at the most; not less than that one.
+    /// Maximum payload of a segment that holds a commit larger than an ordinary segment; not less than that
+    /// segment.
     pub bulk_segment: u64,
-    /// A smaller manifest is not replaced.
+    /// A manifest smaller than this is not rewritten.
     pub manifest_min: u64,
 }
 
@@ -83,16 +86,16 @@ impl Default for FileSizes {
     }
 }
 
-/// Permission bits, where there are such.
+/// Permission bits, on systems that have them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Modes {
-    /// Of the directory, if it is made.
+    /// Of the directory, if opening makes it.
     pub(crate) dir: u32,
     /// Of new files.
     pub(crate) files: u32,
 }
 
-/// What the user gives.
+/// The settings that the user gives.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) env: Env,
@@ -102,38 +105,38 @@ pub(crate) struct Settings {
     pub(crate) isolation: Isolation,
     pub(crate) create_if_missing: bool,
     pub(crate) error_if_exists: bool,
-    /// How long opening waits for the lock.
+    /// How long opening waits for the directory lock.
     pub(crate) lock_timeout: Duration,
     pub(crate) background: Background,
     pub(crate) memtable_bytes: Option<usize>,
-    /// How much of one transaction stays in memory; none: a quarter of it all.
+    /// Bytes of one transaction's writes that stay in memory. `None`: a quarter of the memory.
     pub(crate) transaction_memory: Option<u64>,
-    /// The size, in bytes, from which on a transaction is adopted as tables; none: a part of a memtable.
+    /// Size in bytes at which a transaction is adopted as tables. `None`: a part of a memtable.
     pub(crate) adoption_bytes: Option<u64>,
     pub(crate) block_bytes: usize,
     pub(crate) table_bytes: u64,
     pub(crate) replay_bytes: u64,
-    /// Whether small commits may be stored in the system's memory of the log's file.
+    /// Whether small commits may be stored through a memory map of the log's file.
     pub(crate) map_log: bool,
     pub(crate) miniature: Option<u64>,
     pub(crate) file_sizes: FileSizes,
     pub(crate) first_number: u64,
-    /// The smallest value, in bytes, that is stored in a blob file; none: blob files are off.
+    /// Size in bytes at which a value is stored in a blob file. `None`: blob files are off.
     pub(crate) blobs_over: Option<usize>,
-    /// Blob files may take so many percent of what is live in them.
+    /// Maximum size of blob files, in percent of their live values.
     pub(crate) amplification_percent_max: u64,
     pub(crate) allowances: Allowances,
-    /// None: files have what their directory allows.
+    /// `None`: files get the permissions that their directory allows.
     pub(crate) modes: Option<Modes>,
-    /// How much of the log stays for the change feed; none: as the last opening has said.
+    /// How much of the log is kept for the change feed. `None`: what the last opening said.
     pub(crate) feed_retention: Option<FeedLimits>,
-    /// So many bytes of the log stay at the most for those who hold commits.
+    /// Maximum bytes of log kept for readers that hold commits.
     pub(crate) feed_hold: u64,
-    /// Merge operators of the program.
+    /// Merge operators that the program registered.
     pub(crate) operators: Registered,
-    /// Keyspaces may have others.
+    /// Whether a keyspace may have an operator that is not registered.
     pub(crate) may_lack_operators: bool,
-    /// By the names of their keyspaces.
+    /// Compaction filters by the names of their keyspaces.
     pub(crate) filters: BTreeMap<String, Filter>,
 }
 
@@ -173,10 +176,10 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// All options, of these.
+    /// Derives all options.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for what makes no sense.
+    /// [`Error::Invalid`] if a setting is out of its range.
     pub(crate) fn derive(self) -> Result<Options> {
         let invalid = |text: &str| Err(Error::Invalid(text.to_owned()));
         if self.memory < MIB {
@@ -212,7 +215,7 @@ impl Settings {
     }
 }
 
-/// All options, given and derived.
+/// All options: given and derived.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     given: Settings,
@@ -247,28 +250,28 @@ impl Options {
     pub(crate) fn replay_bytes(&self) -> u64 {
         self.given.replay_bytes
     }
-    /// What is left for blocks, indexes and filters when all memtables are full (options.1), but at least a quarter of the memory: more data
-    /// counts as beyond the cache where compactions are chosen. The cache itself gives way to memtables further than that, if they are large
-    /// (cache/budget.rs).
+    /// Memory left for blocks, indexes and filters when all memtables are full (options.1), but at least a
+    /// quarter of the memory. The choice of compactions compares the data with this size. If memtables are
+    /// large, the cache itself shrinks further (cache/budget.rs).
     pub(crate) fn cache_bytes(&self) -> u64 {
         let memtables = (SEALED_MAX as u64 + 1) * self.memtable_bytes as u64;
         let rest = self.given.memory.saturating_sub(memtables).max(self.given.memory / 4);
         rest.min(self.given.miniature.unwrap_or(u64::MAX))
     }
-    /// The WAL's largest segment: a memtable spans a handful of them.
+    /// Size of the log's largest segment. A memtable spans a handful of them.
     pub(crate) fn wal_segment_bytes(&self) -> u64 {
         // Segments are whole sectors.
         (self.memtable_bytes as u64 / 4).next_multiple_of(512).clamp(4 << 10, 16 * MIB)
     }
-    /// The size, in bytes, from which on a transaction is adopted as tables.
+    /// Size in bytes at which a transaction is adopted as tables.
     pub(crate) fn adoption_bytes(&self) -> u64 {
         self.given.adoption_bytes.unwrap_or((self.memtable_bytes as u64 / 4).min(ADOPTION_BYTES_MAX))
     }
-    /// Pieces of such a transaction are of this size.
+    /// Size of the pieces in which such a transaction is written.
     pub(crate) fn piece_bytes(&self) -> u64 {
         (self.adoption_bytes() / 4).max(1)
     }
-    /// So many bytes of its writes stay in memory; what is more goes to tables at once.
+    /// Bytes of a transaction's writes that stay in memory. Further writes go to tables at once.
     pub(crate) fn transaction_bytes(&self) -> u64 {
         self.given.transaction_memory.unwrap_or(self.given.memory / 4)
     }
@@ -286,19 +289,19 @@ impl Options {
     pub(crate) fn allowances(&self) -> Allowances {
         self.given.allowances
     }
-    /// How much of the log stays for the change feed, if that is said.
+    /// How much of the log is kept for the change feed, if set.
     pub(crate) fn feed_retention(&self) -> Option<FeedLimits> {
         self.given.feed_retention
     }
-    /// So many bytes of the log stay at the most for those who hold commits.
+    /// Maximum bytes of log kept for readers that hold commits.
     pub(crate) fn feed_hold(&self) -> u64 {
         self.given.feed_hold
     }
-    /// Merge operators of the program.
+    /// Merge operators that the program registered.
     pub(crate) fn operators(&self) -> &Registered {
         &self.given.operators
     }
-    /// Whether keyspaces may have others.
+    /// Whether a keyspace may have an operator that is not registered.
     pub(crate) fn may_lack_operators(&self) -> bool {
         self.given.may_lack_operators
     }
@@ -309,7 +312,7 @@ impl Options {
     pub(crate) fn filters(&self) -> &BTreeMap<String, Filter> {
         &self.given.filters
     }
-    /// Where a new database begins to count.
+    /// The first commit number of a new database.
     pub(crate) fn first_number(&self) -> u64 {
         self.given.first_number
     }
@@ -324,26 +327,26 @@ impl Options {
         }
     }
 
-    /// Blob files may take so many percent of what is live in them.
+    /// Maximum size of blob files, in percent of their live values.
     pub(crate) fn amplification_percent_max(&self) -> u64 {
         self.given.amplification_percent_max
     }
 
-    /// Whether there is work in threads of its own.
+    /// Whether background work has its own threads.
     pub(crate) fn has_threads(&self) -> bool {
         self.given.background == Background::Threads
     }
 
-    /// A blob file of this size is full: a few memtables' worth of log, so that one is settled soon after it is full.
+    /// Size at which a blob file is full: the log of a few memtables, so that a full file is settled soon.
     pub(crate) fn blob_file_bytes(&self) -> u64 {
         (4 * self.memtable_bytes as u64).clamp(4 << 10, 256 * MIB)
     }
 
-    /// A smaller manifest is not replaced.
+    /// A manifest smaller than this is not rewritten.
     pub(crate) fn manifest_bytes_min(&self) -> u64 {
         self.given.file_sizes.manifest_min
     }
-    /// How tables are written; unbuffered or not.
+    /// How tables are written, with or without direct I/O.
     pub(crate) fn table_options(&self, direct_io: bool) -> TableOptions {
         TableOptions {
             block_bytes: self.given.block_bytes,
@@ -352,7 +355,7 @@ impl Options {
             ..TableOptions::default()
         }
     }
-    /// The limits that shape the runs; `table_bytes_live` is what the tables hold now.
+    /// The limits that shape the runs, given the bytes that the tables hold.
     pub(crate) fn limits(&self, table_bytes_live: u64) -> Limits {
         let limits = Limits {
             table_bytes: self.given.table_bytes,
@@ -375,7 +378,7 @@ impl Options {
         }
     }
 
-    /// Names and values, for people.
+    /// Names and values for people.
     pub(crate) fn describe(&self) -> Vec<(String, String)> {
         let pair = |name: &str, value: String| (name.to_owned(), value);
         vec![
@@ -398,7 +401,7 @@ impl Options {
         ]
     }
 
-    /// Writes the OPTIONS file, for people and tools; the engine itself does not read it back.
+    /// Writes the OPTIONS file for people and tools. The engine does not read it.
     pub(crate) fn save(&self, env: &Env, dir: &Path) -> Result<()> {
         let mut text = String::from(
             "# The options this database was last opened with. Changing this file changes nothing.\n",
@@ -414,7 +417,7 @@ impl Options {
     }
 }
 
-/// Whether a file has this content, as far as can be read.
+/// Returns whether a file can be read and has this content.
 fn is_there(env: &Env, path: &Path, content: &[u8]) -> bool {
     let read = || {
         let file = env.fs.open(path, OpenOptions::read())?;
@@ -424,12 +427,12 @@ fn is_there(env: &Env, path: &Path, content: &[u8]) -> bool {
     read().is_ok_and(|found| found == content)
 }
 
-/// The last line of an OPTIONS file, behind this text.
+/// The last line of an OPTIONS file that starts with `text`.
 fn last_line(text: &[u8]) -> String {
     format!("# crc32c {:08x}\n", crc32c(text))
 }
 
-/// Whether an OPTIONS file of these bytes is as it was written.
+/// Returns whether the bytes of an OPTIONS file match its checksum.
 pub(crate) fn is_whole(bytes: &[u8]) -> bool {
     let (text, line) = bytes.split_at(bytes.len().saturating_sub(last_line(&[]).len()));
     line == last_line(text).as_bytes()

@@ -1,4 +1,4 @@
-//! How threads and writers hear of work, of its end, and of its failure.
+//! Signals between threads: work to do, its end, and its failure.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,12 +8,12 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::types::{Error, Result};
 
-/// How often the threads look for work without being woken.
+/// How often threads look for work without a signal.
 pub(in crate::engine) const TICK: Duration = Duration::from_millis(20);
-/// The shortest pause after a failed flush, even if another try is asked for (engine_background.7).
+/// The shortest pause after a failed flush, even if a writer asks for another attempt (engine_background.7).
 pub(in crate::engine) const ASKED_PAUSE: Duration = Duration::from_millis(100);
 
-/// How threads and writers tell each other of work, its end, and its failure.
+/// How threads and writers report work, its end and its failure to each other.
 #[derive(Default)]
 pub(crate) struct Signal {
     pub(in crate::engine) state: Mutex<SignalState>,
@@ -22,9 +22,9 @@ pub(crate) struct Signal {
     log_work: Condvar,
     progress: Condvar,
     stopped: Condvar,
-    /// The same as `SignalState::stop`, for work that looks without a lock. Relaxed: it orders nothing.
+    /// Same as `SignalState::stop`, for work that checks without a lock. Relaxed: it orders no other access.
     stop_flag: AtomicBool,
-    /// Whether there is `SignalState::dead`. Relaxed: the lock orders what it says.
+    /// Whether `SignalState::dead` is set. Relaxed: the cause is read under the lock.
     dead_flag: AtomicBool,
 }
 
@@ -33,47 +33,47 @@ pub(in crate::engine) struct SignalState {
     stop: bool,
     /// Counts calls of `wake`.
     wakes: u64,
-    /// Counts these and those of `wake_flush`.
+    /// Counts calls of `wake` and `wake_flush`.
     flush_wakes: u64,
     /// Counts calls of `wake_log`.
     log_wakes: u64,
-    /// Writers that wait for room (engine_background.9).
+    /// Writers that wait for a flush (engine_background.9).
     waiting: usize,
     /// Counts finished steps and failures.
     pub(in crate::engine) steps: u64,
-    /// The last flush failed with this, and none has succeeded since.
+    /// Error of the last flush, if it failed.
     pub(in crate::engine) failure: Option<Arc<Error>>,
-    /// What was free when it had failed for want of space, and removed what it had written.
+    /// Free bytes when a flush had failed for want of space and had removed what it wrote.
     free_at_failure: Option<u64>,
-    /// Counts those who have asked for another try of a flush (engine_background.7).
+    /// Counts requests for another attempt of a flush (engine_background.7).
     asked: u64,
-    /// Those of them whose try has ended.
+    /// How many of the requests have been answered by an attempt.
     answered: u64,
-    /// A thread has panicked, or a flush or compaction in another one.
+    /// Set when a background thread, or a flush or compaction in another thread, has panicked.
     dead: Option<Arc<Error>>,
 }
 
 impl Signal {
-    /// There may be work.
+    /// Wakes all threads: there may be work.
     pub(crate) fn wake(&self) {
         self.state.lock().wakes += 1;
         self.work.notify_all();
         self.wake_flush();
     }
 
-    /// There may be something to flush.
+    /// Wakes the flush thread: there may be something to flush.
     pub(crate) fn wake_flush(&self) {
         self.state.lock().flush_wakes += 1;
         self.flush_work.notify_all();
     }
 
-    /// The log wants files.
+    /// Wakes the log thread: the log needs files.
     pub(crate) fn wake_log(&self) {
         self.state.lock().log_wakes += 1;
         self.log_work.notify_all();
     }
 
-    /// End all loops.
+    /// Ends all loops.
     pub(crate) fn stop(&self) {
         self.stop_flag.store(true, Ordering::Relaxed);
         self.state.lock().stop = true;
@@ -88,22 +88,22 @@ impl Signal {
         self.state.lock().stop
     }
 
-    /// Set when all work is to end.
+    /// A flag that is set when all work is to end.
     pub(crate) fn stop_flag(&self) -> &AtomicBool {
         &self.stop_flag
     }
 
-    /// Waits for `wake`, a tick at the most; false when it is time to end.
+    /// Waits for `wake`, at most for a tick. Returns false when the loop has to end.
     pub(in crate::engine) fn wait_for_work(&self, seen: &mut u64) -> bool {
         self.wait_for_wake(&self.work, |state| state.wakes, seen, TICK)
     }
 
-    /// The same for `wake_flush`.
+    /// Same as `wait_for_work`, for `wake_flush`.
     pub(in crate::engine) fn wait_for_flush_work(&self, seen: &mut u64) -> bool {
         self.wait_for_wake(&self.flush_work, |state| state.flush_wakes, seen, TICK)
     }
 
-    /// The same for `wake_log`, this long at the most.
+    /// Same as `wait_for_work`, for `wake_log` and with this timeout.
     pub(in crate::engine) fn wait_for_log_work(&self, seen: &mut u64, timeout: Duration) -> bool {
         self.wait_for_wake(&self.log_work, |state| state.log_wakes, seen, timeout)
     }
@@ -123,14 +123,15 @@ impl Signal {
         !state.stop
     }
 
-    /// Waits this long; false when it is time to end.
+    /// Pauses. Returns false when the loop has to end.
     pub(in crate::engine) fn pause(&self, timeout: Duration) -> bool {
         let mut state = self.state.lock();
         self.stopped.wait_while_for(&mut state, |state| !state.stop, timeout);
         !state.stop
     }
 
-    /// Waits this long, or until any flush has succeeded, or a writer asks for another try (engine_background.7).
+    /// Pauses until the timeout, a successful flush, or a writer's request for another attempt
+    /// (engine_background.7).
     pub(in crate::engine) fn pause_flushing(&self, timeout: Duration) {
         let mut state = self.state.lock();
         let is_due = |state: &SignalState| !state.stop && state.failure.is_some();
@@ -140,23 +141,23 @@ impl Signal {
         self.stopped.wait_while_for(&mut state, goes_on, timeout - at_least);
     }
 
-    /// Writers that wait for room now (engine_background.9).
+    /// Number of writers that wait for a flush (engine_background.9).
     pub(in crate::engine) fn waiting(&self) -> usize {
         self.state.lock().waiting
     }
 
-    /// The requests for a try that a flush which begins now answers.
+    /// Number of requests for an attempt so far. A flush that starts now answers them.
     pub(in crate::engine) fn asked(&self) -> u64 {
         self.state.lock().asked
     }
 
-    /// The try that answers this number of requests has ended.
+    /// Records that the attempt which answers this number of requests has ended.
     pub(in crate::engine) fn answer(&self, asked: u64) {
         self.state.lock().answered = asked;
         self.progress.notify_all();
     }
 
-    /// A thread has panicked (engine_background.2).
+    /// Records the panic of a thread (engine_background.2).
     pub(in crate::engine) fn die(&self, cause: Arc<Error>) {
         self.state.lock().dead.get_or_insert(cause);
         self.dead_flag.store(true, Ordering::Relaxed);
@@ -169,12 +170,13 @@ impl Signal {
         if self.dead_flag.load(Ordering::Relaxed) { self.state.lock().check_alive() } else { Ok(()) }
     }
 
-    /// What was free when the last flush had found no space, as far as that could be found out.
+    /// Free bytes when the last flush found no space, if known.
     pub(crate) fn free_at_failure(&self) -> Option<u64> {
         self.state.lock().free_at_failure
     }
 
-    /// Notes the end of a flush (engine_background.6), and what is free if it has found no space (engine_background.7).
+    /// Records the end of a flush (engine_background.6), and the free bytes if it found no space
+    /// (engine_background.7).
     pub(in crate::engine) fn note(&self, outcome: Result<(), Arc<Error>>, free: Option<u64>) {
         let mut state = self.state.lock();
         state.steps += 1;
@@ -189,12 +191,13 @@ impl Signal {
         }
     }
 
-    /// Waits until `ready` holds, which a step brings about; fails when steps fail.
+    /// Waits until background work makes `ready` true. Fails when the work fails.
     pub(crate) fn wait_until(&self, ready: impl FnMut() -> bool) -> Result<()> {
         self.wait_since(0, ready)
     }
 
-    /// The same after a flush that failed: has it tried again, and fails only if that try does (engine_background.7).
+    /// Same as `wait_until`, but asks for another attempt first and fails only if that attempt does
+    /// (engine_background.7).
     pub(crate) fn wait_for_another_try(&self, ready: impl FnMut() -> bool) -> Result<()> {
         let asked = {
             let mut state = self.state.lock();
@@ -205,7 +208,7 @@ impl Signal {
         self.wait_since(asked, ready)
     }
 
-    /// Waits until `ready` holds; fails when steps fail, after an answer to this one who has asked.
+    /// Waits until `ready` is true. Failures count once the request `asked` has been answered.
     fn wait_since(&self, asked: u64, ready: impl FnMut() -> bool) -> Result<()> {
         let mut state = self.state.lock();
         state.waiting += 1;

@@ -1,14 +1,15 @@
-//! Blob files of the running database: named before use, opened by who reads them, their values looked at before the log is believed.
+//! Blob files of the running database.
 //!
 //! ```text
-//!   commit needs a file --> made, its name durable --> manifest names it --> view knows it --> values
-//!   opening: manifest --> files --> values of commits that may not be durable: whole? --> log replayed up to the first that is not
+//!   commit needs a file --> created, directory synced --> named in the manifest --> in the view --> values
+//!   opening: manifest --> files --> check values of last commits --> replay the log up to the first damaged one
 //! ```
 //!
-//! engine_blobs.1. A file that the manifest names is there, or opening fails. One that it does not name is a leftover: nothing durable points
-//!      to it.
-//! engine_blobs.2. The values of the commits that are replayed are durable before anything says that these are (recovery.4 of wal/recovery.rs).
-//! engine_blobs.3. Opening looks at a file's length alone. The first reader checks its header.
+//! engine_blobs.1. A file that the manifest names exists, or opening fails. A file that it does not name is a
+//!     leftover: nothing durable refers to it.
+//! engine_blobs.2. The values of replayed commits are durable before anything states that the commits are
+//!     (recovery.4 of wal/recovery.rs).
+//! engine_blobs.3. Opening checks only the length of a file. The first reader checks its header.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,12 +29,12 @@ use crate::types::expiry::value_of;
 use crate::types::{Error, FileId, Result, SeqNo};
 use crate::wal::{self, LogExtent};
 
-/// What [`check_tail`] may do about what it finds.
+/// What [`check_tail`] does with intact values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Tail {
     /// Nothing.
     Look,
-    /// Make durable what is whole (engine_blobs.2).
+    /// Make them durable (engine_blobs.2).
     Store,
 }
 
@@ -55,7 +56,8 @@ pub(in crate::engine) fn open_blobs(env: &Env, dir: &Path, state: &VersionEdit) 
     Ok(BlobSet::new(named))
 }
 
-/// Looks at the values of the commits that may not be durable, and says before which one the log ends because of them.
+/// Checks the values of commits that may not be durable. Returns the first commit with a damaged value: the
+/// log ends before it.
 pub(in crate::engine) fn check_tail(
     env: &Env,
     dir: &Path,
@@ -72,7 +74,7 @@ pub(in crate::engine) fn check_tail(
         if seq <= flushed {
             return Ok(true);
         }
-        // Who replays it says what is wrong with it.
+        // Replay reports what is wrong with it.
         let Ok((_, set)) = payload::decode(record) else { return Ok(true) };
         let mut pointers = Vec::new();
         for entry in set.entries(seq).filter(|entry| entry.kind.needs_fetch()) {
@@ -100,7 +102,7 @@ pub(in crate::engine) fn check_tail(
     Ok(torn)
 }
 
-/// How commits get a new blob file (blob_store.1 of blob/store.rs).
+/// Returns the function with which commits create a blob file (blob_store.1 of blob/store.rs).
 pub(in crate::engine) fn new_blob_file(
     env: Env,
     dir: PathBuf,
@@ -117,7 +119,7 @@ pub(in crate::engine) fn new_blob_file(
             let edit = VersionEdit { next_file, blobs: vec![(id, id)], ..VersionEdit::default() };
             manifest.append(edit, || shared.new_file())
         });
-        // If that failed the manifest may name it: it stays until the next opening.
+        // After a failure the manifest may still name the file. It stays until the next opening.
         named?;
         view.update(|old| {
             let source = BlobSource { file: file.clone(), moves: None };
@@ -147,7 +149,7 @@ mod tests {
             .unwrap()
     }
 
-    /// Opens what a process left that was killed, with this canary on; whether both values are as they were, or not there.
+    /// Opens what a killed process left, with this canary on. Returns whether each value is intact or absent.
     fn both_are_well(fs: &MemFs, canary: Option<Canary>) -> (bool, bool) {
         let db = open(fs);
         let map = db.default_keyspace();

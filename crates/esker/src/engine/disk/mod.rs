@@ -1,5 +1,5 @@
-//! The files of the running database: its directory and lock, the manifest, the log's segments, blob files, and the
-//! cache of what they hold.
+//! The files of the running database: its directory and lock, the manifest, the log's segments, blob files,
+//! and the cache of what they hold.
 
 pub(in crate::engine) mod blobs;
 pub(in crate::engine) mod dir_lock;
@@ -33,7 +33,7 @@ pub(crate) struct Disk {
     pub(crate) dir: PathBuf,
     pub(crate) tables: Tables,
     pub(crate) wal_pool: Arc<WalPool>,
-    /// Where large values go.
+    /// Blob files, which hold large values.
     pub(crate) blobs: Arc<BlobStore>,
     pub(crate) cache: Arc<BlockCache>,
     /// The memtables' part of the memory budget.
@@ -59,33 +59,36 @@ impl Disk {
         self.env.fs.free_bytes(&self.dir).ok().filter(|free| *free < u64::MAX)
     }
 
-    /// Fails if the database is closed, or in a child of a fork (handle.3). For work that changes the directory.
+    /// Fails if the database is closed, or in the child of a fork (handle.3). Called before work that changes
+    /// the directory.
     #[inline]
     pub(crate) fn check_ours(&self) -> Result<()> {
         self.check_open()?;
         self.check_process()
     }
 
-    /// Fails in a child of a fork (handle.3).
+    /// Fails in the child of a fork (handle.3).
     #[inline]
     pub(crate) fn check_process(&self) -> Result<()> {
         if self.lock.is_ours() { Ok(()) } else { Err(forked()) }
     }
 
-    /// Fails if the database is closed or a thread has panicked. For work that changes tables (compact.2).
+    /// Fails if the database is closed or a thread has panicked. Called before work that changes tables
+    /// (compact.2).
     pub(crate) fn check_able(&self) -> Result<()> {
         self.check_ours()?;
         self.signal.check_alive()
     }
 
-    /// Starts a new manifest if an append to the present one has failed (install.2).
+    /// Starts a new manifest if an append to the current one has failed (install.2).
     pub(in crate::engine) fn heal_manifest(&self) -> Result<()> {
         let healed = self.tables.heal(&self.env, &self.dir);
         self.watch.manifest.note(&healed, self.env.clock.monotonic());
         healed
     }
 
-    /// Does work that writes. If it finds no space it is done once more without the spare files of the log (reserve.4).
+    /// Runs work that writes. If it finds no space, the log removes its spare files and the work runs once
+    /// more (reserve.4).
     pub(in crate::engine) fn giving_up_spares<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
         match work() {
             Err(Error::NoSpace { .. }) if self.wal_pool.give_up_spares() => work(),
@@ -96,7 +99,8 @@ impl Disk {
 
 #[cold]
 fn forked() -> Error {
-    let text = "this process was forked from the one that opened the database, which alone can use it: nothing was changed; close it before \
-                the fork, or open it in the child when the parent has closed it";
+    let text = "this process was forked from the process that opened the database, and only that one can use it. \
+                Nothing was changed. Close the database before the fork, or open it in the child after the parent \
+                has closed it";
     Error::Invalid(text.to_owned())
 }

@@ -1,38 +1,37 @@
-//! Through the page cache, or past it? How tables are written.
+//! Decides whether tables are written through the page cache or with direct I/O.
 //!
-//! ```text
-//!   memory that the system has for it, all tables --with each version--> room? --> yes: what is written is in memory for its readers
-//!                                                                             `--> no: unbuffered, which takes less processor time
-//! ```
+//! Compactions write through the page cache while all tables fit in it, beside the memory that the database
+//! may take. Then readers find new tables in memory. A larger set of tables would evict itself, and the files
+//! of other programs. Direct I/O needs less processor time. It is also used if the size of the page cache is
+//! unknown, and for the tables of flushes, large transactions and ingests, since compactions replace these
+//! soon.
 //!
-//! page_cache.1. Tables go through the page cache only while all of them have room in it beside the memory that the database may take. What does
-//!      not fit would push itself out, and other programs' files with it.
-//! page_cache.2. What flushes, large transactions and ingests write goes past it: merges replace it soon, and commits wait for it.
-//! page_cache.3. Where nothing is known of the system's memory all go past it.
-//! page_cache.4. Small values of large transactions go through it while tables and blob files have room in it beside the memory.
+//! Small values of large transactions go through the page cache while tables and blob files together fit in
+//! it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::engine::disk::Disk;
 
-/// Whether merges write through the page cache. Relaxed: a choice between two right ways.
+/// Whether compactions write through the page cache. Relaxed: both ways are correct.
 #[derive(Debug, Default)]
 pub(crate) struct PageCache(AtomicBool);
 
 impl PageCache {
-    /// Notes whether all tables have room in it.
+    /// Records whether all tables fit in the page cache.
     pub(in crate::engine) fn set(&self, has_room: bool) {
         self.0.store(has_room, Ordering::Relaxed);
     }
 }
 
-/// What is left of the room for the page cache beside these bytes; none: they have no room.
+/// Page cache left after `files` and `memory` bytes. `None` if they do not fit, or if its size `room` is
+/// unknown.
 pub(in crate::engine) fn left(room: Option<u64>, files: u64, memory: u64) -> Option<u64> {
     room?.checked_sub(files.saturating_add(memory))
 }
 
 impl Disk {
-    /// Whether merges write past the page cache.
+    /// Returns whether compactions write with direct I/O.
     pub(in crate::engine) fn writes_past_page_cache(&self) -> bool {
         !self.page_cache.0.load(Ordering::Relaxed)
     }
@@ -43,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn page_cache_1_page_cache_3_all_tables_have_room_beside_the_memory_or_none_is_cached() {
+    fn all_tables_have_room_beside_the_memory_or_none_is_cached() {
         assert_eq!((left(Some(10), 6, 4), left(Some(11), 6, 4)), (Some(0), Some(1)));
         assert_eq!((left(Some(10), 7, 4), left(Some(10), u64::MAX, 4), left(None, 0, 0)), (None, None, None));
     }

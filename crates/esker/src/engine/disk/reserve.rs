@@ -1,23 +1,25 @@
 //! Disk reserve: space that commits of puts leave free, so that a full disk can still be emptied by removals.
 //!
 //! ```text
-//!   free bytes, tables --shares--> held back ---> wal/pool.rs: a put that needs a segment leaves this much free; a removal may use it
-//!                                  memtable ----> txn/memtables.rs: sealed at this size, so that its flush fits
-//!                                  table -------> picker, output: cut at this size, so that a compaction of one fits
+//!   free bytes, tables --shares--> held back --> wal/pool.rs: a put that needs a segment leaves this much free;
+//!                                                a removal may use it
+//!                                  memtable --> txn/memtables.rs: sealed at this size, so that its flush fits
+//!                                  table -----> picker, output: cut at this size, so that a compaction fits
 //! ```
 //!
-//! reserve.1. A commit of puts fails if it needs a log segment and less than `held_back` would be left. The reserve is for
-//!      removals, flushes, compactions and the manifest.
-//! reserve.2. A commit that only removes finds space in the log as long as the disk has any, also while flushes wait for
-//!      space: [`SEALED_FOR_REMOVALS`] more memtables may be sealed then.
-//! reserve.3. On a disk that is small beside the usual sizes, all of them shrink with it. The reserve takes the log of a
-//!      memtable, its flush, and the compaction of a table.
-//! reserve.4. Before a flush, or the removal of covered tables, fails for want of space, the log gives up its spare files.
-//! reserve.5. While little is free, a flush cuts its tables at all tables of the base. Each piece is then compacted with one
-//!      table, and the disk need not hold all of them twice.
+//! reserve.1. A commit of puts fails if it needs a log segment and less than `held_back` would be left. The
+//!     reserve is for removals, flushes, compactions and the manifest.
+//! reserve.2. A commit that only removes finds space in the log as long as the disk has any, also while
+//!     flushes wait for space: [`SEALED_FOR_REMOVALS`] more memtables may be sealed then.
+//! reserve.3. On a disk that is small beside the usual sizes, all of them shrink with it. The reserve takes
+//!     the log of a memtable, its flush, and the compaction of a table.
+//! reserve.4. Before a flush, or the removal of covered tables, fails for want of space, the log gives up its
+//!     spare files.
+//! reserve.5. While little is free, a flush cuts its tables at all tables of the base. Each piece is then
+//!     compacted with one table, and the disk need not hold all of them twice.
 //!
-//! Free space is asked for with each version and each new log segment, never with a commit. Where the system does not know it,
-//! nothing is held back.
+//! Each new version and each new log segment queries the free space; a commit does not. If the system does
+//! not know it, nothing is held back.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,9 +27,9 @@ use crate::engine::base::options::Options;
 use crate::engine::disk::Disk;
 
 const MIB: u64 = 1 << 20;
-/// The reserve is at most the part 1 / N of what the disk has for the database.
+/// The reserve is at most this fraction (1 / N) of the space that the database has and could get.
 const HELD_BACK_PART: u64 = 8;
-/// However small the disk is, memtables and tables may have this size.
+/// Minimum size of a full memtable, however small the disk is.
 const MEMTABLE_BYTES_MIN: u64 = 64 << 10;
 pub(in crate::engine) const TABLE_BYTES_MIN: u64 = 256 << 10;
 /// Memtables that removals may seal while writers wait for flushes that find no space (reserve.2).
@@ -36,15 +38,16 @@ pub(crate) const SEALED_FOR_REMOVALS: usize = 2;
 /// How a disk is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Shares {
-    /// What puts leave free; nothing if what is free is not known.
+    /// Bytes that puts leave free. Zero if the free space is unknown.
     pub(in crate::engine) held_back: u64,
-    /// A memtable of this size is full.
+    /// Size at which a memtable is full.
     pub(in crate::engine) memtable_bytes: u64,
-    /// Tables are cut at this size.
+    /// Size at which tables are cut.
     pub(in crate::engine) table_bytes: u64,
 }
 
-/// Shares a disk with `free` bytes beside `tables` bytes of tables. The sizes are those for a large disk (reserve.3).
+/// Shares a disk with `free` bytes beside `tables` bytes of tables. The sizes are those for a large disk
+/// (reserve.3).
 pub(in crate::engine) fn shares(
     free: Option<u64>,
     tables: u64,
@@ -61,7 +64,7 @@ pub(in crate::engine) fn shares(
     }
 }
 
-/// The shares as of the last version. Relaxed: sizes that order nothing.
+/// The shares as of the newest version. Relaxed: the sizes order no other access.
 #[derive(Debug)]
 pub(crate) struct DiskReserve {
     held_back: AtomicU64,
@@ -69,7 +72,7 @@ pub(crate) struct DiskReserve {
 }
 
 impl DiskReserve {
-    /// Of a disk of which nothing is known yet.
+    /// Before anything is known of the disk.
     pub(in crate::engine) fn new(options: &Options) -> Self {
         DiskReserve {
             held_back: AtomicU64::new(0),
@@ -77,13 +80,13 @@ impl DiskReserve {
         }
     }
 
-    /// Notes the shares of the newest version.
+    /// Records the shares of the newest version.
     pub(in crate::engine) fn set(&self, shares: &Shares) {
         self.held_back.store(shares.held_back, Ordering::Relaxed);
         self.table_bytes.store(shares.table_bytes, Ordering::Relaxed);
     }
 
-    /// Tables are cut at this size.
+    /// Size at which tables are cut.
     pub(in crate::engine) fn table_bytes(&self) -> u64 {
         self.table_bytes.load(Ordering::Relaxed)
     }

@@ -38,14 +38,14 @@ impl SharedTables {
         FileId::new(self.next_file.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// No file has this number or a larger one yet.
+    /// A number above those of all files so far.
     pub(in crate::engine) fn next_file(&self) -> FileId {
         FileId::new(self.next_file.load(Ordering::Relaxed))
     }
 }
 
 impl Tables {
-    /// For a manifest just written; files and runs get numbers from these on.
+    /// For a manifest just written. The numbers of new files and runs start here.
     pub(in crate::engine) fn new(manifest: ManifestLog, next_file: FileId, next_run: RunId) -> Self {
         Tables {
             manifest: Arc::new(Mutex::new(manifest)),
@@ -55,7 +55,7 @@ impl Tables {
         }
     }
 
-    /// Has the manifest name the log's segments.
+    /// Returns a function with which the log names its segments in the manifest.
     pub(in crate::engine) fn register_segments(&self) -> Register {
         let (manifest, next_file) = (self.manifest.clone(), self.next_file.clone());
         Register::new(move |segment| {
@@ -64,55 +64,55 @@ impl Tables {
         })
     }
 
-    /// Notes tables of an edit whose append failed (install.2).
+    /// Records tables of an edit whose append failed (install.2).
     pub(in crate::engine) fn disown(&self, files: Vec<FileId>) {
         self.disowned.lock().extend(files);
     }
 
-    /// The same manifest and numbers, for those who outlive a borrow.
+    /// The same manifest and numbers, with shared ownership.
     pub(in crate::engine) fn shared(&self) -> SharedTables {
         SharedTables { manifest: self.manifest.clone(), next_file: self.next_file.clone() }
     }
 
-    /// The manifest. No edit is made while it is held.
+    /// Locks the manifest. No edit is written meanwhile.
     pub(crate) fn manifest(&self) -> MutexGuard<'_, ManifestLog> {
         self.manifest.lock()
     }
 
-    /// A number for a new file.
+    /// Returns a number for a new file.
     pub(crate) fn new_file(&self) -> FileId {
         FileId::new(self.next_file.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Gives numbers for new files, as long as anybody wants.
+    /// Returns a function that gives numbers for new files.
     pub(in crate::engine) fn file_numbers(&self) -> impl Fn() -> FileId + Send + Sync + 'static {
         let next_file = self.next_file.clone();
         move || FileId::new(next_file.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A number for a new run, larger than all before.
+    /// Returns a number for a new run, larger than all before.
     pub(crate) fn new_run(&self) -> RunId {
         RunId(self.next_run.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Has an edit say which numbers are given out.
+    /// Adds the numbers given out so far to an edit.
     pub(in crate::engine) fn number(&self, edit: &mut VersionEdit) {
         edit.next_file = Some(FileId::new(self.next_file.load(Ordering::Relaxed)));
         edit.next_run = Some(RunId(self.next_run.load(Ordering::Relaxed)));
     }
 
-    /// Whether an append has failed and no new manifest has been written since.
+    /// Returns whether an append has failed since the last new manifest.
     pub(in crate::engine) fn has_disowned(&self) -> bool {
         !self.disowned.lock().is_empty()
     }
 
-    /// After a failed append to the manifest: starts a new one, unless that has happened, and removes the tables that only
-    /// the old one may have named.
+    /// Starts a new manifest if an append to the old one has failed. Removes the tables that only the old one
+    /// may name.
     pub(in crate::engine) fn heal(&self, env: &Env, dir: &Path) -> Result<()> {
         let mut manifest = self.manifest.lock();
         manifest.heal(|| self.new_file())?;
         for file in self.disowned.lock().drain(..) {
-            // Garbage: if it cannot be removed now, the next open does it.
+            // Garbage: if the removal fails, the next opening repeats it.
             let _ = env.fs.remove_file(&table_path(dir, file));
         }
         Ok(())

@@ -1,13 +1,16 @@
-//! The marker in a directory that a repair fills: as long as it is there, what else is there is a part of a database at best.
+//! The marker file in a directory that a repair fills. While it exists, the directory holds an incomplete
+//! database.
 //!
 //! ```text
-//!   repair --place--> REPAIRING, durable --> new database, filled, checked, closed --remove--> a database like any other
+//!   repair --place--> REPAIRING, durable --> new database, filled, checked, closed --remove--> a database
 //!                          `-- kill, power loss --> refused by opening, `check_offline` and `repair`
 //! ```
 //!
-//! unfinished.1. The marker's name is durable before anything of the database is made, and goes, durably, after all of it is durable. So
-//!      whatever a kill or a power loss leaves of a repair is refused.
-//! unfinished.2. The name alone counts. The text is for people.
+//! unfinished.1. The marker's name is durable before any file of the database is created. It is durably
+//!     removed after the whole database is durable. So whatever a kill or a power loss leaves of a repair is
+//!     refused.
+//!
+//! Only the name counts. The text is for people.
 
 use std::path::Path;
 
@@ -16,8 +19,10 @@ use esker_env::{Env, OpenOptions};
 use crate::manifest::file_name::REPAIRING;
 use crate::types::{Error, Result};
 
-/// What the marker says to who looks into the directory.
-const TEXT: &[u8] = b"A repair into this directory runs or has not finished. If none runs remove the directory and repair again.\n";
+/// Content of the marker, for people who look into the directory.
+const TEXT: &[u8] =
+    b"A repair into this directory is running or did not finish. If none is running, remove the \
+                      directory and repair again.\n";
 
 /// Refuses a directory that a repair has not finished filling (unfinished.1).
 pub(crate) fn refuse(env: &Env, dir: &Path) -> Result<()> {
@@ -28,7 +33,7 @@ pub(crate) fn refuse(env: &Env, dir: &Path) -> Result<()> {
     }
 }
 
-/// Makes the marker, durably.
+/// Creates the marker durably.
 pub(crate) fn place(env: &Env, dir: &Path) -> Result<()> {
     let path = dir.join(REPAIRING);
     let file = env.fs.open(&path, OpenOptions::create_new()).map_err(|e| Error::io("create", &path, e))?;
@@ -37,7 +42,7 @@ pub(crate) fn place(env: &Env, dir: &Path) -> Result<()> {
     sync_dir(env, dir)
 }
 
-/// Removes the marker, durably: the database is whole.
+/// Removes the marker durably: the database is complete.
 pub(crate) fn remove(env: &Env, dir: &Path) -> Result<()> {
     let path = dir.join(REPAIRING);
     env.fs.remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;

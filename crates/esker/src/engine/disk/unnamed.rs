@@ -1,9 +1,10 @@
-//! Tables that the manifest does not name: what a crash left of a flush or a compaction, or proof that the manifest has lost its end.
+//! Tables that the manifest does not name: leftovers of a crash, or proof that the end of the manifest is
+//! lost.
 //!
-//! unnamed.1. The log is durable up to a table's newest commit before the table is written, and is released only once a durable edit names
-//!      the table: what an honest crash leaves holds no commit that neither manifest nor log knows. The newest commit is the one that
-//!      the table tells of (compaction_output.4), which a compaction does not forget.
-//! unnamed.2. Nothing is known of a table of a newer format, nor of one that cannot be read: neither is removed.
+//! unnamed.1. The log is durable up to a table's newest commit before the table is written. It is released
+//!     only after a durable edit names the table. So a crash leaves no commit that only a table knows. The
+//!     newest commit is the number that the table states (compaction_output.4), which compactions preserve.
+//! unnamed.2. Nothing is known of a table that has a newer format or cannot be read. It is not removed.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,8 +16,9 @@ use crate::manifest::file_name::{FileKind, parse, table_path};
 use crate::sstable::stated_newest_commit;
 use crate::types::{Error, FileId, Result, SeqNo};
 
-/// The unnamed tables that are no leftovers, each with what is wrong: it holds commits newer than `known` (unnamed.1), or nothing is known
-/// of it (unnamed.2). A table that does not say what it holds is not among them: it was never finished. `names`: all that is in the directory.
+/// Returns the unnamed tables that are not leftovers, each with the reason: it holds commits newer than
+/// `known` (unnamed.1), or nothing is known of it (unnamed.2). A table without a statement of its commits was
+/// never finished and is a leftover. `names` lists the directory.
 pub(crate) fn needed(
     env: &Env,
     dir: &Path,
@@ -44,7 +46,7 @@ pub(crate) fn needed(
     Ok(found)
 }
 
-/// Refuses a database whose manifest and log end before a table does (unnamed.1), or that has a table of which nothing is known (unnamed.2).
+/// Refuses a database with a table that is not a leftover (see [`needed`]).
 pub(crate) fn refuse_needed(
     env: &Env,
     dir: &Path,
@@ -55,11 +57,11 @@ pub(crate) fn refuse_needed(
     needed(env, dir, names, state, known)?.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
 }
 
-/// What a table proves that holds commits which nothing else knows.
+/// Describes a table whose commits neither manifest nor log know.
 pub(crate) fn detail(newest: SeqNo, known: SeqNo) -> String {
     format!(
-        "it holds commit {newest}, and is not named by the manifest, which ends, like the log, at commit {known}: the manifest has lost \
-         its end, or the file is of another database: restore a backup or run `esker repair`"
+        "it holds commit {newest}, but the manifest does not name it, and manifest and log end at commit {known}. \
+         The end of the manifest is lost, or the file belongs to another database: restore a backup or run `esker repair`"
     )
 }
 
@@ -72,7 +74,8 @@ mod tests {
     use super::*;
     use crate::Db;
 
-    /// A database with the manifest and the log from before a commit, and with the table that a compaction made of that, is refused.
+    /// A table made by a later compaction is added to the manifest and log of an earlier moment: opening
+    /// refuses it.
     #[test]
     fn unnamed_1_a_table_whose_commits_are_in_neither_manifest_nor_log_is_no_leftover() {
         let dir = Path::new("db");

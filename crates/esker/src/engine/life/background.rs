@@ -1,32 +1,36 @@
 //! Background work as steps, and the threads that loop on them.
 //!
 //! ```text
-//!   flush thread:      sealed memtables -> L0 runs
+//!   flush thread:      immutable memtables -> L0 runs
 //!   log thread:        log segments ahead of need, also during a flush
-//!   compaction thread: what the picker says
-//!   sweep thread:      removes what has expired
+//!   compaction thread: the compaction that policy wants most
+//!   sweep thread:      removes expired entries
 //!   sync thread:       syncs commits that did not wait for the disk
 //!   no threads (simulation, tests): `Core::step` does one piece of any of these
 //! ```
 //!
-//! engine_background.1. A step that fails changes nothing that readers see. It is tried again later, with growing pauses.
-//! engine_background.2. Writers that wait for background work learn of its failure. After a panic of a thread, or of a flush
-//!      or compaction in a caller's thread, all writes, flushes and compactions fail: the work would not be done, and the state
-//!      that the panic left is unknown. The manifest may have an edit that the view lacks.
+//! engine_background.1. A failed step changes nothing that readers see. It is retried later, after growing
+//!     pauses.
+//! engine_background.2. Writers that wait for background work get its error. After a panic of a thread, or of
+//!     a flush or compaction in a caller's thread, all writes, flushes and compactions fail: the work would
+//!     not be done, and the state that the panic left is unknown. The manifest may hold an edit that the view
+//!     lacks.
 //! engine_background.3. Every failure shows in the statistics.
-//! engine_background.4. The timed sync waits for no flush, no compaction and no long commit (timed_sync.1 of `txn/commit.rs`).
+//! engine_background.4. The timed sync waits for no flush, no compaction and no long commit (timed_sync.1 of
+//!     `txn/commit.rs`).
 //! engine_background.5. Either all threads run, or none does.
-//! engine_background.6. The end of each flush is noted before the next one can begin, so the last note is that of the last
-//!      flush. With nothing left to flush, no failure is outstanding. Flushes at closing are not noted, since nothing waits
-//!      for them.
-//! engine_background.7. After a flush that found no space, a writer that sees enough free space now, and clearly more than
-//!      then, has the flush tried again at once, and waits for the end of that try. Without such space it gets the error at
-//!      once: a full disk, or a quota, is not filled to the last byte for each commit. Tries are a while apart, however many
-//!      writers ask.
-//! engine_background.8. While what is due waits for space, the compaction thread pauses too, a second at most. Free space is
-//!      not asked for with each commit.
-//! engine_background.9. The database is idle once nothing has been committed for a while and no thread waits for a commit,
-//!      be it in a long one or for space in a memtable. Waking the background threads makes no difference.
+//! engine_background.6. The end of each flush is recorded before the next flush can begin. So the last record
+//!     is that of the last flush, and no failure remains when nothing is left to flush. Flushes at closing
+//!     are not recorded: nothing waits for them.
+//! engine_background.7. After a flush that found no space, a writer may see enough free space, and clearly
+//!     more than then. It asks for another attempt and waits for its end. Without such space it gets the
+//!     error at once: a full disk or quota is not filled to the last byte for each commit. Attempts have a
+//!     minimum distance, however many writers ask.
+//! engine_background.8. While due work waits for space, the compaction thread pauses as well, at most one
+//!     second. Commits do not query the free space.
+//! engine_background.9. The database is idle once nothing has been committed for a while and no thread waits
+//!     for a commit, neither in a long commit nor for space in a memtable. Waking the background threads
+//!     makes no difference.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,47 +42,47 @@ use crate::engine::core::Core;
 use crate::engine::upkeep::compact::CompactionStep;
 use crate::types::{Error, Result, SeqNo};
 
-/// How long after a `Buffered` or `None` commit it is on its way to the disk.
+/// Delay after which a `Buffered` or `None` commit is synced.
 const SYNC_EVERY: Duration = Duration::from_millis(100);
-/// How often the thread looks for what has expired.
+/// How often the sweep thread looks for expired entries.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
 /// The sweep thread pauses for this many times the duration of its last sweep.
 const REST_FACTOR: u32 = 10;
-/// How often the log thread looks whether the log keeps more files than it needs.
+/// How often the log thread checks whether the log keeps more files than it needs.
 const LOG_TICK: Duration = Duration::from_secs(1);
-/// Without commits for so long the database is idle (engine_background.9).
+/// Time without commits after which the database is idle (engine_background.9).
 const IDLE_AFTER: Duration = Duration::from_millis(100);
-/// How long after the opening tables are loaded that have not been read.
+/// Delay after the opening before unread tables are loaded.
 const LOAD_AFTER: Duration = Duration::from_millis(20);
 /// The longest pause after repeated failures.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// The longest pause while a compaction waits for room (engine_background.8).
+/// The longest pause while a compaction waits for space (engine_background.8).
 const PUT_OFF_PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// What a thread runs until it is time to end.
+/// Body of a thread. It returns when the database closes.
 type Loop = fn(&Core);
 
 /// One piece of background work, for simulators that run without threads.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackgroundStep {
-    /// Sealed memtables become tables.
+    /// Writes an immutable memtable to tables.
     Flush,
-    /// The compaction that policy wants most. `idle`: as in an idle database.
+    /// Runs the compaction that policy wants most.
     Compact {
         /// Whether to act as in an idle database.
         idle: bool,
     },
-    /// A file for the log, ahead of need.
+    /// Prepares a file for the log ahead of need.
     PrepareLog,
-    /// What was committed without waiting for the disk is synced.
+    /// Syncs commits that did not wait for the disk.
     SyncLog,
-    /// What has expired is removed.
+    /// Removes expired entries.
     Sweep,
 }
 
 impl Core {
-    /// Does one piece of background work; false if there was none. A sync does not say whether there was.
+    /// Does one piece of background work. Returns false if there was none. A sync always returns true.
     pub(crate) fn step(&self, step: BackgroundStep) -> Result<bool> {
         self.check_ours()?;
         match step {
@@ -99,7 +103,8 @@ impl Core {
             self.signal.answer(asked);
             self.account_memtables();
             self.view.reclaim();
-            // Longer than the last time (engine_background.1): writers wake the threads with each commit while there is anything to flush.
+            // The pauses grow (engine_background.1), because each commit wakes this thread while there is
+            // anything to flush.
             pause = if is_failed { (pause * 2).min(PAUSE_MAX) } else { TICK };
             if is_failed {
                 self.signal.pause_flushing(pause);
@@ -110,23 +115,23 @@ impl Core {
     fn log_loop(&self) {
         let mut seen = 0;
         while self.signal.wait_for_log_work(&mut seen, LOG_TICK) {
-            // The writer makes a segment itself if none is ready.
+            // If no segment is ready, the writer makes one.
             self.note_error(self.wal_pool.prepare_step());
             self.note_error(self.retain());
-            // What readers kept when it was replaced.
+            // Frees replaced views that readers had kept.
             self.view.free_retired();
         }
     }
 
     fn sync_loop(&self) {
         while self.signal.pause(SYNC_EVERY) {
-            // A failed sync is not tried again: it has stopped all writes.
+            // A failed sync is not retried: it has stopped all writes.
             self.note_error(self.pipeline.sync_unsynced());
         }
     }
 
     pub(in crate::engine) fn compaction_loop(&self) {
-        // Who opens a database and asks for one key is not to wait for this.
+        // A program that opens the database for a single read should not wait for this.
         if self.signal.pause(LOAD_AFTER) {
             self.load_tables();
         }
@@ -143,7 +148,7 @@ impl Core {
             self.idle.note_idle(idle_for);
             let idle = idle_for >= IDLE_AFTER;
             let ended = loop {
-                // A writer that comes does not wait for all that is due while nothing is written.
+                // A new writer need not wait for all the work that is only due when idle.
                 let is_idle = idle && self.published.visible() == last_seq && !self.is_writing();
                 match self.try_compact(is_idle, &**self) {
                     Ok(CompactionStep::Done) if !self.signal.stopping() => pause = TICK,
@@ -186,7 +191,7 @@ impl Core {
             ("esker-sync", Core::sync_loop),
             ("esker-sweep", Core::sweep_loop),
         ];
-        // They look at once for what earlier processes have left to do: this one may not last for a tick either.
+        // The threads look for leftover work at once: like earlier processes, this one may end within a tick.
         self.signal.wake();
         let mut threads = Vec::new();
         for (name, body) in loops {
@@ -195,7 +200,7 @@ impl Core {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
                     self.signal.stop();
-                    // What keeps the database from opening is the error that matters.
+                    // The error that keeps the database from opening matters, not theirs.
                     threads.into_iter().for_each(|thread| drop(thread.join()));
                     return Err(Error::io("start a thread for", &self.dir, error));
                 }
@@ -204,7 +209,8 @@ impl Core {
         Ok(threads)
     }
 
-    /// Runs a loop. Threads that wait learn of its panic (engine_background.2), which then continues to the one that joins it.
+    /// Runs a loop. A panic is reported to waiting threads (engine_background.2), then continues to the
+    /// thread that joins.
     fn run(&self, name: &str, body: Loop) {
         self.ending_with_panic(name, || body(self));
     }

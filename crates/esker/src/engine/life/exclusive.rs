@@ -23,7 +23,7 @@ impl Turn {
         Ok(Turn { handle, number })
     }
 
-    /// Notes that this thread continues the transaction (exclusive_turn.5).
+    /// Records that this thread continues the transaction (exclusive_turn.5).
     pub(crate) fn note_thread(&self) {
         self.handle.core.exclusive_turn.note_thread(self.number);
     }

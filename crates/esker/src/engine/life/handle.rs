@@ -5,11 +5,12 @@
 //!                                          `--Arc--> Core <--Arc-- threads
 //! ```
 //!
-//! handle.1. When the lock is given back nothing changes the directory any more: flushes and compactions have ended, and later
-//!      ones are refused before they change anything.
-//! handle.2. Every call of close returns once the database is closed, with the outcome of the first call.
-//! handle.3. A child of a fork changes nothing: it has the parent's files, log position and lock, but not its threads, and locks that those held are
-//!      never free. So it is refused before it takes any, and neither closes nor gives back anything when its handles drop.
+//! handle.1. Once the lock is released nothing changes the directory: flushes and compactions have ended, and
+//!     later ones are refused before they change anything.
+//! handle.2. Every call of `close` returns once the database is closed, with the outcome of the first call.
+//! handle.3. The child of a fork changes nothing. It has the parent's files, log position and lock, but not
+//!     its threads. Locks that those held are never released. So the child is refused before it takes any
+//!     lock. It neither closes nor releases anything when its handles drop.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -23,16 +24,16 @@ use crate::types::{Error, Result};
 /// Owns the database on behalf of all its handles: closes it when the last one drops.
 pub(crate) struct Handle {
     pub(crate) core: Arc<Core>,
-    /// The lock makes others wait for the first who closes (handle.2).
+    /// Other callers of `close` wait for this lock (handle.2).
     ending: Mutex<Ending>,
 }
 
 struct Ending {
-    /// Taken by the first who closes.
+    /// Taken by the first caller of `close`.
     threads: Vec<esker_env::ThreadHandle>,
-    /// The thread that commits for others, once it has begun.
+    /// The thread of asynchronous commits, once started.
     committer: Option<esker_env::ThreadHandle>,
-    /// How closing went; none before it begins.
+    /// Outcome of closing, once it has begun.
     outcome: Option<Result<()>>,
 }
 
@@ -41,7 +42,7 @@ impl Handle {
         Arc::new(Handle { core, ending: Mutex::new(Ending { threads, committer: None, outcome: None }) })
     }
 
-    /// Has closing wait for the thread that commits for others.
+    /// Registers the thread of asynchronous commits, which closing joins.
     pub(in crate::engine) fn join_at_close(&self, thread: esker_env::ThreadHandle) -> Result<()> {
         let mut ending = self.ending.lock();
         if ending.outcome.is_some() {
@@ -52,8 +53,8 @@ impl Handle {
         Ok(())
     }
 
-    /// Stops the threads, makes the log durable and tidy, gives the lock back. Later calls do nothing, and
-    /// have the first one's outcome.
+    /// Stops the threads, makes the log durable and releases the lock. Later calls return the outcome of the
+    /// first one.
     pub(crate) fn close(&self) -> Result<()> {
         let core = &self.core;
         core.check_process()?;
@@ -61,10 +62,10 @@ impl Handle {
         if let Some(outcome) = &ending.outcome {
             return outcome.as_ref().copied().map_err(Error::duplicate);
         }
-        // What a panic leaves.
+        // The outcome if closing panics.
         ending.outcome = Some(Err(Error::Invalid("closing the database ended in a panic".into())));
-        // What waits for the committer is committed first, unless it waits for an exclusive transaction; nothing more comes.
-        // engine_sweep.2; what keeps it from being stored, closing tells itself.
+        // Queued commits are made first, unless they wait for an exclusive transaction. No more are accepted.
+        // engine_sweep.2; closing itself reports whatever prevents this commit.
         let _ = core.store_time();
         core.exclusive_turn.end();
         core.locks.end();
@@ -81,18 +82,19 @@ impl Handle {
                 failure = Some(Error::Invalid(format!("a background thread panicked: {panic}")));
             }
         }
-        // Callers of `flush` and `compact`, and writers that do background work, are no threads of ours (handle.1).
+        // Callers of `flush` and `compact`, and writers that do background work, are not among the threads
+        // (handle.1).
         let turns = (core.turns.compact.lock(), core.turns.flush.lock());
         let closed = match core.pipeline.poisoned() {
             Some(cause) => Err(Error::Poisoned(cause)),
             None => {
-                // Memtables that cannot be flushed are no failure of closing: the log has them.
+                // A failed flush is no failure of closing: the log has the writes.
                 let _ = core.shorten_replay(&turns.1);
                 core.pipeline.close().map(|()| core.note_end_of_log())
             }
         };
-        // The files of tables that were replaced last: the directory is to be free for its owner to unmount or delete. And the memory of
-        // their blocks, and of flushed memtables, before the next database wants as much.
+        // Closes the files of replaced tables, so that the directory can be unmounted or deleted. Frees their
+        // blocks and the flushed memtables before another database needs the memory.
         core.view.reclaim_all();
         core.lock.give_back();
         let outcome = failure.map_or(closed, Err);
@@ -104,13 +106,13 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         if !self.core.lock.is_ours() {
-            // handle.3: they are not there.
+            // handle.3: the threads do not exist in this process.
             let ending = self.ending.get_mut();
             std::mem::forget((std::mem::take(&mut ending.threads), ending.committer.take()));
             return;
         }
-        // There is no one left to report to. What was acknowledged is in the log either way.
-        // A panic here, while another one unwinds, would end the process.
+        // The outcome has no receiver. Acknowledged commits are in the log either way. A panic during the
+        // unwinding of another one would end the process.
         let _ = catch_unwind(AssertUnwindSafe(|| self.close()));
     }
 }

@@ -1,13 +1,15 @@
-//! Ingest: sorted pairs of one keyspace go straight into the tables of a private run, which the commit adopts.
+//! Ingest: sorted pairs of one keyspace are written straight to the tables of a private run, which the commit
+//! adopts.
 //!
 //! ```text
 //!   put, table --keys ascend?--> Output (compaction/output.rs) --finish--> Layers --submit--> adoption.rs
 //! ```
 //!
-//! ingest.1. Each key is above the one before it. Another one is refused, and changes nothing.
-//! ingest.2. All pairs become visible in one commit, or none: after any other error than that nothing can be committed.
-//! ingest.3. No file is left of one that is dropped or fails, except after a crash, or after the database was closed: the next opening removes
-//!      those.
+//! ingest.1. Each key is above the one before it. Any other key is refused, and changes nothing.
+//! ingest.2. All pairs become visible in one commit, or none does. After any other error nothing can be
+//!     committed.
+//! ingest.3. A dropped or failed ingest leaves no file. After a crash, or if the database was closed first,
+//!     the next opening removes its files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,33 +32,33 @@ use crate::types::op::Kind;
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{Error, KeyspaceId, Result, SeqNo};
 
-/// Pairs on their way into a keyspace.
+/// An ingest in progress.
 pub(crate) struct SortedPairs {
     core: Arc<Core>,
     keyspace: KeyspaceId,
-    /// When all of them expire.
+    /// When all of the pairs expire.
     expiry: Option<Expiry>,
-    /// That of the last pair, and its value.
+    /// Buffer for an expiry and its value.
     beside: Vec<u8>,
-    /// What is written; none before a first pair, and once it is finished.
+    /// The tables being written. `None` before the first pair and after `finish`.
     output: Option<Output<'static>>,
-    /// Pairs of the output.
+    /// Number of pairs in `output`.
     unfinished: u64,
-    /// What is finished.
+    /// Finished tables.
     layers: Layers,
-    /// Where the large values are.
+    /// Writer of the large values.
     blobs: Option<BlobWriter>,
     /// The last key, encoded.
     last: Vec<u8>,
-    /// Of the keyspace's prefix in it.
+    /// Length of the keyspace's prefix in `last`.
     prefix_len: usize,
     pairs: u64,
-    /// ingest.2
+    /// Set by any error but a key out of order (ingest.2).
     has_failed: bool,
 }
 
 impl SortedPairs {
-    /// None yet.
+    /// An ingest without pairs.
     pub(crate) fn new(core: Arc<Core>, keyspace: KeyspaceId, expiry: Option<Expiry>) -> Self {
         let last = encode_key(keyspace, &[]);
         SortedPairs {
@@ -75,7 +77,7 @@ impl SortedPairs {
         }
     }
 
-    /// How many.
+    /// Number of pairs so far.
     pub(crate) fn pairs(&self) -> u64 {
         self.pairs
     }
@@ -123,7 +125,7 @@ impl SortedPairs {
         self.output.get_or_insert_with(|| begin_output(&self.core)).add(entry)
     }
 
-    /// What is in blob files.
+    /// Finishes the large values, and returns the blob files that hold them.
     fn blobs_used(&mut self) -> Result<BlobUse> {
         let mut used = BlobUse::default();
         if let Some(writer) = &mut self.blobs {
@@ -133,7 +135,7 @@ impl SortedPairs {
         Ok(used)
     }
 
-    /// Adds all pairs of a table that has no database.
+    /// Adds all pairs of a table that belongs to no database.
     pub(crate) fn table(&mut self, path: &Path) -> Result<()> {
         self.check()?;
         let table = Table::open(&self.core.env, path, &self.core.cache)?;
@@ -164,7 +166,7 @@ impl SortedPairs {
         Ok(())
     }
 
-    /// Commits. It can be tried again.
+    /// Commits. May be repeated after an error.
     pub(crate) fn commit(&mut self, durability: Durability, life: KeyspaceLife) -> Result<SeqNo> {
         self.check()?;
         self.finish()?;
@@ -193,7 +195,7 @@ impl SortedPairs {
         if self.pairs == 0 || *last < *key { Ok(()) } else { Err(out_of_order(key, last)) }
     }
 
-    /// Makes a private run of what is written.
+    /// Finishes the current output as a private run.
     fn finish(&mut self) -> Result<()> {
         let Some(output) = &mut self.output else { return Ok(()) };
         let written = output.finish().inspect_err(|_| self.fail())?;
@@ -205,14 +207,14 @@ impl SortedPairs {
         Ok(())
     }
 
-    /// ingest.2
+    /// Ends the ingest after an error (ingest.2).
     fn fail(&mut self) {
         self.has_failed = true;
         self.layers = Layers::default();
         self.discard();
     }
 
-    /// ingest.3
+    /// Removes unfinished tables (ingest.3).
     fn discard(&mut self) {
         if let Some(output) = self.output.take() {
             output.discard_by(&*self.core.lock.remover(self.core.env.fs.clone()));
@@ -231,7 +233,7 @@ fn begin_output(core: &Core) -> Output<'static> {
         env: core.env.clone(),
         dir: core.dir.clone(),
         cache: core.cache.clone(),
-        // A copy of each block would be a third of the work, for data that may not be read soon.
+        // Copying each block to the cache would be a third of the work, for data that may not be read soon.
         keeps_warm: false,
         options: core.options.table_options(true),
         new_file: Box::new(core.tables.file_numbers()),

@@ -1,4 +1,4 @@
-//! What a reader of a closed database would see, for tools: nothing is changed.
+//! What a reader of a closed database would see, for tools. Nothing is changed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,8 @@ use crate::sstable::BlockCache;
 use crate::types::{KeyspaceId, Result, SeqNo};
 use crate::wal::{self, LogExtent};
 
-/// What a reader of the database would see, found out without changing anything. Files that nothing names are not looked at.
+/// Reads what a reader of the database would see, without changing anything. Files that nothing names are
+/// ignored.
 pub(crate) fn look_into(env: &Env, dir: &Path, options: &Options, state: &VersionEdit) -> Result<Look> {
     let cache = BlockCache::new(MemoryBudget::new(options.memory()));
     let mut state = state.clone();
@@ -35,7 +36,7 @@ pub(crate) fn look_into(env: &Env, dir: &Path, options: &Options, state: &Versio
     Ok(Look { view, counts, last_seq: replayed.last_seq })
 }
 
-/// The log as an opening takes it: it ends before the first commit with a value that is torn (recovery.9).
+/// The log as an opening takes it: it ends before the first commit with a torn value (recovery.9).
 pub(crate) fn sound_extent(
     env: &Env,
     dir: &Path,
@@ -46,7 +47,7 @@ pub(crate) fn sound_extent(
     Ok(LogExtent { ends_before: check_tail(env, dir, extent, flushed, blobs, Tail::Look)?, ..extent })
 }
 
-/// See [`look_into`].
+/// Result of [`look_into`].
 pub(crate) struct Look {
     pub(crate) view: ReadView,
     pub(crate) counts: BTreeMap<KeyspaceId, u64>,

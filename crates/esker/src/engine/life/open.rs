@@ -1,27 +1,32 @@
 //! Opening: from a directory to a running database.
 //!
 //! ```text
-//!   LOCK --> CURRENT, MANIFEST --> tables described --> WAL replayed into memtables --> catalog --> MANIFEST gone on with, or a new one
-//!        --> WAL's torn tail cut, leftovers removed --> threads
+//!   LOCK --> CURRENT, MANIFEST --> tables --> log replayed into memtables --> catalog   (read only)
+//!        --> manifest continued or written --> torn tail of the log cut --> leftovers removed --> threads
 //! ```
 //!
-//! open.1. Nothing on disk is changed before the manifest, the log and the catalog have been read and found sound; but the end of
-//!      the log is written once more, as it is, to make it durable (recovery.4 of wal/recovery.rs). Tables are there; they are read when they are
-//!      needed, and then compared with the manifest (table.6).
-//! open.2. Replaying puts each commit after `flushed_seq` into memtables as it was: same sequence number, all or nothing.
-//! open.3. Only files that the engine itself names, and that the manifest does not need, are removed; and no table that holds commits
-//!      that neither manifest nor log knows, or is of a newer format (unnamed.1, unnamed.2 of unnamed.rs).
-//! open.4. Every message about damage says what can be done about it.
+//! open.1. Nothing on disk changes before the manifest, the log and the catalog have been read without an
+//!     error. One exception: the end of the log is written again, unchanged, to make it durable (recovery.4
+//!     of wal/recovery.rs). Tables must exist. They are read when they are needed, and then compared with the
+//!     manifest (table.6).
+//! open.2. Replay puts each commit after `flushed_seq` into memtables as it was: same sequence number, all or
+//!     nothing.
+//! open.3. Only files that the engine names, and that the manifest does not need, are removed. Not removed
+//!     are tables with commits that neither manifest nor log know, or of a newer format (unnamed.1, unnamed.2
+//!     of unnamed.rs).
+//! open.4. Each message about damage says what to do.
 //! open.5. A directory that a repair has not finished filling is refused (unfinished.1 of unfinished.rs).
-//! open.6. A leftover that cannot be removed is no reason to refuse the database, and keeps no other from being removed: the numbers of tables
-//!      and manifests are not given out again (`first_number`), and what replaces a file writes over what was left under its temporary
-//!      name. Not so those of the log that recovery.8 of wal/recovery.rs names.
+//! open.6. A leftover that cannot be removed does not keep the database from opening, nor other leftovers
+//!     from being removed. It is harmless: numbers of tables and manifests are not reused (`first_number`),
+//!     and a replacement overwrites what has its temporary name. Log files are the exception (recovery.8 of
+//!     wal/recovery.rs).
 //! open.7. The name of a new database's directory is durable before anything in it is.
-//! open.8. The directory stays the same when the process changes its working directory, or a link on the way to it is turned elsewhere: its
-//!      path is made absolute before it is used. And it is opened once (fs.5 of esker-env's fs.rs): if it is moved or replaced, the database
-//!      goes on in the one that it has opened. No file in it is reached through a link.
-//! open.9. Behind a clean close an opening writes nothing, and syncs nothing: the manifest is settled (manifest_log.7), and has nothing to learn.
-//!      It has, if there are debts in it, or a keyspace keeps history by age.
+//! open.8. The directory stays the same if the process changes its working directory, or a link in its path
+//!     changes: the path is made absolute first. The directory is opened once (fs.5 of esker-env's fs.rs). If
+//!     it is moved or replaced, the database continues in the one that it opened. No file in it is reached
+//!     through a link.
+//! open.9. After a clean close an opening writes and syncs nothing: the manifest is settled (manifest_log.7).
+//!     Exceptions are unresolved counts in the manifest, and a keyspace with history by age.
 
 mod assemble;
 mod log;
@@ -44,7 +49,7 @@ use crate::engine::disk::unfinished;
 use crate::manifest::file_name::{CURRENT, LOCK, REPAIRING};
 use crate::types::{Error, Result};
 
-/// How often the lock is tried by who waits for it.
+/// How often a waiting opening tries the lock.
 const LOCK_RETRY: Duration = Duration::from_millis(10);
 
 /// Opens or creates the database in `dir`.
@@ -61,7 +66,7 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<Arc<Handle>> {
     open_locked(options, env, &dir, lock)
 }
 
-/// Locks the directory, and waits for that as long as the options say.
+/// Locks the directory, waiting as long as the options allow.
 fn wait_for_lock(options: &Options, dir: &Path) -> Result<(Env, Arc<dyn FileLock>)> {
     let clock = &options.env().clock;
     let start = clock.monotonic();
@@ -74,7 +79,7 @@ fn wait_for_lock(options: &Options, dir: &Path) -> Result<(Env, Arc<dyn FileLock
     }
 }
 
-/// The same in a directory that the caller has locked, also one that a repair fills.
+/// Opens a directory that the caller has locked, even one that a repair is filling.
 pub(crate) fn open_locked(
     options: Options,
     env: Env,
@@ -82,13 +87,13 @@ pub(crate) fn open_locked(
     lock: Arc<dyn FileLock>,
 ) -> Result<Arc<Handle>> {
     let lock = DirLock::new(lock, &env);
-    // Tables that were opened may be there for a while.
+    // If opening fails, readers of its tables may keep the lock for a while.
     let opened = Opening { options, env, dir: dir.to_path_buf(), lock: lock.clone() }.run();
     // open.4
     opened.inspect_err(|_| lock.give_back()).map_err(Error::with_remedy)
 }
 
-/// An opening under way: what all of its steps need.
+/// An opening in progress: what all of its steps need.
 struct Opening {
     options: Options,
     env: Env,
@@ -97,7 +102,7 @@ struct Opening {
 }
 
 impl Opening {
-    /// The steps. Each takes what the ones before it have found.
+    /// Runs the steps. Each takes what the earlier ones found.
     fn run(self) -> Result<Arc<Handle>> {
         let mut found = self.read()?;
         let readers = self.readers(&found)?;
@@ -114,7 +119,7 @@ fn lock_dir(options: &Options, dir: &Path) -> Result<(Env, Arc<dyn FileLock>)> {
     let env = options.env();
     let exists = |path: &Path| env.fs.exists(path).map_err(|e| cannot_open(env, dir, e));
     if !options.create_if_missing() && !exists(&dir.join(CURRENT))? {
-        // With data there is a database that has lost its CURRENT: `read_manifest` says so. Or one of which no more was made.
+        // A directory with data has lost its CURRENT; `read_manifest` reports that.
         let has_data = exists(dir)? && list(env, dir)?.iter().any(|name| is_data(name) || name == REPAIRING);
         if !has_data {
             return Err(Error::NotFound(dir.to_path_buf()));
@@ -123,7 +128,7 @@ fn lock_dir(options: &Options, dir: &Path) -> Result<(Env, Arc<dyn FileLock>)> {
     create_and_lock(env, dir, options.modes())
 }
 
-/// Makes the directory if it is missing, opens it (open.8), and keeps all others out of it.
+/// Creates the directory if it is missing, opens it (open.8), and locks it.
 pub(crate) fn create_and_lock(
     env: &Env,
     dir: &Path,
@@ -140,7 +145,7 @@ pub(crate) fn create_and_lock(
     Ok((env, lock.into()))
 }
 
-/// Why the directory is not opened: the system says of a file that it exists, or that it is no directory.
+/// Explains why a path cannot be opened as a directory.
 fn cannot_open(env: &Env, dir: &Path, error: std::io::Error) -> Error {
     use std::io::ErrorKind::{AlreadyExists, NotADirectory};
     if !matches!(error.kind(), AlreadyExists | NotADirectory) {

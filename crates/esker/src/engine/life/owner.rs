@@ -21,7 +21,7 @@ impl Owner {
         Owner { handle, id, held: Vec::new() }
     }
 
-    /// Takes a lock, or changes the mode of one that it holds. Waits no longer than `patience`.
+    /// Takes a lock, or changes the mode of a lock that the owner holds. Waits at most `patience`.
     pub(crate) fn acquire(&mut self, name: LockName, mode: LockMode, patience: Duration) -> Result<()> {
         let core = &self.handle.core;
         core.check_open()?;
@@ -31,7 +31,7 @@ impl Owner {
         Ok(())
     }
 
-    /// Notes that this thread commits what the locks are for.
+    /// Records that this thread commits on behalf of the owner.
     pub(crate) fn note_thread(&self) {
         self.handle.core.locks.note_thread(self.id);
     }

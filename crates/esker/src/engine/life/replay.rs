@@ -1,11 +1,9 @@
-//! Replay: what the log has that no table has.
+//! Replay: applies the commits of the log that no table has (open.2 of open.rs).
 //!
 //! ```text
-//!   wal::recover --record--> payload::decode --> active memtable --full--> sealed memtables
-//!                                   `--> counts         manifest: adopted commits of which the log says nothing --> counts
+//!   wal::recover --record--> payload::decode --> active memtable --full--> immutable memtables
+//!                                   `--> counts      manifest: adopted commits without a record --> counts
 //! ```
-//!
-//! open.2 of open.rs says what it promises.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,12 +37,12 @@ pub(in crate::engine) struct Replayed {
     pub(in crate::engine) last_seq: SeqNo,
     pub(in crate::engine) commits: u64,
     pub(in crate::engine) log: Recovered,
-    /// Adopted commits of which the log says nothing.
+    /// Adopted commits without a log record.
     pub(in crate::engine) unlogged: Vec<Adopted>,
 }
 
 impl Replayed {
-    /// The first view: of the replayed memtables, above these tables.
+    /// The first view: the replayed memtables above these tables.
     pub(super) fn view(&self, env: &Env, options: &Options, version: Arc<Version>) -> ReadView {
         ReadView {
             active: self.active.clone(),
@@ -59,7 +57,7 @@ impl Replayed {
     }
 }
 
-/// What the log says behind the tables, read to go on with it.
+/// Replays the log after the tables, so that new commits can continue it.
 pub(in crate::engine) fn replay(
     env: &Env,
     dir: &Path,
@@ -78,12 +76,12 @@ pub(in crate::engine) fn replay(
 #[derive(Default)]
 pub(in crate::engine) struct ReplayedCounts {
     changed: BTreeMap<KeyspaceId, u64>,
-    /// Since the last memtable was sealed.
+    /// Keyspaces changed since the last memtable was sealed.
     pub(in crate::engine) unsealed: BTreeSet<KeyspaceId>,
 }
 
 impl ReplayedCounts {
-    /// None: a keyspace would count less than nothing.
+    /// Adds to a keyspace's count. Returns `None` if it would fall below zero.
     fn add(&mut self, state: &VersionEdit, id: KeyspaceId, delta: i64) -> Option<()> {
         let flushed = || {
             let counts = state.counts.as_deref().unwrap_or_default();
@@ -95,7 +93,7 @@ impl ReplayedCounts {
         Some(())
     }
 
-    /// What a memtable that is sealed now says.
+    /// The changed counts for a memtable that is sealed now.
     fn seal(&mut self) -> Vec<(KeyspaceId, u64)> {
         std::mem::take(&mut self.unsealed).into_iter().map(|id| (id, self.changed[&id])).collect()
     }
@@ -111,10 +109,10 @@ impl ReplayedCounts {
     }
 }
 
-/// Takes a commit of the log.
+/// Receives a commit of the log.
 pub(in crate::engine) type OnRecord<'a> = &'a mut dyn FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>;
 
-/// Replays the log; `recover` reads it.
+/// Replays the log that `recover` reads.
 pub(in crate::engine) fn replay_with(
     dir: &Path,
     options: &Options,
@@ -150,7 +148,8 @@ pub(in crate::engine) fn replay_with(
             ));
         }
         if !out.active.is_empty() && out.active.bytes_used() >= options.memtable_bytes {
-            // Its log is released with the last memtable's: which segment it ended in is not worth knowing.
+            // Its log is released together with that of the last memtable, so the exact segment does not
+            // matter.
             let memtable = Arc::new(Memtable::new(options.memtable_bytes));
             let applier = memtable.applier();
             let full = std::mem::replace(&mut out.active, memtable);
@@ -173,7 +172,7 @@ pub(in crate::engine) fn replay_with(
         out.commits += 1;
         Ok(())
     })?;
-    // adoption.3: what the log does not tell of them.
+    // adoption.3: adopted commits without a log record.
     let is_next = |last: SeqNo, adopted: &&Adopted| adopted.seq == last.next();
     while let Some(adopted) = state.adopted.iter().find(|adopted| is_next(out.last_seq, adopted)) {
         for &(id, delta) in &adopted.deltas {
@@ -191,7 +190,7 @@ pub(in crate::engine) fn replay_with(
             format!("commit {} was adopted behind commit {}, which is not there", lost.seq, out.last_seq);
         return Err(Error::corrupt("manifest", dir.join(CURRENT), 0, detail));
     }
-    // Nothing is left for a later memtable to release the log with.
+    // No later memtable will release the log, so the last one does.
     if let (true, Some(last)) = (out.active.is_empty(), out.sealed.last_mut()) {
         last.last_seq = out.last_seq;
         last.counts.extend(out.counts.seal());

@@ -4,16 +4,20 @@
 //!   keyspace 0:  "n" + name --> id (varint)        the catalog, stored like any other data
 //!                "i"        --> next id (varint)
 //!                "o" + id   --> options (keyspace_options.rs)
-//!                "t"        --> the engine's time (varint, milliseconds since 1970), stored by sweeps (sweep.rs)
+//!                "t"        --> the engine's time (varint, Unix milliseconds), stored by sweeps (sweep.rs)
 //! ```
 //!
-//! catalog.1. Creating, dropping and renaming are parts of commits like any other: atomic, logged, recovered (catalog_changes.rs).
-//! catalog.2. An id is never used again.
-//! catalog.3. A keyspace is marked as dropped as its drop is entered in the log; commits behind it are refused, so nothing is written behind
-//!      the drop. One that is refused leaves no mark (drop_mark.2).
-//! catalog.4. To readers a keyspace is there, whole, until its drop is committed, and gone from then on. Who finds it marked, having
-//!      chosen the state to read, asks whether the newest state still has its name: what was chosen is no newer.
-//! catalog.5. Names that were found at the opening are kept as text, and become keyspaces when they are first asked for: most of many are never used.
+//! Changes of the catalog are part of ordinary commits: atomic, logged and recovered (catalog_changes.rs).
+//!
+//! catalog.2. An id is never reused.
+//! catalog.3. A keyspace is marked as dropped when its drop is appended to the log. Later commits to it are
+//!     refused, so nothing is written after the drop. A refused drop leaves no mark (drop_mark.2).
+//! catalog.4. To readers a keyspace is there, whole, until its drop is committed, and then it is gone. A
+//!     reader that finds the mark has already chosen its state. It checks whether the newest state, which is
+//!     not older, still has the name.
+//!
+//! Names found at opening are kept as text. A `KeyspaceState` is made when the keyspace is first used: most
+//! of many keyspaces never are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,22 +42,22 @@ pub(crate) const NEXT_ID_KEY: &[u8] = b"i";
 pub(crate) const TIME_KEY: &[u8] = b"t";
 const FIRST_ID: u32 = KeyspaceId::DEFAULT.get() + 1;
 
-/// Takes an entry of the catalog.
+/// Receives an entry of the catalog.
 pub(in crate::engine) type TakeEntry<'a> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'a;
 
-/// A keyspace as all its handles share it.
+/// A keyspace, shared by all its handles.
 #[derive(Debug)]
 pub(crate) struct KeyspaceState {
     pub(crate) id: KeyspaceId,
     name: RwLock<Arc<str>>,
-    /// Commits are refused: it has been dropped, or has not been created yet.
+    /// Commits are refused: the keyspace has been dropped, or has not been created yet.
     pub(in crate::engine) dropping: DropMark,
-    /// It is gone.
+    /// The keyspace is gone.
     pub(in crate::engine) dropped: AtomicBool,
     pub(crate) counter: Arc<Counter>,
-    /// It does not look up keys to count them. Relaxed: it orders nothing.
+    /// Whether counting is lazy: commits do not check whether keys exist. Relaxed: it orders nothing.
     pub(in crate::engine) is_lazy: AtomicBool,
-    /// How long its puts last, in milliseconds; 0: for ever. Relaxed: it orders nothing.
+    /// Default lifetime of puts in milliseconds; 0: unlimited. Relaxed: it orders nothing.
     pub(crate) ttl_ms: AtomicU64,
 }
 
@@ -67,13 +71,13 @@ impl KeyspaceState {
         self.dropped.load(Ordering::Acquire)
     }
 
-    /// For a commit: refuse it if the keyspace is dropped by then.
+    /// What a commit needs to refuse its writes if the keyspace is dropped by then.
     pub(crate) fn life(&self) -> KeyspaceLife {
         let is_lazy = self.is_lazy.load(Ordering::Relaxed);
         KeyspaceLife { id: self.id, name: self.name(), dropping: Some(self.dropping.clone()), is_lazy }
     }
 
-    /// When a put of this lifetime expires, if it does.
+    /// Returns when a put with this lifetime expires, if it does.
     #[inline]
     pub(crate) fn expiry(&self, time: &Time, lifetime: Lifetime) -> Option<Expiry> {
         let ttl = match lifetime {
@@ -87,7 +91,7 @@ impl KeyspaceState {
         Some(Expiry::after(time.now_ms(), ttl))
     }
 
-    /// Whether it is being dropped, or has been.
+    /// Returns whether it is being dropped or has been.
     #[inline]
     pub(crate) fn is_dropping(&self) -> bool {
         self.dropping.is_set()
@@ -98,17 +102,17 @@ impl KeyspaceState {
         if self.is_dropped() { Err(self.not_found()) } else { Ok(()) }
     }
 
-    /// The error for a lookup after it is gone.
+    /// The error for a lookup after the keyspace is gone.
     pub(crate) fn not_found(&self) -> Error {
         Error::KeyspaceNotFound(self.name().to_string())
     }
 }
 
-/// The names that were found at the opening, in their order (catalog.5).
+/// The names found at opening, sorted.
 #[derive(Default)]
 struct StoredNames {
     text: String,
-    /// Where each name ends in the text, and whose it is.
+    /// For each name the offset of its end in the text, and the keyspace's id.
     ends: Vec<(usize, KeyspaceId)>,
 }
 
@@ -137,10 +141,10 @@ impl StoredNames {
     }
 }
 
-/// Whose names are whose.
+/// Names and their keyspaces.
 #[derive(Default)]
 struct Names {
-    /// Names that were asked for, or that commits have changed since the opening. None: the name is free again.
+    /// Names that were used, or that commits changed since the opening. `None`: the name is free again.
     made: BTreeMap<Arc<str>, Option<Arc<KeyspaceState>>>,
     stored: StoredNames,
 }
@@ -148,18 +152,18 @@ struct Names {
 /// All keyspaces.
 pub(crate) struct Catalog {
     names: RwLock<Names>,
-    /// The id of the keyspace that is created next. Relaxed: it orders nothing.
+    /// Id of the next new keyspace. Relaxed: it orders nothing.
     next_id: AtomicU32,
-    /// Held while a keyspace is created, dropped or renamed.
+    /// Locked while a keyspace is created, dropped or renamed.
     changes: Mutex<StoredId>,
-    /// Keyspaces that have options of their own stored (keyspace_options.rs).
+    /// Stored options of keyspaces that have any (keyspace_options.rs).
     with_options: Mutex<BTreeMap<KeyspaceId, StoredOptions>>,
-    /// The time that was stored last when the database was opened (time.2 in read/time.rs).
+    /// The newest stored time when the database was opened (time.2 in read/time.rs).
     pub(in crate::engine) time_ms: u64,
     published: Arc<Published>,
 }
 
-/// The next id as it is stored: smaller ones are given out, here or by earlier openings.
+/// The next id as it is stored. All smaller ids have been given out, in this opening or before.
 pub(crate) struct StoredId(u32);
 
 impl StoredId {
@@ -173,7 +177,8 @@ impl StoredId {
 }
 
 impl Catalog {
-    /// Rebuilds the catalog from its stored entries: user keys and values of keyspace 0, which `each` gives in their order.
+    /// Rebuilds the catalog from its stored entries. `each` passes the keys and values of keyspace 0 in
+    /// order.
     pub(crate) fn load(
         published: &Arc<Published>,
         each: impl FnOnce(&mut TakeEntry<'_>) -> Result<()>,
@@ -227,7 +232,7 @@ impl Catalog {
             return Err(corrupt(format!("{name:?} has id {id}, which is another's")));
         }
         catalog.names.write().stored = stored;
-        // catalog.2: what is created next must not find the keys of another.
+        // catalog.2: a new keyspace must not find the keys of another one.
         match ids.last() {
             Some(last) if *last >= next => Err(corrupt(format!("id {last} has not been given out yet"))),
             _ => {
@@ -238,7 +243,7 @@ impl Catalog {
         }
     }
 
-    /// The keyspace of a name that was found at the opening. Another thread may have made it first.
+    /// Makes the keyspace for a name found at opening. Another thread may have made it first.
     fn take_over(&self, name: &str, id: KeyspaceId) -> Option<Arc<KeyspaceState>> {
         let made = || {
             let state = Self::state(name.into(), id, DropMark::default(), self.published.counter(id));
@@ -250,7 +255,7 @@ impl Catalog {
         self.names.write().made.entry(name.into()).or_insert_with(made).clone()
     }
 
-    /// Makes keyspaces of all names (catalog.5).
+    /// Makes the keyspaces of all names found at opening.
     fn take_over_all(&self) {
         loop {
             let (name, id) = {
@@ -278,12 +283,13 @@ impl Catalog {
         Arc::new(KeyspaceState { id, name, dropping, dropped, counter, is_lazy, ttl_ms })
     }
 
-    /// All options that keyspaces have of their own.
+    /// The stored options of all keyspaces.
     pub(in crate::engine) fn all_options(&self) -> Vec<(KeyspaceId, StoredOptions)> {
         self.with_options.lock().iter().map(|(&id, options)| (id, options.clone())).collect()
     }
 
-    /// A keyspace has these options of its own stored; `state`: of one that may not be found yet.
+    /// Records stored options of a keyspace. `state` is given for a keyspace that the catalog may not have
+    /// yet.
     pub(in crate::engine) fn note_options(
         &self,
         id: KeyspaceId,
@@ -298,7 +304,7 @@ impl Catalog {
         self.with_options.lock().insert(id, options);
     }
 
-    /// The keyspace of this number.
+    /// Returns the keyspace with this id.
     pub(in crate::engine) fn with_id(&self, id: KeyspaceId) -> Option<Arc<KeyspaceState>> {
         let names = self.names.read();
         if let Some(made) = names.made.values().flatten().find(|state| state.id == id) {
@@ -310,22 +316,22 @@ impl Catalog {
         self.take_over(&name, id).filter(|state| state.id == id)
     }
 
-    /// The options of its own that a keyspace has stored.
+    /// Returns the stored options of a keyspace.
     pub(crate) fn options_of(&self, id: KeyspaceId) -> StoredOptions {
         self.with_options.lock().get(&id).cloned().unwrap_or_default()
     }
 
-    /// Whether a keyspace has options of its own stored.
+    /// Returns whether a keyspace has stored options.
     pub(in crate::engine) fn has_options(&self, id: KeyspaceId) -> bool {
         self.with_options.lock().contains_key(&id)
     }
 
-    /// The id of the keyspace that is created next.
+    /// Id of the next new keyspace.
     pub(in crate::engine) fn next_id(&self) -> u32 {
         self.next_id.load(Ordering::Relaxed)
     }
 
-    /// The keyspace of this name.
+    /// Returns the keyspace with this name.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<KeyspaceState>> {
         let id = {
             let names = self.names.read();
@@ -337,7 +343,7 @@ impl Catalog {
         self.take_over(name, id)
     }
 
-    /// All keyspaces with their names of one moment, sorted by name.
+    /// All keyspaces and their names at one moment, sorted by name.
     pub(crate) fn all(&self) -> Vec<(String, Arc<KeyspaceState>)> {
         self.take_over_all();
         let names = self.names.read();
@@ -345,8 +351,9 @@ impl Catalog {
         there.collect()
     }
 
-    /// The names of all keyspaces at one moment, sorted, but for those that were being dropped then and by now are gone, which `is_gone`
-    /// tells. A drop that begins later is none of the list's concern: it may have in it no keyspace that was created before that.
+    /// The names of all keyspaces at one moment, sorted. Keyspaces that were being dropped at that moment are
+    /// left out if `is_gone` says so. A drop that begins later does not matter: the list may lack keyspaces
+    /// created before it.
     pub(crate) fn names(&self, is_gone: impl Fn(&KeyspaceState) -> bool) -> Vec<String> {
         self.take_over_all();
         let listed = |(name, state): (&Arc<str>, &Option<Arc<KeyspaceState>>)| {
@@ -361,7 +368,7 @@ impl Catalog {
         all.into_iter().filter_map(there).collect()
     }
 
-    /// Those of these keyspaces that are there, for a commit.
+    /// Returns those of these keyspaces that exist, for a commit.
     pub(in crate::engine) fn lives(&self, ids: &BTreeSet<KeyspaceId>) -> Vec<KeyspaceLife> {
         let all = self.all().into_iter().map(|(_, state)| state);
         all.filter(|state| ids.contains(&state.id)).map(|state| state.life()).collect()
@@ -372,35 +379,36 @@ impl Catalog {
         self.all().into_iter().map(|(_, state)| state.id).collect()
     }
 
-    /// Keeps others from changing the catalog.
+    /// Locks the catalog against changes.
     pub(crate) fn lock(&self) -> MutexGuard<'_, StoredId> {
         self.changes.lock()
     }
 
-    /// A new keyspace that no other commit finds or writes before the one that creates it (catalog_changes.3).
+    /// Makes a new keyspace. Other commits neither find it nor write to it before the one that creates it
+    /// (catalog_changes.3).
     pub(in crate::engine) fn reserve(&self, name: &str) -> Result<Arc<KeyspaceState>> {
         let following = |id: u32| id.checked_add(1);
         let id = self.next_id.fetch_update(Ordering::Relaxed, Ordering::Relaxed, following);
         let id = id.map_err(|_| Error::Invalid("no keyspace ids left".into()))?;
-        // What others count begins with its commit.
+        // The shared counter starts with the creating commit.
         let counter = Arc::default();
         Ok(Self::state(name.into(), KeyspaceId::new(id), DropMark::new_set(), counter))
     }
 
-    /// The same, of this number: for a copy, which makes the keyspaces of its original.
+    /// Makes a new keyspace with this id, for a copy that recreates the keyspaces of its original.
     pub(in crate::engine) fn reserve_numbered(&self, name: &str, id: KeyspaceId) -> Arc<KeyspaceState> {
         self.next_id.fetch_max(id.get().saturating_add(1), Ordering::Relaxed);
         Self::state(name.into(), id, DropMark::new_set(), Arc::default())
     }
 
-    /// Which keyspace has which name from now on, or none.
+    /// Applies changed names. `None`: the name is free.
     pub(in crate::engine) fn take(&self, changed: &BTreeMap<Arc<str>, Option<Arc<KeyspaceState>>>) {
         let mut names = self.names.write();
         for (name, state) in changed {
             if let Some(state) = state {
                 *state.name.write() = name.clone();
             }
-            // A name that was found at the opening stays known as free.
+            // A name found at opening needs an entry that says it is free.
             if state.is_some() || names.stored.find(name).is_some() {
                 names.made.insert(name.clone(), state.clone());
             } else {
@@ -419,18 +427,18 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     }
 }
 
-/// Whether the catalog can have an entry for this name.
+/// Returns whether the catalog may hold an entry for this name.
 pub(crate) fn is_stored_name(name: &str) -> bool {
     name != DEFAULT_NAME && check_name(name).is_ok()
 }
 
-/// The id that stands under a name.
+/// Decodes the id stored under a name.
 pub(crate) fn id_of(value: &[u8]) -> Option<KeyspaceId> {
     let id = ByteReader::new(value).varint().ok()?;
     u32::try_from(id).ok().map(KeyspaceId::new)
 }
 
-/// An id as the catalog stores it.
+/// Encodes an id as the catalog stores it.
 pub(crate) fn varint(n: u32) -> Vec<u8> {
     let mut out = Vec::new();
     put_varint(&mut out, u64::from(n));

@@ -1,15 +1,17 @@
-//! The change feed of the running database: what an opening finds of it, what stays, and a reader's next commit.
+//! The change feed of the running database: what opening finds, what is kept, and a reader's next commit.
 //!
 //! ```text
-//!   opening --segments below those that recovery needs, as far back as the manifest says--> Keeper
-//!   flush, the log thread --retain--> manifest (from) --> shelf, kept tables --> files removed
+//!   opening --segments older than recovery needs, as far back as the manifest says--> Keeper
+//!   flush, log thread --retain--> manifest (from) --> shelf, kept tables --> files removed
 //!   reader --next_of--> Follower --record--> Changes
 //! ```
 //!
-//! engine_feed.1. What goes is refused to readers before anything of it is removed, and after the manifest says so (manifest_feed.1).
-//! engine_feed.2. A reader takes hold of the blob files that there are when it has a commit's record, and then looks whether the commit is still kept: if
-//!      so, its values are among them (collect.4).
-//! engine_feed.3. Of what was committed while nothing was kept, the feed shows nothing.
+//! engine_feed.1. Released commits are refused to readers before any of their files is removed, and after the
+//!     manifest records the release (manifest_feed.1).
+//! engine_feed.2. A reader that has the record of a commit first takes the current blob files, then checks
+//!     that the commit is still kept. If so, its values are in these files (collect.4).
+//!
+//! Commits made while the feed was off are not shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -27,21 +29,22 @@ use crate::sstable::BlockCache;
 use crate::types::{Error, Result, SeqNo};
 use crate::wal::{self, Followed, Follower, Recovered, Shelf, Shelved};
 
-/// How often a reader that waits looks whether writes have stopped.
+/// How often a waiting reader checks whether writes have stopped.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What an opening finds of the feed.
+/// What opening finds of the feed.
 pub(in crate::engine) struct Found {
     limits: FeedLimits,
-    /// What the new manifest says.
+    /// The feed's part of the new manifest.
     edit: FeedEdit,
     from: FeedFrom,
-    /// Segments that are kept and that recovery does not need.
+    /// Kept segments that recovery does not need.
     pub(in crate::engine) segments: BTreeMap<u64, Shelved>,
 }
 
 impl Found {
-    /// What is kept, as the manifest says, and as the directory has it; none if the feed is off. Changes nothing.
+    /// Finds what the manifest says is kept and the directory has. `None` if the feed is off. Changes
+    /// nothing.
     pub(in crate::engine) fn look(
         env: &Env,
         dir: &Path,
@@ -69,12 +72,12 @@ impl Found {
         Ok(Some(Found { limits, edit, from, segments }))
     }
 
-    /// What the new manifest says.
+    /// The feed's part of the new manifest.
     pub(in crate::engine) fn edit(found: Option<&Found>) -> FeedEdit {
         found.map(|found| found.edit.clone()).unwrap_or_default()
     }
 
-    /// What is kept from now on, with the segments that recovery has read and finished.
+    /// Starts keeping commits, beginning with the segments that recovery has read and finished.
     pub(in crate::engine) fn keeper(
         self,
         env: &Env,
@@ -93,7 +96,7 @@ impl Found {
     }
 }
 
-/// Where a feed begins that was off until now (engine_feed.3): values and tables of older commits may be gone.
+/// Where a feed begins that was off until now. Values and tables of older commits may be gone.
 fn begin(state: &VersionEdit) -> FeedFrom {
     let adopted = state.adopted.iter().map(|Adopted { seq, .. }| *seq).max();
     let newest = adopted.max(state.flushed_seq).unwrap_or_default();
@@ -101,7 +104,7 @@ fn begin(state: &VersionEdit) -> FeedFrom {
 }
 
 impl State {
-    /// What the edit of a flush says: recovery needs the log below a segment no more.
+    /// The feed's part of a flush's edit: recovery no longer needs the log below this segment.
     pub(in crate::engine) fn released_now(&self, below: u64, beside: u64) -> FeedEdit {
         if self.feed.is_none() {
             return FeedEdit::default();
@@ -110,7 +113,7 @@ impl State {
         FeedEdit { released: vec![Released { below, at, beside }], ..FeedEdit::default() }
     }
 
-    /// Lets go what is kept for the feed and need not stay; false if that is nothing.
+    /// Releases what the limits no longer keep. Returns false if there is nothing to release.
     pub(in crate::engine) fn retain(&self) -> Result<bool> {
         let Some(keeper) = &self.feed else { return Ok(false) };
         let mut manifest = self.tables.manifest();
@@ -134,12 +137,13 @@ impl State {
         Ok(true)
     }
 
-    /// Holds commits from this one on for the feed; none: no more than its limits say.
+    /// Keeps commits from this one on beyond the limits. `None`: no further than the limits.
     pub(crate) fn hold_feed(&self, from: Option<SeqNo>) {
         self.feed.iter().for_each(|keeper| keeper.set_hold(from));
     }
 
-    /// Bytes that are kept for the feed from a commit on: those of finished segments, and of what their commits have beside the log.
+    /// Bytes kept for the feed from a commit on: those of finished segments, and of data that their commits
+    /// have outside the log.
     pub(crate) fn feed_bytes(&self, from: SeqNo) -> u64 {
         let Some(keeper) = &self.feed else { return 0 };
         let first = keeper.shelf.find(from).unwrap_or(0);
@@ -150,7 +154,7 @@ impl State {
         log.chain(released.iter().filter(|part| part.below > first).map(|part| part.beside)).sum()
     }
 
-    /// A reader that begins with this commit.
+    /// Returns a reader that starts with this commit.
     pub(crate) fn follow(&self, from: SeqNo) -> Result<Follower> {
         self.check_ours()?;
         let Some(keeper) = &self.feed else {
@@ -172,7 +176,8 @@ impl State {
         Ok(Follower::new(self.env.clone(), self.dir.clone(), keeper.shelf.clone(), from))
     }
 
-    /// The next commit of a reader, if there is one within this time, with the blob files that it may point to.
+    /// Returns a reader's next commit, if there is one within this time, with the blob files that it may
+    /// refer to.
     pub(crate) fn next_of(
         &self,
         follower: &mut Follower,
@@ -180,7 +185,7 @@ impl State {
     ) -> Result<Option<(SeqNo, Changes, BlobSet)>> {
         let Some(keeper) = &self.feed else { return Ok(None) };
         let truncated = || Error::FeedTruncated { oldest: keeper.shelf.oldest() };
-        // A reader looks once more before it waits, and before it reports that nothing more comes.
+        // A reader checks once more before it waits, and before it reports the end.
         let (mut begin, mut seen, mut stopped) = (None, None, None);
         loop {
             self.check_ours()?;

@@ -1,18 +1,20 @@
-//! History: older versions that a keyspace keeps, and from which number on it can be read.
+//! History: older versions that a keyspace keeps, and the first commit at which it can be read.
 //!
 //! ```text
-//!   set_history --option, durable--> Histories --rules, by the clock and the manifest's marks--> merges (compaction/rules.rs)
-//!                                        ^-- floors, before the edit of a merge is installed --------'
+//!   set_history --option, durable--> Histories --rules, by clock and marks--> compactions (compaction/rules.rs)
+//!                                        ^--floors, before an edit is installed--'
 //!   at, since, versions --view, then floor--> reads of that view, or HistoryGone
 //! ```
 //!
-//! engine_history.1. A reader loads the view first, and the floor of the keyspace after that. A floor rises before a view is installed that lacks what
-//!      it stands for. A reader whose number is not below the floor has a view with all that it reads.
-//! engine_history.2. A rule is in force for merges before the number is read from which on history is promised, and a merge reads its horizons before the
-//!      rules. So one that does not know the rule keeps what readers at its visible number see, and that is no newer.
-//! engine_history.3. A duration is counted in the wall clock's time, from marks that flushes make; it never ends early by that, and a clock that
-//!      goes back makes it longer. After a clock that was far ahead, nothing is old until the clock has caught up, or
-//!      [`Db::reset_time`](crate::Db::reset_time) is called.
+//! engine_history.1. A reader loads the view first, then the floor of the keyspace. A floor rises before a
+//!     view is installed that lacks the versions below it. So a reader at a commit not below the floor has a
+//!     view with everything it reads.
+//! engine_history.2. Compactions obey a rule before the commit is read from which history is promised. A
+//!     compaction reads its horizons before the rules. So a compaction that does not know the rule keeps what
+//!     readers at its visible commit see, and that commit is not newer.
+//! engine_history.3. A duration is measured by the wall clock, from marks that flushes make. It never ends
+//!     early. A clock that goes back makes it longer. After a clock far ahead nothing grows old until the
+//!     clock has caught up, or [`Db::reset_time`](crate::Db::reset_time) is called.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,16 +32,18 @@ use crate::manifest::history::{Floors, Marks};
 use crate::read::view::ReadView;
 use crate::types::{Error, KeyspaceId, Result, SeqNo};
 
-/// What a keyspace keeps of values that were overwritten and removed: see [`Keyspace::set_history`](crate::Keyspace::set_history). History does not
-/// bring back what has expired: reads of the past take it for absent. [`Keyspace::versions`](crate::Keyspace::versions) shows it.
+/// What a keyspace keeps of overwritten and removed values: see
+/// [`Keyspace::set_history`](crate::Keyspace::set_history). History does not bring back expired entries:
+/// reads of the past treat them as absent. [`Keyspace::versions`](crate::Keyspace::versions) shows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum History {
-    /// Nothing but what open snapshots read.
+    /// Only what open snapshots read.
     #[default]
     None,
-    /// This number of versions of each key, the newest. A removal is a version, too. A range removal is one for each key in it.
+    /// The newest versions of each key, this many. A removal is a version. A range removal is one for each
+    /// key in it.
     Versions(u32),
-    /// Everything that was there at any time since so long ago.
+    /// Everything that was visible at any time within this duration.
     For(Duration),
 }
 
@@ -52,7 +56,7 @@ impl History {
     }
 }
 
-/// What a keyspace keeps, and the number from which on it has done so.
+/// What a keyspace keeps, and since which commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) rule: History,
@@ -60,35 +64,35 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// The number of versions of each key that are kept whatever their age.
+    /// Number of versions of each key that are kept whatever their age.
     pub(crate) fn versions(self) -> u32 {
         if let History::Versions(versions) = self.rule { versions } else { 0 }
     }
 
-    /// Whether it counts time.
+    /// Returns whether the rule is a duration.
     pub(in crate::engine) fn is_duration(&self) -> bool {
         matches!(self.rule, History::For(_))
     }
 }
 
-/// What all keyspaces keep.
+/// What the keyspaces keep.
 #[derive(Debug, Default)]
 pub(crate) struct Histories {
     of: RwLock<Inner>,
-    /// Whether any keeps anything. Relaxed: a hint that spares flushes the lock.
+    /// Whether any keyspace keeps history. Relaxed: a hint that spares flushes the lock.
     are_some: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     kept: BTreeMap<KeyspaceId, Kept>,
-    /// Those whose rules are in force for merges alone, since nothing is promised yet (engine_history.2).
+    /// Keyspaces whose rule only compactions obey, because nothing is promised yet (engine_history.2).
     starting: BTreeSet<KeyspaceId>,
     floors: Floors,
 }
 
 impl Histories {
-    /// What a keyspace keeps from now on.
+    /// Sets what a keyspace keeps.
     pub(in crate::engine) fn set(&self, id: KeyspaceId, kept: Kept) {
         let mut state = self.of.write();
         state.starting.remove(&id);
@@ -99,7 +103,7 @@ impl Histories {
         self.are_some.store(!state.kept.is_empty(), Ordering::Relaxed);
     }
 
-    /// The same for merges alone.
+    /// Sets what compactions keep of a keyspace, before it is promised.
     fn start(&self, id: KeyspaceId, kept: Kept) {
         let mut state = self.of.write();
         state.starting.insert(id);
@@ -113,7 +117,7 @@ impl Histories {
         Some((kept, kept.since.max(state.floors.of(id))))
     }
 
-    /// engine_history.1
+    /// Raises floors (engine_history.1).
     pub(in crate::engine) fn raise(&self, floors: &Floors) {
         if !floors.is_empty() {
             self.of.write().floors.extend(floors);
@@ -125,20 +129,21 @@ impl Histories {
     }
 }
 
-/// A state that is read by its number.
+/// A state of the past, selected by commit number.
 pub(crate) struct PastSource {
     /// Its view.
     pub(crate) view: Arc<ReadView>,
-    /// The newest number.
+    /// The newest visible commit.
     pub(crate) visible: SeqNo,
     /// What the keyspace keeps.
     pub(crate) kept: Kept,
-    /// From this number on all can be read.
+    /// The first commit at which everything can be read.
     pub(crate) floor: SeqNo,
 }
 
 impl PastSource {
-    /// How many commits after `at` wrote or removed an encoded key, no more than `most`, and the oldest of these.
+    /// Counts the commits after `at` that wrote or removed an encoded key, up to `most`. Also returns the
+    /// oldest of them.
     pub(crate) fn items_after(&self, key: &[u8], at: SeqNo, most: u32) -> Result<(u32, SeqNo)> {
         let guard = crate::sync::pin();
         let (mut count, mut oldest) = (0, SeqNo::MAX);
@@ -153,7 +158,7 @@ impl PastSource {
         Ok((count, oldest))
     }
 
-    /// Refuses numbers of commits that are yet to be made.
+    /// Refuses the numbers of future commits.
     pub(crate) fn check_made(&self, at: SeqNo) -> Result<()> {
         if at > self.visible {
             return Err(Error::Invalid(format!(
@@ -164,20 +169,20 @@ impl PastSource {
         Ok(())
     }
 
-    /// The error for a number below the floor.
+    /// The error for a commit below the floor.
     pub(crate) fn gone(keyspace: &KeyspaceState, oldest: SeqNo) -> Error {
         Error::HistoryGone { keyspace: keyspace.name().to_string(), oldest }
     }
 }
 
-/// The wall clock's time in milliseconds, which does not go back behind these marks.
+/// The wall clock's time in milliseconds, but never earlier than the newest mark.
 fn now_ms(env: &Env, marks: &Marks) -> u64 {
     let now = u64::try_from(env.clock.unix_time().as_millis()).unwrap_or(u64::MAX);
     now.max(marks.newest_ms())
 }
 
-/// What a new manifest knows of history once these options and the newest commit are known: nothing of commits that a crash has taken, and of
-/// keyspaces that keep nothing.
+/// Marks and floors for the manifest of an opening, given the options and the newest commit. Leaves out marks
+/// of commits that a crash has lost, and keyspaces without history.
 pub(in crate::engine) fn recovered<'a>(
     env: &Env,
     state: &VersionEdit,
@@ -197,9 +202,10 @@ pub(in crate::engine) fn recovered<'a>(
 }
 
 impl State {
-    /// What merges that begin now keep.
+    /// The history rules for compactions that start now.
     pub(in crate::engine) fn history_rules(&self) -> Rules {
-        // The lock, and not a hint: it orders this after the horizons that the merge has read (engine_history.2).
+        // The lock orders this read after the horizons that the compaction has read (engine_history.2). The
+        // hint would not.
         let kept = self.histories.of.read().kept.clone();
         if kept.is_empty() {
             return Rules::default();
@@ -221,17 +227,18 @@ impl State {
         Rules::new(kept.iter().filter_map(rule))
     }
 
-    /// A mark for the manifest, if anybody counts time (engine_history.3).
+    /// A mark for the manifest, if a keyspace has a duration (engine_history.3).
     pub(in crate::engine) fn history_mark(&self) -> Marks {
         if !self.histories.has_durations() {
             return Marks::default();
         }
-        // Nothing that becomes visible after this is older than the time asked below.
+        // A commit that becomes visible later is not older than the time taken below.
         let visible = self.published.visible();
         Marks::one(now_ms(&self.env, &self.tables.manifest().state().marks), visible)
     }
 
-    /// Has merges keep what a keyspace is to keep (engine_history.2). The option that is then to be stored; if that fails: [`keep_history`](Self::keep_history).
+    /// Makes compactions obey a new rule (engine_history.2). Returns what to store; if storing fails, call
+    /// [`keep_history`](Self::keep_history).
     pub(in crate::engine) fn begin_history(
         &self,
         id: KeyspaceId,
@@ -242,12 +249,12 @@ impl State {
             return Err(Error::Invalid("a history of no versions: `History::None` keeps none".into()));
         }
         let rule = if matches!(rule, History::For(_)) {
-            // As it is stored.
+            // Rounded as it is stored.
             History::For(Duration::from_millis(rule.ms()))
         } else {
             rule
         };
-        // engine_history.2: what is kept by either rule is kept until the commit is made.
+        // engine_history.2: until the commit is made, versions that either rule keeps are kept.
         let since = match (before.rule, rule) {
             (History::Versions(old), History::Versions(new)) if new <= old => before.since,
             (History::For(_) | History::Versions(_), History::For(_)) => before.since,
@@ -260,17 +267,17 @@ impl State {
         Ok(Kept { rule, since })
     }
 
-    /// A keyspace keeps what is stored, and not what was begun.
+    /// Returns to the stored rule.
     pub(in crate::engine) fn keep_history(&self, id: KeyspaceId) {
         self.histories.set(id, self.catalog.options_of(id).history);
     }
 
-    /// What a keyspace keeps now.
+    /// What a keyspace keeps.
     pub(crate) fn history_of(&self, keyspace: &KeyspaceState) -> History {
         self.histories.get(keyspace.id).map_or(History::None, |(kept, _)| kept.rule)
     }
 
-    /// The newest state of a keyspace that is there, to be read at earlier numbers.
+    /// The newest state of an existing keyspace, for reads of the past.
     pub(crate) fn past(&self, keyspace: &KeyspaceState) -> Result<PastSource> {
         // engine_history.1
         let view = self.view.get();

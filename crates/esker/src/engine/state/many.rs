@@ -5,11 +5,11 @@
 //!                         `-no--> sorted, in shares --a thread each--> read, answer
 //! ```
 //!
-//! many.1. Answers stand in the order of the keys.
-//! many.2. Keys that share a block are looked up by one thread: it is read once.
-//! many.3. Without background threads, or where no thread starts, the caller does it alone.
-//! many.4. A thread reads no further value once those that are read exceed the limit of bytes. The answers are those
-//!      before the first key that was not looked up.
+//! Answers are in the order of the keys. Keys of one block are looked up by one thread, so the block is read
+//! once. Without background threads, or if no thread starts, the caller reads alone.
+//!
+//! many.4. A thread stops reading once all values read exceed the limit of bytes. The answers are those
+//!     before the first key that was not looked up.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -22,18 +22,18 @@ use crate::types::key::KeyBuf;
 use crate::types::limits::check_key;
 use crate::types::{Result, Value};
 
-/// A thread has at least this number of reads: starting it takes about as long as one.
+/// Minimum number of reads for a thread. Starting a thread takes about as long as one read.
 const READS_PER_THREAD_MIN: usize = 4;
-/// Reads under way at a time.
+/// Maximum number of reads at the same time.
 const THREADS_MAX: usize = 16;
 
-/// A key whose value is not in memory, and its place among the keys.
+/// A key whose value is not in memory, and its index among the keys.
 type Missing = (KeyBuf, usize);
 /// What a thread has found. It may have fewer values than keys (many.4).
 type Share = Vec<Option<Value>>;
 
-/// How many bytes of values may still be read (many.4). Relaxed: each thread sees its own reads, and soon those of
-/// others.
+/// Bytes of values that may still be read (many.4). Relaxed: each thread sees its own reads at once, and
+/// those of others soon.
 struct Budget(AtomicUsize);
 
 impl Budget {
@@ -48,10 +48,10 @@ impl Budget {
     }
 }
 
-/// Keys as they are stored, with their hashes.
+/// Encodes keys and computes their hashes.
 fn hashed<K: AsRef<[u8]>>(keyspace: &KeyspaceState, keys: &[K]) -> Result<Vec<(KeyBuf, u64)>> {
     let hashed = keys.iter().map(|key| {
-        // Once: it may answer differently the next time.
+        // Called once: a second call might return another key.
         let key = key.as_ref();
         check_key(key)?;
         let key = KeyBuf::new(keyspace.id, key);
@@ -62,7 +62,7 @@ fn hashed<K: AsRef<[u8]>>(keyspace: &KeyspaceState, keys: &[K]) -> Result<Vec<(K
 }
 
 impl State {
-    /// Has the processor fetch what memtables hold of these keys.
+    /// Prefetches what memtables hold of these keys into the processor's cache.
     pub(crate) fn prefetch<K: AsRef<[u8]>>(&self, keyspace: &KeyspaceState, keys: &[K]) {
         let guard = crate::sync::pin();
         let view = self.view.load(&guard);
@@ -75,7 +75,7 @@ impl State {
 }
 
 impl ReadSource {
-    /// Looks several keys up; with `threads`, those that are not in memory by several threads.
+    /// Looks up several keys. With `threads`, several threads read the values that are not in memory.
     pub(crate) fn find_many<K: AsRef<[u8]>>(
         &self,
         keyspace: &KeyspaceState,
@@ -85,7 +85,8 @@ impl ReadSource {
         self.find_many_within(keyspace, keys, threads, usize::MAX)
     }
 
-    /// The same of the first keys, until their values exceed `bytes_max` bytes; of one key at least (many.4).
+    /// Same as `find_many`, but stops once the values exceed `bytes_max` bytes. Looks up at least one key
+    /// (many.4).
     pub(crate) fn find_many_within<K: AsRef<[u8]>>(
         &self,
         keyspace: &KeyspaceState,
@@ -108,7 +109,7 @@ impl ReadSource {
                     break 'keys;
                 }
                 match self.view.find_in_memory::<InlineOf>(&key, hash, self.at, &guard)? {
-                    // Many values together would keep every block that they are in.
+                    // Pinned values would keep each of their blocks in memory.
                     Some(Some(Some(value))) => {
                         found.push(Some(value.unpinned()));
                         budget.take(found.last().and_then(Option::as_ref));
@@ -127,7 +128,7 @@ impl ReadSource {
         Ok(found)
     }
 
-    /// Reads what is missing. The place of the first key that was not looked up.
+    /// Reads the missing values. Returns the index of the first key that was not looked up.
     fn read_missing(
         &self,
         mut missing: Vec<Missing>,
@@ -135,7 +136,7 @@ impl ReadSource {
         budget: &Budget,
         found: &mut [Option<Value>],
     ) -> Result<usize> {
-        // So that one is looked up whatever the threads do (many.4).
+        // At least one key is looked up, whatever the threads do (many.4).
         if let Some((key, at)) = missing.first().filter(|(_, at)| *at == 0) {
             let guard = crate::sync::pin();
             found[*at] = self.view.find::<ValueOf>(key, self.at, &guard)?.map(Value::unpinned);
@@ -146,13 +147,13 @@ impl ReadSource {
         if shares == 1 {
             return Ok(place(&missing, self.read_share(&missing, budget)?, found));
         }
-        // many.2
+        // Keys of one block go to one thread.
         missing.sort_unstable_by(|(a, _), (b, _)| a[..].cmp(&b[..]));
         let shares: Vec<_> = missing.chunks(missing.len().div_ceil(shares)).collect();
         std::thread::scope(|scope| {
             let start = |share| {
                 let thread = std::thread::Builder::new().name("esker-read".into());
-                // many.3
+                // If no thread starts, the caller reads the share.
                 (share, thread.spawn_scoped(scope, move || self.read_share(share, budget)).ok())
             };
             let (own, others) = shares.split_first().expect("there are keys");
@@ -188,7 +189,7 @@ impl ReadSource {
     }
 }
 
-/// Puts values into the places of their keys (many.1). The first place of a key without one.
+/// Puts values at the indexes of their keys. Returns the smallest index without a value.
 fn place(share: &[Missing], values: Share, found: &mut [Option<Value>]) -> usize {
     let unread = share[values.len()..].iter().map(|(_, at)| *at).min();
     share.iter().zip(values).for_each(|((_, at), value)| found[*at] = value);

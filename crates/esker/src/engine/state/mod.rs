@@ -1,5 +1,5 @@
-//! What readers see of the running database: the view of memtables and tables, the catalog of keyspaces, the newest
-//! visible commit, and the commit pipeline that moves all of them forward.
+//! What readers see of the running database: the view of memtables and tables, the catalog of keyspaces, the
+//! newest visible commit, and the commit pipeline that moves all of them forward.
 
 pub(crate) mod catalog;
 pub(crate) mod feed;
@@ -28,7 +28,7 @@ use crate::read::view_cell::ViewCell;
 use crate::txn::commit::Pipeline;
 use crate::txn::snapshots::Published;
 
-/// Indexes and filters that are loaded after the opening get this part of the memory.
+/// Part (1 / N) of the memory for indexes and filters that are loaded after opening.
 const LOADED_PART: u64 = 4;
 
 /// The state that readers share.
@@ -75,16 +75,16 @@ impl State {
         self.version().blobs().iter().map(|(_, source)| source.file.used()).sum()
     }
 
-    /// Counts the memtables against the memory budget, and shrinks the cache to what is left (budget.2). Without this
-    /// the cache would shrink at the next miss only.
+    /// Counts the memtables against the memory budget, and shrinks the cache to what is left (budget.2).
+    /// Without this the cache would shrink at the next miss only.
     pub(crate) fn account_memtables(&self) {
         let bytes = self.view.get().memtables().map(|m| m.bytes_used() as u64).sum();
         self.memtable_memory.lock().resize(bytes);
         self.cache.shrink(&cache::pin());
     }
 
-    /// Loads the indexes and filters of tables that have not been read yet (table.6), within a part of the memory. With
-    /// filters, commits know most new keys to be new.
+    /// Loads the indexes and filters of tables that have not been read yet (table.6), within a part of the
+    /// memory. With filters, commits know most new keys to be new.
     pub(in crate::engine) fn load_tables(&self) {
         let bytes_max = self.options.memory() / LOADED_PART;
         for (_, live) in self.version().tables() {
@@ -92,7 +92,7 @@ impl State {
             if self.signal.stopping() || budget.reserved_bytes(BudgetKind::Table) >= bytes_max {
                 return;
             }
-            // Who reads the table learns what is wrong with it.
+            // A reader of the table gets the error.
             let _ = live.table.load_all();
         }
         self.account_memtables();

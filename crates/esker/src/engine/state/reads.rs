@@ -1,4 +1,4 @@
-//! Reads of an open database: what they read from, and at which commit.
+//! Reads of an open database: which view they read, and at which commit.
 //!
 //! ```text
 //!   get, contains --> find_now --------> ReadView::find (read/point.rs)
@@ -24,7 +24,7 @@ use crate::types::key::{KeyBuf, decode_key, encode_key};
 use crate::types::limits::check_key;
 use crate::types::{KeyspaceId, Result, SeqNo, Value};
 
-/// From this number of removals in memtables on it pays to know where a keyspace begins.
+/// Number of removals in memtables from which on it pays to know where a keyspace begins.
 const REMOVALS_MIN: u64 = 16;
 
 /// What an iterator reads from.
@@ -36,14 +36,14 @@ pub(crate) struct ReadSource {
     pub(crate) _pin: Option<SnapshotGuard>,
     /// A transaction's own writes, on top.
     pub(crate) own: Option<OwnWrites>,
-    /// The counter of the keyspace that is read, if its front may be used.
+    /// The counter of the keyspace, if its low-water key may be used.
     pub(crate) front: Option<FrontOf>,
-    /// Of a serializable transaction: what it has read.
+    /// The read set of a serializable transaction.
     pub(crate) reads: Option<Arc<ReadSet>>,
 }
 
 impl State {
-    /// For a reader that has chosen the state that it reads: fails if the keyspace may be gone in it (catalog.4).
+    /// Fails if the keyspace may be gone in the state that the reader has already chosen (catalog.4).
     #[inline]
     pub(crate) fn check_there(&self, keyspace: &KeyspaceState) -> Result<()> {
         if keyspace.is_dropping() { self.check_not_dropped(keyspace) } else { Ok(()) }
@@ -56,7 +56,7 @@ impl State {
         let guard = crate::sync::pin();
         let view = self.view.load(&guard);
         let id = view.find::<ValueOf>(&name_key(&keyspace.name()), self.published.visible(), &guard)?;
-        // By now another one may have the name, or the drop may have failed, and this one have another.
+        // Another keyspace may have the name now. Or the drop failed, and this keyspace was renamed.
         let is_there = id.as_deref() == Some(&*varint(keyspace.id.get())) || !keyspace.is_dropping();
         if is_there { Ok(()) } else { Err(keyspace.not_found()) }
     }
@@ -82,7 +82,7 @@ impl State {
         view.find::<W>(&KeyBuf::new(keyspace.id, key), at, &guard)
     }
 
-    /// The newest value of a key, if memory alone knows it.
+    /// The newest value of a key, if memory alone determines it. The outer `None`: it does not.
     pub(crate) fn find_cached(&self, keyspace: &KeyspaceState, key: &[u8]) -> Result<Option<Option<Value>>> {
         check_key(key)?;
         let guard = crate::sync::pin();
@@ -95,12 +95,12 @@ impl State {
         Ok(match found {
             Some(Some(Some(value))) => Some(Some(value)),
             Some(None) => Some(None),
-            // A value in a blob file is not in memory, though its pointer may be.
+            // The pointer to a blob file is in memory, but its value is not.
             Some(Some(None)) | None => None,
         })
     }
 
-    /// Looks one key up at a pinned number, below these operands.
+    /// Looks one key up at a pinned commit, below these operands.
     pub(crate) fn find_at<W: Want>(
         &self,
         keyspace: &KeyspaceState,
@@ -133,7 +133,7 @@ impl State {
         self.published.snapshot(self.env.clock.monotonic())
     }
 
-    /// The newest state, for iterators.
+    /// The newest state, for iterators within `bounds`.
     #[inline]
     pub(crate) fn source_now(&self, keyspace: &KeyspaceState, bounds: Option<&Bounds>) -> Result<ReadSource> {
         let view = self.view.get();
@@ -145,7 +145,7 @@ impl State {
         Ok(ReadSource { view, at, _pin: None, own: None, reads: None, front })
     }
 
-    /// The front of a keyspace, for walks inside these bounds; none: it is of no use to them.
+    /// The low-water key of a keyspace, if walks within these bounds can use it.
     pub(crate) fn front_for(&self, keyspace: &KeyspaceState, bounds: Option<&Bounds>) -> Option<FrontOf> {
         bounds.is_some_and(Bounds::begin_keyspace).then(|| FrontOf {
             id: keyspace.id,
@@ -164,7 +164,7 @@ impl State {
     }
 }
 
-/// The front of a keyspace (txn/front.rs).
+/// Gives access to the low-water key of a keyspace (txn/front.rs).
 #[derive(Clone)]
 pub(crate) struct FrontOf {
     id: KeyspaceId,
@@ -173,17 +173,18 @@ pub(crate) struct FrontOf {
 }
 
 impl ReadSource {
-    /// The key, as it is stored, below which its keyspace has nothing for the reader; none if nothing is known of that.
+    /// The encoded key below which the reader finds nothing in its keyspace, if known.
     pub(crate) fn first_possible(&self) -> Option<Vec<u8>> {
         let front = self.front.as_ref()?;
         let head = front.counter.front.head_at(self.at);
         (head > 0).then(|| encode_key(front.id, &first_key(head)))
     }
 
-    /// A walk from there, or from the keyspace's first key, has come to this one; none: to the end.
+    /// Records the first key found by a walk from the low-water key or the start of the keyspace. `None`: it
+    /// found no key.
     pub(crate) fn note_first(&self, encoded: Option<&[u8]>) {
         let Some(front) = &self.front else { return };
-        // Without removals there is nothing to step over.
+        // Without removals there is nothing to skip.
         let removals: u64 = self.view.memtables().map(|memtable| memtable.removals()).sum();
         if removals < REMOVALS_MIN && front.counter.front.head_at(self.at) == 0 {
             return;
@@ -193,7 +194,8 @@ impl ReadSource {
             Some(None) => return,
             None => u64::MAX,
         };
-        // front.2: a view that was replaced before the number was learnt may lack what that number sees.
+        // front.2: a view that was replaced before the reader learnt its commit number may lack what that
+        // number sees.
         if self.view.newest_possible() < self.at {
             return;
         }

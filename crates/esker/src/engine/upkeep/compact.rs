@@ -8,10 +8,11 @@
 //! ```
 //!
 //! compact.1. A failed step leaves the version as it was.
-//! compact.2. A step holds its turn until it has ended. It does nothing in a closed database (handle.1), nor after a panic of
-//!      a thread or of another step (engine_background.2).
-//! compact.3. Before tables are removed because of a range tombstone in a memtable (covered.3), the log is durable up to that
-//!      tombstone. The manifest says so with the same edit, so that a log that has lost the tombstone is noticed.
+//! compact.2. A step holds its turn until it has ended. It does nothing in a closed database (handle.1), nor
+//!     after a panic of a thread or of another step (engine_background.2).
+//! compact.3. Before tables are removed because of a range tombstone in a memtable (covered.3), the log is
+//!     durable up to that tombstone. The manifest says so with the same edit, so that a log that has lost the
+//!     tombstone is noticed.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -185,8 +186,8 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Whether the time that readers lost to the memtable has paid for flushing it and merging it with the tables. With
-    /// an idle core the price is a quarter.
+    /// Whether the time that readers lost to the memtable has paid for flushing it and merging it with the
+    /// tables. With an idle core the price is a quarter.
     fn readers_want_one_run(&self, version: &Version, lost_ns: u64, idle: bool) -> bool {
         let view = self.view.get();
         if !idle || version.runs().len() != 1 || view.active.is_empty() || !view.immutables.is_empty() {
@@ -208,8 +209,8 @@ impl Upkeep {
         merged
     }
 
-    /// Records a failed compaction (backoff.rs). After a failed read, compactions pass over that input for a while. After a
-    /// failed write, idleness is no reason to compact the tables for a while.
+    /// Records a failed compaction (backoff.rs). After a failed read, compactions pass over that input for a
+    /// while. After a failed write, idleness is no reason to compact the tables for a while.
     pub(in crate::engine) fn note_failed_compaction(&self, plan: &Plan, error: &Error) {
         self.count_failed_compaction(error);
         let now = self.env.clock.monotonic();
@@ -232,7 +233,8 @@ impl Upkeep {
         files.find(|file| table_path(&self.dir, **file) == *path).copied()
     }
 
-    /// Nothing is due while idle: clears the recorded compaction failures, except for tables that cannot be read or are put off.
+    /// Nothing is due while idle: clears the recorded compaction failures, except for tables that cannot be
+    /// read or are put off.
     fn note_nothing_due(&self, now: Duration) {
         let paused = self.backoff.lock().paused(now);
         self.watch.retain_failed(|file| paused.contains(&file));
@@ -281,7 +283,7 @@ impl Upkeep {
         Ok(true)
     }
 
-    /// For work that writes tables past the page cache (page_cache.2).
+    /// For work that writes tables past the page cache.
     pub(in crate::engine) fn compaction_context<'a>(
         &'a self,
         new_file: &'a (dyn Fn() -> FileId + Sync),

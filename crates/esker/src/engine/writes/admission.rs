@@ -1,15 +1,16 @@
-//! Admission: a commit waits for space in memtables, and for compaction that is behind, before it enters the pipeline.
+//! Admission: a commit waits for space in memtables, and for compaction that is behind, before it enters the
+//! pipeline.
 //!
 //! ```text
 //!   CommitRequest --space in memtables?--> compaction behind?--> Pipeline (txn/commit.rs)
 //! ```
 //!
-//! admission.1. A writer waits while too many memtables wait for their flush, or compactions are far behind. Without threads
-//!      it does that work itself. A commit that only removes does not wait for a flush that fails for want of space
-//!      (reserve.2 of engine/disk/reserve.rs).
-//! admission.2. A commit that writes nothing, such as that of a transaction that has only read, does not wait.
-//! admission.3. While the last memtable takes writes for which there is space, writes come no faster than flushes go, so that
-//!      it is not full before a flush has ended.
+//! admission.1. A writer waits while too many memtables wait for their flush, or compaction is far behind.
+//!     Without threads it does that work itself. A commit that only removes does not wait for a flush that
+//!     finds no space (reserve.2 of engine/disk/reserve.rs).
+//! admission.2. A commit without writes, such as that of a transaction that only read, does not wait.
+//! admission.3. While the last allowed memtable takes writes, the rate of writes is limited to that of
+//!     flushes. So the memtable is not full before a flush has ended.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,7 +30,7 @@ use crate::txn::write_set::WriteSet;
 use crate::types::activity::COMMITS_PER_SAMPLE;
 use crate::types::{Error, Result, SeqNo};
 
-/// Whether there is room for another memtable behind the one that takes writes.
+/// Whether another memtable may follow the one that takes writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Memtables {
     More,
@@ -37,7 +38,7 @@ enum Memtables {
 }
 
 impl Writes {
-    /// Has the large values of a commit go to blob files.
+    /// Moves the large values of a commit to blob files.
     pub(in crate::engine) fn divert(&self, mut request: CommitRequest) -> Result<CommitRequest> {
         if let Some((set, used)) = blobs::divert(&self.blobs, &request.set)? {
             request.set = Arc::new(set);
@@ -46,13 +47,13 @@ impl Writes {
         Ok(request)
     }
 
-    /// reserve.2
+    /// Returns whether a commit that only removes may seal another memtable (reserve.2).
     fn may_seal_for_removals(&self) -> bool {
         self.pipeline.sealed_len() <= SEALED_MAX + SEALED_FOR_REMOVALS
     }
 
-    /// Whether the disk has as much space as the oldest memtable holds that waits for its flush, and clearly more than when the last flush
-    /// found none (engine_background.7). Its tables may take less.
+    /// Returns whether the disk has space for the oldest immutable memtable, and clearly more than when the
+    /// last flush found none (engine_background.7). The tables of a flush may take less.
     fn has_space_to_flush(&self) -> bool {
         let waiting = self.view.get().immutables.last().map_or(0, |oldest| oldest.bytes_used() as u64);
         let is_more =
@@ -60,13 +61,14 @@ impl Writes {
         self.free_bytes().is_some_and(|free| free > waiting && is_more(free))
     }
 
-    /// Commits writes of encoded keys, of keyspaces that need not be in the catalog. For who has given way, or is alone.
+    /// Commits writes with encoded keys, without checking their keyspaces. The caller has waited for its
+    /// turn, or is alone.
     pub(crate) fn commit_encoded(&self, set: WriteSet, durability: Durability) -> Result<()> {
         let set = Arc::new(set);
         self.submit(CommitRequest { set, durability, may_pass: true, ..CommitRequest::default() }).map(drop)
     }
 
-    /// Commits. The commit's number; of one that writes nothing, that of the newest commit.
+    /// Commits. Returns the commit's number. A commit without writes returns the number of the newest commit.
     pub(crate) fn submit(&self, request: CommitRequest) -> Result<SeqNo> {
         self.check_ours()?;
         self.signal.check_alive()?;
@@ -89,7 +91,7 @@ impl Writes {
         done.inspect(|_| self.end_commit(begun, bytes))
     }
 
-    /// Commits several, in this order, as one group where that can be.
+    /// Commits several requests in order, as one group if possible.
     pub(crate) fn submit_group(&self, requests: Vec<CommitRequest>) -> Vec<Result<SeqNo>> {
         let is_plain = |request: &CommitRequest| !request.set.is_empty() && request.layers.is_empty();
         if requests.len() < 2 || !requests.iter().all(is_plain) {
@@ -120,12 +122,13 @@ impl Writes {
         outcomes
     }
 
-    /// Does the compaction that policy wants most. Returns false if it wants none, or one that waits for room.
+    /// Runs the compaction that the policy wants most. Returns false if there is none, or if it has to wait
+    /// for space.
     pub(crate) fn compaction_step(&self, idle: bool) -> Result<bool> {
         self.try_compact(idle, self).map(|step| step == CompactionStep::Done)
     }
 
-    /// Waits, or works, until there is room for more writes (admission.1).
+    /// Waits or works until writes are admitted (admission.1).
     fn make_room(&self, removes_only: bool) -> Result<Memtables> {
         let sealed = self.pipeline.sealed_len();
         if sealed == 0 {
@@ -145,7 +148,7 @@ impl Writes {
                 Err(Error::NoSpace { .. }) if removes_only && self.may_seal_for_removals() => {}
                 flushed => drop(flushed?),
             }
-            // A compaction that fails, over damage elsewhere for one, is no reason to refuse a write.
+            // A failed compaction, for example over damage elsewhere, is no reason to refuse a write.
             while self.account_debt().is_hard() && self.compaction_step(false).is_ok_and(|done| done) {}
             return Ok(Memtables::More);
         }
@@ -163,14 +166,15 @@ impl Writes {
                 waited => waited,
             };
             self.add_stall_time(self.env.clock.monotonic().saturating_sub(start));
-            // Where writes are stopped for good, that is what a writer has to know: no flush that succeeds lets it go on.
+            // If writes have stopped for good, the writer gets that cause: a successful flush would not help
+            // it.
             let cause = |error| self.pipeline.stopped_by().map_or(error, Error::Poisoned);
             return waited.map(|()| Memtables::Last).map_err(cause);
         }
         Ok(if sealed == SEALED_MAX { Memtables::Last } else { Memtables::More })
     }
 
-    /// Slows writers down, smoothly, while compaction or flushing is behind (admission.3).
+    /// Delays writers gradually while compaction or flushing is behind (admission.3).
     fn pay_debt(&self, bytes: u64, memtables: Memtables) {
         self.keep_write_rate(bytes);
         let is_last = memtables == Memtables::Last;
@@ -197,7 +201,7 @@ impl Writes {
         add(&self.counters.stall_ns, time.as_nanos() as u64);
     }
 
-    /// When a commit begins that is to be measured, and how many it stands for.
+    /// The start of a commit that is to be measured, and the number of commits that it stands for.
     fn begin_commit(&self, durability: Durability) -> Option<(Duration, u64)> {
         let weight = match durability {
             Durability::Sync => 1,
@@ -209,7 +213,7 @@ impl Writes {
         Some((self.env.clock.monotonic(), weight))
     }
 
-    /// Counts a commit of `bytes` bytes that has succeeded.
+    /// Records a successful commit of `bytes` bytes.
     fn end_commit(&self, begun: Option<(Duration, u64)>, bytes: u64) {
         self.cache.activity().committed(bytes);
         if let Some((start, weight)) = begun {

@@ -1,18 +1,19 @@
-//! Large transactions: their writes become private tables while they are made, which the commit adopts.
+//! Large transactions: their writes become private tables while the transaction runs, and the commit adopts
+//! the tables.
 //!
 //! ```text
-//!   write set --pack--> piece --spill--> private run         while the transaction is filled, in its owner's thread
-//!   commit: spill the rest, count, look for conflicts --Pipeline::adopt (txn/adopt.rs)--> one edit of the manifest
+//!   write set --pack--> piece --spill--> private run     while the transaction is filled, in its thread
+//!   commit: spill the rest, count, check for conflicts --Pipeline::adopt (txn/adopt.rs)--> manifest edit
 //! ```
 //!
-//! adoption.1. Adopted tables lie below the memtables. So nothing that a memtable holds may be an older version of what is in them (view.1): what
-//!      is in the way is flushed first, while others go on committing. If they write the same keys meanwhile it is tried again; after
-//!      some tries others wait.
-//! adoption.2. Counts and conflicts are found outside of the commit lock, as of a pinned number. Under the lock only
-//!     newer versions are looked at, be they of users, sweeps or compaction filters (conflict.4). Any of them means
-//!     another try.
-//! adoption.3. Nothing is left of a transaction that is dropped or fails: its tables go with the last user of its layers (layers.2). After a crash
-//!      they are files that the manifest does not name.
+//! adoption.1. Adopted tables lie below the memtables. So no memtable may hold older versions of their keys
+//!     (view.1). Such a memtable is flushed first, while other commits continue. If these write the same keys
+//!     meanwhile, the adoption is tried again; after some attempts other commits wait.
+//! adoption.2. Counts and conflicts are computed outside the commit lock, as of a pinned commit. Under the
+//!     lock only newer versions are checked, whether from users, sweeps or compaction filters (conflict.4).
+//!     Any such version means another attempt.
+//! adoption.3. Nothing is left of a transaction that is dropped or fails: its tables go with the last user of
+//!     its layers (layers.2). After a crash they are files that the manifest does not name.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,19 +39,19 @@ use crate::types::canary::{self, Canary};
 use crate::types::interleave::{self, Point};
 use crate::types::{KeyspaceId, Result, SeqNo};
 
-/// Private runs of about the same size that are merged into one.
+/// Number of private runs of similar size that are merged into one.
 const FAN_IN: usize = 16;
-/// After this number of tries other commits wait (adoption.1).
+/// Number of attempts after which other commits wait (adoption.1).
 const TRIES_BEFORE_TURN: u32 = 3;
 
-/// More threads than these do not write one transaction.
+/// Maximum number of threads that write one transaction.
 const PARTS_MAX: usize = 4;
 
-/// Tables, and how many of their entries are live.
+/// Tables, and the number of their live entries by keyspace.
 type WrittenPart = (Vec<Arc<LiveTable>>, Vec<(KeyspaceId, i64)>);
 
 impl Writes {
-    /// Has pieces become tables if they take as much memory as they may.
+    /// Writes pieces to tables if they take all of their memory.
     pub(crate) fn make_room_for_piece(&self, layers: &mut Layers) -> Result<()> {
         if layers.memory_bytes() < self.options.transaction_bytes() { Ok(()) } else { self.spill(layers) }
     }
@@ -60,7 +61,7 @@ impl Writes {
         let piece = Arc::new(Packing::new(set, layers.spares.clone(), self.cache.budget()));
         self.cache.shrink(&crate::cache::pin());
         if let Some(Layer::Piece(last)) = layers.all().last() {
-            // No more than one thread runs for a transaction.
+            // Waits for the previous piece, so that only one thread runs for a transaction.
             last.get();
         }
         if self.options.background() == Background::Threads {
@@ -71,7 +72,7 @@ impl Writes {
         layers.push(Layer::Piece(piece));
     }
 
-    /// Makes a private run of the pieces.
+    /// Writes the pieces to a private run.
     fn spill(&self, layers: &mut Layers) -> Result<()> {
         let first = layers.first_piece();
         if first == layers.all().len() {
@@ -84,7 +85,7 @@ impl Writes {
         Ok(())
     }
 
-    /// Makes one private run of all layers from this one on.
+    /// Merges all layers from `first` on into one private run.
     fn merge_layers(&self, layers: &mut Layers, first: usize, tier: u32) -> Result<()> {
         self.check_able()?;
         self.wal_pool.expect(self.table_bytes() + layers.memory_bytes());
@@ -104,7 +105,8 @@ impl Writes {
         Ok(())
     }
 
-    /// Writes the layers from this one on, in parts by as many threads as the machine has processors. All parts have ended when this returns.
+    /// Writes the layers from `first` on, in parts, one thread for each processor. All parts have ended when
+    /// this returns.
     fn write_parts(&self, layers: &Layers, first: usize) -> Vec<Result<WrittenPart>> {
         let threads = match self.options.background() {
             Background::Threads => std::thread::available_parallelism().map_or(1, usize::from),
@@ -127,18 +129,18 @@ impl Writes {
         })
     }
 
-    /// Writes what is inside a range.
+    /// Writes one part.
     fn write_part(&self, layers: &Layers, first: usize, part: Part<'_>) -> Result<WrittenPart> {
         let (sources, removed) = layers.to_merge(first, part);
         let new_file = || self.tables.new_file();
         let context = self.compaction_context(&new_file, &|_| true);
-        // Of one that is larger than its part of the memory, nothing stays in the cache.
+        // A transaction larger than its memory would evict its own tables from the cache.
         let keep_warm = first == 0 && layers.memory_bytes() < self.options.transaction_bytes();
         let PrivateBuilt { built, puts } = write_private(&context, sources, removed, keep_warm)?;
         Ok((self.private_tables(Written { added: built.added, opened: built.opened }), puts))
     }
 
-    /// Tables that go with their last user, until they are adopted (layers.2).
+    /// Opens tables that are removed with their last user until they are adopted (layers.2).
     pub(in crate::engine) fn private_tables(&self, written: Written) -> Vec<Arc<LiveTable>> {
         let remover = self.lock.remover(self.env.fs.clone());
         let live = |AddedTable { file, meta, .. }| {
@@ -160,7 +162,7 @@ impl Writes {
             self.merge_layers(&mut layers, 0, 0)?;
         }
         for lease in &request.blobs.leases {
-            // Other commits may have values in the file: none of them can become durable any more.
+            // After a failed sync no other commit with values in the file can become durable either.
             lease.file().sync().map_err(|error| self.pipeline.stop(error))?;
         }
         let Some(writes) = PrivateWrites::new(&layers) else { return Ok(self.published.visible()) };
@@ -180,7 +182,7 @@ impl Writes {
         unreachable!("the tries have no end")
     }
 
-    /// Commits, unless another commit has just written the same keys.
+    /// Tries to commit. Returns `None` if another commit has just written the same keys.
     fn try_to_adopt(
         &self,
         request: &CommitRequest,
@@ -188,14 +190,15 @@ impl Writes {
         writes: &PrivateWrites<'_>,
     ) -> Result<Option<SeqNo>> {
         request.check_keyspaces()?;
-        // The number first: the view has all commits up to it.
+        // The number is taken before the view, so that the view has all commits up to it.
         let pin = self.snapshot();
         let view = self.view.get();
         if let Some(since) = &request.since
             && !canary::is_set(Canary::ConflictCheckSkipped)
             && let Some(conflict) = writes.find_conflict(since.seq(), &view)?
         {
-            // What a failed commit has left in a memtable is no conflict: there are no more commits.
+            // A failed commit may have left writes in a memtable. They are no conflict, but no commit follows
+            // them.
             self.pipeline.check_poison()?;
             return Err(conflict.into_error(&request.keyspaces));
         }
@@ -210,7 +213,7 @@ impl Writes {
         drop(view);
         self.heal_manifest()?;
         interleave::reached(Point::AdoptionCounted);
-        // Who compacts may be making tables that reach over a gap of the base.
+        // A compaction in progress may be writing tables that span a gap of the base.
         let is_quiet = self.turns.compact.try_lock();
         let is_clear = |view: &ReadView| Ok(!writes.is_overtaken(pin.seq(), view)?);
         let name = |seq| self.name_adopted(layers, seq, &deltas, is_quiet.is_some());
@@ -219,7 +222,7 @@ impl Writes {
         self.pipeline.adopt(request, &deltas, bytes, is_clear, name)
     }
 
-    /// Whether no memtable holds older versions of these writes.
+    /// Returns whether no memtable holds older versions of these writes.
     fn is_below(&self, writes: &PrivateWrites<'_>, view: &ReadView) -> Result<bool> {
         for memtable in view.memtables() {
             if writes.lies_under(memtable)? && !canary::is_set(Canary::AdoptedUnderMemtable) {
@@ -229,7 +232,8 @@ impl Writes {
         Ok(true)
     }
 
-    /// Has the manifest, and then the view, name the tables of all layers as those of commit `seq`. Under the commit lock.
+    /// Names the tables of all layers as those of commit `seq`, in the manifest and then in the view. Runs
+    /// under the commit lock.
     fn name_adopted(
         &self,
         layers: &Layers,
@@ -262,7 +266,7 @@ impl Writes {
                 opened.insert(live.file, table);
             }
         }
-        // layers.2. The tables of failed tries are the same files.
+        // layers.2: failed attempts share these files.
         let kept: Vec<_> = opened.values().cloned().collect();
         let of_layers = || runs.iter().flat_map(|private| private.run.tables()).map(|live| &live.table);
         kept.iter().chain(of_layers()).for_each(|table| table.keep_file());
@@ -288,7 +292,7 @@ impl Writes {
         }
     }
 
-    /// The table, opened again if a try to adopt it has failed.
+    /// Returns the table, opened again if an earlier attempt to adopt it has failed.
     fn without_base(&self, live: &LiveTable) -> Result<Arc<Table>> {
         match live.table.base_seq() {
             SeqNo::ZERO => Ok(live.table.clone()),
@@ -297,7 +301,7 @@ impl Writes {
     }
 }
 
-/// Whether no table of a version shares a key with one of a run.
+/// Returns whether no table of a version shares a key with the run.
 fn overlaps_nothing(run: &Run, version: &Version) -> bool {
     let is_apart = |range| version.runs().iter().all(|other| other.overlapping(range).is_empty());
     run.tables().iter().all(|live| is_apart(&live.meta.range))

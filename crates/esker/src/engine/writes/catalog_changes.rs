@@ -1,13 +1,15 @@
-//! Keyspaces created, dropped and renamed by a commit, together with what else it writes.
+//! Keyspaces that a commit creates, drops and renames, together with its other writes.
 //!
 //! ```text
-//!   batch, transaction --create, drop, rename--> Changes (names as the commit leaves them) + entries of the catalog in its write set
-//!   commit: lock the catalog -- as expected? -- ids stored -- submit (the leader sets the marks of what goes) -- names changed
+//!   batch, transaction --create, drop, rename--> Changes: names after the commit; write set: catalog entries
+//!   commit: lock the catalog --names as expected?--> store ids --> submit --> apply names
+//!                                                                    `--leader: marks dropped keyspaces
 //! ```
 //!
-//! catalog_changes.1. The names that a commit changes are as they were when it first looked at them, or it is refused whole.
-//! catalog_changes.2. An id is stored as given out, by a commit of its own, before the commit that uses it. One whose commit fails is not given
-//!      out again. Exception: one that is asked for is stored by that very commit.
+//! catalog_changes.1. The names that a commit changes still have the keyspaces that the commit found, or the
+//!     whole commit is refused.
+//! catalog_changes.2. An id is stored as given out by a separate commit before the commit that uses it. If
+//!     that commit fails, the id is not reused. An id that the caller chose is stored by the commit itself.
 //! catalog_changes.3. A keyspace takes no other writes before the commit that creates it has succeeded.
 
 use std::collections::BTreeMap;
@@ -31,20 +33,20 @@ use crate::types::{Contended, Error, KeyspaceId, Result, SeqNo};
 
 type Names = BTreeMap<Arc<str>, Option<Arc<KeyspaceState>>>;
 
-/// What a commit changes in the catalog.
+/// The changes of a commit to the catalog.
 #[derive(Clone, Default)]
 pub(crate) struct Changes {
-    /// Which keyspace had the name when the commit first looked at it.
+    /// The keyspace that had each name when the commit first looked it up.
     expected: Names,
-    /// Which one has it afterwards.
+    /// The keyspace that has each name after the commit.
     names: Names,
     created: Vec<Arc<KeyspaceState>>,
-    /// The numbers of these that were asked for.
+    /// Ids of created keyspaces that the caller chose.
     numbered: Vec<KeyspaceId>,
-    /// Of these, those that have options from the beginning.
+    /// Options that created keyspaces have from the start.
     options: Vec<(KeyspaceId, StoredOptions)>,
     dropped: Vec<Arc<KeyspaceState>>,
-    /// Options that keyspaces get, those that it creates included. Of several for one, the last counts.
+    /// Options that keyspaces get, including created ones. The last of several for one keyspace counts.
     asked_for: Vec<(Arc<KeyspaceState>, KeyspaceOptions)>,
 }
 
@@ -53,12 +55,12 @@ impl Changes {
         self.names.is_empty() && self.asked_for.is_empty()
     }
 
-    /// Whether the commit creates this keyspace.
+    /// Returns whether the commit creates this keyspace.
     pub(crate) fn creates(&self, id: KeyspaceId) -> bool {
         self.created.iter().any(|state| state.id == id)
     }
 
-    /// Whether the commit creates this keyspace, and gives it no merge operator.
+    /// Returns whether the commit creates this keyspace without a merge operator.
     pub(crate) fn creates_without_operator(&self, id: KeyspaceId) -> bool {
         let is_given = |(state, options): &(Arc<KeyspaceState>, KeyspaceOptions)| {
             state.id == id && options.merge_operator.is_some()
@@ -66,24 +68,24 @@ impl Changes {
         self.creates(id) && !self.asked_for.iter().any(is_given)
     }
 
-    /// Whether the commit drops this keyspace.
+    /// Returns whether the commit drops this keyspace.
     pub(crate) fn drops(&self, id: KeyspaceId) -> bool {
         self.dropped.iter().any(|state| state.id == id)
     }
 
-    /// The marks of the keyspaces that it drops, and has not made itself: those have theirs.
+    /// The drop marks of dropped keyspaces. Those that the commit itself created are marked already.
     pub(crate) fn drop_marks(&self) -> Vec<DropMark> {
         let is_marked =
             |state: &&Arc<KeyspaceState>| !self.creates(state.id) && !canary::is_set(Canary::DropNotMarked);
         self.dropped.iter().filter(is_marked).map(|state| state.dropping.clone()).collect()
     }
 
-    /// The keyspace of this name as the commit sees it.
+    /// The keyspace with this name, as the commit sees it.
     pub(crate) fn find(&self, catalog: &Catalog, name: &str) -> Option<Arc<KeyspaceState>> {
         self.names.get(name).cloned().unwrap_or_else(|| catalog.get(name))
     }
 
-    /// The keyspace of this name, for a change of what the name stands for.
+    /// The keyspace with this name, to be dropped or renamed.
     fn find_changeable(&self, catalog: &Catalog, name: &str) -> Result<Arc<KeyspaceState>> {
         if name == DEFAULT_NAME {
             let text = "the keyspace \"default\" can be cleared, not dropped or renamed";
@@ -100,13 +102,13 @@ impl Changes {
         }
     }
 
-    /// Whose name it is from the commit on. `before`: whose it is as the commit sees it (catalog_changes.1).
+    /// Changes the keyspace of a name. `before` is the one that the commit sees (catalog_changes.1).
     fn set(&mut self, name: &str, before: Option<Arc<KeyspaceState>>, after: Option<Arc<KeyspaceState>>) {
         self.expected.entry(name.into()).or_insert(before);
         self.names.insert(name.into(), after);
     }
 
-    /// A new keyspace, which only this commit can write (catalog_changes.3).
+    /// Creates a keyspace that only this commit can write (catalog_changes.3).
     pub(crate) fn create(
         &mut self,
         catalog: &Catalog,
@@ -118,8 +120,8 @@ impl Changes {
         Ok(self.make(set, name, state))
     }
 
-    /// The same, with this number: for a copy, which makes the keyspaces of its original and no others. The commit is refused if a
-    /// keyspace has the number.
+    /// Creates a keyspace with this id, for a copy that recreates the keyspaces of its original. The commit
+    /// is refused if a keyspace has the id.
     pub(crate) fn create_numbered(
         &mut self,
         catalog: &Catalog,
@@ -139,7 +141,7 @@ impl Changes {
         state
     }
 
-    /// The same, and it is counted lazily from its first key on.
+    /// Creates a keyspace that counts lazily from its first key on.
     pub(crate) fn create_lazy(
         &mut self,
         catalog: &Catalog,
@@ -154,8 +156,9 @@ impl Changes {
         Ok(state)
     }
 
-    /// Gives a keyspace these options. One that the commit creates has them in front of what is written to it, so that who makes the
-    /// commit again knows them in time; what their history follows is added at the commit.
+    /// Sets the options of a keyspace. Those of a keyspace that the commit creates precede its other writes,
+    /// so that a replay of the commit knows them in time. The commit number from which its history holds is
+    /// added at the commit.
     pub(crate) fn set_options(
         &mut self,
         set: &mut WriteSet,
@@ -170,7 +173,7 @@ impl Changes {
         self.asked_for.push((state.clone(), options));
     }
 
-    /// Drops a keyspace with all it holds.
+    /// Drops a keyspace and everything in it.
     pub(crate) fn drop(
         &mut self,
         catalog: &Catalog,
@@ -190,7 +193,7 @@ impl Changes {
         Ok(state)
     }
 
-    /// Gives a keyspace another name.
+    /// Renames a keyspace.
     pub(crate) fn rename(
         &mut self,
         catalog: &Catalog,
@@ -208,7 +211,7 @@ impl Changes {
         Ok(())
     }
 
-    /// catalog_changes.1
+    /// Refuses the commit if a name has changed its keyspace (catalog_changes.1).
     fn check(&self, catalog: &Catalog, is_transaction: bool) -> Result<()> {
         for (name, expected) in &self.expected {
             let is_same = match (expected, &catalog.get(name)) {
@@ -231,14 +234,14 @@ impl Changes {
 }
 
 impl Writes {
-    /// Commits, with changes of the catalog.
+    /// Commits a request that changes the catalog.
     pub(crate) fn submit_changing(&self, mut request: CommitRequest, changes: &Changes) -> Result<SeqNo> {
         if changes.is_empty() {
             return self.submit(request);
         }
-        // Before the lock, which may stay locked for ever in a forked child (handle.3).
+        // Checked before the lock, which may stay locked for ever in the child of a fork (handle.3).
         self.check_ours()?;
-        // And so does who is waited for: it may want the lock, too.
+        // Also before the lock, which the transaction that is waited for may need.
         let _passage = if request.may_pass { None } else { Some(self.wait_for_exclusive()?) };
         request.may_pass = true;
         let mut stored = self.catalog.lock();
@@ -273,7 +276,7 @@ impl Writes {
         Ok(seq)
     }
 
-    /// Adds the options that a commit sets to what it writes. Only now is it known what they follow.
+    /// Adds the options that a commit sets to its writes. What they depend on is known only under the lock.
     fn store_options<'a>(
         &self,
         request: &mut CommitRequest,
@@ -291,18 +294,18 @@ impl Writes {
         Ok(stored)
     }
 
-    /// The commit that was to set options has failed.
+    /// Returns to the stored history rules after a failed commit.
     fn forget_options(&self, changes: &Changes) {
         changes.asked_for.iter().for_each(|(state, _)| self.keep_history(state.id));
     }
 
-    /// catalog_changes.2
+    /// Stores the ids given out (catalog_changes.2).
     fn store_id(&self, request: &mut CommitRequest, stored: &mut StoredId, changes: &Changes) -> Result<()> {
         let Some(last) = changes.created.iter().map(|state| state.id.get()).max() else { return Ok(()) };
         let next = self.catalog.next_id();
         let id_key = encode_key(KeyspaceId::CATALOG, NEXT_ID_KEY);
         if !changes.numbered.is_empty() {
-            // A copy that crashes between two commits would lack a number that is to come.
+            // A copy that crashes between two commits would lack a number that its original gave out.
             Arc::make_mut(&mut request.set).put(&id_key, &varint(stored.get().max(last.saturating_add(1))));
             return Ok(());
         }
@@ -317,7 +320,7 @@ impl Writes {
     }
 }
 
-/// New keyspaces are counted from their commit on; if it fails nothing is left of that.
+/// Counts new keyspaces from their commit on. Undone if the commit fails.
 struct Counted<'a> {
     published: &'a Published,
     created: &'a [Arc<KeyspaceState>],

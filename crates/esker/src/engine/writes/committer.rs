@@ -1,14 +1,14 @@
-//! Asynchronous commits: one thread commits for all callers, and wakes each when its commit is done.
+//! Asynchronous commits: one thread commits for all callers, and wakes each caller when its commit is done.
 //!
 //! ```text
-//!   put_async, commit_async --> queue --thread "esker-commit": all that wait, as one group--> pipeline --> each one's future
+//!   put_async, commit_async --> queue --thread "esker-commit": as one group--> pipeline --> futures
 //! ```
 //!
-//! committer.1. Commits of one queue are made in the order in which they came.
-//! committer.2. Each future gets an outcome, also if the database is closed meanwhile.
-//! committer.3. What waits is bounded: where too much does, the caller waits until the thread has taken it.
-//! committer.4. A caller that has an exclusive transaction open commits itself: the thread would wait for that transaction
-//!      (exclusive_turn.5).
+//! committer.1. Commits are made in the order of the queue.
+//! committer.2. Each future gets an outcome, even if the database is closed meanwhile.
+//! committer.3. The queue is bounded. While it is full, callers wait.
+//! committer.4. A caller with an open exclusive transaction commits in its own thread: the commit thread
+//!     would wait for that transaction (exclusive_turn.5).
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -22,11 +22,11 @@ use crate::engine::writes::Writes;
 use crate::txn::commit::CommitRequest;
 use crate::types::{Error, Result, SeqNo};
 
-/// Bytes of commits that may wait (committer.3).
+/// Maximum bytes of queued commits (committer.3).
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// A commit that another thread makes: a future of the commit's number. The commit goes on whether or not the future is awaited, also
-/// when it is dropped. Needs no particular runtime.
+/// A commit that another thread makes: a future of the commit's number. The commit proceeds whether or not
+/// the future is awaited, even if it is dropped. Works with any runtime.
 #[derive(Debug)]
 #[must_use = "await it to learn whether the commit succeeded"]
 pub struct Committing(Arc<Mutex<State>>);
@@ -38,7 +38,7 @@ struct State {
 }
 
 impl Committing {
-    /// One that is done.
+    /// A finished commit.
     pub(crate) fn done(outcome: Result<SeqNo>) -> Self {
         Committing(Arc::new(Mutex::new(State { outcome: Some(outcome), waker: None })))
     }
@@ -58,7 +58,7 @@ impl Future for Committing {
     }
 }
 
-/// A commit that waits. Its future gets an outcome when this drops at the latest (committer.2).
+/// A queued commit. Its future gets an outcome at the latest when this is dropped (committer.2).
 struct Job {
     request: Option<CommitRequest>,
     state: Arc<Mutex<State>>,
@@ -92,24 +92,24 @@ struct Queue {
     is_ended: bool,
 }
 
-/// The queue.
+/// The queue of asynchronous commits.
 #[derive(Default)]
 pub(crate) struct Committer {
     queue: Mutex<Queue>,
     filled: Condvar,
-    /// The thread has taken all that waited, or takes no more.
+    /// Signalled when the thread has taken the queue, or has ended.
     taken: Condvar,
 }
 
 impl Committer {
-    /// No more commits: those that wait are made, then the thread ends.
+    /// Accepts no further commits. The thread makes those in the queue and ends.
     pub(in crate::engine) fn end(&self) {
         self.queue.lock().is_ended = true;
         self.filled.notify_all();
         self.taken.notify_all();
     }
 
-    /// Takes a commit, unless it is to be made at once. Waits while too much is queued (committer.3).
+    /// Queues a commit, unless the caller has to make it. Waits while the queue is full (committer.3).
     pub(in crate::engine) fn push(&self, request: &mut Option<CommitRequest>) -> Option<Committing> {
         let bytes = request.as_ref()?.set.byte_len();
         let mut queue = self.queue.lock();
@@ -127,12 +127,12 @@ impl Committer {
         Some(Committing(state))
     }
 
-    /// Notes that the thread runs. Returns whether it did already.
+    /// Records that the thread runs. Returns whether it was running already.
     pub(in crate::engine) fn begin(&self) -> bool {
         std::mem::replace(&mut self.queue.lock().is_running, true)
     }
 
-    /// No thread takes what waits any more.
+    /// Fails all queued commits, because the thread has ended.
     pub(in crate::engine) fn abandon(&self) {
         let mut queue = self.queue.lock();
         queue.is_running = false;
@@ -142,7 +142,7 @@ impl Committer {
         drop(jobs);
     }
 
-    /// All that wait; none once it is over.
+    /// Waits for commits and takes all of them. Returns `None` at the end.
     fn take(&self) -> Option<VecDeque<Job>> {
         let mut queue = self.queue.lock();
         self.filled.wait_while(&mut queue, |queue| queue.jobs.is_empty() && !queue.is_ended);
@@ -155,7 +155,7 @@ impl Committer {
 
 impl Writes {
     pub(in crate::engine) fn commit_for_others(&self) {
-        /// committer.2, also if this thread panics.
+        /// Fails the queued commits when the thread ends, even by a panic (committer.2).
         struct Abandon<'a>(&'a Committer);
         impl Drop for Abandon<'_> {
             fn drop(&mut self) {

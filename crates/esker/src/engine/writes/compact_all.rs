@@ -14,7 +14,7 @@ enum Filtering {
 }
 
 impl Writes {
-    /// Has the filters see everything, until nothing is left to be decided (decisions.2).
+    /// Shows everything to the filters until nothing is left to decide (decisions.2).
     fn filter_all(&self) -> Result<()> {
         loop {
             self.begin_pass();
@@ -32,7 +32,7 @@ impl Writes {
         }
     }
 
-    /// Merges everything into one run without garbage. For the holder of the turn.
+    /// Compacts everything into one run without garbage. The caller holds the compaction turn.
     fn merge_all(&self, filtering: Filtering) -> Result<()> {
         let is_filtered = self.is_filtered();
         let must_pass = |range: &KeyRange| filtering == Filtering::Ask && is_filtered(range);
@@ -49,10 +49,10 @@ impl Writes {
         }
     }
 
-    /// Merges everything into one run without garbage, and trims the log.
+    /// Compacts everything into one run without garbage, and trims the log.
     pub(crate) fn compact_all(&self) -> Result<()> {
         self.sweep()?;
-        // First, since it may be what makes room for the flush.
+        // First, because it may free the space that the flush needs.
         self.drop_covered_in_turn()?;
         self.blobs.close_current();
         self.flush_all()?;

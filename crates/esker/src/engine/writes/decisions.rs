@@ -1,16 +1,20 @@
-//! Decisions of compaction filters: commits that remove and change what a merge has passed.
+//! Decisions of compaction filters, carried out as commits that remove or change entries which a compaction
+//! has seen.
 //!
 //! ```text
-//!   merge --compaction/filter.rs, batches--> decide --still the newest version of its key?--> commit, at once
-//!                                               `-- an exclusive transaction is open --> kept for the end of the merge
+//!   compaction --compaction/filter.rs, batches--> decide --newest version of its key?--> commit at once
+//!                                                    `--exclusive transaction open--> kept to the end
 //! ```
 //!
-//! decisions.1. A decision is about one version. It is carried out only if that is still the newest of its key when it is committed.
-//! decisions.2. A merge waits neither for the exclusive turn nor for other merges: a batch that cannot be committed then is kept, and forgotten if
-//!      there are too many. A compaction by hand commits what was kept after its turn, and begins again if anything was forgotten.
-//! decisions.3. What fails is no failure of the merge: the next one that passes decides again. A merge by hand tells of it.
-//! decisions.4. Nothing is decided while a replay makes the commits of another database: a later one of these may be an operand over
-//!      what a filter would drop.
+//! decisions.1. A decision is about one version. It is carried out only if that version is still the newest
+//!     of its key at the commit.
+//! decisions.2. A compaction waits neither for the exclusive turn nor for other compactions. A batch that
+//!     cannot be committed at once is kept, or forgotten if there are too many. A manual compaction commits
+//!     the kept batches after its turn, and starts again if any was forgotten.
+//! decisions.3. A failed decision does not fail the compaction: the next compaction decides again. A manual
+//!     compaction returns the error.
+//! decisions.4. No decision is made while a replay makes the commits of another database: a later one of
+//!     these may hold an operand for a value that a filter would drop.
 
 use std::sync::Arc;
 
@@ -28,12 +32,12 @@ use crate::types::limits::check_value;
 use crate::types::op::Kind;
 use crate::types::{Error, Result, SeqNo};
 
-/// Batches that wait for the end of a merge, at most.
+/// Maximum number of batches kept until the end of a compaction.
 const KEPT_MAX: usize = 64;
-/// A batch that meets newer writes again and again is left to the next merge.
+/// Attempts to commit a batch that conflicts with newer writes. After that it is left to the next compaction.
 const TRIES: usize = 8;
 
-/// What the filters of merges have decided, and what became of it.
+/// Decisions of filters, and their outcome.
 #[derive(Debug, Default)]
 pub(crate) struct Decisions {
     state: Mutex<State>,
@@ -42,7 +46,7 @@ pub(crate) struct Decisions {
 }
 
 impl Decisions {
-    /// Waits for the commit of a batch that is under way.
+    /// Waits for the commit of a batch in progress.
     pub(super) fn wait_for_commit(&self) {
         drop(self.committing.lock());
     }
@@ -50,27 +54,27 @@ impl Decisions {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Batches that wait (decisions.2).
+    /// Batches that are kept (decisions.2).
     kept: Vec<Vec<Decided>>,
-    /// Some were forgotten.
+    /// Whether a batch was forgotten.
     has_forgotten: bool,
-    /// Something was committed.
+    /// Whether a batch was committed.
     has_committed: bool,
     /// The first failure.
     failed: Option<Error>,
 }
 
-/// What came of a pass of the filters over everything.
+/// Outcome of a pass of the filters over all entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Passed {
-    /// Something was changed: a merge more frees its space.
+    /// Entries were changed: another compaction frees their space.
     pub(in crate::engine) has_changed: bool,
-    /// Something is still to be decided.
+    /// Some decisions are left to be made.
     pub(in crate::engine) is_partial: bool,
 }
 
 impl Filters for Writes {
-    /// Shows the filters what a merge keeps, at this visible number.
+    /// Shows the filters what a compaction keeps at this visible commit.
     fn sieve(&self, visible: SeqNo) -> Option<Sieve<'_>> {
         if self.options.filters().is_empty() || self.is_held() {
             return None;
@@ -82,7 +86,7 @@ impl Filters for Writes {
 }
 
 impl Writes {
-    /// The keyspaces that have a filter.
+    /// The keyspaces with a filter.
     fn filtered(&self) -> Vec<Filtered> {
         let filters = self.options.filters();
         let of = |(name, filter): (&String, &Filter)| {
@@ -92,7 +96,7 @@ impl Writes {
         filters.iter().filter_map(of).collect()
     }
 
-    /// Whether a filter has to see what lies in a range.
+    /// Returns a function that tells whether a filter has to see the entries of a range.
     pub(in crate::engine) fn is_filtered(&self) -> impl Fn(&KeyRange) -> bool + use<> {
         let filtered = self.filtered();
         move |range: &KeyRange| {
@@ -103,7 +107,7 @@ impl Writes {
         }
     }
 
-    /// decisions.2
+    /// Takes a batch of decisions, and commits it if that is possible now (decisions.2).
     fn decide(&self, batch: Result<Vec<Decided>>) {
         let batch = match batch {
             Ok(batch) => batch,
@@ -134,12 +138,12 @@ impl Writes {
         }
     }
 
-    /// A pass over everything begins.
+    /// Starts a pass over all entries.
     pub(in crate::engine) fn begin_pass(&self) {
         *self.decisions.state.lock() = State::default();
     }
 
-    /// A pass over everything has ended: commits what was kept. For who holds no turn.
+    /// Ends a pass over all entries and commits the kept batches. The caller holds no turn.
     pub(in crate::engine) fn end_pass(&self) -> Result<Passed> {
         let kept = std::mem::take(&mut self.decisions.state.lock().kept);
         for batch in kept {
@@ -153,7 +157,7 @@ impl Writes {
         }
     }
 
-    /// Waits, or flushes, until there is room in memtables; for no merge.
+    /// Waits or flushes until memtables have space. Does not wait for a compaction.
     fn make_room_beside_merge(&self) -> Result<()> {
         match self.options.background() {
             Background::Threads => {
@@ -167,7 +171,8 @@ impl Writes {
         }
     }
 
-    /// Commits decisions that still hold (decisions.1); whether there were any. For who has passed.
+    /// Commits the decisions that still hold (decisions.1). Returns whether there were any. The caller has
+    /// been admitted.
     fn carry_out(&self, batch: Vec<Decided>) -> Result<bool> {
         let _committing = self.decisions.committing.lock();
         if self.is_held() {
@@ -179,7 +184,7 @@ impl Writes {
             match self.pipeline.commit(request) {
                 Ok(_) => return Ok(true),
                 Err(Error::Conflict { .. }) => {}
-                // Its keyspace has been dropped.
+                // The keyspace has been dropped.
                 Err(Error::KeyspaceNotFound(_)) => return Ok(false),
                 Err(error) => return Err(error),
             }
@@ -187,7 +192,7 @@ impl Writes {
         Ok(false)
     }
 
-    /// The commit of those that still hold; it conflicts with what is written from now on.
+    /// Builds the commit of the decisions that still hold. It conflicts with later writes to their keys.
     fn request_of(&self, batch: &[Decided]) -> Result<Option<CommitRequest>> {
         let since = self.snapshot();
         let view = self.view.get();

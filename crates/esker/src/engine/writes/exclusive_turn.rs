@@ -1,24 +1,27 @@
-//! The exclusive turn: its holder commits while other commits wait. Exclusive transactions take it, and so does a
-//! transaction that has conflicted again and again.
+//! The exclusive turn: its holder commits while other commits wait. Exclusive transactions take it, and so
+//! does a transaction that has conflicted again and again.
 //!
 //! ```text
-//!   transact (db/transact.rs) --take--------> ExclusiveTurn <--wait_for_exclusive-- every other commit (admission.rs)
+//!   transact (db/transact.rs) --take--------> ExclusiveTurn <--wait_for_exclusive-- other commits (admission.rs)
 //!   exclusive transaction ------take_turn--->
 //! ```
 //!
-//! exclusive_turn.1. While a thread holds the turn, commits of other threads wait. A transaction that begins then meets only
-//!      commits that had entered before.
-//! exclusive_turn.2. For a transaction that has conflicted, others wait no longer than the holder's patience: it delays
-//!      them and stops none, not even when the holder waits for another thread's commit. The patience is [`HOLD_MIN`] first and
-//!      doubles with each further conflict, up to [`HOLD_MAX`], so that a long transaction commits in the end.
-//! exclusive_turn.3. Exclusive transactions hold the turn one after the other, in the order in which they asked, before
-//!      those that have conflicted. Others wait for them as long as it takes. They begin once the commits under way have ended.
-//! exclusive_turn.4. When the database closes, all waits end. A commit that waits for an exclusive transaction fails with
-//!      [`Error::Closed`]: that transaction has read, and may be about to commit.
-//! exclusive_turn.5. A thread does not wait for the end of its own exclusive transaction, which would never come. A
-//!      transaction belongs to the thread that used it last.
-//! exclusive_turn.6. A wait for the turn is an edge of the search for deadlocks (locks/cycles.rs). In a cycle, a commit passes
-//!      a transaction that is not exclusive; an exclusive one fails where it waits for a lock.
+//! exclusive_turn.1. While a thread holds the turn, commits of other threads wait. A transaction that begins
+//!     then meets only commits that had entered before.
+//! exclusive_turn.2. For a transaction that has conflicted, others wait no longer than the holder's patience:
+//!     it delays them and stops none, not even when the holder waits for another thread's commit. The
+//!     patience is [`HOLD_MIN`] first and doubles with each further conflict, up to [`HOLD_MAX`], so that a
+//!     long transaction commits in the end.
+//! exclusive_turn.3. Exclusive transactions hold the turn one after the other, in the order in which they
+//!     asked, before those that have conflicted. Others wait for them as long as it takes. They begin once
+//!     the commits under way have ended.
+//! exclusive_turn.4. When the database closes, all waits end. A commit that waits for an exclusive
+//!     transaction fails with [`Error::Closed`]: that transaction has read, and may be about to commit.
+//! exclusive_turn.5. A thread does not wait for the end of its own exclusive transaction, which would never
+//!     come. A transaction belongs to the thread that used it last.
+//! exclusive_turn.6. A wait for the turn is an edge of the search for deadlocks (locks/cycles.rs). In a
+//!     cycle, a commit passes a transaction that is not exclusive; an exclusive one fails where it waits for
+//!     a lock.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -31,26 +34,27 @@ use crate::engine::writes::Writes;
 use crate::engine::writes::locks::Locks;
 use crate::types::{Error, Result};
 
-/// The patience of others at first.
+/// How long other commits wait for a transaction that has conflicted, at first.
 const HOLD_MIN: Duration = Duration::from_millis(250);
-/// The longest patience.
+/// The longest such wait.
 const HOLD_MAX: Duration = Duration::from_secs(64);
-/// How long a thread waits for an exclusive transaction that it used last itself: another thread may be about to go on with it.
+/// How long a thread waits for an exclusive transaction that it used last itself. Another thread may be about
+/// to continue it.
 const OWN_PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 pub(crate) struct ExclusiveTurn {
-    /// Whether there is a holder, and the commits under way. SeqCst: either a commit sees the holder and waits, or the holder sees the commit
-    /// (exclusive_turn.3).
+    /// Whether there is a holder. SeqCst, like `under_way`: either a commit sees the holder and waits, or the
+    /// holder sees the commit and waits (exclusive_turn.3).
     is_held: AtomicBool,
     under_way: AtomicUsize,
-    /// exclusive_turn.4
+    /// Set when the database closes (exclusive_turn.4).
     is_over: AtomicBool,
     holder: Mutex<Option<Holder>>,
     given_back: Condvar,
     turns: Mutex<Turns>,
     turn_given_back: Condvar,
-    /// No commit is under way.
+    /// Signalled when no commit is in progress.
     passed: Condvar,
 }
 
@@ -58,18 +62,19 @@ pub(crate) struct ExclusiveTurn {
 #[derive(Default)]
 struct Turns {
     is_taken: bool,
-    /// The exclusive transactions that wait, by number (exclusive_turn.3).
+    /// Numbers of the waiting exclusive transactions, in order (exclusive_turn.3).
     queue: VecDeque<u64>,
     next: u64,
 }
 
 #[derive(Clone, Copy)]
 struct Holder {
-    /// Which one it is.
+    /// Number of the holder.
     number: u64,
-    /// That of an exclusive transaction is the one that used it last. Its own commit does not ask.
+    /// The thread that holds the turn; for an exclusive transaction, the one that used it last. Its own
+    /// commits do not wait.
     thread: ThreadId,
-    /// How long each of the others waits (exclusive_turn.2); none: as long as it takes.
+    /// How long each other commit waits (exclusive_turn.2). `None`: until the turn is released.
     patience: Option<Duration>,
 }
 
@@ -78,11 +83,11 @@ struct Holder {
 pub(crate) enum HeldAs {
     /// For an exclusive transaction.
     Exclusive,
-    /// For a transaction that has conflicted again and again.
+    /// For a transaction that has conflicted several times.
     AfterConflicts,
 }
 
-/// A commit under way, until it drops.
+/// Marks a commit as in progress until it is dropped.
 pub(in crate::engine) struct Passage<'a>(&'a ExclusiveTurn);
 
 impl Drop for Passage<'_> {
@@ -94,7 +99,7 @@ impl Drop for Passage<'_> {
     }
 }
 
-/// Holds the turn until it drops. For the thread that has taken it.
+/// Holds the turn for the thread that took it, until dropped.
 pub(crate) struct Held<'a> {
     right: &'a ExclusiveTurn,
 }
@@ -111,7 +116,8 @@ impl Writes {
 }
 
 impl ExclusiveTurn {
-    /// Takes the turn for this thread. None if others held it for too long, or this thread holds it already.
+    /// Takes the turn for this thread. Returns `None` if others held it too long, or if this thread holds it
+    /// already.
     pub(crate) fn take(&self) -> Option<Held<'_>> {
         let this = std::thread::current().id();
         if self.holder.lock().is_some_and(|holder| holder.thread == this) {
@@ -128,7 +134,8 @@ impl ExclusiveTurn {
         Some(Held { right: self })
     }
 
-    /// exclusive_turn.3. The number of the holder.
+    /// Takes the turn for an exclusive transaction, in order (exclusive_turn.3). Returns the number of the
+    /// holder.
     pub(in crate::engine) fn take_turn(&self, locks: &Locks) -> Result<u64> {
         let mut turns = self.turns.lock();
         let this = turns.next;
@@ -157,7 +164,7 @@ impl ExclusiveTurn {
         Ok(number)
     }
 
-    /// Notes that this thread continues the transaction of a holder (exclusive_turn.5).
+    /// Records that this thread continues the transaction of a holder (exclusive_turn.5).
     pub(in crate::engine) fn note_thread(&self, number: u64) {
         let mut holder = self.holder.lock();
         if let Some(holder) = holder.as_mut().filter(|holder| holder.number == number) {
@@ -171,7 +178,7 @@ impl ExclusiveTurn {
         Err(why)
     }
 
-    /// Whether this thread holds the turn, and how.
+    /// Returns how this thread holds the turn, if it does.
     pub(in crate::engine) fn held_by_this_thread(&self) -> Option<HeldAs> {
         if !self.is_held.load(Ordering::SeqCst) {
             return None;
@@ -185,13 +192,13 @@ impl ExclusiveTurn {
         self.is_over.load(Ordering::SeqCst)
     }
 
-    /// Has waiting commits check whether they still have to wait.
+    /// Makes waiting commits check again whether they have to wait.
     pub(in crate::engine) fn wake(&self) {
         let _holder = self.holder.lock();
         self.given_back.notify_all();
     }
 
-    /// The number of the holder.
+    /// Makes this thread the holder. Returns its number.
     fn hold(&self, turns: &mut Turns, patience: Option<Duration>) -> u64 {
         turns.is_taken = true;
         turns.next += 1;
@@ -201,7 +208,7 @@ impl ExclusiveTurn {
         number
     }
 
-    /// exclusive_turn.4
+    /// Ends all waits (exclusive_turn.4).
     pub(in crate::engine) fn end(&self) {
         self.is_over.store(true, Ordering::SeqCst);
         self.wake();
@@ -217,7 +224,7 @@ impl ExclusiveTurn {
         self.turn_given_back.notify_all();
     }
 
-    /// Lets the holder go first (exclusive_turn.1).
+    /// Waits until no other thread holds the turn (exclusive_turn.1).
     #[inline]
     pub(in crate::engine) fn wait_for_exclusive(&self, locks: &Locks) -> Result<Passage<'_>> {
         loop {
@@ -234,14 +241,15 @@ impl ExclusiveTurn {
         }
     }
 
-    /// Passes if no thread holds the turn.
+    /// Marks a commit as in progress if no thread holds the turn.
     pub(in crate::engine) fn pass_if_free(&self) -> Option<Passage<'_>> {
         self.under_way.fetch_add(1, Ordering::SeqCst);
         let passage = Passage(self);
         (!self.is_held.load(Ordering::SeqCst)).then_some(passage)
     }
 
-    /// Waits for the holder. Returns whether this commit goes on even if another thread holds the turn by then.
+    /// Waits for the holder. Returns whether this commit proceeds even if another thread holds the turn by
+    /// then.
     #[cold]
     fn wait(&self, locks: &Locks) -> Result<bool> {
         let this = std::thread::current().id();
@@ -249,7 +257,7 @@ impl ExclusiveTurn {
         if first.thread == this {
             return Ok(true);
         }
-        // exclusive_turn.6. Before the holder's lock, which the search for cycles takes.
+        // exclusive_turn.6. Taken before the holder's lock, which the search for cycles takes.
         let turn_wait = locks.wait_for_turn(true, self);
         // exclusive_turn.2
         let is_in_the_way = |holder: &mut Option<Holder>| {
@@ -276,12 +284,13 @@ impl ExclusiveTurn {
 
 #[cold]
 fn own_turn() -> Error {
-    let text = "this thread has another exclusive transaction open, which it would wait for: commit that one or roll it back first";
+    let text = "this thread has another exclusive transaction open and would wait for it for ever: commit it or roll it \
+                back first";
     Error::Invalid(text.to_owned())
 }
 
 impl Held<'_> {
-    /// The holder has conflicted nevertheless: from now on others wait twice as long.
+    /// Doubles the time that others wait, because the holder has conflicted again.
     pub(crate) fn be_patient(&self) {
         if let Some(holder) = &mut *self.right.holder.lock() {
             holder.patience = holder.patience.map(|patience| (patience * 2).min(HOLD_MAX));

@@ -15,29 +15,29 @@ use crate::txn::write_set::WriteSet;
 use crate::types::Result;
 
 impl Writes {
-    /// Sets the size in bytes from which on values of a keyspace go to blob files; none: none do.
+    /// Sets the size in bytes from which on values of a keyspace go to blob files. `None`: never.
     pub(crate) fn set_blobs_over(&self, keyspace: &Arc<KeyspaceState>, over: Option<usize>) -> Result<()> {
         self.set_options(keyspace, |options| options.blobs_over = Some(over))
     }
 
-    /// Whether the keys of a keyspace are not looked up to count them, from now on.
+    /// Sets whether a keyspace counts its keys lazily.
     pub(crate) fn set_counting(&self, keyspace: &Arc<KeyspaceState>, is_lazy: bool) -> Result<()> {
         self.set_options(keyspace, |options| options.is_lazy = is_lazy)
     }
 
-    /// Puts of a keyspace last so long from now on, unless they say so themselves; none: for ever.
+    /// Sets the default lifetime of puts in a keyspace. `None`: unlimited.
     pub(crate) fn set_default_ttl(&self, keyspace: &Arc<KeyspaceState>, ttl: Option<Duration>) -> Result<()> {
         check_ttl(keyspace, ttl)?;
         let ms = ttl.map_or(0, ttl_ms);
         self.set_options(keyspace, |options| options.ttl_ms = ms)
     }
 
-    /// What operands are merged with in a keyspace (operators.1).
+    /// Sets the merge operator of a keyspace (operators.1).
     pub(crate) fn set_merge_operator(&self, keyspace: &Arc<KeyspaceState>, name: &str) -> Result<()> {
         self.check_knows(keyspace, name)?;
         keyspace.check_alive()?;
         if self.catalog.options_of(keyspace.id).merge_operator.as_deref() == Some(name) {
-            // The one who set it may not have waited for the disk.
+            // The caller who set it may not have waited for the disk.
             return self.pipeline.sync();
         }
         self.change_options(keyspace, |options| {
@@ -64,7 +64,7 @@ impl Writes {
         change: impl FnOnce(&mut StoredOptions) -> Result<()>,
     ) -> Result<()> {
         self.check_ours()?;
-        // Before the lock: who is waited for may want it, too.
+        // Taken before the catalog's lock, which the transaction that is waited for may need.
         let _passage = self.wait_for_exclusive()?;
         let _catalog = self.catalog.lock();
         check_created(keyspace)?;
@@ -72,7 +72,7 @@ impl Writes {
         let mut options = before.clone();
         change(&mut options)?;
         if options == before {
-            // Who set them so may not have waited for the disk.
+            // The caller who set them may not have waited for the disk.
             return self.pipeline.sync();
         }
         let mut set = WriteSet::new();
@@ -82,7 +82,7 @@ impl Writes {
         Ok(())
     }
 
-    /// What a keyspace keeps from now on.
+    /// Sets what a keyspace keeps of older versions.
     pub(crate) fn set_history(&self, keyspace: &Arc<KeyspaceState>, rule: History) -> Result<()> {
         self.check_ours()?;
         let before = self.catalog.options_of(keyspace.id).history;

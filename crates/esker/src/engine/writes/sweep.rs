@@ -1,25 +1,27 @@
-//! Sweeps: commits that remove what has expired.
+//! Sweeps: commits that remove expired entries.
 //!
 //! ```text
-//!   memtable, table --due--> scan: expired versions --newest of their keys?--> one commit: removals, and the time
-//!   table of which everything has expired, alone in its range -------unread--> one commit: a range removal, and the time
+//!   memtable, table --due--> scan: expired versions --newest of their keys?--> commit: removals, time
+//!   table with only expired entries, alone in its range --------unread-------> commit: range removal, time
 //! ```
 //!
-//! Readers know by themselves what has expired (resolve.3). Counts hold it until it is swept: a sweep is a commit like any other, so counts,
-//! snapshots, the log and watchers need not know of time. Merges then drop the versions as they drop what was removed, and tables under the range
-//! removal go unread (compaction/covered.rs).
+//! Readers hide expired entries themselves (resolve.3). Counts include them until they are swept. A sweep is
+//! an ordinary commit, so counts, snapshots, the log and watchers need not know about time. Compactions then
+//! drop the versions like any removed ones. Tables below the range removal are dropped unread
+//! (compaction/covered.rs).
 //!
-//! engine_sweep.1. A key is removed only if its newest version has expired, or what its operands make (fold.3): the commit conflicts with whatever is
-//!      written after that was found.
-//! engine_sweep.2. The commit of a sweep stores the time by which it was made, as does a clean close after commits: so it is the time of the next
-//!      opening at least (time.2 in read/time.rs), and the log knows time no worse than what it says was removed. An opening that only reads commits
-//!      nothing.
-//! engine_sweep.3. A table is removed unread only if it is the only source of its range, and its versions are all puts that have expired: then each of its
-//!      keys counts once.
-//! engine_sweep.5. A sweep does not commit by a time that has been reset meanwhile.
-//! engine_sweep.4. A source is looked at again when the next of its versions expires, not before.
-//! engine_sweep.6. Nothing is swept while a replay makes the commits of another database: an operand of these may have been written before the value
-//!      below it expired, and would begin a new value where a sweep has removed the old one. The commits bring the other database's sweeps.
+//! engine_sweep.1. A key is removed only if its newest version, or the result of its operands (fold.3), has
+//!     expired. The commit conflicts with writes made after that was found.
+//! engine_sweep.2. The commit of a sweep stores the time by which it was made, as does a clean close after
+//!     commits. The next opening starts with at least that time (time.2 in read/time.rs). So the time in the
+//!     log covers every removal in it. An opening that only reads commits nothing.
+//! engine_sweep.3. A table is removed unread only if it is the only source in its range and holds only
+//!     expired puts. Then each of its keys counts once.
+//! engine_sweep.4. A source is scanned again when its next version expires, not before.
+//! engine_sweep.5. A sweep does not commit by a time that was reset meanwhile.
+//! engine_sweep.6. Nothing is swept while a replay makes the commits of another database. An operand among
+//!     them may have been written before the value below it expired. After a sweep of the value it would
+//!     start a new one. The commits bring the other database's sweeps.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -49,26 +51,27 @@ use crate::types::key_range::End;
 use crate::types::op::Kind;
 use crate::types::{Error, KeyspaceId, Result, SeqNo};
 
-/// Keys removed by one commit.
+/// Maximum number of keys removed by one commit.
 const BATCH_KEYS: usize = 1024;
-/// So often a batch is tried while others write its keys.
+/// Attempts for a batch while others write its keys.
 const TRIES: usize = 4;
 
-/// What sweeps have done.
+/// State of the sweeps.
 #[derive(Debug, Default)]
 pub(crate) struct Sweeper {
-    /// The time that was stored last. Relaxed: a number by itself.
+    /// The newest stored time. Relaxed: an independent number.
     stored_ms: AtomicU64,
     /// The newest commit when the database was opened.
     opened_at: SeqNo,
-    /// Held while a sweep commits, and while time is reset (engine_sweep.5). Before the exclusive turn.
+    /// Locked while a sweep commits and while the time is reset (engine_sweep.5). Taken before the exclusive
+    /// turn.
     committing: Mutex<()>,
-    /// How many [`CommitHold`]s there are.
+    /// Number of live [`CommitHold`]s.
     holds: Arc<AtomicUsize>,
 }
 
 impl Sweeper {
-    /// For a database in which this time is stored, and whose newest commit this is.
+    /// For a database with this stored time and newest commit.
     pub(in crate::engine) fn new(stored_ms: u64, opened_at: SeqNo) -> Self {
         Sweeper {
             stored_ms: AtomicU64::new(stored_ms),
@@ -79,12 +82,12 @@ impl Sweeper {
     }
 }
 
-/// While one exists the database makes no commits of its own: no sweeps, and none of what compaction filters decide
-/// (engine_sweep.6, decisions.4).
+/// While it exists, the database makes no commits of its own: no sweeps, and no decisions of compaction
+/// filters (engine_sweep.6, decisions.4).
 pub(crate) struct CommitHold(Arc<AtomicUsize>);
 
 impl CommitHold {
-    /// Waits for such a commit that is under way.
+    /// Waits for such a commit in progress.
     pub(crate) fn new(writes: &Writes) -> Self {
         writes.sweeper.holds.fetch_add(1, Ordering::SeqCst);
         drop(writes.sweeper.committing.lock());
@@ -99,7 +102,7 @@ impl Drop for CommitHold {
     }
 }
 
-/// Something that holds versions which expire.
+/// A memtable or table with versions that expire.
 enum Source<'v> {
     Memtable(&'v Arc<Memtable>),
     Table(&'v Arc<LiveTable>),
@@ -113,7 +116,7 @@ impl Source<'_> {
         }
     }
 
-    /// Goes through all versions, as long as `each` wants more.
+    /// Passes all versions to `each` until it returns false.
     fn scan(&self, mut each: impl FnMut(&EntryRef<'_>) -> Result<bool>) -> Result<()> {
         match self {
             Source::Memtable(memtable) => {
@@ -144,17 +147,17 @@ fn sources(view: &ReadView) -> impl Iterator<Item = Source<'_>> {
     memtables.chain(tables)
 }
 
-/// What a batch came to.
+/// Outcome of a batch.
 enum Swept {
-    /// The number of keys removed.
+    /// Number of keys removed.
     Keys(u64),
-    /// Others have written some of them, each time.
+    /// Other commits wrote some of the keys in every attempt.
     Contended,
 }
 
 impl Writes {
-    /// Removes what has expired; how many keys. Of several that sweep at once each takes other sources. Not under a lock: a commit waits for an
-    /// exclusive transaction.
+    /// Removes expired entries and returns the number of keys. Concurrent sweeps take different sources. Must
+    /// not be called with a lock held: the commit waits for exclusive transactions.
     pub(crate) fn sweep(&self) -> Result<u64> {
         self.check_able()?;
         if self.is_held() {
@@ -175,13 +178,13 @@ impl Writes {
         Ok(swept)
     }
 
-    /// Whether the database makes no commits of its own at present.
+    /// Returns whether the database makes no commits of its own at present.
     pub(super) fn is_held(&self) -> bool {
-        // SeqCst: a hold that is made waits for commits that have not seen it.
+        // SeqCst: a new hold waits for commits that have not seen it.
         self.sweeper.holds.load(Ordering::SeqCst) > 0
     }
 
-    /// Sweeps what is due in a source.
+    /// Sweeps the expired entries of one source.
     fn sweep_source(&self, source: &Source<'_>, now: Expiry) -> Result<u64> {
         if let Source::Table(live) = source
             && let Some(keys) = self.sweep_whole(live, now)?
@@ -221,10 +224,10 @@ impl Writes {
         Ok(swept)
     }
 
-    /// Removes those of the keys whose newest version has expired (engine_sweep.1).
+    /// Removes those keys whose newest version has expired (engine_sweep.1).
     fn sweep_keys(&self, keys: &[Vec<u8>], now: Expiry) -> Result<Swept> {
         for _ in 0..TRIES {
-            // In this order: the view has all commits up to the number.
+            // The number is taken before the view, so that the view has all commits up to it.
             let since = self.snapshot();
             let view = self.view.get();
             let (mut set, mut ids) = (WriteSet::new(), BTreeSet::new());
@@ -254,7 +257,7 @@ impl Writes {
         Ok(Swept::Contended)
     }
 
-    /// Removes the keys of a table unread, if that can be; how many (engine_sweep.3).
+    /// Removes the keys of a table unread, if possible, and returns their number (engine_sweep.3).
     fn sweep_whole(&self, live: &LiveTable, now: Expiry) -> Result<Option<u64>> {
         let (counts, range) = (&live.meta.counts, &live.meta.range);
         let all_expired = counts.expiring == counts.entries && counts.max_expiry <= now.ms();
@@ -265,11 +268,12 @@ impl Writes {
         else {
             return Ok(None);
         };
-        // Watchers hear of single keys.
+        // Watchers are notified of single keys.
         if id != last_id || self.pipeline.watchers.are_any() {
             return Ok(None);
         }
-        // In this order: the view has all commits up to the number, and those behind it conflict (engine_sweep.1).
+        // The number is taken before the view: the view has all commits up to it, and later ones conflict
+        // (engine_sweep.1).
         let since = self.snapshot();
         let view = self.view.get();
         let mut tables = view.version.runs().iter().flat_map(|run| run.overlapping(range));
@@ -298,7 +302,7 @@ impl Writes {
         Ok(Some(counts.keys))
     }
 
-    /// Commits removals; none if others have written what they remove, or a keyspace is not in the catalog.
+    /// Commits removals. Returns `None` if others wrote the same keys, or a keyspace is not in the catalog.
     fn commit_sweep(
         &self,
         mut set: WriteSet,
@@ -334,7 +338,7 @@ impl Writes {
         }
     }
 
-    /// Stores the time, if anything in the database expires and anything was committed since the opening (engine_sweep.2).
+    /// Stores the time if any entry can expire and there were commits since the opening (engine_sweep.2).
     pub(in crate::engine) fn store_time(&self) -> Result<()> {
         let view = self.view.get();
         let now = Expiry::at_ms(self.time.now_ms());
@@ -351,7 +355,7 @@ impl Writes {
         Ok(())
     }
 
-    /// Sets the engine's time, the stored one and that of the marks of history to what the wall clock shows.
+    /// Sets the engine's time, the stored time and the marks of history to the wall clock.
     pub(crate) fn reset_time(&self) -> Result<()> {
         self.check_ours()?;
         let _committing = self.sweeper.committing.lock();
@@ -364,7 +368,7 @@ impl Writes {
         self.reset_history_marks(now)
     }
 
-    /// Whether a keyspace may have no more keys although it counts some.
+    /// Returns whether a keyspace may be empty although it counts keys.
     pub(crate) fn may_have_expired(&self) -> bool {
         self.view.get().expiring() > 0
     }

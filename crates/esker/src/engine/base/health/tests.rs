@@ -41,7 +41,7 @@ fn engine_health_2_the_worst_is_told() {
         closed poisoned flush@1           | closed
     ";
     for line in table.lines().filter(|line| line.contains('|')) {
-        let (known, told) = line.split_once('|').unwrap();
-        assert_eq!(judge(observed(known)).to_string(), told.trim(), "engine_health.2: {known}");
+        let (known, expected) = line.split_once('|').unwrap();
+        assert_eq!(judge(observed(known)).to_string(), expected.trim(), "engine_health.2: {known}");
     }
 }

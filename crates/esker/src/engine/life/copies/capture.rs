@@ -1,19 +1,21 @@
-//! What a copy of the database consists of, as of one commit.
+//! The contents of a copy of the database, as of one commit.
 //!
 //! ```text
-//!   flush --> under the manifest's lock: its state, and the version of the same moment --> state of the copy; the version pins its files
+//!   flush --> under the manifest's lock: its state and the version of the same moment --> state of the copy
+//!                                                                     the version pins the files
 //! ```
 //!
-//! capture.1. The copy holds every commit up to its number, and none after it. It needs no log. What its tables point to in blob files is durable: the
-//!      log was synced with it when the memtables were sealed (wal/sync.rs), or the tables were adopted after it was.
+//! capture.1. The copy holds every commit up to its number, and none after it. It needs no log. The blob
+//!     values that its tables refer to are durable: they were synced with the log when the memtables were
+//!     sealed (wal/sync.rs), or before the tables were adopted.
 //! capture.2. Every commit that was visible when the capture began is in it.
-//! capture.3. State and version are of one moment: both change under the manifest's lock alone. Files that the version has stay until it
-//!      is dropped, whatever is merged or collected meanwhile.
-//! capture.4. A table of a commit that was adopted behind others, which the log alone has, is left out. It stands by itself: what could have merged it
-//!      had its turn before the flush, or waits.
-//! capture.5. A copy lacks nothing that it should hold. Compactions remove tables on the word of range removals that only
-//!     memtables and the log have (covered.3). The edit that does so says how far the manifest relies on the log
-//!     (`durable_seq`), so a state that relies on commits after the copy's number is not taken.
+//! capture.3. State and version belong to one moment: both change only under the manifest's lock. The files
+//!     of the version stay until it is dropped, whatever is compacted or collected meanwhile.
+//! capture.4. A table of a commit that was adopted after commits which only the log has is left out. It is
+//!     still separate: a compaction that could have included it ran before the flush, or waits for its turn.
+//! capture.5. A copy lacks nothing that it should hold. Compactions drop tables below range removals that
+//!     only memtables and the log have (covered.3). The edit that does so records how far the manifest relies
+//!     on the log (`durable_seq`). A state that relies on commits after the copy's number is not used.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,20 +30,20 @@ use crate::types::canary::{self, Canary};
 use crate::types::interleave::{self, Point};
 use crate::types::{Error, FileId, KeyspaceId, Result, SeqNo};
 
-/// A blob file in use that is larger is closed first, so that it can be linked.
+/// A larger blob file in use is closed first, so that it can be linked.
 const OPEN_BLOBS_BYTES_MAX: u64 = 4 << 20;
 
-/// See the module's text.
+/// The contents of a copy.
 pub(crate) struct Capture {
-    /// What the copy's manifest says: no log, no number of the database.
+    /// State for the copy's manifest, without a log and without a database number.
     pub(crate) state: VersionEdit,
     /// The last commit.
     pub(crate) seq: SeqNo,
-    /// The number that the database has for itself.
+    /// The original's database number.
     pub(crate) database_id: u32,
-    /// The files, in the order of their numbers.
+    /// The files, sorted by number.
     pub(crate) files: Vec<CapturedFile>,
-    /// capture.3
+    /// Pins the files (capture.3).
     _version: Arc<Version>,
 }
 
@@ -57,16 +59,16 @@ pub(crate) struct CapturedFile {
     pub(crate) kind: DataKind,
     pub(crate) id: FileId,
     pub(crate) path: PathBuf,
-    /// How much of it belongs to the copy.
+    /// Bytes of it that belong to the copy.
     pub(crate) len: u64,
-    /// It does not change any more: it may have another name.
+    /// It no longer changes, so it may be linked.
     pub(crate) is_final: bool,
-    /// What it is known by beside its number and length, if that is known without reading it.
+    /// Identifies the contents together with number and length, if known without reading the file.
     pub(crate) fingerprint: Option<u32>,
 }
 
 impl Core {
-    /// What a copy consists of that holds all that is visible now.
+    /// Captures everything that is visible now.
     pub(crate) fn capture(&self) -> Result<Capture> {
         self.check_ours()?;
         let begun = self.published.visible();
@@ -76,8 +78,9 @@ impl Core {
         let capture = match self.capture_now(false)? {
             Some(capture) => capture,
             None => {
-                // Large commits go on among small ones (capture.4), or a compaction acted on a later commit (capture.5). While
-                // this thread holds the turn of compactions, neither happens between the flush and the capture.
+                // Large commits continue among small ones (capture.4), or a compaction relied on a later
+                // commit (capture.5). While this thread holds the compaction turn, neither happens between
+                // the flush and the capture.
                 let _turn = self.turns.compact.lock();
                 self.check_ours()?;
                 let relied_on = self.tables.manifest().state().durable_seq;
@@ -91,12 +94,13 @@ impl Core {
         Ok(capture)
     }
 
-    /// The number that the database has for itself.
+    /// The database's number.
     pub(crate) fn database_id(&self) -> u32 {
         self.tables.manifest().state().database_id.unwrap_or_default()
     }
 
-    /// None if commits would have to be left out that cannot be, or only with `leaving_out`.
+    /// Captures the current state. `None`: commits would have to be left out, and that is impossible or needs
+    /// `leaving_out`.
     fn capture_now(&self, leaving_out: bool) -> Result<Option<Capture>> {
         // capture.3
         let manifest = self.tables.manifest();
@@ -122,10 +126,10 @@ impl Core {
         });
         let blobs = state.blobs.iter().filter_map(|&(named, id)| {
             let file = version.blobs().find(named)?.file;
-            // In this order: of a file that is closed there are no new leases.
+            // In this order: a closed file gets no new leases.
             let is_final = file.is_closed() && file.is_quiet();
             let path = blob_path(&self.dir, id);
-            // What is leased and not written yet is of later commits, or of none.
+            // Leased bytes that are not written yet belong to later commits, or to none.
             let len = self.env.fs.file_size(&path).map_err(|e| Error::io("measure", &path, e));
             Some(len.map(|len| CapturedFile {
                 kind: DataKind::Blobs,
@@ -142,7 +146,8 @@ impl Core {
     }
 }
 
-/// Makes of the manifest's state that of a copy; its last commit (capture.1). None: see [`Core::capture_now`].
+/// Turns the manifest's state into that of a copy, and returns its last commit (capture.1). `None`: see
+/// [`Core::capture_now`].
 fn settle(state: &mut VersionEdit, leaving_out: bool) -> Result<Option<SeqNo>, String> {
     let mut adopted = std::mem::take(&mut state.adopted);
     adopted.sort_by_key(|commit| commit.seq);
@@ -171,7 +176,7 @@ fn settle(state: &mut VersionEdit, leaving_out: bool) -> Result<Option<SeqNo>, S
     state.counts = Some(counts.into_iter().collect());
     state.flushed_seq = Some(last);
     (state.durable_seq, state.wal_named) = (None, None);
-    // What is kept for the change feed stays behind: the copy begins a feed of its own.
+    // Commits kept for the change feed are left out: the copy starts a feed of its own.
     state.feed = FeedEdit { limits: state.feed.limits, ..FeedEdit::default() };
     let VersionEdit { added, blobs, .. } = state;
     blobs.retain(|(named, _)| added.iter().any(|table| table.meta.blobs.has(*named)));

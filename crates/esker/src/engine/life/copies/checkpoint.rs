@@ -1,11 +1,12 @@
-//! Checkpoints: a copy of the open database, in a directory of its own, mostly by links.
+//! Checkpoints: a copy of the open database in a separate directory, mostly by links.
 //!
 //! ```text
-//!   capture --tables, blob files that are finished: linked; others: copied--> workplace --CURRENT, MANIFEST--> renamed
+//!   capture --finished files linked, others copied--> workplace --CURRENT, MANIFEST--> renamed
 //! ```
 //!
-//! checkpoint.1. The copy is a database of its own, with a number of its own. Neither changes what both have: files with two names are never written to again.
-//! checkpoint.2. It is there as a whole and durable, or not at all (workplace.1).
+//! checkpoint.1. The copy is an independent database with a number of its own. Neither changes what they
+//!     share: files with two names are never written to again.
+//! checkpoint.2. The copy exists entirely and durably, or not at all (workplace.1).
 
 use std::path::Path;
 
@@ -20,13 +21,13 @@ use crate::types::{FileId, Result, SeqNo};
 
 use super::capture::DataKind;
 
-/// What a [checkpoint](crate::Db::checkpoint) consists of.
+/// Result of a [checkpoint](crate::Db::checkpoint).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checkpoint {
-    /// Its last commit: it holds all commits up to this one, and none after it.
+    /// The last commit of the copy. It holds all commits up to this one and none after it.
     pub seqno: SeqNo,
-    /// Files that it shares with the database.
+    /// Files shared with the database.
     pub linked_files: u64,
     /// Their bytes.
     pub linked_bytes: u64,
@@ -57,7 +58,7 @@ impl Core {
         }
         self.options.save(workplace.held(), workplace.dir())?;
         write_manifest(&workplace, capture.state)?;
-        // Another process that has opened the directory since may have removed what was to be linked.
+        // Another process that has opened the directory meanwhile may have removed linked files.
         self.check_ours()?;
         workplace.finish()?;
         Ok(made)
@@ -72,7 +73,7 @@ pub(crate) fn data_path(dir: &Path, kind: DataKind, id: FileId) -> std::path::Pa
     }
 }
 
-/// Has a database in the workplace that says this, with a number of its own (checkpoint.1).
+/// Writes the manifest of a database with this state and a number of its own (checkpoint.1).
 pub(crate) fn write_manifest(workplace: &Workplace, mut state: VersionEdit) -> Result<()> {
     let id = state.next_file.unwrap_or(FileId::new(1));
     state.next_file = Some(id.next());

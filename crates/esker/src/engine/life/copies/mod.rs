@@ -1,13 +1,13 @@
-//! Copies of the running database: what one consists of, and how it comes to stand in a directory of its own.
+//! Copies of the running database: their contents, and how they get a directory of their own.
 //!
 //! ```text
 //!   capture.rs     database --flush--> state of the manifest, files pinned
 //!   checkpoint.rs  capture --links, copies--> workplace --rename--> a database
-//!   transfer.rs    one file --> its copy, durable
-//!   workplace.rs   the directory beside, in which it is made
+//!   transfer.rs    one file --> its durable copy
+//!   workplace.rs   the directory in which the copy is made
 //! ```
 //!
-//! [`backup`](crate::backup) makes and reads its own files of the same captures.
+//! [`backup`](crate::backup) copies the same captures to files of its own.
 
 pub(crate) mod capture;
 pub(crate) mod checkpoint;

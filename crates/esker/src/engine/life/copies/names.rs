@@ -1,4 +1,4 @@
-//! Which names in a directory a database gives, and where no copy of it may be made.
+//! Which file names belong to a database, and where no copy may be made.
 
 use std::path::Path;
 
@@ -9,17 +9,17 @@ use crate::manifest::log::read_current;
 use crate::types::{Error, Result};
 use crate::wal;
 
-/// Whether a database has files of this name, apart from its lock.
+/// Returns whether a database has files of this name, apart from its lock.
 pub fn is_of_database(name: &str) -> bool {
     let of_log = wal::file_name::parse_segment(name).or(wal::file_name::parse_prepared(name)).is_some();
     let is_fixed = name == CURRENT || name == OPTIONS;
     is_fixed || of_log || wal::file_name::is_spare(name) || parse(name) != FileKind::Other
 }
 
-/// Refuses a path that is the directory of a database or lies in one: files of others have no place there. Changes nothing.
+/// Refuses a path in, or equal to, the directory of a database. Changes nothing.
 pub fn refuse_in_database(env: &Env, path: &Path) -> Result<()> {
     for dir in path.ancestors() {
-        // A directory that cannot be looked into is not that of a database that this process could harm.
+        // A directory that cannot be read is not that of a database that this process could harm.
         let has_current = matches!(env.fs.entry(&dir.join(CURRENT)), Ok(Some(Entry::File { .. })));
         if has_current && matches!(read_current(env, dir), Ok(Some(_))) {
             return Err(Error::Invalid(format!(

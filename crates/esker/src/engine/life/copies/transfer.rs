@@ -1,8 +1,8 @@
-//! One file of a copy: linked, or copied, and durable either way.
+//! Transfers one file of a copy: by a link or by copying, durable either way.
 //!
-//! transfer.1. A link that may have been made all the same is removed before the copy is written: writing through it would change the
-//!      original.
-//! transfer.2. A copy is as long as it was said to be, or it is an error that names the file.
+//! transfer.1. If linking failed, a link that may still exist is removed before the copy is written. Writing
+//!     through it would change the original.
+//! transfer.2. A copy has the stated length, or an error names the file.
 
 use std::path::Path;
 
@@ -11,10 +11,11 @@ use esker_env::{Env, OpenOptions, read_range_into};
 use super::capture::CapturedFile;
 use crate::types::{Error, Result};
 
-/// So much is read and written at a time.
+/// Bytes copied at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Gives a file that does not change any more a second name; false if the file system has no such, or not between the two places.
+/// Gives a file that no longer changes a second name. Returns false if the file system cannot, or not between
+/// these paths.
 pub(crate) fn link(env: &Env, file: &CapturedFile, to: &Path) -> Result<bool> {
     if !file.is_final {
         return Ok(false);
@@ -29,7 +30,7 @@ pub(crate) fn link(env: &Env, file: &CapturedFile, to: &Path) -> Result<bool> {
     }
 }
 
-/// Copies the first `len` bytes of a file to a new one, durably. `each` sees what is copied.
+/// Copies the first `len` bytes of a file to a new one, durably. Passes each piece to `each`.
 pub(crate) fn copy(
     (from_env, from): (&Env, &Path),
     (to_env, to): (&Env, &Path),
@@ -52,7 +53,7 @@ pub(crate) fn copy(
         })?;
         each(piece)?;
         target.write_all_at(piece, at).map_err(write)?;
-        // A hint: the sync says whether it worked.
+        // A hint. The sync reports errors.
         let _ = target.start_writeback(at, piece.len() as u64);
         at += piece.len() as u64;
     }

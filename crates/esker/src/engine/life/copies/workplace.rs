@@ -1,17 +1,21 @@
-//! The directory beside the target in which a database is made: whole and durable before it has its name.
+//! The temporary directory beside the target in which a database is made. It gets the target's name once it
+//! is complete and durable.
 //!
 //! ```text
-//!   NAME.esker-new/LOCK             who makes it
+//!   NAME.esker-new/LOCK             locked by the maker
 //!   NAME.esker-new/ESKER-JOB-<id>   proves that the directory is a workplace
 //!   NAME.esker-new/db/...           what is made --rename--> NAME
 //! ```
 //!
-//! workplace.1. Nothing has the target's name before all of the database is durable, and the renaming is one step that replaces nothing.
-//!      So a crash leaves the whole database, or none and a workplace.
-//! workplace.2. A workplace whose lock is free is garbage. The next one that is made in the same directory, under any name, removes it.
-//!      Its job file proves what it is (job.2); a directory that only has such a name is left alone.
-//! workplace.3. Only files with names of a database are removed from a workplace. What others have put there stays, and with it the directory.
-//! workplace.4. No symbolic link below the target's directory is followed (fs.5). What leads to that directory is the user's business.
+//! workplace.1. Nothing has the target's name before the whole database is durable. The rename is one step
+//!     that replaces nothing. So a crash leaves the whole database, or a workplace and no database.
+//! workplace.2. A workplace whose lock is free is garbage. The next workplace made in the same directory, for
+//!     any target, removes it. Its job file proves what it is (job.2); a directory that only has such a name
+//!     is left alone.
+//! workplace.3. Only files with names of a database are removed from a workplace. Other files stay, and with
+//!     them the directory.
+//! workplace.4. No symbolic link below the target's parent directory is followed (fs.5). Links on the way to
+//!     that directory are the user's choice.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -26,16 +30,16 @@ use crate::manifest::file_name::LOCK;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result};
 
-/// What the name of a workplace ends with.
+/// Suffix of a workplace's name.
 const SUFFIX: &str = ".esker-new";
-/// The directory in it that gets the name.
+/// The directory in it that gets the target's name.
 const INSIDE: &str = "db";
-/// What its job file says.
+/// Kind of its job file.
 const KIND: &str = "workplace";
-/// How often a directory is made again that another process has removed before it was locked.
+/// How often a directory is made again that another process removed before it was locked.
 const LOCK_ROUNDS: u32 = 100;
 
-/// See the module's text. Removed when it drops, as far as it can be.
+/// A workplace. Removed on drop, as far as possible.
 pub(crate) struct Workplace {
     outer: Outer,
     /// With `inside` held.
@@ -52,12 +56,12 @@ struct Outer {
     env: Env,
     path: PathBuf,
     lock: Option<Arc<dyn FileLock>>,
-    /// It was made by a job of Esker, and goes with it.
+    /// Made by a job of Esker, and removed with it.
     is_ours: bool,
 }
 
 impl Workplace {
-    /// A workplace for a database in `target`, where nothing may be yet.
+    /// Makes a workplace for a database in `target`, which must not exist.
     pub(crate) fn take(env: &Env, target: &Path, modes: Option<Modes>) -> Result<Workplace> {
         if target.as_os_str().is_empty() {
             return Err(Error::Invalid("the path of the new database is empty".to_owned()));
@@ -85,17 +89,18 @@ impl Workplace {
         Ok(Workplace { outer, held, target, inside })
     }
 
-    /// Where the files go.
+    /// The directory for the files.
     pub(crate) fn dir(&self) -> &Path {
         &self.inside
     }
 
-    /// For new files in it.
+    /// The environment for new files in it.
     pub(crate) fn held(&self) -> &Env {
         &self.held
     }
 
-    /// Gives what was made its name, durably (workplace.1). All files are durable, and so are their names.
+    /// Renames the directory to the target, durably (workplace.1). All files and their names are durable by
+    /// now.
     pub(crate) fn finish(self) -> Result<()> {
         let fs = &self.outer.env.fs;
         fs.rename_dir(&self.inside, &self.target).map_err(|e| match e.kind() {
@@ -115,7 +120,7 @@ fn is_there(target: &Path) -> Error {
 }
 
 impl Outer {
-    /// Makes, or finds, and locks the workplace for this name. Proves it before anything is made in it.
+    /// Makes or finds the workplace for this name, locks it, and proves it before anything is made in it.
     fn make(above_env: &Env, above: &Path, name: &OsStr) -> Result<Outer> {
         let mut workplace_name = name.to_owned();
         workplace_name.push(SUFFIX);
@@ -123,7 +128,7 @@ impl Outer {
         let mut rounds = 0;
         let mut outer = loop {
             match Self::make_and_lock(above_env, &path) {
-                // Others take it for garbage until it is locked.
+                // Until it is locked, other processes take it for garbage.
                 Err(Error::Io { source, .. })
                     if source.kind() == ErrorKind::NotFound && rounds < LOCK_ROUNDS =>
                 {
@@ -154,7 +159,7 @@ impl Outer {
         }
         Self::lock_made(above_env, path, is_ours).inspect_err(|_| {
             if is_ours {
-                // Fails if another process has come to use it meanwhile.
+                // Fails if another process uses it by now.
                 let _ = above_env.fs.remove_dir(path);
             }
         })
@@ -164,7 +169,8 @@ impl Outer {
         let env = above_env.hold(path, None).map_err(|e| Error::io("open", path, e))?;
         let mut outer = Outer { above: above_env.clone(), env, path: path.to_owned(), lock: None, is_ours };
         if !is_ours && outer.jobs()?.is_empty() {
-            // A crash leaves no more of one that is not proved yet, nor does another process have more while it begins.
+            // A workplace without proof holds no more than this, whether it was left by a crash or is being
+            // made.
             let is_left = |name: &String| name == LOCK || JobFile::is_name(name);
             let names = outer.env.fs.list_dir(path).map_err(|e| Error::io("list", path, e))?;
             if !names.iter().all(is_left) {
@@ -179,7 +185,7 @@ impl Outer {
         JobFile::left(&self.env, &self.path, KIND).map_err(|e| Error::io("look into", &self.path, e))
     }
 
-    /// Removes the directory inside, durably, and the files of a database in it (workplace.3).
+    /// Removes the inner directory and the files of a database in it, durably (workplace.3).
     fn empty(&self) -> Result<()> {
         let fs = &self.env.fs;
         let dir = self.path.join(INSIDE);
@@ -193,16 +199,17 @@ impl Outer {
             held.fs.remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
         }
         fs.remove_dir(&dir).map_err(|e| Error::io("remove", &dir, e))?;
-        // Before the proof of what it was goes (job.1).
+        // Before the proof is removed (job.1).
         fs.sync_dir_if_readable(&self.path).map_err(|e| Error::io("sync directory", &self.path, e))
     }
 
-    /// Removes the workplace, which is locked.
+    /// Removes the locked workplace.
     fn remove(&mut self) -> Result<()> {
         let (fs, path) = (&self.env.fs, &self.path);
         self.empty()?;
         if self.is_ours {
-            // While it is locked, so that no process locks a file that has no name. The proof goes last.
+            // Removed while locked, so that no process locks a file without a name. The proof is removed
+            // last.
             let lock = path.join(LOCK);
             fs.remove_file(&lock).map_err(|e| Error::io("remove", &lock, e))?;
         }
@@ -219,7 +226,8 @@ impl Outer {
 
 impl Drop for Outer {
     fn drop(&mut self) {
-        // What cannot be removed is for the next one (workplace.2). Without the lock it is another's.
+        // The next workplace removes what stays (workplace.2). Without the lock it belongs to another
+        // process.
         if self.lock.is_some() {
             let _ = self.remove();
         }
@@ -239,10 +247,10 @@ fn lock(env: &Env, outer: &Path) -> Result<Arc<dyn FileLock>> {
     Ok(lock.into())
 }
 
-/// Removes the workplaces that were left in a directory, all that it can (workplace.2).
+/// Removes the workplaces left in a directory, as far as it can (workplace.2).
 fn clear_others(above_env: &Env, above: &Path, own: &Path) {
     let mut names = above_env.fs.list_dir(above).unwrap_or_default();
-    // In one order, so that a simulation repeats itself.
+    // Sorted, so that a simulation is repeatable.
     names.sort_unstable();
     for path in names.iter().filter(|name| name.ends_with(SUFFIX)).map(|name| above.join(name)) {
         if path == own || !matches!(above_env.fs.entry(&path), Ok(Some(Entry::Dir))) {
@@ -253,12 +261,12 @@ fn clear_others(above_env: &Env, above: &Path, own: &Path) {
         let is_proved = |outer: &Outer| outer.jobs().is_ok_and(|jobs| !jobs.is_empty());
         if is_proved(&outer)
             && let Ok(lock) = lock(&outer.env, &outer.path)
-            // It may have ended meanwhile, and be another's.
+            // The first job may have ended meanwhile, and the name may belong to another.
             && is_proved(&outer)
         {
             outer.lock = Some(lock);
         } else {
-            // A crash may leave an empty one; nothing else goes.
+            // A crash may leave an empty directory. Others are not removed.
             let _ = above_env.fs.remove_dir(&outer.path);
         }
     }

@@ -1,4 +1,4 @@
-//! The last step of an opening: the layers are put together, and the threads start.
+//! The last step of an opening: stacks the layers and starts the threads.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,7 +28,7 @@ use crate::txn::commit::Pipeline;
 use crate::types::Result;
 
 impl Opening {
-    /// Makes the running database of what was found, and starts its threads.
+    /// Builds the running database from what was found, and starts its threads.
     pub(super) fn assemble(
         self,
         found: Found,

@@ -1,4 +1,4 @@
-//! The log of an opening: its end is finished, and new commits follow on it.
+//! The log of an opening: its end is repaired, and new commits continue after it.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::txn::payload;
 use crate::types::{FileId, Result};
 use crate::wal::{self, WalPool, WalWriter};
 
-/// What commits are written to.
+/// What commits write to.
 pub(super) struct Log {
     pub(super) blobs: Arc<BlobStore>,
     pub(super) feed: Option<Keeper>,
@@ -26,14 +26,14 @@ pub(super) struct Log {
 }
 
 impl Opening {
-    /// Finishes the log that was found, and begins a segment that follows on it.
+    /// Repairs the end of the log that was found, and begins the next segment.
     pub(super) fn resume_log(&self, found: &mut Found, view: &Arc<ViewCell>, named: &Named) -> Result<Log> {
         let Opening { options, env, dir, .. } = self;
         let wal_from = found.state.log_extent().from;
         let (log, last_seq) = (&found.replayed.log, found.replayed.last_seq);
         log.finish(env, dir)?;
         let kept: Vec<u64> = found.feed.iter().flat_map(|feed| feed.segments.keys().copied()).collect();
-        // recovery.8: the writer removes, when it can, what cannot be removed now.
+        // recovery.8: the writer later removes what cannot be removed now.
         let mut of_earlier =
             wal::remove_obsolete(env, dir, &found.names, kept.first().copied().unwrap_or(wal_from))?;
         of_earlier.extend(kept);
@@ -68,7 +68,7 @@ impl Opening {
         Ok(Log { blobs, feed, pool, writer })
     }
 
-    /// Removes files of ours that nothing names any more (open.3), all that it can (open.6).
+    /// Removes the engine's own files that nothing names any more (open.3), as far as it can (open.6).
     pub(super) fn remove_leftovers(&self, found: &Found, named: &Tables) {
         let (version, kept) = (&found.version, found.state.feed.tables().collect::<BTreeSet<FileId>>());
         let manifest = named.manifest().path();

@@ -18,12 +18,12 @@ use crate::wal::Recovered;
 pub(super) struct Named {
     pub(super) tables: Tables,
     pub(super) database_id: u32,
-    /// The commits from which on keyspaces have their history.
+    /// For each keyspace, the commit from which on its history can be read.
     pub(super) floors: Floors,
 }
 
 impl Opening {
-    /// Has a manifest in force that says what was found, durably.
+    /// Makes a manifest durable that describes what was found.
     pub(super) fn put_in_force(&self, found: &mut Found, catalog: &Catalog) -> Result<Named> {
         let env = &self.env;
         let last_seq = found.replayed.last_seq;
@@ -43,7 +43,8 @@ impl Opening {
         Ok(Named { tables, database_id, floors })
     }
 
-    /// Continues the manifest `found`, or creates one with all of `state`, and adds `news` to it. Files and runs get numbers from `numbers` on.
+    /// Continues the manifest `found`, or creates one with all of `state`, and adds `news`. New files and
+    /// runs get numbers from `numbers` on.
     fn continue_or_create(
         &self,
         found: Option<FoundManifest>,
@@ -58,7 +59,7 @@ impl Opening {
                 if news != VersionEdit::default() {
                     manifest.append(news, || next_file)?;
                 }
-                // Its number, if a new one was started for that.
+                // Appending may have started a new manifest, which took a number.
                 let next_file = manifest.state().next_file.max(Some(next_file)).unwrap_or(next_file);
                 (manifest, next_file)
             }
@@ -73,13 +74,13 @@ impl Opening {
     }
 }
 
-/// What this opening has to say that the manifest does not: nothing, after a clean close.
+/// What this opening has to add to the manifest. After a clean close: nothing.
 fn news(state: &VersionEdit, log: &Recovered, last_seq: SeqNo, database_id: u32) -> VersionEdit {
     let from = state.log_extent().from;
     let named_to = log.named_to().unwrap_or(from.saturating_sub(1));
-    // Files that are prepared go (recovery.6).
+    // Prepared files are removed (recovery.6).
     let is_wrong = state.wal_named.is_some_and(|named| named > named_to) || log.named_to() > state.wal_named;
-    // What was replayed is durable; a torn end is not finished yet.
+    // Replayed commits are durable, unless a torn end has still to be repaired.
     let is_known = log.is_torn() || Some(last_seq) <= state.durable_seq.max(state.flushed_seq);
     VersionEdit {
         wal_named: is_wrong.then_some(named_to),
@@ -89,7 +90,7 @@ fn news(state: &VersionEdit, log: &Recovered, last_seq: SeqNo, database_id: u32)
     }
 }
 
-/// A number that distinguishes the files of this database from those of others; not 0.
+/// A number, not 0, that tells the files of this database from those of others.
 pub(crate) fn draw_database_id(env: &Env) -> u32 {
     (env.random.next_u64() as u32).max(1)
 }

@@ -1,4 +1,4 @@
-//! The first steps of an opening: everything is read and found sound. Nothing on disk changes (open.1).
+//! The first steps of an opening: everything is read and checked. Nothing on disk changes (open.1).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -35,9 +35,9 @@ use crate::wal;
 pub(super) struct Found {
     /// The names of all files.
     pub(super) names: Vec<String>,
-    /// What the manifest says.
+    /// The state that the manifest describes.
     pub(super) state: VersionEdit,
-    /// The manifest, if the opening can continue it; none if it has to write another one.
+    /// The manifest, if this opening can continue it. `None`: a new one has to be written.
     pub(super) manifest: Option<FoundManifest>,
     pub(super) cache: Arc<BlockCache>,
     pub(super) blob_cache: Arc<BlobCache>,
@@ -107,7 +107,7 @@ impl Opening {
     }
 }
 
-/// What the manifest says, and the manifest; a new database has none, and holds nothing.
+/// Reads the manifest. A new database has none, and its state is empty.
 fn read_manifest(env: &Env, options: &Options, dir: &Path) -> Result<(VersionEdit, Option<FoundManifest>)> {
     match ManifestLog::find(env, dir)? {
         Some(_) if options.error_if_exists() => {
@@ -128,7 +128,7 @@ fn read_manifest(env: &Env, options: &Options, dir: &Path) -> Result<(VersionEdi
     }
 }
 
-/// A database that holds nothing, and counts from this number on.
+/// The state of an empty database whose commit numbers start at `first`.
 fn new_state(first: u64) -> VersionEdit {
     let wal_from = Some(first);
     if first == 1 {
@@ -138,14 +138,14 @@ fn new_state(first: u64) -> VersionEdit {
     VersionEdit { wal_from, next_file, next_run: Some(RunId(first)), flushed_seq, ..VersionEdit::default() }
 }
 
-/// Whether a file of this name shows that there is a database. A new one writes CURRENT before its first log segment or table: a manifest
-/// alone is one that was never finished.
+/// Returns whether a file of this name proves that there is a database. A new database writes CURRENT before
+/// its first log segment or table: a manifest alone belongs to a database that was never finished.
 pub(crate) fn is_data(name: &str) -> bool {
     matches!(file_name::parse(name), FileKind::Table(_) | FileKind::Blob(_))
         || wal::file_name::parse_segment(name).is_some()
 }
 
-/// A new database is no more durable than the name of its directory, which its owner may have made just now (open.7).
+/// Makes the name of a new database's directory durable, which the caller may have just created (open.7).
 fn sync_parent(env: &Env, dir: &Path) -> Result<()> {
     let Some(above) = env.fs.dir_above(dir) else { return Ok(()) };
     env.fs.sync_dir_if_readable(&above).map_err(|e| Error::io("sync directory", &above, e))
@@ -155,7 +155,7 @@ pub(in crate::engine) fn list(env: &Env, dir: &Path) -> Result<Vec<String>> {
     env.fs.list_dir(dir).map_err(|e| Error::io("list", dir, e))
 }
 
-/// The version that the manifest describes. `names`: all that is in the directory.
+/// Opens the version that the manifest describes. `names` lists the directory.
 pub(in crate::engine) fn open_tables(
     env: &Env,
     dir: &Path,
@@ -186,7 +186,7 @@ fn table_of(name: &str) -> Option<FileId> {
     }
 }
 
-/// What a version asserts, as a typed error: the manifest may be damaged in a way that its checksums missed.
+/// Checks what a version asserts. Damage of the manifest that its checksums missed becomes a typed error.
 fn check_runs(state: &VersionEdit, dir: &Path) -> Result<()> {
     let mut runs: BTreeMap<_, Vec<_>> = BTreeMap::new();
     let mut files = BTreeSet::new();
@@ -213,9 +213,8 @@ fn check_runs(state: &VersionEdit, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The number of the first new file: behind those of all files, and behind all that the manifest says were given out. Refuses one that
-/// leaves too few.
-/// `names`: all that is in the directory.
+/// The number of the first new file: above those of all files, and above all that the manifest says were
+/// given out. Refuses numbers that leave too few. `names` lists the directory.
 pub(crate) fn first_number(dir: &Path, names: &[String], state: &VersionEdit) -> Result<FileId> {
     let given = state.next_file.unwrap_or(FileId::new(1));
     if file_name::is_spent(given) {
@@ -239,7 +238,7 @@ pub(crate) fn first_number(dir: &Path, names: &[String], state: &VersionEdit) ->
     }
 }
 
-/// Takes what is unresolved from the counts, while nothing reads yet. Returns whether there was anything.
+/// Subtracts the unresolved counts of the manifest, before the first read. Returns whether there were any.
 pub(in crate::engine) fn settle_counts(state: &mut VersionEdit, dir: &Path) -> Result<bool> {
     let is_owing = !state.debts.is_empty();
     state.pay_debts().map_err(|detail| Error::corrupt("manifest", dir.join(CURRENT), 0, detail))?;

@@ -69,11 +69,11 @@ fn catalog_5_names_of_an_earlier_opening_are_found_dropped_renamed_and_listed() 
     db.flush().unwrap();
     db.close().unwrap();
     let db = open();
-    assert_eq!(db.handle.core.catalog.names.read().made.len(), 1, "catalog.5: the default one");
+    assert_eq!(db.handle.core.catalog.names.read().made.len(), 1, "the default one");
     db.drop_keyspace(&name(7)).unwrap();
     db.rename_keyspace(&name(8), "eight").unwrap();
     let nine = [db.open_keyspace(&name(9)).unwrap(), db.open_keyspace(&name(9)).unwrap()];
-    assert!(Arc::ptr_eq(&nine[0].state, &nine[1].state), "catalog.5: one state for all handles");
+    assert!(Arc::ptr_eq(&nine[0].state, &nine[1].state), "one state for all handles");
     let is_gone = |db: &Db, n| matches!(db.open_keyspace(&name(n)), Err(Error::KeyspaceNotFound(_)));
     db.close().unwrap();
     for _ in 0..2 {
@@ -114,7 +114,7 @@ fn catalog_4_a_list_has_what_is_created_before_a_drop_or_what_is_dropped() {
     let env = Env::simulated(Arc::new(MemFs::new()), 1);
     let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
     db.create_keyspace("dropped").unwrap();
-    // While somebody looks, one is created and, after that, the other one is dropped.
+    // While a list is made, one keyspace is created and then another is dropped.
     let names = db.handle.core.catalog.names(|state| {
         if state.id != KeyspaceId::DEFAULT {
             db.create_keyspace("created").unwrap();

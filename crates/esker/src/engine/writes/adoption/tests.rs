@@ -16,7 +16,8 @@ fn key(n: u32) -> [u8; 4] {
     n.to_be_bytes()
 }
 
-/// A database in which half of the keys have expired, some in tables and some in the memtable, and nothing is swept.
+/// A database in which half of the keys have expired, some in tables and some in the memtable, and nothing is
+/// swept.
 fn with_expired_keys() -> (Db, Keyspace) {
     let clock = Arc::new(ManualClock::new());
     let env = Env { clock: clock.clone(), ..Env::simulated(Arc::new(MemFs::new()), 1) };
