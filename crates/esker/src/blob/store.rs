@@ -143,11 +143,11 @@ impl BlobStore {
         self.limits.read().get(&keyspace).copied().unwrap_or(self.options.over)
     }
 
-    /// Gives a keyspace a limit of its own; none: takes it away.
-    pub(crate) fn set_limit(&self, keyspace: KeyspaceId, limit: Option<Option<usize>>) {
+    /// Gives a keyspace a limit of its own, 0 for no blobs at all, or takes it away.
+    pub(crate) fn set_limit(&self, keyspace: KeyspaceId, limit: Option<usize>) {
         let mut limits = self.limits.write();
         match limit {
-            Some(limit) => drop(limits.insert(keyspace, limit)),
+            Some(limit) => drop(limits.insert(keyspace, (limit > 0).then_some(limit))),
             None => drop(limits.remove(&keyspace)),
         }
         let all = limits.values().chain([&self.options.over]);

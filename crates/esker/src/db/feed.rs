@@ -333,7 +333,7 @@ fn shown<'a>(change: Change<'a>, blobs: &'a BlobSet) -> Result<FeedChange<'a>> {
 fn of_catalog<'a>(key: &'a [u8], value: Option<&'a [u8]>) -> Result<FeedChange<'a>> {
     if let (Some(keyspace), Some(stored)) = (options_of(key), value) {
         let options = StoredOptions::decode(stored);
-        let options = options.map_err(|e| e.in_file("commit payload", Path::new(""), 0))?.shown();
+        let options = options.map_err(|e| e.in_file("commit payload", Path::new(""), 0))?.given;
         return Ok(FeedChange::Options { keyspace, options });
     }
     let Some(name) = name_of(key) else { return Ok(FeedChange::Internal { key, value }) };

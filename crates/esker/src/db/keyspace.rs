@@ -2,7 +2,6 @@
 
 use std::io::Read;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::ingest::Ingest;
@@ -163,15 +162,12 @@ impl Keyspace {
     /// # Errors
     /// Those of [`remove`](Self::remove).
     pub fn set_default_ttl(&self, ttl: Option<Duration>) -> Result<()> {
-        self.core().set_default_ttl(&self.state, ttl)
+        self.core().change_options(&self.state, |options| options.default_ttl = ttl)
     }
 
     /// How long puts last that do not say so themselves; none: for ever.
     pub fn default_ttl(&self) -> Option<Duration> {
-        match self.state.ttl_ms.load(Ordering::Relaxed) {
-            0 => None,
-            ms => Some(Duration::from_millis(ms)),
-        }
+        self.options().default_ttl
     }
 
     /// How long a key is still there; none if it is not.
@@ -360,7 +356,7 @@ impl Keyspace {
     /// # Errors
     /// Those of [`remove`](Self::remove).
     pub fn set_blobs_over(&self, bytes: usize) -> Result<()> {
-        self.core().set_blobs_over(&self.state, (bytes > 0).then_some(bytes))
+        self.core().change_options(&self.state, |options| options.blobs_over = Some(bytes))
     }
 
     /// The operator by which [`merge`](Self::merge) changes keys of this keyspace. This is kept in the database, and for good: operands that are
@@ -382,25 +378,22 @@ impl Keyspace {
     /// [`MergeOperatorMissing`](crate::Error::MergeOperatorMissing) if there is none of this name; [`Invalid`](crate::Error::Invalid) if the
     /// keyspace has another one; and those of [`remove`](Self::remove).
     pub fn set_merge_operator(&self, name: &str) -> Result<()> {
-        self.core().set_merge_operator(&self.state, name)
+        self.core().change_options(&self.state, |options| options.merge_operator = Some(name.to_owned()))
     }
 
     /// The name of the keyspace's merge operator, if it has one.
     pub fn merge_operator(&self) -> Option<String> {
-        self.core().catalog.options_of(self.state.id).merge_operator
+        self.options().merge_operator
     }
 
     /// All of its options. [`WriteBatch::set_options`](crate::WriteBatch::set_options) gives it others, together with what else a batch does.
     pub fn options(&self) -> KeyspaceOptions {
-        self.core().catalog.options_of(self.state.id).shown()
+        self.core().catalog.options_of(self.state.id).given
     }
 
     /// How commits count the keys of this keyspace.
     pub fn counting(&self) -> Counting {
-        match self.core().catalog.options_of(self.state.id).is_lazy {
-            true => Counting::Lazy,
-            false => Counting::Exact,
-        }
+        self.options().counting
     }
 
     /// How commits count the keys of this keyspace from now on. This is kept in the database. If it is so already this is no commit. A keyspace can be made so:
@@ -419,7 +412,7 @@ impl Keyspace {
     /// # Errors
     /// Those of [`remove`](Self::remove).
     pub fn set_counting(&self, counting: Counting) -> Result<()> {
-        self.core().set_counting(&self.state, counting == Counting::Lazy)
+        self.core().change_options(&self.state, |options| options.counting = counting)
     }
 
     /// Takes sorted pairs and finished tables, and puts them all in one commit. The fastest way to load much.

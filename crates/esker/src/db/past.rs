@@ -58,7 +58,7 @@ impl Keyspace {
     /// # Errors
     /// Those of [`remove`](Self::remove); [`Invalid`](crate::Error::Invalid) for no versions at all.
     pub fn set_history(&self, history: History) -> Result<()> {
-        self.core().set_history(&self.state, history)
+        self.core().change_options(&self.state, |options| options.history = history)
     }
 
     /// What this keyspace keeps of older versions.

@@ -8,8 +8,7 @@
 use crate::db::FeedChange;
 use crate::encoding::bytes::{ByteReader, Decoded};
 use crate::encoding::operand::Operand;
-use crate::engine::state::keyspace_options::KeyspaceOptions;
-use crate::engine::state::portable_options;
+use crate::engine::state::keyspace_options::{KeyspaceOptions, StoredOptions};
 use crate::types::{Error, Result};
 
 /// A change. Keyspaces are their numbers.
@@ -169,7 +168,7 @@ impl<'a> Change<'a> {
             Change::Options { keyspace, options } => {
                 head(OPTIONS, *keyspace);
                 let mut bytes = Vec::new();
-                portable_options::encode(options, &mut bytes);
+                options.encode(&mut bytes);
                 put_string(out, &bytes);
             }
         }
@@ -220,9 +219,9 @@ impl<'a> Change<'a> {
             }
             NAMED => text(string(reader)?).map(|name| Change::Named { keyspace, name }),
             UNNAMED => text(string(reader)?).map(|name| Change::Unnamed { name }),
-            _ => match portable_options::decode(&mut ByteReader::new(string(reader)?)) {
-                Ok((options, false)) => Ok(Change::Options { keyspace, options }),
-                _ => Err(Error::Invalid(format!(
+            _ => match StoredOptions::decode(string(reader)?) {
+                Ok(options) => Ok(Change::Options { keyspace, options: options.given }),
+                Err(_) => Err(Error::Invalid(format!(
                     "options of keyspace {keyspace} that are not known: a newer version has written them"
                 ))),
             },

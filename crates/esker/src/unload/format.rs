@@ -7,8 +7,7 @@
 use std::path::Path;
 
 use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
-use crate::engine::state::keyspace_options::KeyspaceOptions;
-use crate::engine::state::portable_options;
+use crate::engine::state::keyspace_options::{KeyspaceOptions, StoredOptions};
 use crate::types::{Error, Result};
 
 /// The first bytes of the first record.
@@ -104,7 +103,7 @@ impl<'a> Record<'a> {
             Record::Keyspace(which, options) => {
                 out.push(KEYSPACE);
                 put_varint(&mut out, *which as u64);
-                portable_options::encode(options, &mut out);
+                options.encode(&mut out);
             }
             Record::Entries(entries) => {
                 begin_entries(&mut out);
@@ -127,9 +126,9 @@ impl<'a> Record<'a> {
         let record = match reader.u8()? {
             KEYSPACE => {
                 let which = reader.varint()?;
-                // What a newer build says of keyspaces is passed over: the entries are the same.
-                let (options, _) = portable_options::decode(&mut reader)?;
-                Record::Keyspace(usize::try_from(which).unwrap_or(usize::MAX), options)
+                // keyspace_options.2
+                let (options, _) = StoredOptions::decode_known(&mut reader)?;
+                Record::Keyspace(usize::try_from(which).unwrap_or(usize::MAX), options.given)
             }
             ENTRIES => {
                 let mut entries = Vec::new();

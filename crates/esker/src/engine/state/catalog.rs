@@ -28,7 +28,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::encoding::bytes::{ByteReader, put_varint};
 use crate::encoding::catalog_key::{name_of, options_of};
-use crate::engine::state::keyspace_options::StoredOptions;
+use crate::engine::state::keyspace_options::{Counting, KeyspaceOptions, StoredOptions};
 use crate::read::time::Time;
 use crate::txn::commit::KeyspaceLife;
 use crate::txn::drop_mark::DropMark;
@@ -56,7 +56,7 @@ pub(crate) struct KeyspaceState {
     pub(in crate::engine) dropped: AtomicBool,
     pub(crate) counter: Arc<Counter>,
     /// Whether counting is lazy: commits do not check whether keys exist. Relaxed: it orders nothing.
-    pub(in crate::engine) is_lazy: AtomicBool,
+    is_lazy: AtomicBool,
     /// Default lifetime of puts in milliseconds; 0: unlimited. Relaxed: it orders nothing.
     pub(crate) ttl_ms: AtomicU64,
 }
@@ -69,6 +69,12 @@ impl KeyspaceState {
     #[inline]
     pub(crate) fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
+    }
+
+    /// Puts options into force.
+    pub(in crate::engine) fn take(&self, options: &KeyspaceOptions) {
+        self.is_lazy.store(options.counting == Counting::Lazy, Ordering::Relaxed);
+        self.ttl_ms.store(options.ttl_ms(), Ordering::Relaxed);
     }
 
     /// What a commit needs to refuse its writes if the keyspace is dropped by then.
@@ -248,8 +254,7 @@ impl Catalog {
         let made = || {
             let state = Self::state(name.into(), id, DropMark::default(), self.published.counter(id));
             let options = self.options_of(id);
-            state.is_lazy.store(options.is_lazy, Ordering::Relaxed);
-            state.ttl_ms.store(options.ttl_ms, Ordering::Relaxed);
+            state.take(&options.given);
             Some(state)
         };
         self.names.write().made.entry(name.into()).or_insert_with(made).clone()
@@ -298,8 +303,7 @@ impl Catalog {
     ) {
         let made = || self.names.read().made.values().flatten().find(|state| state.id == id).cloned();
         if let Some(state) = state.cloned().or_else(made) {
-            state.is_lazy.store(options.is_lazy, Ordering::Relaxed);
-            state.ttl_ms.store(options.ttl_ms, Ordering::Relaxed);
+            state.take(&options.given);
         }
         self.with_options.lock().insert(id, options);
     }

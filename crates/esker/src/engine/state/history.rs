@@ -183,10 +183,10 @@ fn now_ms(env: &Env, marks: &Marks) -> u64 {
 
 /// Marks and floors for the manifest of an opening, given the options and the newest commit. Leaves out marks
 /// of commits that a crash has lost, and keyspaces without history.
-pub(in crate::engine) fn recovered<'a>(
+pub(in crate::engine) fn recovered(
     env: &Env,
     state: &VersionEdit,
-    options: impl Iterator<Item = (&'a KeyspaceId, &'a Kept)>,
+    options: impl Iterator<Item = (KeyspaceId, Kept)>,
     newest: SeqNo,
 ) -> (Marks, Floors) {
     let kept: BTreeMap<_, _> = options.filter(|(_, kept)| kept.rule != History::None).collect();
@@ -269,7 +269,7 @@ impl State {
 
     /// Returns to the stored rule.
     pub(in crate::engine) fn keep_history(&self, id: KeyspaceId) {
-        self.histories.set(id, self.catalog.options_of(id).history);
+        self.histories.set(id, self.catalog.options_of(id).kept());
     }
 
     /// What a keyspace keeps.

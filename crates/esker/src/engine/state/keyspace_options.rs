@@ -1,11 +1,15 @@
-//! Options of single keyspaces, kept in the catalog.
+//! Options of single keyspaces: one representation, and one encoding for the catalog, unloaded files and changes.
 //!
 //! ```text
-//!   keyspace 0:  "o" + id (varint) --> option (varint), value (varint; of option 3 a string), ...
+//!   keyspace 0:  "o" + id (varint) --> option (varint), value (string), ...
 //! ```
 //!
-//! keyspace_options.1. They are set by a commit of their own, and go with the drop of the keyspace. Those of a keyspace that is not there mean nothing.
-//! keyspace_options.2. An option that this build does not know is refused: what is written without it might be wrong.
+//! keyspace_options.1. A commit of their own sets them, and the drop of the keyspace removes them. Options of a
+//!     keyspace that does not exist mean nothing.
+//! keyspace_options.2. Opening refuses an option that this build does not know: what is written without it might be
+//!     wrong. An unloaded file may have such options, because its entries mean the same without them.
+//!
+//! Bytes: docs/formats/unload.md
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,20 +21,14 @@ use crate::engine::state::history::{History, Kept};
 use crate::types::expiry::Expiry;
 use crate::types::{Error, KeyspaceId, Result, SeqNo};
 
-// The numbers of options stand in files of both forms (portable_options.rs): they never change.
-/// The smallest value, in bytes, that goes to a blob file; 0: none does.
-pub(in crate::engine) const BLOBS_OVER: u64 = 1;
-/// 1: keys are not looked up to count them.
-pub(in crate::engine) const IS_LAZY: u64 = 2;
-/// How long puts last, in milliseconds.
-pub(in crate::engine) const TTL_MS: u64 = 3;
-/// The name of the merge operator, as length and bytes.
-pub(in crate::engine) const MERGE_OPERATOR: u64 = 4;
-/// The number of versions of each key that are kept.
-pub(in crate::engine) const HISTORY_VERSIONS: u64 = 10;
-/// How long all versions are kept, in milliseconds.
-pub(in crate::engine) const HISTORY_MS: u64 = 11;
-/// The number from which on that holds.
+// The numbers of options stand in files: they never change.
+const BLOBS_OVER: u64 = 1;
+const IS_LAZY: u64 = 2;
+const TTL_MS: u64 = 3;
+const MERGE_OPERATOR: u64 = 4;
+const HISTORY_VERSIONS: u64 = 10;
+const HISTORY_MS: u64 = 11;
+/// Stands in the catalog alone.
 const HISTORY_SINCE: u64 = 12;
 
 /// How commits count the keys of a keyspace.
@@ -60,119 +58,119 @@ pub struct KeyspaceOptions {
     pub merge_operator: Option<String>,
 }
 
-/// The options of one keyspace that differ from the database's, as they are stored.
+/// The options of a keyspace as the catalog stores them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StoredOptions {
-    /// The smallest value, in bytes, that goes to a blob file, or none does.
-    pub(crate) blobs_over: Option<Option<usize>>,
-    /// Keys are not looked up to count them (txn/counts.rs).
-    pub(crate) is_lazy: bool,
-    /// How long puts last that do not say so themselves, in milliseconds; 0: for ever.
-    pub(crate) ttl_ms: u64,
-    /// What operands are merged with (read/operators.rs).
-    pub(crate) merge_operator: Option<String>,
-    /// What is kept of older versions (history.rs).
-    pub(crate) history: Kept,
+    /// What users gave, with times as stored: in whole milliseconds.
+    pub(crate) given: KeyspaceOptions,
+    /// The commit from which on the history is kept (history.rs).
+    pub(crate) history_since: SeqNo,
 }
 
-impl StoredOptions {
-    /// What users see of them.
-    pub(crate) fn shown(&self) -> KeyspaceOptions {
-        KeyspaceOptions {
-            blobs_over: self.blobs_over.map(|over| over.unwrap_or(0)),
-            counting: if self.is_lazy { Counting::Lazy } else { Counting::Exact },
-            default_ttl: (self.ttl_ms > 0).then(|| Duration::from_millis(self.ttl_ms)),
-            history: self.history.rule,
-            merge_operator: self.merge_operator.clone(),
+impl KeyspaceOptions {
+    /// Appends the options that differ from the defaults.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        if let Some(bytes) = self.blobs_over {
+            put_number(out, BLOBS_OVER, bytes as u64);
+        }
+        if self.counting == Counting::Lazy {
+            put_number(out, IS_LAZY, 1);
+        }
+        if let Some(ttl) = self.default_ttl {
+            put_number(out, TTL_MS, whole_ms(ttl));
+        }
+        match self.history {
+            History::None => {}
+            History::Versions(versions) => put_number(out, HISTORY_VERSIONS, versions.into()),
+            History::For(_) => put_number(out, HISTORY_MS, self.history.ms()),
+        }
+        if let Some(name) = &self.merge_operator {
+            put_option(out, MERGE_OPERATOR, name.as_bytes());
         }
     }
 
-    /// As users ask for them. `history`: see [`State::begin_history`].
-    pub(in crate::engine) fn asked_for(options: &KeyspaceOptions, history: Kept) -> Self {
-        StoredOptions {
-            blobs_over: options.blobs_over.map(|over| (over > 0).then_some(over)),
-            is_lazy: options.counting == Counting::Lazy,
-            ttl_ms: options.default_ttl.map_or(0, ttl_ms),
-            merge_operator: options.merge_operator.clone(),
-            history,
-        }
+    /// The lifetime of puts in milliseconds; 0: they do not expire.
+    pub(in crate::engine) fn ttl_ms(&self) -> u64 {
+        self.default_ttl.map_or(0, whole_ms)
+    }
+}
+
+impl StoredOptions {
+    /// `history`: see [`State::begin_history`].
+    pub(crate) fn new(given: &KeyspaceOptions, history: Kept) -> Self {
+        let default_ttl = given.default_ttl.map(|ttl| Duration::from_millis(whole_ms(ttl)));
+        let given = KeyspaceOptions { default_ttl, history: history.rule, ..given.clone() };
+        StoredOptions { given, history_since: history.since }
+    }
+
+    /// The history that the keyspace keeps.
+    pub(crate) fn kept(&self) -> Kept {
+        Kept { rule: self.given.history, since: self.history_since }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        if let Some(over) = self.blobs_over {
-            [BLOBS_OVER, over.unwrap_or(0) as u64].into_iter().for_each(|n| put_varint(&mut out, n));
+        self.given.encode(&mut out);
+        if self.given.history != History::None {
+            put_number(&mut out, HISTORY_SINCE, self.history_since.get());
         }
-        if self.is_lazy {
-            [IS_LAZY, 1].into_iter().for_each(|n| put_varint(&mut out, n));
-        }
-        if self.ttl_ms > 0 {
-            [TTL_MS, self.ttl_ms].into_iter().for_each(|n| put_varint(&mut out, n));
-        }
-        if let Some(name) = &self.merge_operator {
-            put_varint(&mut out, MERGE_OPERATOR);
-            put_string(&mut out, name.as_bytes());
-        }
-        let kept = match self.history.rule {
-            History::None => return out,
-            History::Versions(versions) => [HISTORY_VERSIONS, u64::from(versions)],
-            History::For(_) => [HISTORY_MS, self.history.rule.ms()],
-        };
-        let since = [HISTORY_SINCE, self.history.since.get()];
-        kept.into_iter().chain(since).for_each(|n| put_varint(&mut out, n));
         out
     }
 
     /// The inverse of `encode` (keyspace_options.2).
     pub(crate) fn decode(bytes: &[u8]) -> Decoded<Self> {
-        let mut options = StoredOptions::default();
         let mut reader = ByteReader::new(bytes);
+        match Self::decode_known(&mut reader)? {
+            (options, None) => Ok(options),
+            (_, Some(unknown)) => Err(reader.error(format!("option {unknown} of a keyspace is unknown"))),
+        }
+    }
+
+    /// Decodes all of the bytes. Also returns an option that this build does not know, if there is one.
+    pub(crate) fn decode_known(reader: &mut ByteReader<'_>) -> Decoded<(Self, Option<u64>)> {
+        let (mut options, mut unknown) = (StoredOptions::default(), None);
+        let given = &mut options.given;
         while !reader.is_empty() {
-            match reader.varint()? {
-                BLOBS_OVER => {
-                    let over = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
-                    options.blobs_over = Some((over > 0).then_some(over));
-                }
-                TTL_MS => options.ttl_ms = reader.varint()?,
-                IS_LAZY => options.is_lazy = reader.varint()? != 0,
+            let (option, value) = (reader.varint()?, reader.string()?);
+            let number = || ByteReader::new(value).varint();
+            match option {
+                BLOBS_OVER => given.blobs_over = Some(usize::try_from(number()?).unwrap_or(usize::MAX)),
+                IS_LAZY => given.counting = if number()? != 0 { Counting::Lazy } else { Counting::Exact },
+                TTL_MS => given.default_ttl = Some(Duration::from_millis(number()?)),
                 MERGE_OPERATOR => {
-                    let name = std::str::from_utf8(reader.string()?);
+                    let name = std::str::from_utf8(value).map(str::to_owned);
                     let name = name.map_err(|_| reader.error("the name of a merge operator is no text"))?;
-                    options.merge_operator = Some(name.to_owned());
+                    given.merge_operator = Some(name);
                 }
                 HISTORY_VERSIONS => {
-                    let versions = u32::try_from(reader.varint()?).unwrap_or(u32::MAX);
-                    options.history.rule = History::Versions(versions);
+                    given.history = History::Versions(u32::try_from(number()?).unwrap_or(u32::MAX));
                 }
-                HISTORY_MS => {
-                    options.history.rule = History::For(Duration::from_millis(reader.varint()?));
-                }
+                HISTORY_MS => given.history = History::For(Duration::from_millis(number()?)),
                 HISTORY_SINCE => {
-                    let since = SeqNo::try_new(reader.varint()?);
-                    options.history.since = since.ok_or_else(|| reader.error("a history since no commit"))?;
+                    let since = SeqNo::try_new(number()?);
+                    options.history_since = since.ok_or_else(|| reader.error("a history since no commit"))?;
                 }
-                other => return Err(reader.error(format!("option {other} of a keyspace is unknown"))),
+                other => unknown = Some(other),
             }
         }
-        Ok(options)
+        Ok((options, unknown))
     }
 }
 
-/// A lifetime as it is stored.
-pub(in crate::engine) fn ttl_ms(ttl: Duration) -> u64 {
+fn put_number(out: &mut Vec<u8>, option: u64, number: u64) {
+    let mut value = Vec::new();
+    put_varint(&mut value, number);
+    put_option(out, option, &value);
+}
+
+fn put_option(out: &mut Vec<u8>, option: u64, value: &[u8]) {
+    put_varint(out, option);
+    put_string(out, value);
+}
+
+/// A lifetime in milliseconds, rounded up.
+fn whole_ms(ttl: Duration) -> u64 {
     Expiry::after(0, ttl).ms()
-}
-
-/// Refuses a default lifetime of zero: all that is put would be gone at once.
-pub(in crate::engine) fn check_ttl(keyspace: &KeyspaceState, ttl: Option<Duration>) -> Result<()> {
-    match ttl {
-        Some(Duration::ZERO) => Err(Error::Invalid(format!(
-            "keyspace {:?} cannot have a default lifetime of zero: all that is put would expire at once. Give it none for entries that \
-             do not expire",
-            keyspace.name()
-        ))),
-        _ => Ok(()),
-    }
 }
 
 /// Refuses a keyspace that is gone, and one that a commit is still to create: its options would be stored before it, and stay behind if it never
@@ -188,45 +186,36 @@ pub(in crate::engine) fn check_created(keyspace: &KeyspaceState) -> Result<()> {
     )))
 }
 
-/// Refuses another operator than the one that a keyspace has (operators.1).
-pub(in crate::engine) fn check_operator(
-    keyspace: &KeyspaceState,
-    before: Option<&str>,
-    after: Option<&str>,
-) -> Result<()> {
-    match (before, after) {
-        (Some(other), after) if after != Some(other) => Err(Error::Invalid(format!(
-            "keyspace {:?} has merge operator {other:?}: make another keyspace for {:?}",
-            keyspace.name(),
-            after.unwrap_or("none")
-        ))),
-        _ => Ok(()),
-    }
-}
-
 impl State {
-    pub(in crate::engine) fn check_knows(&self, keyspace: &KeyspaceState, operator: &str) -> Result<()> {
-        if self.operators.knows(operator) {
-            return Ok(());
-        }
-        let keyspace = keyspace.name().to_string();
-        Err(Error::MergeOperatorMissing { keyspace, operator: operator.to_owned() })
-    }
-
-    /// What is stored of these options, which a commit of more than them is to set. `before`: what is stored now.
+    /// Checks options that a commit is to set and returns what it stores. `before`: what is stored before it.
     pub(in crate::engine) fn to_store(
         &self,
         keyspace: &KeyspaceState,
         before: &StoredOptions,
         options: &KeyspaceOptions,
     ) -> Result<StoredOptions> {
-        if let Some(operator) = &options.merge_operator {
-            self.check_knows(keyspace, operator)?;
+        let (name, operator) = (keyspace.name(), options.merge_operator.as_ref());
+        if let Some(operator) = operator.filter(|operator| !self.operators.knows(operator)) {
+            return Err(Error::MergeOperatorMissing {
+                keyspace: name.to_string(),
+                operator: operator.clone(),
+            });
         }
-        check_ttl(keyspace, options.default_ttl)?;
-        check_operator(keyspace, before.merge_operator.as_deref(), options.merge_operator.as_deref())?;
-        let history = self.begin_history(keyspace.id, before.history, options.history)?;
-        Ok(StoredOptions::asked_for(options, history))
+        if options.default_ttl == Some(Duration::ZERO) {
+            return Err(Error::Invalid(format!(
+                "keyspace {name:?} cannot have a default lifetime of zero: all that is put would expire at once. Give it none for \
+                 entries that do not expire"
+            )));
+        }
+        // operators.1
+        if let Some(other) = before.given.merge_operator.as_ref().filter(|other| operator != Some(other)) {
+            return Err(Error::Invalid(format!(
+                "keyspace {name:?} has merge operator {other:?}: make another keyspace for {:?}",
+                operator.map_or("none", String::as_str)
+            )));
+        }
+        let history = self.begin_history(keyspace.id, before.kept(), options.history)?;
+        Ok(StoredOptions::new(options, history))
     }
 
     /// These options are in the catalog; `state`: of a keyspace that may not be there yet.
@@ -236,13 +225,37 @@ impl State {
         state: Option<&Arc<KeyspaceState>>,
         options: StoredOptions,
     ) {
-        self.blobs.set_limit(id, options.blobs_over);
-        self.histories.set(id, options.history);
-        if let Some(name) = &options.merge_operator
+        self.blobs.set_limit(id, options.given.blobs_over);
+        self.histories.set(id, options.kept());
+        if let Some(name) = &options.given.merge_operator
             && let Some(state) = state.cloned().or_else(|| self.catalog.with_id(id))
         {
             self.operators.set(id, name, move || state.name().to_string());
         }
         self.catalog.note_options(id, state, options);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keyspace_options_2_all_options_are_stored_and_unknown_ones_refused() {
+        let given = KeyspaceOptions {
+            blobs_over: Some(0),
+            counting: Counting::Lazy,
+            default_ttl: Some(Duration::from_nanos(1_000_001)),
+            history: History::Versions(3),
+            merge_operator: Some("max".to_owned()),
+        };
+        let stored = StoredOptions::new(&given, Kept { rule: given.history, since: SeqNo::new(300) });
+        assert_eq!(stored.given.default_ttl, Some(Duration::from_millis(2)));
+        let mut bytes = stored.encode();
+        assert_eq!(StoredOptions::decode(&bytes), Ok(stored.clone()));
+        bytes.extend([99, 1, b'x']);
+        assert!(StoredOptions::decode(&bytes).is_err());
+        assert_eq!(StoredOptions::decode_known(&mut ByteReader::new(&bytes)), Ok((stored, Some(99))));
+        assert!(StoredOptions::decode(&[12, 0]).is_err(), "a number is missing");
     }
 }

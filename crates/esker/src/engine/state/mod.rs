@@ -8,7 +8,6 @@ pub(crate) mod keyspace_options;
 pub(crate) mod keyspace_stats;
 mod lengths;
 mod many;
-pub(crate) mod portable_options;
 pub(crate) mod reads;
 mod seal;
 

@@ -21,7 +21,7 @@ use crate::engine::state::catalog::{
     Catalog, DEFAULT_NAME, KeyspaceState, NEXT_ID_KEY, StoredId, check_name, varint,
 };
 use crate::engine::state::history::Kept;
-use crate::engine::state::keyspace_options::{KeyspaceOptions, StoredOptions, check_created};
+use crate::engine::state::keyspace_options::{Counting, KeyspaceOptions, StoredOptions, check_created};
 use crate::engine::writes::Writes;
 use crate::txn::commit::{CommitRequest, Durability};
 use crate::txn::drop_mark::DropMark;
@@ -43,8 +43,6 @@ pub(crate) struct Changes {
     created: Vec<Arc<KeyspaceState>>,
     /// Ids of created keyspaces that the caller chose.
     numbered: Vec<KeyspaceId>,
-    /// Options that created keyspaces have from the start.
-    options: Vec<(KeyspaceId, StoredOptions)>,
     dropped: Vec<Arc<KeyspaceState>>,
     /// Options that keyspaces get, including created ones. The last of several for one keyspace counts.
     asked_for: Vec<(Arc<KeyspaceState>, KeyspaceOptions)>,
@@ -149,10 +147,9 @@ impl Changes {
         name: &str,
     ) -> Result<Arc<KeyspaceState>> {
         let state = self.create(catalog, set, name)?;
-        let options = StoredOptions { is_lazy: true, ..StoredOptions::default() };
-        set.put(&options_key(state.id), &options.encode());
-        state.is_lazy.store(true, Ordering::Relaxed);
-        self.options.push((state.id, options));
+        let options = KeyspaceOptions { counting: Counting::Lazy, ..KeyspaceOptions::default() };
+        state.take(&options);
+        self.set_options(set, &state, options);
         Ok(state)
     }
 
@@ -166,7 +163,7 @@ impl Changes {
         options: KeyspaceOptions,
     ) {
         if self.creates(state.id) {
-            let stored = StoredOptions::asked_for(&options, Kept::default());
+            let stored = StoredOptions::new(&options, Kept::default());
             set.put(&options_key(state.id), &stored.encode());
         }
         self.asked_for.retain(|(other, _)| other.id != state.id);
@@ -183,9 +180,7 @@ impl Changes {
         let state = self.find_changeable(catalog, name)?;
         set.remove(&name_key(name));
         set.remove_range(&encode_key(state.id, &[]), &keyspace_end(state.id));
-        let is_given =
-            self.options.iter().map(|(id, _)| *id).chain(self.asked_for.iter().map(|(to, _)| to.id));
-        if catalog.has_options(state.id) || is_given.into_iter().any(|id| id == state.id) {
+        if catalog.has_options(state.id) || self.asked_for.iter().any(|(to, _)| to.id == state.id) {
             set.remove(&options_key(state.id));
         }
         self.set(name, Some(state.clone()), None);
@@ -263,16 +258,13 @@ impl Writes {
             self.histories.set(state.id, Default::default());
             state.dropped.store(!canary::is_set(Canary::DropNotMarked), Ordering::Release);
         }
-        for state in changes.created.iter().filter(|state| !changes.drops(state.id)) {
-            if let Some((id, options)) = changes.options.iter().find(|(id, _)| *id == state.id) {
-                self.take_options(*id, Some(state), options.clone());
-            }
-            state.dropping.clear();
-        }
-        self.catalog.take(&changes.names);
         for (state, options) in options {
             self.take_options(state.id, Some(state), options);
         }
+        for state in changes.created.iter().filter(|state| !changes.drops(state.id)) {
+            state.dropping.clear();
+        }
+        self.catalog.take(&changes.names);
         Ok(seq)
     }
 

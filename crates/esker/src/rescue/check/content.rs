@@ -210,7 +210,7 @@ pub(super) fn check_counts(
             return;
         }
         if let (Some(id), Ok(options)) = (options_of(key), StoredOptions::decode(value)) {
-            if let Some(operator) = options.merge_operator.filter(|_| view.operators.of(id).is_err()) {
+            if let Some(operator) = options.given.merge_operator.filter(|_| view.operators.of(id).is_err()) {
                 // Nobody has opened the database. The catalog comes first.
                 view.operators.set(id, &operator, move || id.to_string());
             }

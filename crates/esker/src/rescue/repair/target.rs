@@ -23,6 +23,7 @@ use crate::engine::base::options::Settings;
 use crate::engine::life::handle::Handle;
 use crate::engine::life::open::open_locked;
 use crate::engine::state::catalog;
+use crate::engine::state::history::Kept;
 use crate::engine::state::keyspace_options::StoredOptions;
 use crate::txn::commit::Durability;
 use crate::txn::write_set::WriteSet;
@@ -172,10 +173,10 @@ impl Target {
         let (mut options, mut time) = (BTreeMap::new(), None);
         for (key, value) in &self.catalog {
             if let (Some(id), Ok(of)) = (options_of(key), StoredOptions::decode(value)) {
-                if of.history != Default::default() {
+                if of.kept() != Kept::default() {
                     report.notes.push(format!("keyspace {id} keeps no history any more"));
                 }
-                options.insert(id, StoredOptions { history: Default::default(), ..of }.encode());
+                options.insert(id, StoredOptions::new(&of.given, Kept::default()).encode());
                 continue;
             }
             let mut reader = ByteReader::new(value);

@@ -28,8 +28,7 @@ impl Opening {
         let env = &self.env;
         let last_seq = found.replayed.last_seq;
         let database_id = found.state.database_id.unwrap_or_else(|| draw_database_id(env));
-        let of_keyspaces = catalog.all_options();
-        let kept = of_keyspaces.iter().map(|(id, options)| (id, &options.history));
+        let kept = catalog.all_options().into_iter().map(|(id, options)| (id, options.kept()));
         let (marks, floors) = history::recovered(env, &found.state, kept, last_seq);
         if (&marks, &floors) != (&found.state.marks, &found.state.floors) {
             // A new manifest leaves out what is no longer kept. An edit cannot.

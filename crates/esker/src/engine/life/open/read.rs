@@ -267,7 +267,7 @@ fn load_catalog(view: &ReadView, published: &Arc<Published>, dir: &Path) -> Resu
 /// Refuses a database that needs merge operators which are not registered.
 fn check_operators(catalog: &Catalog, operators: &Operators) -> Result<()> {
     for (id, options) in catalog.all_options() {
-        if let Some(operator) = options.merge_operator.filter(|operator| !operators.knows(operator))
+        if let Some(operator) = options.given.merge_operator.filter(|operator| !operators.knows(operator))
             && let Some(state) = catalog.with_id(id)
         {
             return Err(Error::MergeOperatorMissing { keyspace: state.name().to_string(), operator });
