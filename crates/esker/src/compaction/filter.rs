@@ -216,7 +216,7 @@ mod tests {
             let shown = |d: &Decided| format!("{}@{}", d.key[1..].escape_ascii(), d.seq);
             given.iter().map(shown).collect::<Vec<_>>().join(" ")
         };
-        let (put, remove) = (Kind::Put, Kind::Remove);
+        let (put, remove) = (Kind::PUT, Kind::REMOVE);
         let versions = [
             (1, "a", 9, put),
             (2, "b", 9, put),
@@ -227,7 +227,7 @@ mod tests {
             (2, "d", 20, put),
             (2, "e", 0, put),
             (3, "f", 9, put),
-            (5, "g", 20, Kind::UnresolvedPut),
+            (5, "g", 20, Kind::PUT.unresolved()),
             (6, "h", 9, put),
         ];
         assert_eq!(sifted(None, &versions), "b@9 e@0 g@20");
@@ -243,7 +243,7 @@ mod tests {
         let mut sieve = Sieve::new(vec![filtered(2)], None, SeqNo::new(9), BlobSet::default(), take).unwrap();
         for key in &many {
             let key = encode_key(KeyspaceId::new(2), key.as_bytes());
-            let entry = EntryRef { key: &key, seq: SeqNo::ZERO, kind: Kind::Put, value: b"v" };
+            let entry = EntryRef { key: &key, seq: SeqNo::ZERO, kind: Kind::PUT, value: b"v" };
             sieve.see(&entry, SeqNo::ZERO).unwrap();
         }
         drop(sieve);

@@ -247,7 +247,7 @@ impl Judge {
             None => None,
         };
         let Some(was_live) = was_live else {
-            let bare = EntryRef { kind: Kind::UnresolvedRemove, value: &[], ..entry };
+            let bare = EntryRef { kind: Kind::REMOVE.unresolved(), value: &[], ..entry };
             let is_forgotten = canary::is_set(Canary::UnresolvedForgotten);
             return match fate {
                 Ok(_) => Verdict::Keep,
@@ -278,7 +278,7 @@ impl Judge {
             next.key == entry.key && self.horizons.stripe_end(next.seq) == self.horizons.stripe_end(entry.seq)
         };
         match entry.kind.is_sweep() && next.is_some_and(is_above) {
-            true => Kind::Remove,
+            true => Kind::REMOVE,
             false => entry.kind.resolved(),
         }
     }

@@ -189,7 +189,7 @@ mod tests {
         for (key, seq) in words {
             let key = key.as_bytes();
             memtable
-                .insert(&mut applier, EntryRef { key, seq: SeqNo::new(seq), kind: Kind::Put, value: key });
+                .insert(&mut applier, EntryRef { key, seq: SeqNo::new(seq), kind: Kind::PUT, value: key });
         }
         Source::Memtable(memtable.scan())
     }

@@ -211,7 +211,7 @@ impl<'a> Gather<'a> {
         let base = base.map(|base| Base::of(base.kind, base.value));
         match pending.operands.fold(&self.key, base, self.means) {
             Ok((value, expiry)) => {
-                let kind = if expiry.is_some() { Kind::ExpiringPut } else { Kind::Put };
+                let kind = if expiry.is_some() { Kind::PUT.expiring() } else { Kind::PUT };
                 let kind = if is_unresolved { kind.unresolved() } else { kind };
                 let value = match expiry {
                     Some(expiry) => [&expiry.to_bytes(), &*value].concat().into(),
@@ -243,7 +243,7 @@ impl<'a> Gather<'a> {
         write: &mut impl FnMut(EntryRef<'_>, SeqNo) -> Result<()>,
     ) -> Result<()> {
         let list = pending.operands.joined(&self.key, self.means.operators, may_expire_below);
-        let kind = if pending.is_unresolved { Kind::Merge.unresolved() } else { Kind::Merge };
+        let kind = if pending.is_unresolved { Kind::MERGE.unresolved() } else { Kind::MERGE };
         write(EntryRef { key: &self.key, seq: pending.seq, kind, value: &list }, pending.seq)
     }
 }

@@ -250,7 +250,7 @@ mod tests {
                 let key = key.to_be_bytes();
                 // Versions of one key, which belong together (compaction_output.2).
                 for seq in [9, 8, 7] {
-                    let entry = EntryRef { key: &key, seq: SeqNo::new(seq), kind: Kind::Put, value: b"v" };
+                    let entry = EntryRef { key: &key, seq: SeqNo::new(seq), kind: Kind::PUT, value: b"v" };
                     output.add(entry).unwrap();
                 }
             }

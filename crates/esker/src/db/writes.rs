@@ -518,7 +518,7 @@ impl Writes {
             self.large_bytes += value.len();
         }
         let encoded = KeyBuf::new(keyspace.id, key);
-        self.touch(keyspace)?.put_until(Kind::Put, &encoded, expiry, value);
+        self.touch(keyspace)?.put_until(Kind::PUT, &encoded, expiry, value);
         Ok(())
     }
 
@@ -565,7 +565,7 @@ impl Writes {
         let mut encoded = Vec::new();
         pointer.encode(&mut encoded);
         let key = KeyBuf::new(keyspace.id, key);
-        self.touch(keyspace)?.put_until(Kind::PutBlob, &key, expiry, &encoded);
+        self.touch(keyspace)?.put_until(Kind::PUT_BLOB, &key, expiry, &encoded);
         Ok(())
     }
 

@@ -120,7 +120,7 @@ mod tests {
         assert_eq!((one.expiry(), two.expiry()), (None, Some(Expiry::at_ms(u64::MAX))));
         assert!((1..both.len()).filter(|len| *len != 6).all(|len| elements(&both[..len]).is_err()));
         assert!(elements(b"").is_err());
-        assert_eq!(expiries(Kind::Merge, &both).collect::<Vec<_>>(), [Expiry::at_ms(u64::MAX)]);
-        assert_eq!(expiries(Kind::Put, &both).count(), 0);
+        assert_eq!(expiries(Kind::MERGE, &both).collect::<Vec<_>>(), [Expiry::at_ms(u64::MAX)]);
+        assert_eq!(expiries(Kind::PUT, &both).count(), 0);
     }
 }

@@ -34,7 +34,7 @@ fn race(alone: u64, late: u64, keys: fn(u64) -> u64, read: fn(&Memtable, u64, fn
             let world = world.clone();
             move |seq: u64| {
                 let (key, value) = (key(keys(seq)), seq.to_le_bytes());
-                let entry = EntryRef { key: &key, seq: SeqNo::new(seq), kind: Kind::Put, value: &value };
+                let entry = EntryRef { key: &key, seq: SeqNo::new(seq), kind: Kind::PUT, value: &value };
                 world.memtable.insert(&mut applier, entry);
                 world.visible.store(seq, Ordering::Release);
             }

@@ -61,7 +61,7 @@ impl Record {
         let key_len = u32::try_from(entry.key.len()).ok().filter(|len| len & JOINED == 0).expect(too_long);
         let header = Record {
             previous: previous.map_or(ptr::null(), RecordRef::as_ptr),
-            seq_and_kind: entry.seq.get() << 8 | entry.kind as u64,
+            seq_and_kind: entry.seq.get() << 8 | u64::from(entry.kind.to_u8()),
             key_len: if joined.is_some() { key_len | JOINED } else { key_len },
             value_len: u32::try_from(entry.value.len()).expect(too_long),
         };
@@ -194,7 +194,7 @@ mod tests {
     fn large_numbers_come_back_whole_with_their_kinds() {
         let (arena, mut bump) = (Arena::default(), Bump::new());
         for n in [1_u64 << 32, (1 << 32) + 7, 1 << 40, SeqNo::MAX.get()] {
-            for kind in [Kind::Remove, Kind::Put] {
+            for kind in [Kind::REMOVE, Kind::PUT] {
                 let entry = EntryRef { key: b"key", seq: SeqNo::new(n), kind, value: b"value" };
                 let record = Record::write(&mut bump, &arena, entry, None, None);
                 assert_eq!((record.seq().get(), record.kind()), (n, kind), "{n:#x}");

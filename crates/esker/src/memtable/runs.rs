@@ -204,17 +204,17 @@ mod tests {
         for seq in (1..6000).map(SeqNo::new) {
             let key = *rng.choice(&keys).unwrap();
             let kind = match rng.u32(0..1500) {
-                0 => Kind::Put,
-                1 => Kind::Remove,
+                0 => Kind::PUT,
+                1 => Kind::REMOVE,
                 2 => {
                     let (start, end) = (key.to_vec(), b"d".to_vec());
                     memtable.add_range_tombstone(&mut applier, RangeTombstone { start, end, seq });
                     continue;
                 }
-                _ => Kind::Merge,
+                _ => Kind::MERGE,
             };
             let value = [rng.u8(b'a'..=b'z')];
-            let value = if kind == Kind::Remove { &[][..] } else { &value[..] };
+            let value = if kind == Kind::REMOVE { &[][..] } else { &value[..] };
             memtable.insert(&mut applier, EntryRef { key, seq, kind, value });
             if rng.u32(0..50) > 0 {
                 continue;

@@ -45,9 +45,9 @@ impl Pair {
             let key = key(rng, n);
             let value = vec![n as u8; rng.usize(0..40)];
             if rng.u8(0..8) == 0 {
-                self.put(&key, Kind::Remove, b"")
+                self.put(&key, Kind::REMOVE, b"")
             } else {
-                self.put(&key, Kind::Put, &value)
+                self.put(&key, Kind::PUT, &value)
             }
         }
     }
@@ -247,10 +247,10 @@ fn memtable_writer_3_sorted_batches_find_their_leaves_however_dense() {
         let first = rng.u32(0..step);
         let keys: Vec<_> = (first..most).step_by(step as usize).map(u32::to_be_bytes).collect();
         let seq = SeqNo::new(pair.seq);
-        let entries = keys.iter().map(|key| EntryRef { key, seq, kind: Kind::Put, value: key });
+        let entries = keys.iter().map(|key| EntryRef { key, seq, kind: Kind::PUT, value: key });
         pair.memtable.insert_all(&mut pair.applier, entries);
         for key in keys {
-            pair.model.insert((key.to_vec(), Reverse(pair.seq)), (Kind::Put, key.to_vec()));
+            pair.model.insert((key.to_vec(), Reverse(pair.seq)), (Kind::PUT, key.to_vec()));
         }
     }
     pair.check(&mut rng);
@@ -263,7 +263,7 @@ fn the_longest_keys() {
     for n in 0..scaled(120) {
         let mut key = vec![rng.u8(0..2); 65_540];
         key[65_539 - n % 3] = rng.u8(..);
-        pair.put(&key, Kind::Put, &[n as u8]);
+        pair.put(&key, Kind::PUT, &[n as u8]);
     }
     let visible = pair.visible(pair.seq);
     pair.check_gets(&visible, pair.seq);
@@ -274,8 +274,8 @@ fn the_longest_keys() {
 fn a_value_larger_than_a_chunk() {
     let mut pair = Pair::new();
     let large = vec![7; if cfg!(miri) { 70_000 } else { 20 << 20 }];
-    pair.put(b"b", Kind::Put, &large);
-    pair.put(b"a", Kind::Put, b"small");
+    pair.put(b"b", Kind::PUT, &large);
+    pair.put(b"a", Kind::PUT, b"small");
     assert_eq!(pair.memtable.get(b"b", SeqNo::MAX).unwrap().value, large);
     assert_eq!(pair.memtable.get(b"a", SeqNo::MAX).unwrap().value, b"small");
     assert!(pair.memtable.bytes_used() > large.len());
@@ -288,9 +288,9 @@ fn memtable_1_versions_at_large_numbers_are_found_at_theirs() {
     let mut pair = Pair::new();
     for last in [7, 1_u64 << 32, (1 << 32) + 7, 1 << 40, (1 << 40) + 7, SeqNo::MAX.get()] {
         pair.seq = last - 3;
-        pair.put(b"a", Kind::Put, &last.to_le_bytes());
-        pair.put(b"b", Kind::Remove, b"");
-        pair.put(b"c", Kind::Put, b"");
+        pair.put(b"a", Kind::PUT, &last.to_le_bytes());
+        pair.put(b"b", Kind::REMOVE, b"");
+        pair.put(b"c", Kind::PUT, b"");
         pair.check(&mut rng);
     }
     let numbers: Vec<u64> = pair.model.keys().map(|(_, seq)| seq.0).collect();
@@ -338,7 +338,7 @@ fn memtable_3_range_tombstones_are_apart_from_the_filter() {
 fn memtable_2_a_version_twice_is_refused() {
     let memtable = Memtable::new(1000);
     let mut applier = memtable.applier();
-    let entry = EntryRef { key: b"k", seq: SeqNo::new(4), kind: Kind::Put, value: b"" };
+    let entry = EntryRef { key: b"k", seq: SeqNo::new(4), kind: Kind::PUT, value: b"" };
     memtable.insert(&mut applier, entry);
     memtable.insert(&mut applier, entry);
 }
@@ -347,7 +347,7 @@ fn memtable_2_a_version_twice_is_refused() {
 #[should_panic(expected = "memtable.1")]
 fn memtable_1_an_applier_of_another_memtable_is_refused() {
     let (one, other) = (Memtable::new(1000), Memtable::new(1000));
-    let entry = EntryRef { key: b"k", seq: SeqNo::new(4), kind: Kind::Put, value: b"" };
+    let entry = EntryRef { key: b"k", seq: SeqNo::new(4), kind: Kind::PUT, value: b"" };
     one.insert(&mut other.applier(), entry);
 }
 
@@ -478,7 +478,7 @@ fn memtable_1_concurrent_readers_see_exactly_their_snapshot() {
             for seq in 1..=last {
                 let key = Keys::bytes(keys.nth(seq));
                 let value = seq.to_le_bytes();
-                let entry = EntryRef { key: &key, seq: SeqNo::new(seq), kind: Kind::Put, value: &value };
+                let entry = EntryRef { key: &key, seq: SeqNo::new(seq), kind: Kind::PUT, value: &value };
                 memtable.insert(&mut applier, entry);
                 published.store(seq, Ordering::Release);
             }
@@ -493,7 +493,7 @@ fn tree_3_walks_over_a_leaf_wider_than_its_fences() {
     let mut bump = tree.take_bump().unwrap();
     let slots: Vec<Slot<'_>> = (0..SLOTS as u8)
         .map(|n| {
-            let entry = EntryRef { key: &[n * 2], seq: SeqNo::new(1), kind: Kind::Put, value: b"" };
+            let entry = EntryRef { key: &[n * 2], seq: SeqNo::new(1), kind: Kind::PUT, value: b"" };
             Slot { head: head8(entry.key), record: Record::write(&mut bump, &tree.arena, entry, None, None) }
         })
         .collect();

@@ -92,22 +92,22 @@ mod tests {
             resolver.cover(SeqNo::ZERO);
             resolver.feed(seq(version), kind)
         };
-        assert_eq!(answer(0, 0, Kind::Put), Answer::Live);
-        assert_eq!(answer(5, 5, Kind::Put), Answer::Live, "resolve.1: of its own commit it comes first");
-        assert_eq!(answer(6, 5, Kind::Put), Answer::Gone, "resolve.1");
-        assert_eq!(answer(0, 5, Kind::Remove), Answer::Gone);
-        assert_eq!(answer(0, 5, Kind::RemoveRange), Answer::Older, "resolve.2");
-        assert_eq!(answer(0, 5, Kind::ExpiringPut), Answer::Live, "resolve.3");
+        assert_eq!(answer(0, 0, Kind::PUT), Answer::Live);
+        assert_eq!(answer(5, 5, Kind::PUT), Answer::Live, "resolve.1: of its own commit it comes first");
+        assert_eq!(answer(6, 5, Kind::PUT), Answer::Gone, "resolve.1");
+        assert_eq!(answer(0, 5, Kind::REMOVE), Answer::Gone);
+        assert_eq!(answer(0, 5, Kind::REMOVE_RANGE), Answer::Older, "resolve.2");
+        assert_eq!(answer(0, 5, Kind::PUT.expiring()), Answer::Live, "resolve.3");
         for (kind, expired, expected) in [
-            (Kind::ExpiringPut, true, Answer::Gone),
-            (Kind::ExpiringPut, false, Answer::Live),
-            (Kind::Put, true, Answer::Live),
-            (Kind::Expired, false, Answer::Gone),
+            (Kind::PUT.expiring(), true, Answer::Gone),
+            (Kind::PUT.expiring(), false, Answer::Live),
+            (Kind::PUT, true, Answer::Live),
+            (Kind::EXPIRED, false, Answer::Gone),
         ] {
             let fed = Resolver::default().feed_reader(seq(5), kind, || expired);
             assert_eq!(fed, expected, "resolve.3: {kind:?}");
         }
-        assert_eq!(answer(5, 5, Kind::Merge), Answer::Operand, "resolve.4");
-        assert_eq!(answer(6, 5, Kind::UnresolvedMerge), Answer::Gone, "resolve.1");
+        assert_eq!(answer(5, 5, Kind::MERGE), Answer::Operand, "resolve.4");
+        assert_eq!(answer(6, 5, Kind::MERGE.unresolved()), Answer::Gone, "resolve.1");
     }
 }

@@ -407,7 +407,7 @@ mod tests {
             for _ in 0..rng.usize(0..14) {
                 let seq = SeqNo::new(base + rng.u64(0..9));
                 newest_seq = newest_seq.max(seq);
-                let kind = if rng.u8(0..4) == 0 { Kind::Remove } else { Kind::Put };
+                let kind = if rng.u8(0..4) == 0 { Kind::REMOVE } else { Kind::PUT };
                 own.insert(vec![rng.u8(0..20)], (seq, kind));
             }
             for _ in 0..rng.usize(0..3) {
@@ -423,7 +423,7 @@ mod tests {
         let tombstones = RangeTombstones::new(tombstones);
         let live = newest
             .into_iter()
-            .filter(|(key, (seq, kind))| *kind == Kind::Put && tombstones.cover(key, SeqNo::MAX) <= *seq);
+            .filter(|(key, (seq, kind))| *kind == Kind::PUT && tombstones.cover(key, SeqNo::MAX) <= *seq);
         let live = live.map(|(key, _)| key).collect();
         (cursors, tombstones, live)
     }

@@ -47,7 +47,7 @@ pub(super) const TRAILER_BYTES: usize = 8;
 
 /// A trailer: sequence number and kind of an entry.
 pub(super) fn pack_trailer(seq: SeqNo, kind: Kind) -> u64 {
-    seq.get() << 8 | kind as u64
+    seq.get() << 8 | u64::from(kind.to_u8())
 }
 
 fn unpack_trailer(trailer: u64) -> Option<(SeqNo, Kind)> {
@@ -272,7 +272,7 @@ impl Block {
     #[inline(always)]
     pub(super) fn kind(&self, i: usize) -> Kind {
         if self.all_visible() {
-            return Kind::Put;
+            return Kind::PUT;
         }
         Kind::from_u8(self.trailer(i) as u8).expect("sstable_block.1: each trailer means something")
     }

@@ -301,7 +301,7 @@ fn table_of(options: TableOptions, keys: u32, seqs: &[u64], value_bytes: usize, 
         for &seq in seqs {
             versions += 1;
             let tombstone = seqs.len() > 1 && versions % 5 == 0;
-            let kind = if tombstone { Kind::Remove } else { Kind::Put };
+            let kind = if tombstone { Kind::REMOVE } else { Kind::PUT };
             let value = if tombstone { Vec::new() } else { vec![i as u8; value_bytes] };
             let entry = EntryRef { key: &key, seq: SeqNo::new(seq), kind, value: &value };
             writer.add(entry).expect("the keys ascend");

@@ -29,11 +29,11 @@ struct Entry {
 
 impl Entry {
     fn put(key: impl Into<Vec<u8>>, seq: u64, value: impl Into<Vec<u8>>) -> Self {
-        Entry { key: key.into(), seq, kind: Kind::Put, value: value.into() }
+        Entry { key: key.into(), seq, kind: Kind::PUT, value: value.into() }
     }
 
     fn tombstone(key: impl Into<Vec<u8>>, seq: u64) -> Self {
-        Entry { key: key.into(), seq, kind: Kind::Remove, value: Vec::new() }
+        Entry { key: key.into(), seq, kind: Kind::REMOVE, value: Vec::new() }
     }
 
     fn borrowed(&self) -> EntryRef<'_> {

@@ -85,7 +85,7 @@ pub(crate) fn divert(store: &Arc<BlobStore>, set: &WriteSet) -> Result<Option<(W
                 encoded.clear();
                 pointer.encode(&mut encoded);
                 let expiry = Expiry::of_version(entry.kind, entry.value);
-                diverted.put_until(Kind::PutBlob, entry.key, expiry, &encoded);
+                diverted.put_until(Kind::PUT_BLOB, entry.key, expiry, &encoded);
             }
             None => diverted.push(entry.kind, entry.key, entry.value),
         }

@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn golden_bytes_of_a_merge() {
         let mut set = WriteSet::new();
-        set.write(Kind::Merge, b"\x01e", &Operand { at_ms: 258, lifetime_ms: 7, bytes: b"op" }.to_list());
+        set.write(Kind::MERGE, b"\x01e", &Operand { at_ms: 258, lifetime_ms: 7, bytes: b"op" }.to_list());
         assert_eq!(set.payload(), b"\x04\x02\x01e\x06\x82\x02\x07\x02op");
     }
 }

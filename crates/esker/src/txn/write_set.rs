@@ -291,7 +291,7 @@ impl WriteSet {
 
     /// Sets an encoded key to a value.
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
-        self.push(Kind::Put, key, value);
+        self.push(Kind::PUT, key, value);
     }
 
     /// Merges an operand into an encoded key (write_set.6). An op behind the first `kept` may be changed for this.
@@ -305,7 +305,7 @@ impl WriteSet {
             self.sorted.take();
             return;
         }
-        self.push(Kind::Merge, key, &operand.to_list());
+        self.push(Kind::MERGE, key, &operand.to_list());
     }
 
     /// Writes an entry about an encoded key.
@@ -315,7 +315,7 @@ impl WriteSet {
 
     /// Removes an encoded key.
     pub fn remove(&mut self, key: &[u8]) {
-        self.push(Kind::Remove, key, &[]);
+        self.push(Kind::REMOVE, key, &[]);
     }
 
     /// Removes all encoded keys from `start` up to, not including, `end`. Visits all ops so far.
@@ -324,7 +324,7 @@ impl WriteSet {
             return;
         }
         self.has_refused |= !is_key(start, RANGE_START_BYTES_MAX) || end.len() > RANGE_END_BYTES_MAX;
-        self.bytes.push(Kind::RemoveRange as u8);
+        self.bytes.push(Kind::REMOVE_RANGE.to_u8());
         put_string(&mut self.bytes, start);
         put_string(&mut self.bytes, end);
         let bytes = std::mem::take(&mut self.bytes);
@@ -359,7 +359,7 @@ impl WriteSet {
             self.largest_value = self.largest_value.max(value_len);
         }
         self.bytes.reserve(key.len() + value_len + 12);
-        self.bytes.push(kind as u8);
+        self.bytes.push(kind.to_u8());
         put_varint(&mut self.bytes, key.len() as u64);
         let key_start = self.bytes.len();
         self.bytes.extend_from_slice(key);
@@ -540,7 +540,7 @@ impl WriteSet {
             if let Some(base) = order.superseded.get(&at).and_then(|ops| ops.last()) {
                 let base = self.entry_of(&self.ops[*base as usize], SeqNo::MAX);
                 let (value, expiry) = fold(self.entry(order, at, SeqNo::MAX), base)?;
-                out.put_until(Kind::Put, first, expiry, &value);
+                out.put_until(Kind::PUT, first, expiry, &value);
             } else if !left_out.contains(&at) {
                 out.push(kind, first, second);
             }

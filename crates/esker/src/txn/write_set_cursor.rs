@@ -104,7 +104,7 @@ mod tests {
             seen.push((cursor.key()[1], cursor.kind()));
             cursor.next().unwrap();
         }
-        assert_eq!(seen, [(b'a', Kind::Put), (b'b', Kind::Remove), (b'c', Kind::Put)]);
+        assert_eq!(seen, [(b'a', Kind::PUT), (b'b', Kind::REMOVE), (b'c', Kind::PUT)]);
         cursor.seek_before(b"\x01b").unwrap();
         assert_eq!((cursor.key(), cursor.share().beside()), (&b"\x01a"[..], Value::copy_of(b"a")));
         cursor.prev().unwrap();

@@ -87,14 +87,14 @@ mod tests {
     fn expiry_1_it_stands_before_the_value_and_damaged_ones_have_passed() {
         let beside = [&Expiry::at_ms(0x0102).to_bytes()[..], b"value"].concat();
         assert_eq!(beside, b"\x02\x01\0\0\0\0\0\0value");
-        assert_eq!(Expiry::of_version(Kind::ExpiringPut, &beside), Some(Expiry::at_ms(0x0102)));
-        assert_eq!(Expiry::of_version(Kind::Put, &beside), None);
+        assert_eq!(Expiry::of_version(Kind::PUT.expiring(), &beside), Some(Expiry::at_ms(0x0102)));
+        assert_eq!(Expiry::of_version(Kind::PUT, &beside), None);
         assert_eq!(
-            (value_of(Kind::ExpiringPutBlob, &beside), value_of(Kind::Put, b"value")),
+            (value_of(Kind::PUT_BLOB.expiring(), &beside), value_of(Kind::PUT, b"value")),
             (&b"value"[..], &b"value"[..])
         );
         assert_eq!(
-            (Expiry::of(b"short"), value_of(Kind::ExpiringPut, b"short")),
+            (Expiry::of(b"short"), value_of(Kind::PUT.expiring(), b"short")),
             (Expiry::at_ms(0), &b""[..])
         );
     }

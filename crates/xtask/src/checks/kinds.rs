@@ -9,7 +9,7 @@ use crate::repo::Repo;
 const ROOT: &str = "crates/esker/src/";
 const PLACES: &[&str] = &["types/op.rs", "read/resolve.rs", "compaction/judge.rs"];
 /// The kinds of `types/op.rs`. The log has kinds of records, by other names.
-const KINDS: &[&str] = &["Kind::Put", "Kind::Remove", "Kind::RemoveRange"];
+const KINDS: &[&str] = &["Kind::PUT", "Kind::PUT_BLOB", "Kind::REMOVE", "Kind::REMOVE_RANGE", "Kind::MERGE"];
 
 pub(super) fn check(repo: &Repo) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -41,8 +41,8 @@ mod tests {
 
     #[test]
     fn comparisons_outside_of_their_places_are_found() {
-        let text = "fn f() {\n    a == Kind::Put;\n    match k {\n        Kind::Remove => 1,\n        _ => 2,\n    }\n    \
-                    push(Kind::Put);\n    b == RecordKind::Put;\n}\n";
+        let text = "fn f() {\n    a == Kind::PUT;\n    match k {\n        Kind::REMOVE => 1,\n        _ => 2,\n    }\n    \
+                    push(Kind::PUT);\n    b == RecordKind::PUT;\n}\n";
         let files = [
             ("crates/esker/src/read/point.rs", text),
             ("crates/esker/src/read/resolve.rs", text),

@@ -116,7 +116,7 @@ impl World {
             self.active.add_range_tombstone(&mut self.applier, RangeTombstone { start, end, seq });
         }
         for (n, value) in writes {
-            let kind = if value.is_some() { Kind::Put } else { Kind::Remove };
+            let kind = if value.is_some() { Kind::PUT } else { Kind::REMOVE };
             let key = key(*n);
             let bytes = value.as_deref().unwrap_or_default();
             self.active.insert(&mut self.applier, EntryRef { key: &key, seq, kind, value: bytes });
@@ -230,7 +230,7 @@ impl World {
             let mut found = Values::new();
             for (key, versions) in &entries {
                 let Some((seq, kind, value)) = versions.iter().find(|v| v.0 <= reader) else { continue };
-                if *kind == Kind::Put && tombstones.cover(key, reader) <= *seq {
+                if *kind == Kind::PUT && tombstones.cover(key, reader) <= *seq {
                     found.insert(key.clone(), value.clone());
                 }
             }

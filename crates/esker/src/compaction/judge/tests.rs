@@ -29,7 +29,7 @@ impl Set {
                 set.tombstones.push(RangeTombstone { start: start.into(), end: end.into(), seq });
             } else {
                 let (word, is_unresolved) = word.strip_suffix('?').map_or((word, false), |word| (word, true));
-                let kind = if word.ends_with('-') { Kind::Remove } else { Kind::Put };
+                let kind = if word.ends_with('-') { Kind::REMOVE } else { Kind::PUT };
                 let kind = if is_unresolved { kind.unresolved() } else { kind };
                 let seq = word[1..].trim_end_matches('-').parse().unwrap();
                 set.versions.push((word[..1].into(), SeqNo::new(seq), kind, seq));
@@ -313,7 +313,7 @@ fn random_set(rng: &mut fastrand::Rng) -> Set {
         }
         for key in 0..6 {
             if rng.u8(0..3) == 0 {
-                let kind = if rng.u8(0..3) == 0 { Kind::Remove } else { Kind::Put };
+                let kind = if rng.u8(0..3) == 0 { Kind::REMOVE } else { Kind::PUT };
                 let kind = if rng.bool() { kind.unresolved() } else { kind };
                 set.versions.push((vec![key], at, kind, seq));
             }

@@ -108,9 +108,9 @@ impl SortedPairs {
             true => {
                 let writer = self.blobs.get_or_insert_with(|| BlobWriter::new(&self.core.blobs));
                 writer.put(value)?.encode(&mut pointer);
-                (Kind::PutBlob, &*pointer)
+                (Kind::PUT_BLOB, &*pointer)
             }
-            false => (Kind::Put, value),
+            false => (Kind::PUT, value),
         };
         let (kind, value) = match self.expiry {
             Some(expiry) => {

@@ -211,7 +211,7 @@ impl Writes {
             }
             match value {
                 None => set.remove(key),
-                Some(value) if check_value(value).is_ok() => set.put_until(Kind::Put, key, *expiry, value),
+                Some(value) if check_value(value).is_ok() => set.put_until(Kind::PUT, key, *expiry, value),
                 Some(_) => {}
             }
         }

@@ -240,7 +240,7 @@ impl Writes {
                 if let (Some(Some(expiry)), Some((id, _))) = (newest, decode_key(key))
                     && expiry <= now
                 {
-                    set.write(Kind::Expired, key, &[]);
+                    set.write(Kind::EXPIRED, key, &[]);
                     ids.insert(id);
                 }
             }

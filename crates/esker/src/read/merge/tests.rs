@@ -88,7 +88,7 @@ fn random_sources(rng: &mut fastrand::Rng) -> (Vec<VecCursor>, BTreeMap<Vec<u8>,
         let mut own = BTreeMap::new();
         for _ in 0..rng.usize(0..12) {
             let seq = SeqNo::new((10 - source as u64) * 10);
-            own.insert(vec![rng.u8(0..20)], (seq, Kind::Put));
+            own.insert(vec![rng.u8(0..20)], (seq, Kind::PUT));
         }
         for (key, (seq, _)) in &own {
             model.entry(key.clone()).or_insert(*seq);

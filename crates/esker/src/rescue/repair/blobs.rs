@@ -41,7 +41,7 @@ pub(super) fn fetched(set: WriteSet, blobs: &BlobSet) -> Result<WriteSet> {
     for entry in set.entries(SeqNo::ZERO) {
         if entry.kind.needs_fetch() {
             let value = blobs.read(value_of(entry.kind, entry.value))?;
-            out.put_until(Kind::Put, entry.key, Expiry::of_version(entry.kind, entry.value), &value);
+            out.put_until(Kind::PUT, entry.key, Expiry::of_version(entry.kind, entry.value), &value);
         } else {
             out.write(entry.kind.resolved(), entry.key, entry.value);
         }

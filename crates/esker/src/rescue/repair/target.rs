@@ -85,7 +85,7 @@ impl Target {
         match decode_key(key) {
             Some((KeyspaceId::CATALOG, name)) => drop(self.catalog.insert(name.to_vec(), value.to_vec())),
             Some((_, user_key)) if user_key.len() <= KEY_BYTES_MAX => {
-                self.batch.put_until(Kind::Put, key, expiry, value);
+                self.batch.put_until(Kind::PUT, key, expiry, value);
                 if self.batch.byte_len() >= BATCH_BYTES {
                     self.commit_batch()?;
                 }
@@ -103,7 +103,7 @@ impl Target {
         // Others were told of when they were put.
         if matches!(decode_key(key), Some((id, user_key)) if id != KeyspaceId::CATALOG && user_key.len() <= KEY_BYTES_MAX)
         {
-            self.merges.write(Kind::Merge, key, list);
+            self.merges.write(Kind::MERGE, key, list);
         }
         if self.merges.byte_len() >= BATCH_BYTES { self.commit_batch() } else { Ok(()) }
     }

@@ -9,7 +9,7 @@ fn build(entries: &[(&[u8], u64, &[u8])], split_values_over: usize) -> Block {
     let mut bytes = Vec::new();
     let mut expected = 0;
     for &(key, seq, value) in entries {
-        let entry = EntryRef { key, seq: SeqNo::new(seq), kind: Kind::Put, value };
+        let entry = EntryRef { key, seq: SeqNo::new(seq), kind: Kind::PUT, value };
         expected = builder.size_with(&entry, split_values_over);
         builder.add(&entry);
     }
@@ -66,7 +66,7 @@ fn large_blocks_use_wide_offsets() {
 fn large_numbers_come_back_whole_with_their_kinds() {
     let numbers = [SeqNo::MAX.get(), 1 << 40, (1 << 32) + 7, 1 << 32];
     for n in numbers {
-        for kind in [Kind::Remove, Kind::Put] {
+        for kind in [Kind::REMOVE, Kind::PUT] {
             let trailer = pack_trailer(SeqNo::new(n), kind);
             assert_eq!(unpack_trailer(trailer), Some((SeqNo::new(n), kind)), "{n:#x}");
         }
@@ -74,7 +74,7 @@ fn large_numbers_come_back_whole_with_their_kinds() {
     for split_values_over in [0, 256] {
         let block = build(&numbers.map(|n| (&b"key"[..], n, &b"value"[..])), split_values_over);
         for (i, n) in numbers.into_iter().enumerate() {
-            assert_eq!((block.seq(i).get(), block.kind(i)), (n, Kind::Put), "{n:#x}");
+            assert_eq!((block.seq(i).get(), block.kind(i)), (n, Kind::PUT), "{n:#x}");
         }
     }
 }

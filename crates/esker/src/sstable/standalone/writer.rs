@@ -68,7 +68,7 @@ impl Writer {
         if value.len() > VALUE_BYTES_MAX {
             return Err(Error::ValueTooLong { len: value.len() });
         }
-        self.table().add(EntryRef { key, seq: SeqNo::ZERO, kind: Kind::Put, value })
+        self.table().add(EntryRef { key, seq: SeqNo::ZERO, kind: Kind::PUT, value })
     }
 
     /// The number of keys so far.

@@ -187,7 +187,7 @@ fn random_tables_agree_with_a_sorted_list() {
             "seed {seed}"
         );
         assert_eq!(meta.file_bytes, file_bytes(&env).len() as u64);
-        assert_eq!(meta.counts.tombstones, entries.iter().filter(|e| e.kind == Kind::Remove).count() as u64);
+        assert_eq!(meta.counts.tombstones, entries.iter().filter(|e| e.kind == Kind::REMOVE).count() as u64);
         for at in [0, rng.u64(..100), 50, 100, SeqNo::MAX.get()] {
             check_gets(&mut rng, &table, &entries, at);
             check_cursor(&mut rng, &table, &entries, at);

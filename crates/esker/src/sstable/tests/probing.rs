@@ -5,7 +5,7 @@ use crate::encoding::Compression;
 use crate::sstable::stored::COMPRESSED_BYTES_MAX;
 
 fn put<'a>(key: &'a [u8], value: &'a [u8]) -> EntryRef<'a> {
-    EntryRef { key, seq: SeqNo::new(7), kind: Kind::Put, value }
+    EntryRef { key, seq: SeqNo::new(7), kind: Kind::PUT, value }
 }
 
 #[test]

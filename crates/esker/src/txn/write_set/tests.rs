@@ -56,7 +56,7 @@ fn check(set: &WriteSet, model: &BTreeMap<Vec<u8>, Option<Vec<u8>>>, removed: &[
     for n in 0..20 {
         let key = k(n);
         let expected = match model.get(&key) {
-            Some(Some(value)) => Own::Put(EntryRef { key: &key, seq: SeqNo::MAX, kind: Kind::Put, value }),
+            Some(Some(value)) => Own::Put(EntryRef { key: &key, seq: SeqNo::MAX, kind: Kind::PUT, value }),
             Some(None) => Own::Removed,
             None if removed.iter().any(|&(s, e)| s <= n && n < e) => Own::Removed,
             None => Own::Untouched,
@@ -66,7 +66,7 @@ fn check(set: &WriteSet, model: &BTreeMap<Vec<u8>, Option<Vec<u8>>>, removed: &[
     let entries: Vec<_> = set.entries(SeqNo::new(5)).map(|e| (e.key.to_vec(), e.kind)).collect();
     let expected: Vec<_> = model
         .iter()
-        .map(|(key, v)| (key.clone(), if v.is_some() { Kind::Put } else { Kind::Remove }))
+        .map(|(key, v)| (key.clone(), if v.is_some() { Kind::PUT } else { Kind::REMOVE }))
         .collect();
     assert_eq!(entries, expected);
     assert_eq!(set.key_count(), model.len());
@@ -179,19 +179,19 @@ fn damaged_payloads_are_refused() {
         }
     }
     assert!(decode(&[9, 1, 1]).is_err());
-    assert!(decode(&[Kind::Remove as u8, 1, 0xF9]).is_err());
+    assert!(decode(&[Kind::REMOVE.to_u8(), 1, 0xF9]).is_err());
 }
 
 #[test]
 fn what_expires_comes_back_from_the_log_and_says_when() {
     let mut set = WriteSet::new();
-    set.put_until(Kind::Put, b"\x01a", Some(Expiry::at_ms(7)), b"xyz");
-    set.put_until(Kind::Put, b"\x01b", None, b"");
-    set.write(Kind::Expired, b"\x01c", &[]);
+    set.put_until(Kind::PUT, b"\x01a", Some(Expiry::at_ms(7)), b"xyz");
+    set.put_until(Kind::PUT, b"\x01b", None, b"");
+    set.write(Kind::EXPIRED, b"\x01c", &[]);
     assert_eq!(set.payload(), b"\x81\x02\x01a\x0b\x07\0\0\0\0\0\0\0xyz\x01\x02\x01b\0\x80\x02\x01c");
     let again = decode(set.payload()).unwrap();
     let kinds: Vec<_> = again.entries(SeqNo::ZERO).map(|entry| entry.kind).collect();
-    assert_eq!(kinds, [Kind::ExpiringPut, Kind::Put, Kind::Expired]);
+    assert_eq!(kinds, [Kind::PUT.expiring(), Kind::PUT, Kind::EXPIRED]);
     assert!(matches!(again.get(b"\x01a"), Own::Put(entry) if Expiry::of(entry.value) == Expiry::at_ms(7)));
     assert_eq!(again.get(b"\x01c"), Own::Removed);
     assert!(decode(b"\x81\x02\x01a\x07\x07\0\0\0\0\0\0").is_err(), "seven bytes say no time");
