@@ -1,30 +1,31 @@
-//! What threads do, counted by each for itself: no cache line is written by two of them.
+//! Per-thread counters: no cache line is written by two threads.
 //!
 //! ```text
 //!   thread --index, its own while it lives--> line of a database: gets, cache hits and misses, commits
 //!   stats  --sums all lines
 //! ```
 //!
-//! activity.1. An index below `SHARED` belongs to one living thread. It goes from one to the next under a lock, so who has it adds with a load and
-//!      a store, and nothing is lost.
-//! activity.2. Threads beyond those share the last line, and add atomically.
+//! activity.1. An index below `SHARED` belongs to one living thread. It passes from one thread to the next
+//!     under a lock. So its owner adds with a load and a store, and no count is lost.
+//!
+//! Further threads share the last line and add atomically.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// The index of the line that is everybody's. Below it are as many as a word has bits.
+/// Index of the shared line. Below it are as many lines as a word has bits.
 const SHARED: usize = 64;
 const LINES: usize = SHARED + 1;
 const UNKNOWN: usize = usize::MAX;
 
-/// One get in so many is measured, on average.
+/// One in this many gets is measured, on average.
 const GETS_PER_SAMPLE: u64 = 64;
-/// One commit in so many is measured, on average, of those that do not wait for the disk.
+/// One in this many commits that do not wait for the disk is measured, on average.
 pub(crate) const COMMITS_PER_SAMPLE: u64 = 8;
 
-/// The indices that no thread has, as bits.
+/// The free indices as bits.
 static FREE: Mutex<u64> = Mutex::new(u64::MAX);
 
 thread_local! {
@@ -32,13 +33,13 @@ thread_local! {
     static OWNED: Owned = Owned::claim();
 }
 
-/// An index, until the thread ends (activity.1).
+/// An index, owned until the thread ends (activity.1).
 struct Owned(usize);
 
 impl Owned {
     fn claim() -> Owned {
         let mut free = FREE.lock();
-        // Without a bit it is `SHARED`.
+        // If no bit is set, this is `SHARED`.
         let index = free.trailing_zeros() as usize;
         *free &= free.wrapping_sub(1);
         Owned(index)
@@ -47,7 +48,7 @@ impl Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // What the thread still does while it ends.
+        // For calls that the thread still makes while it ends.
         INDEX.set(SHARED);
         if self.0 < SHARED {
             *FREE.lock() |= 1 << self.0;
@@ -70,25 +71,25 @@ fn find_index() -> usize {
     index
 }
 
-/// The counts of one database. Relaxed throughout: they order nothing.
+/// The counters of one database. Relaxed throughout: they order nothing.
 pub(crate) struct Activity(Box<[Line; LINES]>);
 
-/// One thread's. Aligned to two lines of the cache, which processors fetch together.
+/// The counters of one thread. Aligned to two cache lines, which processors fetch together.
 #[derive(Default)]
 #[repr(align(128))]
 struct Line {
     gets: AtomicU64,
-    /// The count of `gets` at which the next one is measured.
+    /// The value of `gets` at which the next get is measured.
     next_get: AtomicU64,
     hits: AtomicU64,
     misses: AtomicU64,
     commits: AtomicU64,
-    /// The same for commits.
+    /// The value of `commits` at which the next commit is measured.
     next_commit: AtomicU64,
     committed_bytes: AtomicU64,
 }
 
-/// The sums over all threads.
+/// Sums over all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sums {
     /// Keys looked up one at a time.
@@ -97,21 +98,21 @@ pub(crate) struct Sums {
     pub hits: u64,
     /// Blocks read from files, for readers.
     pub misses: u64,
-    /// Commits that wrote something, and succeeded.
+    /// Successful commits with at least one write.
     pub commits: u64,
-    /// What they wrote.
+    /// Bytes that they wrote.
     pub committed_bytes: u64,
 }
 
 impl Default for Activity {
     fn default() -> Self {
-        // Never on the stack: that of a model's thread has no room for it.
+        // Never on the stack: the threads of a model checker have small ones.
         let lines: Box<[Line]> = (0..LINES).map(|_| Line::default()).collect();
         Activity(lines.try_into().unwrap_or_else(|_| unreachable!("there are `LINES`")))
     }
 }
 
-/// Adds; returns the sum.
+/// Adds to a counter and returns the sum.
 #[inline(always)]
 fn bump(counter: &AtomicU64, n: u64, index: usize) -> u64 {
     if index < SHARED {
@@ -123,8 +124,8 @@ fn bump(counter: &AtomicU64, n: u64, index: usize) -> u64 {
     }
 }
 
-/// Whether the `count`th is to be measured; chooses the next if so, at a distance that looks random, so that no pattern of the
-/// caller's is in step with it.
+/// Returns whether operation `count` is measured. If so, chooses the next one at a pseudo-random distance, so
+/// that patterns in the caller's operations do not bias the sample.
 #[inline(always)]
 fn is_due(next: &AtomicU64, count: u64, per_sample: u64) -> bool {
     let due = count >= next.load(Ordering::Relaxed);
@@ -136,7 +137,7 @@ fn is_due(next: &AtomicU64, count: u64, per_sample: u64) -> bool {
 }
 
 impl Activity {
-    /// A get begins; whether it is to be measured.
+    /// Counts a get. Returns whether to measure it.
     #[inline(always)]
     pub(crate) fn get_begins(&self) -> bool {
         let index = index();
@@ -145,26 +146,26 @@ impl Activity {
         is_due(&line.next_get, count, GETS_PER_SAMPLE)
     }
 
-    /// A block was in the cache.
+    /// Counts a block found in the cache.
     #[inline(always)]
     pub(crate) fn hit(&self) {
         let index = index();
         bump(&self.0[index].hits, 1, index);
     }
 
-    /// A block is read from its file.
+    /// Counts a block read from its file.
     pub(crate) fn miss(&self) {
         let index = index();
         bump(&self.0[index].misses, 1, index);
     }
 
-    /// A commit begins that does not wait for the disk; whether it is to be measured.
+    /// Called before a commit that does not wait for the disk. Returns whether to measure it.
     pub(crate) fn commit_begins(&self) -> bool {
         let line = &self.0[index()];
         is_due(&line.next_commit, line.commits.load(Ordering::Relaxed) + 1, COMMITS_PER_SAMPLE)
     }
 
-    /// A commit of so many bytes has succeeded.
+    /// Counts a successful commit of this many bytes.
     pub(crate) fn committed(&self, bytes: u64) {
         let index = index();
         let line = &self.0[index];
@@ -172,7 +173,7 @@ impl Activity {
         bump(&line.committed_bytes, bytes, index);
     }
 
-    /// The counts of all threads so far.
+    /// Sums the counters of all threads.
     pub(crate) fn sums(&self) -> Sums {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         self.0.iter().fold(Sums::default(), |sums, line| Sums {
@@ -192,7 +193,7 @@ mod tests {
     #[test]
     fn activity_1_activity_2_no_count_is_lost_with_more_threads_than_lines() {
         let (activity, threads, each) = (Activity::default(), 3 * SHARED as u64, 500);
-        // Two rounds: indices go from threads that have ended to new ones.
+        // Two rounds, so that indices pass from ended threads to new ones.
         for _ in 0..2 {
             let barrier = std::sync::Barrier::new(threads as usize);
             std::thread::scope(|scope| {

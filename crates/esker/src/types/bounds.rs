@@ -18,13 +18,13 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Whether they leave nothing of their keyspace out, at its beginning.
+    /// Returns whether they include the start of the keyspace.
     #[inline]
     pub fn begin_keyspace(&self) -> bool {
         matches!(&self.lower, Bound::Included(key) if prefix_len(key) == key.len())
     }
 
-    /// Whether a key is not before the lower bound.
+    /// Returns whether `key` is not before the lower bound.
     #[inline]
     pub fn above_lower(&self, key: &[u8]) -> bool {
         match &self.lower {
@@ -34,7 +34,7 @@ impl Bounds {
         }
     }
 
-    /// Whether a key is not after the upper bound.
+    /// Returns whether `key` is not after the upper bound.
     #[inline]
     pub fn below_upper(&self, key: &[u8]) -> bool {
         match &self.upper {

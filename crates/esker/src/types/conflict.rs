@@ -2,20 +2,22 @@
 
 use std::fmt;
 
-/// Which write, or read, of a transaction stands against a later commit. In [`Error::Conflict`](crate::Error::Conflict).
+/// The write or read of a transaction that conflicts with a later commit. Part of
+/// [`Error::Conflict`](crate::Error::Conflict).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Contended {
-    /// This key: another commit has written it.
+    /// This key, which another commit has written.
     Key(Vec<u8>),
-    /// A key between these: the transaction removes the range, or has walked over it, and another commit has written into it.
+    /// A key in this range. The transaction removes the range or has walked over it, and another commit has
+    /// written into it.
     Range {
         /// The first key of the range.
         start: Vec<u8>,
-        /// The first key behind it; none if it reaches to the end of the keyspace.
+        /// The first key after the range. `None`: it reaches to the end of the keyspace.
         end: Option<Vec<u8>>,
     },
-    /// The keyspace itself: both have created, dropped or renamed one of this name.
+    /// The keyspace itself: both have created, dropped or renamed a keyspace of this name.
     Keyspace,
 }
 

@@ -1,4 +1,5 @@
-//! How a reader walks one sorted source (a memtable, a table, a run of tables), or several merged.
+//! The interface of cursors over a sorted source (a memtable, a table, a run of tables) or several merged
+//! ones.
 
 use super::expiry::Expiry;
 use super::op::Kind;
@@ -7,9 +8,10 @@ use super::{Result, SeqNo, Value};
 
 /// A position in a sorted source, as seen by a reader at one sequence number.
 ///
-/// A cursor stands on distinct keys: for each key, on its newest version not newer than the reader's sequence
-/// number, until `older` is called; keys without such a version are passed over. Removals are shown (`kind`): the resolver above
-/// needs them. A new cursor is not valid; seek it first. `next` and `prev` need a valid position.
+/// A cursor stands on distinct keys. It shows the newest version of each key that is not newer than the
+/// reader's sequence number, until `older` is called. Keys without such a version are skipped. Removals are
+/// shown (`kind`), because the resolver above needs them. A new cursor is not valid; seek it first. `next`
+/// and `prev` need a valid position.
 pub trait SourceCursor {
     /// Moves to the first key `>= key`.
     fn seek(&mut self, key: &[u8]) -> Result<()>;
@@ -23,7 +25,7 @@ pub trait SourceCursor {
     fn next(&mut self) -> Result<()>;
     /// Moves to the previous key; not valid before the first.
     fn prev(&mut self) -> Result<()>;
-    /// Whether the cursor stands on a key.
+    /// Returns whether the cursor stands on a key.
     fn valid(&self) -> bool;
     /// The key. Panics if not valid.
     fn key(&self) -> &[u8];
@@ -31,18 +33,18 @@ pub trait SourceCursor {
     fn seq(&self) -> SeqNo;
     /// What the version says about the key. Panics if not valid.
     fn kind(&self) -> Kind;
-    /// When the version expires; none if its kind does not. Panics if not valid.
+    /// When the version expires, if it does. Panics if not valid.
     fn expiry(&self) -> Option<Expiry>;
-    /// The value as it is stored, empty if the kind has none. Panics if not valid.
+    /// The stored value; empty if the kind has none. Panics if not valid.
     fn stored(&self) -> Stored<&[u8]>;
-    /// The same as a handle that outlives the cursor. Panics if not valid.
+    /// The stored value as a handle that outlives the cursor. Panics if not valid.
     fn share(&self) -> Stored<Value>;
-    /// Moves to the next older version of the same key; false if there is none, and then the cursor stands where it stood. `next` and
-    /// `prev` go on to other keys from any version. Panics if not valid.
+    /// Moves to the next older version of the same key. Returns false, without moving, if there is none.
+    /// `next` and `prev` move to other keys from any version. Panics if not valid.
     fn older(&mut self) -> Result<bool>;
 }
 
-/// Has an enum of cursors move and show the one that it is.
+/// Implements `SourceCursor` for an enum of cursors by delegating to the variant.
 macro_rules! delegate_cursor {
     ([$($generics:tt)*] $type:ty { $($variant:path),* }) => {
         impl<$($generics)*> $crate::types::cursor::SourceCursor for $type {

@@ -1,14 +1,16 @@
-//! Descriptors of files that are read: no more than a part of what the process may have are open; others are opened by who reads.
+//! File descriptors: at most a part of the process's limit is used for files that are read. Others are opened
+//! again by their next reader.
 //!
 //! ```text
 //!   ReadFile::get --open?--> File
-//!                 `--no----> opened by its name, looked at --> more than [`max`](Descriptors::max): the one that was used longest ago is closed
+//!                 `--no----> opened by name, checked --> too many open: least recently used closed
 //! ```
 //!
-//! descriptors.1. A file that is opened is the one that is meant: of a table that was open before its end is compared, of a blob file its header is
-//!      looked at. Both keep their names until their last users are gone.
-//! descriptors.2. Who reads has a handle of its own: a file that is closed here is open for as long as somebody reads it.
-//! descriptors.3. Files that are none of the operating system's cost no descriptor, and stay open.
+//! descriptors.1. A file that is opened again is checked: the footer of a table that was open before, the
+//!     header of a blob file. Both keep their names until their last users are gone.
+//! descriptors.2. Each reader has its own handle. A file closed here stays open for its current readers.
+//!
+//! Files that do not belong to the operating system cost no descriptor, and stay open.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -20,23 +22,23 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::types::{Error, Result};
 
-/// They have this part of the process's descriptors.
+/// Part (1 / N) of the process's descriptors that may be used.
 const PART: u64 = 2;
-/// So many they have in any case.
+/// Number of descriptors that may be used in any case.
 const MIN: u64 = 8;
-/// Where the system names no limit.
+/// Used if the system names no limit.
 const UNLIMITED: u64 = 1 << 20;
 
-/// Those of this process.
+/// The open files of this process.
 static OF_PROCESS: LazyLock<Arc<Descriptors>> = LazyLock::new(|| {
     let max = esker_env::descriptors_max().map_or(UNLIMITED, |max| (max / PART).max(MIN));
     Descriptors::new(max.min(UNLIMITED) as usize)
 });
 
-/// The open files.
+/// The set of open files.
 pub(crate) struct Descriptors {
     max: usize,
-    /// In the order in which they were opened, or were found used.
+    /// In the order in which they were opened or last seen in use.
     open: Mutex<VecDeque<Weak<ReadFile>>>,
 }
 
@@ -45,16 +47,16 @@ impl Descriptors {
         Arc::new(Descriptors { max, open: Mutex::default() })
     }
 
-    /// Those of this process.
+    /// The set of this process.
     pub(crate) fn of_process() -> Arc<Self> {
         OF_PROCESS.clone()
     }
 
-    /// Counts a file that was opened, and closes others.
+    /// Records an opened file, and closes others if there are too many.
     fn note(&self, opened: &Arc<ReadFile>) {
         let mut open = self.open.lock();
         open.push_back(Arc::downgrade(opened));
-        // Each has a second chance.
+        // Each file gets a second chance.
         let mut tries = 2 * open.len();
         while open.len() > self.max && tries > 0 {
             tries -= 1;
@@ -69,22 +71,22 @@ impl Descriptors {
     }
 }
 
-/// Looks whether a file is the one that is meant (descriptors.1).
+/// Checks that a file is the right one (descriptors.1).
 type Check = Box<dyn Fn(&dyn File) -> Result<()> + Send + Sync>;
 
-/// A file to read.
+/// A file for reading, open or closed.
 pub(crate) struct ReadFile {
     fs: FsRef,
     path: PathBuf,
     open: RwLock<Option<Arc<dyn File>>>,
-    /// Since it was looked at last. Relaxed: a hint.
+    /// Used since the last check of the set. Relaxed: a hint.
     is_used: AtomicBool,
     check: Check,
     descriptors: Arc<Descriptors>,
 }
 
 impl ReadFile {
-    /// A file that is open, and was looked at.
+    /// Wraps a file that is open and has been checked.
     pub(crate) fn open(
         fs: &FsRef,
         path: &Path,
@@ -98,7 +100,7 @@ impl ReadFile {
         read
     }
 
-    /// A file that is opened by who reads it first.
+    /// Wraps a file that its first reader opens.
     pub(crate) fn closed(fs: &FsRef, path: &Path, check: Check, descriptors: Arc<Descriptors>) -> Arc<Self> {
         Arc::new(ReadFile {
             fs: fs.clone(),
@@ -111,13 +113,13 @@ impl ReadFile {
     }
 
     fn note(self: &Arc<Self>, file: &Arc<dyn File>) {
-        // descriptors.3
+        // Other files cost no descriptor.
         if file.as_std().is_some() {
             self.descriptors.note(self);
         }
     }
 
-    /// The file, open.
+    /// Returns the open file, opening it if needed.
     pub(crate) fn get(self: &Arc<Self>) -> Result<Arc<dyn File>> {
         if let Some(file) = &*self.open.read() {
             self.is_used.store(true, Ordering::Relaxed);
@@ -147,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "real files, of which some go")]
+    #[expect(clippy::disallowed_methods, reason = "real files, some of which are removed")]
     fn descriptors_1_files_beyond_the_limit_are_opened_again_and_are_the_same() {
         let dir = tempfile::tempdir().unwrap();
         let (fs, pool) = (Env::real().fs, Descriptors::new(3));

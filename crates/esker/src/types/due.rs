@@ -1,16 +1,16 @@
-//! When something of a source is due to be swept: the earliest expiry of it that no sweep has looked at.
+//! When a source is due for a sweep: the earliest expiry in it that no sweep has seen.
 //!
 //! ```text
-//!   commit --lower(expiry)--> Due <--take, lower(what is left)-- sweep
+//!   commit --lower(expiry)--> Due <--take, lower(remaining)-- sweep
 //! ```
 //!
-//! due.1. A sweep takes the time before it looks at the source: what comes to the source meanwhile lowers it again.
+//! due.1. A sweep takes the time before it scans the source. Entries added meanwhile lower it again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::expiry::Expiry;
 
-/// See the module's text. Nothing is due at first.
+/// The time at which a source is due. At first nothing is due.
 #[derive(Debug)]
 pub(crate) struct Due(AtomicU64);
 
@@ -21,23 +21,24 @@ impl Default for Due {
 }
 
 impl Due {
-    /// Something is due then, in milliseconds since 1970; `u64::MAX`: nothing is.
+    /// Due at this time in Unix milliseconds. `u64::MAX`: never.
     pub(crate) const fn at_ms(ms: u64) -> Self {
         Due(AtomicU64::new(ms))
     }
 
-    /// Something is due then, or earlier. Release: who takes it finds what was put into the source before.
+    /// Makes the source due at this time or earlier. Release: a thread that takes the time sees the entries
+    /// added before.
     pub(crate) fn lower(&self, expiry: Expiry) {
         self.0.fetch_min(expiry.ms(), Ordering::Release);
     }
 
-    /// When something is due.
+    /// When the source is due.
     #[inline]
     pub(crate) fn get(&self) -> Expiry {
         Expiry::at_ms(self.0.load(Ordering::Acquire))
     }
 
-    /// The same, and nothing is from now on (due.1).
+    /// Returns when the source is due, and makes it not due (due.1).
     pub(crate) fn take(&self) -> Expiry {
         Expiry::at_ms(self.0.swap(u64::MAX, Ordering::AcqRel))
     }

@@ -1,8 +1,9 @@
 //! The engine's one error type.
 //!
-//! error.1. A variant exists only if callers act differently on it.
+//! error.1. A variant exists only if callers act on it differently.
 //! error.2. Every corruption is reported by [`Error::corrupt`], with file and offset.
-//! error.3. A refusal that its user can lift says how (`remedy`), and no such message speaks of repair: nothing is damaged.
+//! error.3. A refusal that the user can lift says how (`remedy`). Its message does not mention repair:
+//!     nothing is damaged.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,26 +14,27 @@ use esker_env::LockError;
 use super::SeqNo;
 use super::conflict::Contended;
 
-/// What can go wrong.
+/// The error of all calls.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused an operation.
     #[error("{op} {}: {source}{}", .path.display(), remedy(.source).map_or(String::new(), |what| format!("; {what}")))]
     Io {
-        /// What was being done.
+        /// The operation.
         op: &'static str,
-        /// To which file or directory.
+        /// The file or directory.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// No space left. Nothing acknowledged is lost; reads go on; writes work again when there is space.
+    /// No space left. Acknowledged data is safe, and reads continue. Writes succeed again once there is
+    /// space.
     #[error("no space left on the disk to {op} {}: free some space and try again", .path.display())]
     NoSpace {
-        /// What was being done.
+        /// The operation.
         op: &'static str,
-        /// To which file.
+        /// The file.
         path: PathBuf,
     },
     /// Bytes on disk are not what was written.
@@ -42,9 +44,9 @@ pub enum Error {
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// Where in the file, in bytes.
+        /// Position in the file, in bytes.
         offset: u64,
-        /// What was wrong.
+        /// What is wrong.
         detail: String,
     },
     /// A file was written by a newer version of Esker.
@@ -54,7 +56,8 @@ pub enum Error {
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// The version found. Not above `supported`: the file says that it has in it what this build does not know, or says 0.
+        /// The version found. If it is not above `supported`, the file has features that this build does not
+        /// know, or says 0.
         found: u32,
         /// The newest version this build reads.
         supported: u32,
@@ -62,7 +65,7 @@ pub enum Error {
     /// The directory holds no database and creating one was not allowed.
     #[error("no database in {}: create one with `create_if_missing`, or check the path", .0.display())]
     NotFound(PathBuf),
-    /// A repair into the directory was killed, or still runs: what is there is no whole database.
+    /// A repair into the directory is running or was killed. The directory holds no complete database.
     #[error("a repair into {} did not finish: remove the directory and repair again", .0.display())]
     UnfinishedRepair(PathBuf),
     /// Another process, or another handle in this one, has the database open.
@@ -72,11 +75,12 @@ pub enum Error {
         path: PathBuf,
         /// The holder, if known.
         pid: Option<u32>,
-        /// The holder has the number of this process. Another process has it only in another container.
+        /// The holder has the process id of this process. A process in another container may have it as well.
         in_this_process: bool,
     },
-    /// Since this transaction began, another commit has put or removed a key that it writes, or anything in a range that it removes; or, if it is
-    /// [serializable](crate::Isolation::Serializable), changed what it has read. Nothing of it was written: run it again.
+    /// Another commit has written a key that this transaction writes, or into a range that it removes, since
+    /// it began. For a [serializable](crate::Isolation::Serializable) transaction: has changed what it read.
+    /// Nothing was written. Run the transaction again.
     #[error(
         "transaction conflict over {contended} in keyspace {keyspace:?}: another commit has written it; run the transaction again"
     )]
@@ -86,19 +90,20 @@ pub enum Error {
         /// The first conflict found in it.
         contended: Contended,
     },
-    /// The transaction waits for a lock of others that wait for its own, and began last. Drop it, and run it again.
+    /// The transaction waits in a cycle of lock owners and began last. Drop it, and run it again.
     #[error("deadlock: {0}; drop the transaction and run it again")]
     Deadlock(String),
-    /// Somebody else has held a lock for too long.
+    /// Another owner has held a lock for too long.
     #[error("the lock on {lock} was not free within {waited:?}: wait longer, or find out who holds it")]
     LockTimeout {
         /// The key or name, for people.
         lock: String,
-        /// So long it was waited for.
+        /// How long the call waited.
         waited: std::time::Duration,
     },
-    /// A write or sync of the log failed, now or earlier, or background work panicked: writes are refused, reads go on. Reopen the
-    /// database to write again. Whether the commit is there that failed first is known only then.
+    /// A write or sync of the log failed, now or earlier, or background work panicked. Writes are refused;
+    /// reads continue. Reopen the database to write again. Only then is it known whether the commit that
+    /// failed first exists.
     #[error("writes stopped by an earlier failure; reads still work, reopen to write again: {0}")]
     Poisoned(Arc<Error>),
     /// The key is longer than 65,535 bytes.
@@ -113,7 +118,8 @@ pub enum Error {
         /// Its length in bytes.
         len: usize,
     },
-    /// Commits that were to be read from the [change feed](crate::Db::feed) are not kept any more, or never were. Read the state anew, and the feed from there on.
+    /// Commits requested from the [change feed](crate::Db::feed) are no longer kept, or never were. Read a
+    /// snapshot, and the feed from there on.
     #[error(
         "the change feed begins with commit {oldest}: older ones are not kept; read a snapshot, and the feed from there on"
     )]
@@ -127,8 +133,9 @@ pub enum Error {
     /// There is a keyspace of this name already.
     #[error("keyspace {0:?} exists already")]
     KeyspaceExists(String),
-    /// Operands cannot be merged into what a key has: one of the two is not what the keyspace's merge operator expects. When it is written nothing is
-    /// changed by this; when it is read, a `put` or `remove` of the key gives it another value.
+    /// Operands cannot be merged into the value of a key: the value or an operand is not what the keyspace's
+    /// merge operator expects. A write that fails with this changes nothing. If a read fails, a `put` or
+    /// `remove` gives the key a new value.
     #[error("cannot merge into key \"{}\" of keyspace {keyspace:?} by {operator:?}: {detail}", .key.escape_ascii())]
     Merge {
         /// The name of the keyspace.
@@ -150,7 +157,8 @@ pub enum Error {
         /// The name of the operator.
         operator: String,
     },
-    /// The keyspace does not keep what it held at that commit: see [`Keyspace::set_history`](crate::Keyspace::set_history).
+    /// The keyspace no longer keeps its state at that commit: see
+    /// [`Keyspace::set_history`](crate::Keyspace::set_history).
     #[error(
         "keyspace {keyspace:?} can be read as of commit {oldest} or a later one: it keeps nothing older; `set_history` has a keyspace keep its past"
     )]
@@ -160,7 +168,7 @@ pub enum Error {
         /// The oldest commit at which it can be read.
         oldest: SeqNo,
     },
-    /// An argument or option makes no sense.
+    /// An argument or option is not valid.
     #[error("{0}")]
     Invalid(String),
     /// The database was closed.
@@ -168,7 +176,7 @@ pub enum Error {
     Closed,
 }
 
-/// What lifts a refusal of the operating system, where its user can do that (error.3).
+/// What the user can do about an error of the operating system, if anything (error.3).
 fn remedy(error: &io::Error) -> Option<&'static str> {
     // EMFILE and ENFILE everywhere; std has no kinds for them.
     let (of_process, of_system) = if cfg!(windows) { (4, None) } else { (24, Some(23)) };
@@ -195,7 +203,7 @@ fn remedy(error: &io::Error) -> Option<&'static str> {
     }
 }
 
-/// Who has the database open, and what to do about it.
+/// Names the holder of a lock and what to do about it.
 fn locked_by(pid: Option<u32>, in_this_process: bool) -> String {
     match pid {
         Some(pid) if in_this_process => format!(
@@ -206,7 +214,7 @@ fn locked_by(pid: Option<u32>, in_this_process: bool) -> String {
     }
 }
 
-/// Why a file of this version is not read.
+/// Explains why a file of this version is not read.
 fn not_read(found: u32, supported: u32) -> String {
     match found > supported {
         true => format!("; this build reads up to {supported}"),
@@ -218,7 +226,8 @@ fn not_read(found: u32, supported: u32) -> String {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// An I/O error with its operation (`"read"`, `"sync"`, ...) and file; a full disk becomes [`Error::NoSpace`].
+    /// An I/O error with its operation (`"read"`, `"sync"`, ...) and file; a full disk becomes
+    /// [`Error::NoSpace`].
     pub fn io(op: &'static str, path: impl AsRef<Path>, source: io::Error) -> Self {
         let path = path.as_ref().to_path_buf();
         match source.kind() {
@@ -227,7 +236,7 @@ impl Error {
         }
     }
 
-    /// Why a file cannot be relied on that is no part of the log, in place of what the log says then.
+    /// Replaces the log's error by its cause, for a file that is not part of the log.
     pub(crate) fn not_of_the_log(self) -> Self {
         match self {
             Error::Poisoned(cause) => cause.duplicate(),
@@ -235,13 +244,13 @@ impl Error {
         }
     }
 
-    /// The error of a read of `len` bytes at `offset`, which its text names.
+    /// The error of a read of `len` bytes at `offset`. Its text names both.
     pub(crate) fn read(path: impl AsRef<Path>, offset: u64, len: usize, source: &io::Error) -> Self {
         let placed = io::Error::new(source.kind(), format!("{source} ({len} bytes at offset {offset})"));
         Error::io("read", path, placed)
     }
 
-    /// The same; damage says what helps.
+    /// Adds to an error of corruption what to do about it.
     pub(crate) fn with_remedy(self) -> Error {
         match self {
             Error::Corrupt { what, path, offset, detail } if !detail.contains("esker repair") => {
@@ -252,7 +261,7 @@ impl Error {
         }
     }
 
-    /// The one place where corruption is reported.
+    /// Makes an error of corruption. The only place that does.
     #[cold]
     pub fn corrupt(
         what: &'static str,
@@ -263,12 +272,12 @@ impl Error {
         Error::Corrupt { what, path: path.as_ref().to_path_buf(), offset, detail: detail.into() }
     }
 
-    /// The same failure once more, for each of several callers.
+    /// Copies the error, for each of several callers.
     pub fn duplicate(&self) -> Self {
         let path = |path: &PathBuf| path.clone();
         match self {
             Error::Io { op, path: p, source } => {
-                // An io::Error cannot be cloned; its number, or its kind and text, are what callers look at.
+                // An io::Error cannot be cloned. Callers look at its number, or at its kind and text.
                 let copy = source.raw_os_error().map(io::Error::from_raw_os_error);
                 let copy = copy.unwrap_or_else(|| io::Error::new(source.kind(), source.to_string()));
                 Error::Io { op, path: path(p), source: copy }
@@ -313,8 +322,8 @@ impl Error {
         }
     }
 
-    /// What the user can do about a refusal of the operating system that is none of damage: too many open files, missing rights, a disk
-    /// that cannot be written. The message ends with it.
+    /// What the user can do about an error of the operating system that is not damage: too many open files,
+    /// missing rights, a read-only disk. The message ends with it.
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             Error::Io { source, .. } => remedy(source),
@@ -322,7 +331,7 @@ impl Error {
         }
     }
 
-    /// A lock that somebody holds, or that cannot be taken, as seen by process `own`.
+    /// The error of a lock that is held or cannot be taken, as seen by process `own`.
     pub(crate) fn lock(path: PathBuf, error: LockError, own: u32) -> Self {
         match error {
             LockError::Held { path, pid } => Error::Locked { path, pid, in_this_process: pid == Some(own) },
@@ -330,7 +339,7 @@ impl Error {
         }
     }
 
-    /// Whether bytes on disk were found damaged.
+    /// Returns whether bytes on disk were found damaged.
     pub fn is_corrupt(&self) -> bool {
         matches!(self, Error::Corrupt { .. })
     }
@@ -362,7 +371,7 @@ mod tests {
                 assert_eq!(error.remedy().is_some(), code != 28, "error.3: {code}");
             }
         }
-        // EIO: nothing that its user could lift.
+        // EIO: the user can do nothing about it.
         let error = Error::io("sync", "/db/x", io::Error::from_raw_os_error(5));
         assert_eq!(error.remedy(), None);
     }

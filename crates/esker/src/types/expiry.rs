@@ -1,79 +1,79 @@
-//! When a version expires, and where that stands: in front of what stands beside its key.
+//! When a version expires. The time precedes the value in what is stored with the key.
 //!
 //! ```text
 //!   ExpiringPut:      [expiry, 8 bytes][value]
 //!   ExpiringPutBlob:  [expiry, 8 bytes][pointer]
 //! ```
 //!
-//! expiry.1. Bytes too few for an expiry, which only damage can leave, are taken for one that has passed.
-//! expiry.2. Zero is no expiry: files and formats use it for entries that never expire. The epoch itself, and what lies before it, becomes the
-//!      first millisecond, which has passed just as well.
+//! expiry.1. Too few bytes for an expiry, which only damage can leave, count as an expiry that has passed.
+//! expiry.2. Zero means no expiry in files and formats. The epoch and earlier times become the first
+//!     millisecond, which has passed as well.
 
 use std::time::Duration;
 
 use super::op::Kind;
 
-/// The bytes of an expiry.
+/// Size of a stored expiry.
 pub(crate) const EXPIRY_BYTES: usize = 8;
 
-/// A moment from which on a version is gone, in milliseconds since 1970 by the engine's clock (read/time.rs).
+/// The moment at which a version expires, in Unix milliseconds by the engine's clock (read/time.rs).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Expiry(u64);
 
 impl Expiry {
-    /// This number of milliseconds since 1970; for zero see expiry.2.
+    /// Expires at this time in Unix milliseconds. For zero see expiry.2.
     pub(crate) const fn at_ms(ms: u64) -> Self {
         Expiry(if ms == 0 { 1 } else { ms })
     }
 
-    /// So long after a moment: rounded up to whole milliseconds.
+    /// Expires this long after a moment, rounded up to milliseconds.
     pub(crate) fn after(now_ms: u64, ttl: Duration) -> Self {
         let ms = u64::try_from(ttl.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
         Expiry::at_ms(now_ms.saturating_add(ms))
     }
 
-    /// Milliseconds since 1970.
+    /// Unix milliseconds.
     pub const fn ms(self) -> u64 {
         self.0
     }
 
-    /// As it stands in front of a value.
+    /// Encodes the expiry as it precedes a value.
     pub(crate) const fn to_bytes(self) -> [u8; EXPIRY_BYTES] {
         self.0.to_le_bytes()
     }
 
-    /// The expiry in front of these bytes (expiry.1).
+    /// Decodes the expiry that precedes a value (expiry.1).
     #[inline]
     pub(crate) fn of(beside: &[u8]) -> Self {
         Expiry::at_ms(beside.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)))
     }
 
-    /// The expiry of a version of this kind, beside whose key these bytes stand; none if it does not expire.
+    /// The expiry of a version of this kind with these stored bytes, if it expires.
     #[inline]
     pub(crate) fn of_version(kind: Kind, beside: &[u8]) -> Option<Self> {
         kind.expires().then(|| Expiry::of(beside))
     }
 }
 
-/// How long a put lasts.
+/// The lifetime of a put.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Lifetime {
-    /// As long as its keyspace says.
+    /// The default lifetime of its keyspace.
     #[default]
     AsKeyspace,
-    /// For ever.
+    /// Does not expire.
     Unlimited,
-    /// So long.
+    /// This long.
     For(Duration),
 }
 
-/// Where the value, or the pointer to it, begins in what stands beside a key of this kind.
+/// Offset of the value, or of the pointer to it, in the stored bytes of a version of this kind.
 #[inline(always)]
 pub(crate) fn value_start(kind: Kind, beside_len: usize) -> usize {
     if kind.expires() { EXPIRY_BYTES.min(beside_len) } else { 0 }
 }
 
-/// The value, or the pointer to it, without what stands before it.
+/// The value, or the pointer to it, in the stored bytes of a version.
 #[inline(always)]
 pub(crate) fn value_of(kind: Kind, beside: &[u8]) -> &[u8] {
     &beside[value_start(kind, beside.len())..]

@@ -1,25 +1,25 @@
-//! Ids and positions: newtypes, so that no two are mixed up.
+//! Ids and positions as newtypes, so that they cannot be confused.
 
 use std::fmt;
 
-/// The position of a commit in the order of all commits. Every write of a commit carries the same number.
-/// 0 means "older than everybody's snapshot". Fits in 56 bits.
+/// The sequence number of a commit. All writes of a commit carry the same number. 0 means older than any
+/// snapshot. Fits in 56 bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SeqNo(u64);
 
 impl SeqNo {
     /// Before every commit; visible to all.
     pub const ZERO: SeqNo = SeqNo(0);
-    /// The largest number; a read at it sees everything.
+    /// The largest number. A read at it sees everything.
     pub const MAX: SeqNo = SeqNo((1 << 56) - 1);
 
     /// # Panics
-    /// If `n` needs more than 56 bits; decoders check first with [`SeqNo::try_new`].
+    /// If `n` needs more than 56 bits. Decoders check first with [`SeqNo::try_new`].
     pub const fn new(n: u64) -> Self {
         assert!(n <= Self::MAX.0, "sequence numbers have 56 bits");
         SeqNo(n)
     }
-    /// `None` if `n` needs more than 56 bits.
+    /// Returns `None` if `n` needs more than 56 bits.
     pub const fn try_new(n: u64) -> Option<Self> {
         if n <= Self::MAX.0 { Some(SeqNo(n)) } else { None }
     }
@@ -27,7 +27,7 @@ impl SeqNo {
     pub const fn get(self) -> u64 {
         self.0
     }
-    /// The number before this one; none before zero.
+    /// The number before this one. `None` for zero.
     pub const fn before(self) -> Option<Self> {
         match self.0.checked_sub(1) {
             Some(n) => Some(SeqNo(n)),
@@ -44,14 +44,15 @@ impl SeqNo {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(u64);
 
-/// The number of a keyspace. Never reused within a database; 0 is the engine's own catalog.
+/// The number of a keyspace. Never reused within a database. 0 is the engine's catalog.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyspaceId(u32);
 
 impl KeyspaceId {
-    /// The engine's own keyspace, which maps names of keyspaces to ids.
+    /// The engine's catalog, which maps names of keyspaces to ids.
     pub const CATALOG: KeyspaceId = KeyspaceId(0);
-    /// The keyspace of [`Db::default_keyspace`](crate::Db::default_keyspace); it always exists, under the name `default`.
+    /// The keyspace of [`Db::default_keyspace`](crate::Db::default_keyspace); it always exists, under the
+    /// name `default`.
     pub const DEFAULT: KeyspaceId = KeyspaceId(1);
 }
 

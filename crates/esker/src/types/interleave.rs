@@ -1,28 +1,30 @@
 //! Points between two steps of the engine at which a test runs other work, as another thread could.
 //!
 //! ```text
-//!   feature `canaries`, or unit tests:   set(hook) --thread--> reached(point) --> the hook runs, in the same thread
-//!   everybody else:                      reached does nothing, and the compiler removes it
+//!   feature `canaries`, unit tests:   set(hook) --thread--> reached(point) --> hook, in the same thread
+//!   otherwise:                      reached does nothing and is compiled away
 //! ```
 //!
-//! A simulator has one thread. Without these points it would never see what happens between a look and the commit that
-//! relies on it.
+//! A simulator has one thread. Without these points it would never see what happens between a check and the
+//! commit that relies on it.
 //!
-//! interleave.1. At each point the thread holds no lock that flushes, compactions, sweeps or commits of others wait for.
-//!     It may have a right of passage (engine/writes/exclusive_turn.rs): a hook must not begin an exclusive transaction.
+//! interleave.1. At each point the thread holds no lock that flushes, compactions, sweeps or commits of
+//!     others wait for. It may have passed the exclusive turn (engine/writes/exclusive_turn.rs), so a hook
+//!     must not begin an exclusive transaction.
 //! interleave.2. A hook does not run inside itself.
 
-/// Where other work may come in between.
+/// A point at which other work may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
-    /// The commit of a large transaction or an ingest has looked for conflicts and counted its keys, and does not have
-    /// the commit lock yet (adoption.2).
+    /// The commit of a large transaction or an ingest has checked for conflicts and counted its keys, and
+    /// does not have the commit lock yet (adoption.2).
     AdoptionCounted,
     /// A copy has flushed the memtables, and has not taken the manifest's state yet (capture.2).
     CaptureFlushed,
-    /// The sweep has found keys that have expired, and has not committed their removal yet (engine_sweep.1).
+    /// A sweep has found expired keys, and has not committed their removal yet (engine_sweep.1).
     SweepFound,
-    /// A range removal has counted the keys of its range, and does not have the commit lock yet (range_count.1).
+    /// A range removal has counted the keys of its range, and does not have the commit lock yet
+    /// (range_count.1).
     RangeCounted,
 }
 
@@ -32,12 +34,12 @@ mod switch {
 
     use super::Point;
 
-    /// What runs at the points that the thread reaches.
+    /// Runs at the points that the thread reaches.
     pub type Hook = Box<dyn FnMut(Point)>;
 
     thread_local!(static HOOK: RefCell<Option<Hook>> = const { RefCell::new(None) });
 
-    /// Runs `hook` at each point that this thread reaches from here on; none: nothing. Returns the hook before.
+    /// Sets the hook that runs at each point this thread reaches. Returns the previous hook.
     pub fn set(hook: Option<Hook>) -> Option<Hook> {
         HOOK.replace(hook)
     }

@@ -4,23 +4,25 @@
 //!   (KeyspaceId, user key) --encode--> [id, 1 to 5 bytes, order-preserving][user key]
 //! ```
 //!
-//! key.1. Encoded keys compare, as bytes, like (keyspace id, user key); no encoded prefix is a prefix of another.
-//! key.2. Memtables, tables, range tombstones and the WAL hold encoded keys only; user keys appear only in the API.
-//! key.3. The bounds of range removals are the ends of a keyspace, or no longer than keys may be: what the feed shows of them, another database
-//!     takes.
+//! key.1. Encoded keys compare as bytes like (keyspace id, user key). No encoded prefix is a prefix of
+//!     another.
+//! key.2. Memtables, tables, range tombstones and the WAL hold encoded keys only. User keys appear only in
+//!     the API.
+//! key.3. The bounds of a range removal are the ends of a keyspace, or not longer than keys may be. So
+//!     another database accepts the bounds that the feed shows.
 //!
-//! The id takes one byte below 240, so that the 8-byte heads of the index keep 7 bytes of the user's key. Larger ids:
-//! a byte 0xF0 + n, then the id in n big-endian bytes without leading zeros, n in 1..=4.
+//! An id below 240 takes one byte, so that the 8-byte heads of the index hold 7 bytes of the user key. A
+//! larger id is the byte 0xF0 + n, then the id in n big-endian bytes without leading zeros, n in 1..=4.
 
 use super::KeyspaceId;
 use super::limits::KEY_BYTES_MAX;
 
-/// The longest prefix that a keyspace id takes.
+/// Maximum size of an encoded keyspace id.
 pub const PREFIX_BYTES_MAX: usize = 5;
 const ONE_BYTE_IDS: u32 = 0xF0;
 
-/// The first 8 bytes of a key as a number that orders like them; short keys are padded with zeros, so equal
-/// heads say nothing.
+/// The first 8 bytes of a key as a number that compares like them. Short keys are padded with zeros, so equal
+/// heads prove nothing.
 #[inline(always)]
 pub fn head8(key: &[u8]) -> u64 {
     if let Some(first) = key.first_chunk::<8>() {
@@ -47,7 +49,7 @@ pub fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 
-/// Appends a keyspace's prefix.
+/// Appends the prefix of a keyspace.
 pub fn push_keyspace_prefix(out: &mut Vec<u8>, id: KeyspaceId) {
     let (bytes, len) = prefix_bytes(id);
     out.extend_from_slice(&bytes[..len]);
@@ -66,7 +68,7 @@ fn prefix_bytes(id: KeyspaceId) -> ([u8; PREFIX_BYTES_MAX], usize) {
     (out, width + 1)
 }
 
-/// The encoded form of a user key.
+/// Encodes a user key.
 pub fn encode_key(id: KeyspaceId, user_key: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(PREFIX_BYTES_MAX + user_key.len());
     push_keyspace_prefix(&mut out, id);
@@ -74,7 +76,7 @@ pub fn encode_key(id: KeyspaceId, user_key: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Splits an encoded key into keyspace id and user key. `None` if it is not an encoded key.
+/// Splits an encoded key into keyspace id and user key. Returns `None` if it is not an encoded key.
 pub fn decode_key(encoded: &[u8]) -> Option<(KeyspaceId, &[u8])> {
     let (&first, rest) = encoded.split_first()?;
     if u32::from(first) < ONE_BYTE_IDS {
@@ -89,13 +91,13 @@ pub fn decode_key(encoded: &[u8]) -> Option<(KeyspaceId, &[u8])> {
     (prefix_bytes(KeyspaceId::new(id)).1 == width + 1).then_some((KeyspaceId::new(id), user_key))
 }
 
-/// The bytes of the keyspace's prefix of an encoded key.
+/// Size of the keyspace's prefix of an encoded key.
 pub fn prefix_len(encoded: &[u8]) -> usize {
     encoded.len() - decode_key(encoded).map_or(encoded.len(), |(_, user_key)| user_key.len())
 }
 
-/// Where the keys behind this one begin: one byte further, or, as no key is longer than the greatest length, at the next prefix. A user can
-/// give it back as a bound (key.3).
+/// The smallest bound above this key: the key and a zero byte, or the next prefix if no key may be longer. A
+/// user may pass it as a bound (key.3).
 pub fn key_after(key: &[u8]) -> Vec<u8> {
     if decode_key(key).is_none_or(|(_, user_key)| user_key.len() < KEY_BYTES_MAX) {
         return [key, &[0]].concat();
@@ -105,11 +107,11 @@ pub fn key_after(key: &[u8]) -> Vec<u8> {
 
 /// The first encoded key after all keys of a keyspace.
 pub fn keyspace_end(id: KeyspaceId) -> Vec<u8> {
-    // The last byte of a prefix may be 0xFF only in ids above 240; carry over.
+    // The last byte of a prefix may be 0xFF for ids above 240. Then the carry moves to the byte before.
     after_prefix(encode_key(id, &[]))
 }
 
-/// The first byte string after all that begin with this one.
+/// The first byte string after all that start with this one.
 fn after_prefix(mut prefix: Vec<u8>) -> Vec<u8> {
     while let Some(last) = prefix.pop() {
         if last < 0xFF {
@@ -120,7 +122,7 @@ fn after_prefix(mut prefix: Vec<u8>) -> Vec<u8> {
     prefix
 }
 
-/// An encoded key for a look-up, on the stack when short.
+/// An encoded key for a lookup. Short keys are on the stack.
 pub struct KeyBuf {
     inline: [u8; KeyBuf::INLINE],
     len: usize,
@@ -130,7 +132,7 @@ pub struct KeyBuf {
 impl KeyBuf {
     const INLINE: usize = 64;
 
-    /// The encoded form of a user key.
+    /// Encodes a user key.
     #[inline]
     pub fn new(id: KeyspaceId, user_key: &[u8]) -> Self {
         let (prefix, prefix_len) = prefix_bytes(id);

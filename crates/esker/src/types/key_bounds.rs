@@ -1,15 +1,16 @@
-//! `KeyBounds`: what `range` and `remove_range` take.
+//! `KeyBounds`: the argument of `range` and `remove_range`.
 
 use std::ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-/// A range of keys: `..`, `"a"..`, `"a".."c"`, `.."c"`, `"a"..="c"`, `..="c"`, a pair of [`Bound`]s, or a reference to one of
-/// these. Its ends are anything that gives bytes: `&str`, `String`, `&[u8]`, arrays, `Vec<u8>`, [`Key`](crate::Key).
+/// A range of keys: `..`, `"a"..`, `"a".."c"`, `.."c"`, `"a"..="c"`, `..="c"`, a pair of [`Bound`]s, or a
+/// reference to any of these. The ends are anything that gives bytes: `&str`, `String`, `&[u8]`, arrays,
+/// `Vec<u8>`, [`Key`](crate::Key).
 ///
-/// The standard `RangeBounds` needs a type for the ends that `..` does not have.
+/// The standard `RangeBounds` does not serve: it needs a type for the ends, which `..` does not have.
 pub trait KeyBounds {
-    /// Where the range begins.
+    /// The lower bound.
     fn lower(&self) -> Bound<&[u8]>;
-    /// Where it ends.
+    /// The upper bound.
     fn upper(&self) -> Bound<&[u8]>;
 }
 

@@ -1,25 +1,25 @@
-//! A closed or half-open interval of encoded keys: what a table covers, what a compaction works on.
+//! An interval of encoded keys: the keys of a table, or of a compaction.
 
 use std::cmp::Ordering;
 
-/// Where an interval ends.
+/// The end of an interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The key belongs to it.
+    /// The interval includes this key.
     Included(Vec<u8>),
-    /// Everything below the key belongs to it.
+    /// The interval ends before this key.
     Excluded(Vec<u8>),
 }
 
 impl End {
-    /// The key at the end.
+    /// The key of the end.
     pub fn key(&self) -> &[u8] {
         match self {
             End::Included(k) | End::Excluded(k) => k,
         }
     }
 
-    /// Whether `key` lies before the end.
+    /// Returns whether `key` is not beyond the end.
     pub fn admits(&self, key: &[u8]) -> bool {
         match self {
             End::Included(end) => key <= end.as_slice(),
@@ -46,22 +46,22 @@ impl PartialOrd for End {
 pub struct KeyRange {
     /// The first key that may be in it.
     pub start: Vec<u8>,
-    /// Where it ends.
+    /// The end.
     pub end: End,
 }
 
 impl KeyRange {
-    /// Whether `key` lies inside.
+    /// Returns whether `key` is in the range.
     pub fn contains(&self, key: &[u8]) -> bool {
         self.start.as_slice() <= key && self.end.admits(key)
     }
 
-    /// Whether the two share a key.
+    /// Returns whether the ranges share a key.
     pub fn overlaps(&self, other: &KeyRange) -> bool {
         self.end.admits(&other.start) && other.end.admits(&self.start)
     }
 
-    /// Grows to cover `other` too.
+    /// Extends the range to cover `other` as well.
     pub fn extend(&mut self, other: &KeyRange) {
         if other.start < self.start {
             self.start.clone_from(&other.start);

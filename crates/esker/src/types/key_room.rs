@@ -1,11 +1,11 @@
-//! Room for one key after another, of which many share their beginning: only what differs is copied.
+//! A buffer for a sequence of keys. Keys often share a prefix, so only the rest is copied.
 
 use super::small_copy::copy_small;
 
-/// Room for the usual keys, so that it is allocated once.
+/// Initial size: enough for most keys, so that the buffer is allocated once.
 const ROOM_BYTES: usize = 64;
 
-/// A key, made up of parts. Derefs to its bytes.
+/// A key built from parts. Derefs to its bytes.
 #[derive(Debug, Default)]
 pub(crate) struct KeyRoom {
     /// As long as the longest key so far.
@@ -14,13 +14,13 @@ pub(crate) struct KeyRoom {
 }
 
 impl KeyRoom {
-    /// Makes it a key that begins with `prefix` alone.
+    /// Sets the key to `prefix`.
     pub(crate) fn set_prefix(&mut self, prefix: &[u8]) {
         self.len = 0;
         self.set_suffix(0, prefix, &[]);
     }
 
-    /// Keeps the first `kept` bytes, behind which these two parts stand from now on.
+    /// Keeps the first `kept` bytes and appends these two parts.
     #[inline(always)]
     pub(crate) fn set_suffix(&mut self, kept: usize, first: &[u8], second: &[u8]) {
         assert!(kept <= self.len, "what is kept is there");

@@ -1,4 +1,4 @@
-//! Latencies: how long operations take, as quantiles over a sample of them.
+//! Latencies: how long operations take, as quantiles of a sample.
 //!
 //! ```text
 //!   operation --measured?--> Recorder (an HDR histogram of nanoseconds, 2 significant digits) --> Latency
@@ -9,15 +9,15 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 
-/// So many significant digits the times have: they are right within one per cent.
+/// Significant digits of the times. They are exact within one per cent.
 const DIGITS: u8 = 2;
 
-/// How long operations of one kind took since the database was opened, over a sample of them. All times are right within one per cent, and zero
-/// while `samples` is.
+/// How long operations of one kind took since the database was opened, from a sample. All times are exact
+/// within one per cent. They are zero while `samples` is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Latency {
-    /// Operations that were measured.
+    /// Measured operations.
     pub samples: u64,
     /// Half of all operations took at most this long.
     pub p50: Duration,
@@ -25,11 +25,11 @@ pub struct Latency {
     pub p99: Duration,
     /// 999 of 1000 took at most this long.
     pub p99_9: Duration,
-    /// The slowest one that was measured.
+    /// The slowest measured operation.
     pub max: Duration,
 }
 
-/// Gathers measured times.
+/// Collects measured times.
 pub(crate) struct Recorder(Mutex<Samples>);
 
 struct Samples {
@@ -51,19 +51,19 @@ impl std::fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    /// One operation took this long; it stands for `weight` of them.
+    /// Records an operation that stands for `weight` operations.
     pub(crate) fn record(&self, time: Duration, weight: u64) {
         self.0.lock().record(time, weight);
     }
 
-    /// The same, unless others record at the moment: for those who must not wait.
+    /// Records an operation, unless another thread is recording: for callers that must not wait.
     pub(crate) fn offer(&self, time: Duration) {
         if let Some(mut samples) = self.0.try_lock() {
             samples.record(time, 1);
         }
     }
 
-    /// The quantiles so far.
+    /// Returns the quantiles so far.
     pub(crate) fn latency(&self) -> Latency {
         let samples = self.0.lock();
         let at = |quantile| Duration::from_nanos(samples.times.value_at_quantile(quantile));
@@ -79,7 +79,7 @@ impl Recorder {
 
 impl Samples {
     fn record(&mut self, time: Duration, weight: u64) {
-        // It grows as it needs to, which cannot fail for as many nanoseconds as there are.
+        // The histogram grows as needed. That cannot fail for 64-bit nanoseconds.
         let _ = self.times.record_n(time.as_nanos() as u64, weight);
         self.count += 1;
     }
@@ -102,7 +102,7 @@ mod tests {
         let is_near =
             |time: Duration, micros: f64| (time.as_nanos() as f64 / micros / 1e3 - 1.0).abs() < 0.01;
         assert!(is_near(latency.p50, 10.0) && is_near(latency.p99, 10.0), "{latency:?}");
-        // The one of weight 8 is 0.8 % of all.
+        // The operation of weight 8 is 0.8 % of all.
         assert!(is_near(latency.p99_9, 70e6) && is_near(latency.max, 80e6), "{latency:?}");
         assert!(latency.max >= Duration::from_secs(80));
     }

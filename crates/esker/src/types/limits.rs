@@ -1,4 +1,4 @@
-//! What keys and values may be.
+//! Limits of keys and values.
 
 use super::{Error, Result};
 

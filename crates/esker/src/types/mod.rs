@@ -1,4 +1,4 @@
-//! The vocabulary of the engine: ids, keys, values, errors. Everything else builds on it; it builds on nothing.
+//! The vocabulary of the engine: ids, keys, values, errors. All other modules build on it.
 
 pub(crate) mod activity;
 pub(crate) mod bounds;

@@ -1,4 +1,4 @@
-//! How work that is tried again and again has ended: whether it fails now, since when, and how often.
+//! Outcomes of work that is retried: whether it fails now, since when, and how often.
 
 use std::time::Duration;
 
@@ -6,25 +6,25 @@ use parking_lot::Mutex;
 
 use super::Error;
 
-/// Work that failed the last time it was tried.
+/// Work whose last attempt failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failures {
-    /// When it failed first, by the clock, without success since.
+    /// Time of the first failure after the last success.
     pub since: Duration,
-    /// How often since then.
+    /// Failures since then.
     pub times: u64,
-    /// Whether the last time was for want of space.
+    /// Whether the last failure was for want of space.
     pub is_no_space: bool,
-    /// What the last failure was.
+    /// Message of the last failure.
     pub error: String,
 }
 
-/// The end of each try of one kind of work.
+/// Outcome of one kind of work.
 #[derive(Debug, Default)]
 pub(crate) struct Outcomes(Mutex<Option<Failures>>);
 
 impl Outcomes {
-    /// It has failed.
+    /// Records a failure.
     pub(crate) fn failed(&self, error: &Error, now: Duration) {
         let mut failures = self.0.lock();
         let (since, times) = failures.as_ref().map_or((now, 0), |before| (before.since, before.times));
@@ -32,12 +32,12 @@ impl Outcomes {
         *failures = Some(Failures { since, times: times + 1, is_no_space, error: error.to_string() });
     }
 
-    /// It has succeeded, or there is nothing left of it to do.
+    /// Records a success, or that nothing is left to do.
     pub(crate) fn succeeded(&self) {
         *self.0.lock() = None;
     }
 
-    /// It has ended so.
+    /// Records an outcome.
     pub(crate) fn note<T>(&self, outcome: &Result<T, Error>, now: Duration) {
         match outcome {
             Ok(_) => self.succeeded(),
@@ -45,7 +45,7 @@ impl Outcomes {
         }
     }
 
-    /// The failures since it last succeeded.
+    /// The failures since the last success, if any.
     pub(crate) fn failures(&self) -> Option<Failures> {
         self.0.lock().clone()
     }

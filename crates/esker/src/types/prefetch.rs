@@ -1,7 +1,7 @@
-//! Asking the processor for memory that is read soon.
+//! Prefetches memory that is about to be read.
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the processor's hint"))]
 
-/// Asks for the cache line at an address. A hint, of any address: nothing is read.
+/// Asks the processor for the cache line at an address. Any address is allowed: nothing is read.
 #[inline(always)]
 pub(crate) fn prefetch_line(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -5,13 +5,16 @@
 //!        [f---------z)@9   ------>
 //! ```
 //!
-//! range_tombstone.1. Fragments are sorted, do not overlap, and are never empty; each holds its sequence numbers newest first.
-//! range_tombstone.2. A tombstone covers only versions with a smaller sequence number: a put of the same commit survives.
-//! range_tombstone.3. A clone of a set shares its fragments, and never changes: `insert` makes anew the chunks of fragments that the
-//!      tombstone touches. It copies no key and no sequence number.
+//! range_tombstone.1. Fragments are sorted, do not overlap and are not empty. Each holds its sequence numbers
+//!     newest first.
+//! range_tombstone.2. A tombstone covers only versions with a smaller sequence number: a put of the same
+//!     commit survives.
+//! range_tombstone.3. A clone of a set shares its fragments and never changes. `insert` copies the chunks
+//!     that the tombstone touches, but no key and no sequence number.
 //!
-//! A set is a list of chunks of fragments, so that one more tombstone costs time in proportion to the fragments that it
-//! covers, and to a small part of the others. `seqs` has the numbers of a fragment, `sweep` what builds sets at once.
+//! A set is a list of chunks of fragments. So adding a tombstone costs time in proportion to the fragments
+//! that it covers, and to a small part of the others. `seqs` holds the numbers of a fragment; `sweep` builds
+//! whole sets.
 
 #[cfg(all(test, loom))]
 mod models;
@@ -26,44 +29,44 @@ pub use self::seqs::Seqs;
 use super::SeqNo;
 use super::key_range::KeyRange;
 
-/// Fragments in a chunk, at most.
+/// Maximum number of fragments in a chunk.
 const CHUNK_LEN_MAX: usize = 64;
 
-/// A key that fragments on both sides of it share, and all sets that hold them.
+/// A key shared by the fragments on both sides of it, and by all sets that hold them.
 pub type SharedKey = Arc<[u8]>;
 
-/// One range delete.
+/// One removed range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeTombstone {
-    /// First key deleted (encoded).
+    /// First removed key (encoded).
     pub start: Vec<u8>,
-    /// First key not deleted (encoded).
+    /// First key after the range (encoded).
     pub end: Vec<u8>,
-    /// The commit that deleted.
+    /// The commit that removed it.
     pub seq: SeqNo,
 }
 
-/// A stretch of keys covered by the same tombstones. Cloning copies neither keys nor numbers.
+/// A range of keys covered by the same tombstones. A clone copies neither keys nor numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fragment {
-    /// First key covered.
+    /// First covered key.
     pub start: SharedKey,
-    /// First key not covered.
+    /// First key after the fragment.
     pub end: SharedKey,
-    /// The commits that deleted it.
+    /// The commits that removed it.
     pub seqs: Seqs,
 }
 
 impl Fragment {
-    /// The newest covering commit not newer than `at`; zero if none.
+    /// The newest covering commit not newer than `at`; zero if there is none.
     #[inline]
     pub fn newest_at(&self, at: SeqNo) -> SeqNo {
         self.seqs.newest_at(at)
     }
 
-    /// Bytes of memory in use, as if nothing were shared with other fragments.
+    /// Bytes of memory, counting shared parts in full.
     fn size_bytes(&self) -> usize {
-        // A shared slice has two counts before it.
+        // A shared slice is preceded by two reference counts.
         let keys = self.start.len() + self.end.len() + 4 * size_of::<usize>();
         size_of::<Fragment>() + keys + self.seqs.shared_bytes()
     }
@@ -76,13 +79,13 @@ impl From<RangeTombstone> for Fragment {
     }
 }
 
-/// Where a key lies among the fragments of a set.
+/// The position of a key among the fragments of a set.
 pub struct Place<'a> {
     /// The fragment that covers it.
     pub fragment: Option<&'a Fragment>,
-    /// Where that fragment, or the gap between two of them, begins; none for the first gap.
+    /// Start of that fragment, or of the gap between two fragments. `None`: the gap before the first.
     pub start: Option<&'a SharedKey>,
-    /// Where it ends; none for the last gap.
+    /// End of the fragment or gap. `None`: the gap after the last.
     pub end: Option<&'a SharedKey>,
 }
 
@@ -101,12 +104,12 @@ impl RangeTombstones {
         Self::from_overlapping(tombstones.into_iter().map(Fragment::from).collect())
     }
 
-    /// The tombstones of all these fragments, which may overlap and come in any order. Empty ones are dropped.
+    /// Builds a set from fragments, which may overlap and come in any order. Empty ones are dropped.
     pub fn from_overlapping(fragments: Vec<Fragment>) -> Self {
         Self::from_sorted(sweep::disjoint(fragments))
     }
 
-    /// The tombstones of all these sets.
+    /// The tombstones of several sets.
     pub fn union<'a>(sets: impl IntoIterator<Item = &'a RangeTombstones>) -> Self {
         let mut sets: Vec<_> = sets.into_iter().filter(|set| !set.is_empty()).collect();
         match (sets.pop(), &sets[..]) {
@@ -118,7 +121,7 @@ impl RangeTombstones {
         }
     }
 
-    /// The set of these fragments, which are as range_tombstone.1 says.
+    /// Builds a set from fragments that satisfy range_tombstone.1.
     pub fn from_sorted(fragments: Vec<Fragment>) -> Self {
         debug_assert!(fragments.iter().all(|f| f.start < f.end), "range_tombstone.1");
         debug_assert!(fragments.is_sorted_by(|a, b| a.end <= b.start), "range_tombstone.1");
@@ -126,7 +129,7 @@ impl RangeTombstones {
         RangeTombstones { chunks: chunks_of(fragments).collect(), len, size_bytes }
     }
 
-    /// The same ranges, removed by this commit alone; zero: as they are.
+    /// Gives all ranges this single sequence number. Zero leaves them unchanged.
     pub fn based(self, seq: SeqNo) -> Self {
         if seq == SeqNo::ZERO || self.is_empty() {
             return self;
@@ -135,10 +138,10 @@ impl RangeTombstones {
         Self::from_sorted(self.fragments().map(based).collect())
     }
 
-    /// Adds a tombstone that is not older than any (range_tombstone.3). An empty range adds nothing.
+    /// Adds a tombstone that is not older than the others (range_tombstone.3). An empty range adds nothing.
     ///
     /// # Panics
-    /// If it covers a key that a newer one covers.
+    /// If it covers a key that a newer tombstone covers.
     pub fn insert(&mut self, tombstone: RangeTombstone) {
         let Fragment { start, end, seqs } = tombstone.into();
         if start >= end {
@@ -146,7 +149,7 @@ impl RangeTombstones {
         }
         let first = self.chunks.partition_point(|chunk| chunk[chunk.len() - 1].end <= start);
         let past = self.chunks.partition_point(|chunk| chunk[0].start < end);
-        // One that falls between two chunks goes into a neighbour: chunks stay large.
+        // A tombstone between two chunks is added to one of them, so that chunks stay large.
         let touched = match (first, past) {
             (0, 0) => 0..self.chunks.len().min(1),
             (first, past) if first == past => first - 1..past,
@@ -160,7 +163,7 @@ impl RangeTombstones {
         self.chunks.splice(touched, chunks_of(new));
     }
 
-    /// Adds the fragments of a set that lies wholly behind this one; says whether it does.
+    /// Appends the fragments of a set that lies entirely after this one. Returns false if it does not.
     pub fn append(&mut self, behind: &RangeTombstones) -> bool {
         let apart = match (self.last(), behind.first()) {
             (Some(last), Some(first)) => last.end <= first.start,
@@ -174,13 +177,13 @@ impl RangeTombstones {
         apart
     }
 
-    /// Whether there are none.
+    /// Returns whether the set is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
 
-    /// Bytes of memory in use, as if nothing were shared.
+    /// Bytes of memory, counting shared parts in full.
     pub fn size_bytes(&self) -> usize {
         self.size_bytes
     }
@@ -207,7 +210,7 @@ impl RangeTombstones {
         })
     }
 
-    /// The last fragment that starts by `key`: its chunk, and its index there.
+    /// Chunk and index of the last fragment that starts at or before `key`.
     #[inline]
     fn starting_by(&self, key: &[u8]) -> Option<(usize, usize)> {
         let chunk = self.chunks.partition_point(|chunk| &*chunk[0].start <= key).checked_sub(1)?;
@@ -215,7 +218,7 @@ impl RangeTombstones {
         Some((chunk, index - 1))
     }
 
-    /// The fragments from the one at this chunk and index on.
+    /// The fragments from this chunk and index on.
     fn fragments_from(&self, (chunk, index): (usize, usize)) -> impl Iterator<Item = &Fragment> {
         let rest = self.chunks[chunk + 1..].iter().flat_map(|chunk| chunk.iter());
         self.chunks[chunk][index..].iter().chain(rest)
@@ -228,7 +231,7 @@ impl RangeTombstones {
         Some(&self.chunks[chunk][index]).filter(|f| key < &*f.end)
     }
 
-    /// Where `key` lies.
+    /// The position of `key`.
     pub fn place_of(&self, key: &[u8]) -> Place<'_> {
         let Some(at) = self.starting_by(key) else {
             return Place { fragment: None, start: None, end: self.first().map(|f| &f.start) };
@@ -241,14 +244,14 @@ impl RangeTombstones {
         Place { fragment: None, start: Some(&before.end), end: from_here.next().map(|f| &f.start) }
     }
 
-    /// The newest tombstone over `key` that a reader at `at` sees; zero if none.
+    /// The newest tombstone over `key` that a reader at `at` sees; zero if there is none.
     #[inline]
     pub fn cover(&self, key: &[u8], at: SeqNo) -> SeqNo {
         self.fragment_of(key).map_or(SeqNo::ZERO, |f| f.newest_at(at))
     }
 
-    /// Where the stretch around `key` ends whose keys a reader at `at` finds covered by tombstones of `cover` or newer;
-    /// none if `key` is not.
+    /// The end of the range around `key` that tombstones of commit `cover` or newer cover for a reader at
+    /// `at`. `None`: they do not cover `key`.
     pub fn covered_to(&self, key: &[u8], at: SeqNo, cover: SeqNo) -> Option<&SharedKey> {
         let mut end: Option<&SharedKey> = None;
         for fragment in self.fragments_from(self.starting_by(key)?) {
@@ -261,8 +264,8 @@ impl RangeTombstones {
         end
     }
 
-    /// The parts that lie within `range`. A range that includes its end key keeps a tombstone starting there,
-    /// cut to that one key.
+    /// The parts within `range`. If the range includes its end key, a tombstone that starts there is cut to
+    /// that key.
     pub fn clipped(&self, range: &KeyRange) -> Self {
         let limit: SharedKey = match &range.end {
             super::key_range::End::Excluded(end) => end.as_slice().into(),
@@ -279,7 +282,7 @@ impl RangeTombstones {
         Self::from_sorted(parts.filter(|f| f.start < f.end).collect())
     }
 
-    /// The newest sequence number; zero if there are none.
+    /// The newest sequence number; zero if the set is empty.
     pub fn max_seq(&self) -> SeqNo {
         self.fragments().map(|f| f.seqs.newest()).max().unwrap_or(SeqNo::ZERO)
     }
@@ -324,7 +327,7 @@ impl<'a> Iterator for Fragments<'a> {
 
 impl ExactSizeIterator for Fragments<'_> {}
 
-/// Cuts a list into chunks of about the same length.
+/// Splits a list into chunks of about equal length.
 fn chunks_of(fragments: Vec<Fragment>) -> impl Iterator<Item = Arc<[Fragment]>> {
     let chunks = fragments.len().div_ceil(CHUNK_LEN_MAX);
     let len = fragments.len().div_ceil(chunks.max(1));
@@ -332,7 +335,7 @@ fn chunks_of(fragments: Vec<Fragment>) -> impl Iterator<Item = Arc<[Fragment]>> 
     (0..chunks).map(move |_| rest.by_ref().take(len).collect())
 }
 
-/// These fragments with a tombstone over them that is not older than any.
+/// Adds a tombstone, which is not older than the others, to these fragments.
 fn overlay<'a>(
     old: impl Iterator<Item = &'a Fragment>,
     start: &SharedKey,
@@ -340,7 +343,7 @@ fn overlay<'a>(
     seq: SeqNo,
 ) -> Vec<Fragment> {
     let mut out = Vec::with_capacity(old.size_hint().0 + 3);
-    // The tombstone is dealt with up to here.
+    // The tombstone has been applied up to here.
     let mut at = start;
     let bare = |from: &SharedKey, to: &SharedKey| Fragment {
         start: from.clone(),
@@ -362,7 +365,7 @@ fn overlay<'a>(
             continue;
         }
         let mut covered = fragment.clone();
-        // Of two equal keys the one that is there already (range_tombstone.3).
+        // Of two equal keys, the existing one is shared (range_tombstone.3).
         covered.start = start.max(&fragment.start).clone();
         covered.end = (&fragment.end).min(end).clone();
         covered.seqs.push(seq);

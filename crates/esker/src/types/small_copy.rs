@@ -1,4 +1,4 @@
-//! Copies of a few bytes: two loads and two stores instead of a call.
+//! Copies a few bytes with two loads and two stores instead of a call.
 
 /// Copies `from` to the start of `to`.
 ///
@@ -7,7 +7,7 @@
 #[inline(always)]
 pub(crate) fn copy_small(to: &mut [u8], from: &[u8]) {
     let to = &mut to[..from.len()];
-    // Two pieces that overlap in the middle cover every length between their own and twice as much.
+    // Two pieces of n bytes that may overlap cover every length from n to 2 n.
     macro_rules! two_pieces {
         ($n:literal) => {
             if let (Some(first), Some(last)) = (from.first_chunk::<$n>(), from.last_chunk::<$n>()) {

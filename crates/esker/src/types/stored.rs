@@ -1,4 +1,4 @@
-//! A value as its source holds it, until somebody wants to read it.
+//! A value as its source holds it: the bytes, or a pointer into a blob file.
 //!
 //! ```text
 //!   memtable, table, write set --Stored--> read/fetch.rs --> Value
@@ -8,12 +8,12 @@ use super::expiry::value_of;
 use super::op::Kind;
 use super::value::Value;
 
-/// A value in its source: `T` is its bytes there, borrowed or as a handle.
+/// A value in its source. `T` is the type of its bytes there: borrowed, or a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored<T> {
     /// The bytes of the value.
     Inline(T),
-    /// Where the value is in a blob file.
+    /// The pointer to the value in a blob file.
     Blob(T),
 }
 
@@ -34,13 +34,13 @@ impl<T> Stored<T> {
 }
 
 impl<'a> Stored<&'a [u8]> {
-    /// Of all that stands beside a key of this kind.
+    /// The value or pointer in the stored bytes of a version of this kind.
     #[inline(always)]
     pub(crate) fn of(kind: Kind, beside: &'a [u8]) -> Self {
         Stored::new(kind, value_of(kind, beside))
     }
 
-    /// The same, copied.
+    /// Copies the bytes.
     #[inline]
     pub(crate) fn to_value(self) -> Stored<Value> {
         match self {

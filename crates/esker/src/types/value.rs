@@ -1,8 +1,8 @@
-//! `Value`: a cheap handle to the bytes of a value, wherever they live.
+//! `Value`: a cheap handle to the bytes of a value, wherever they are.
 //!
 //! ```text
-//!   Value: a few bytes of its own, or a counted copy
-//!     or   --pointer, length--> bytes inside a cached block, or a buffer of its own
+//!   Value: up to 30 bytes in the handle, or a reference-counted copy
+//!     or   --pointer, length--> bytes inside a cached block or another buffer
 //!          --owner------------> keeps them alive
 //! ```
 //!
@@ -35,17 +35,20 @@ unsafe impl SharedBytes for Vec<u8> {
     }
 }
 
-/// A value of less than this part of the bytes that it is in is copied rather than have them kept.
+/// A value smaller than this part (1 / N) of its owner's bytes is copied instead of keeping the owner in
+/// memory.
 const UNPINNED_PART: usize = 8;
 
-/// Values of up to so many bytes are copied into the handle: that costs less than sharing, and keeps nothing else in memory.
+/// Maximum size of a value that is copied into the handle. The copy costs less than sharing, and keeps
+/// nothing else in memory.
 const INLINE_BYTES_MAX: usize = 30;
 
-/// The bytes of a value. Derefs to `[u8]`; cloning shares, it does not copy.
+/// The bytes of a value. Derefs to `[u8]`. A clone shares the bytes.
 ///
-/// A value of more than 30 bytes that was read from a table, by anything but `multi_get`, keeps the whole block in memory that it lies in
-/// (some 8 KiB, or the value's size if that is more), beside what [`Builder::memory`](crate::Builder::memory) allows, until it is dropped. Of
-/// many small values that are kept for long, keep copies (`to_vec`).
+/// A value of more than 30 bytes that was read from a table keeps its whole block in memory until it is
+/// dropped: some 8 KiB, or the value's size if that is more, on top of
+/// [`Builder::memory`](crate::Builder::memory). `multi_get` copies instead. To keep many small values for
+/// long, copy them (`to_vec`).
 #[derive(Clone)]
 pub struct Value(Repr);
 
@@ -69,13 +72,13 @@ impl Value {
         Value(Repr::Inline { len: 0, bytes: [0; INLINE_BYTES_MAX] })
     }
 
-    /// Whether a value of this length is copied into its handle.
+    /// Returns whether a value of this length is copied into its handle.
     #[inline(always)]
     pub(crate) fn is_small(len: usize) -> bool {
         len <= INLINE_BYTES_MAX
     }
 
-    /// A value with the bytes in its handle: so few that they fit.
+    /// A value with its bytes in the handle. They must fit.
     #[inline]
     fn inline(value: &[u8]) -> Self {
         let mut bytes = [0; INLINE_BYTES_MAX];
@@ -83,10 +86,10 @@ impl Value {
         Value(Repr::Inline { len: value.len() as u8, bytes })
     }
 
-    /// A part of shared bytes, which stay in memory for as long as this does.
+    /// A part of shared bytes, which it keeps in memory.
     ///
     /// # Panics
-    /// If the range is not within them, or longer than a value can be.
+    /// If the range is not within the bytes, or longer than a value can be.
     #[inline(always)]
     pub fn slice_of<T: SharedBytes>(owner: Arc<T>, range: Range<usize>) -> Self {
         let bytes = &owner.bytes()[range];
@@ -97,7 +100,7 @@ impl Value {
         Value(Repr::Shared { len, ptr, owner })
     }
 
-    /// The same, copied where that is cheaper.
+    /// A part of shared bytes, copied if that is cheaper.
     #[inline]
     pub(crate) fn part_of<T: SharedBytes>(owner: &Arc<T>, range: Range<usize>) -> Self {
         if Self::is_small(range.len()) {
@@ -107,7 +110,7 @@ impl Value {
         }
     }
 
-    /// The same value, but one that is small beside the bytes that it keeps in memory copied out of them.
+    /// Copies the value if it is small beside the bytes that it keeps in memory.
     pub(crate) fn unpinned(self) -> Self {
         match &self.0 {
             Repr::Shared { len, owner, .. } if owner.bytes().len() / UNPINNED_PART > *len as usize => {

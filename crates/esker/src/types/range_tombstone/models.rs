@@ -1,4 +1,5 @@
-//! Models of the numbers of a fragment: lists that share a buffer grow, and are read, in every interleaving. See `crate::sync`.
+//! Models of concurrent lists of numbers: lists that share a buffer grow and are read in every interleaving.
+//! See `crate::sync`.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use super::{SeqNo, Seqs};
 use crate::sync::fault::{Broken, Fault};
 use crate::sync::{Mutex, model};
 
-/// The list of 2 and 1, in a buffer that has room for more.
+/// The list of 2 and 1, in a buffer with free places.
 fn list() -> Seqs {
     let mut list = Seqs::one(SeqNo::new(1));
     list.push(SeqNo::new(2));
@@ -28,7 +29,8 @@ fn assert_is(list: &Seqs, falling: &[u64]) {
 #[test]
 fn seqs_1_seqs_2_clones_that_grow_apart_at_the_same_time() {
     model(|| {
-        // Two numbers each: the first push writes the number that was the newest, which is the same in both, to a place.
+        // Two numbers each. The first push writes the former newest number, which is equal in both lists, to
+        // a place.
         let grows = |mut list: Seqs, numbers| {
             move || {
                 push(&mut list, numbers);
@@ -56,7 +58,7 @@ fn seqs_2_a_clone_that_was_handed_over_is_whole_while_its_list_grows() {
         let writer = {
             let place = place.clone();
             loom::thread::spawn(move || {
-                // As a memtable does it: a set is put in the place of the one that it grew from.
+                // As in a memtable: the grown set replaces the one it was cloned from.
                 for n in [5, 7] {
                     let mut list = place.lock().clone();
                     list.push(SeqNo::new(n));

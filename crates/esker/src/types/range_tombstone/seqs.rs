@@ -5,9 +5,9 @@
 //!   at commit 9   newest 9, then the first 3 of [3 5 7 .]      the same buffer, one more number in it
 //! ```
 //!
-//! seqs.1. The numbers of a list are distinct; `push` takes none older than the newest.
-//! seqs.2. A place of a buffer is written once, by the list that claimed it, and a list reads only places that it claimed
-//!      itself or was cloned with. So a list never changes under those who hold a clone of it.
+//! seqs.1. The numbers of a list are distinct, and `push` takes none older than the newest.
+//! seqs.2. A place of a buffer is written once, by the list that claimed it. A list reads only places that it
+//!     claimed, or had when it was cloned. So a list never changes under the holders of a clone.
 
 use std::sync::Arc;
 
@@ -15,24 +15,24 @@ use super::SeqNo;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::fault::{self, Fault};
 
-/// Places in a first buffer.
+/// Places in the first buffer.
 const PLACES_MIN: usize = 4;
 
-/// One or more sequence numbers. Cloning copies none of them.
+/// One or more sequence numbers. A clone copies none of them.
 #[derive(Clone)]
 pub struct Seqs {
     newest: SeqNo,
-    /// How many places of `older` belong to this list.
+    /// Number of places in `older` that belong to this list.
     older_len: usize,
     older: Option<Arc<Buffer>>,
 }
 
 /// Numbers, oldest first.
 struct Buffer {
-    /// Places that some list has claimed. Relaxed: it only tells the claims apart.
+    /// Number of claimed places. Relaxed: it only separates the claims.
     claimed: AtomicUsize,
-    /// Relaxed: who clones a list for another thread hands it over by a lock or a join, which orders the stores to the
-    /// places of the list before the loads.
+    /// Relaxed: a list reaches another thread through a lock or a join, which orders the stores to its places
+    /// before the loads.
     places: Box<[AtomicU64]>,
 }
 
@@ -42,10 +42,10 @@ impl Seqs {
         Seqs { newest: seq, older_len: 0, older: None }
     }
 
-    /// The list of these numbers.
+    /// A list of these numbers.
     ///
     /// # Panics
-    /// If there are none, or they do not fall strictly (seqs.1).
+    /// If it is empty, or not strictly descending (seqs.1).
     pub fn from_falling(falling: &[SeqNo]) -> Self {
         let (&newest, older) = falling.split_first().expect("seqs.1: a list has a number");
         assert!(falling.is_sorted_by(|a, b| a > b), "seqs.1");
@@ -56,7 +56,7 @@ impl Seqs {
     /// The numbers of all these lists.
     ///
     /// # Panics
-    /// If there are none (seqs.1).
+    /// If there is no list (seqs.1).
     pub fn union(lists: &[&Seqs]) -> Self {
         if let [only] = lists {
             return Seqs::clone(only);
@@ -67,10 +67,10 @@ impl Seqs {
         Seqs::from_falling(&all)
     }
 
-    /// Adds a number. One that is there already, as the newest, stays once.
+    /// Adds a number. Does nothing if it is the newest already.
     ///
     /// # Panics
-    /// If a newer one is there (seqs.1).
+    /// If the list has a newer number (seqs.1).
     pub fn push(&mut self, seq: SeqNo) {
         if seq == self.newest {
             return;
@@ -85,18 +85,18 @@ impl Seqs {
         self.newest = seq;
     }
 
-    /// The newest.
+    /// The newest number.
     #[inline]
     pub fn newest(&self) -> SeqNo {
         self.newest
     }
 
-    /// The oldest.
+    /// The oldest number.
     pub fn oldest(&self) -> SeqNo {
         self.older().first().map_or(self.newest, read)
     }
 
-    /// The newest that is not newer than `at`; zero if none.
+    /// The newest number not newer than `at`; zero if there is none.
     #[inline]
     pub fn newest_at(&self, at: SeqNo) -> SeqNo {
         if self.newest <= at {
@@ -107,17 +107,17 @@ impl Seqs {
         older[..after].last().map_or(SeqNo::ZERO, read)
     }
 
-    /// How many there are.
+    /// The length of the list.
     pub fn len(&self) -> usize {
         self.older_len + 1
     }
 
-    /// All, newest first.
+    /// All numbers, newest first.
     pub fn iter(&self) -> impl Iterator<Item = SeqNo> + '_ {
         std::iter::once(self.newest).chain(self.older().iter().rev().map(read))
     }
 
-    /// Bytes of memory that it shares with its clones.
+    /// Bytes of memory shared with its clones.
     pub fn shared_bytes(&self) -> usize {
         self.older.as_ref().map_or(0, |buffer| size_of::<Buffer>() + size_of_val(&*buffer.places))
     }
@@ -132,7 +132,7 @@ fn read(place: &AtomicU64) -> SeqNo {
 }
 
 impl Buffer {
-    /// A buffer that begins with these numbers.
+    /// A buffer that starts with these numbers.
     fn new(numbers: impl Iterator<Item = u64>, places: usize) -> Self {
         let mut places: Box<[AtomicU64]> = (0..places).map(|_| AtomicU64::new(0)).collect();
         let mut claimed = 0;
@@ -143,7 +143,7 @@ impl Buffer {
         Buffer { claimed: AtomicUsize::new(claimed), places }
     }
 
-    /// Writes `seq` to a place, if nobody has (seqs.2).
+    /// Writes `seq` to a place, unless it is claimed already (seqs.2).
     fn claim(&self, place: usize, seq: SeqNo) -> bool {
         let Some(slot) = self.places.get(place) else { return false };
         let claimed = if fault::is_on(Fault::PlaceClaimedTwice) {
@@ -164,7 +164,7 @@ impl Buffer {
 
 impl PartialEq for Seqs {
     fn eq(&self, other: &Self) -> bool {
-        // Lists that differ mostly do so at an end.
+        // Lists that differ mostly differ at an end.
         let ends = |list: &Seqs| (list.len(), list.newest, list.oldest());
         ends(self) == ends(other) && self.iter().eq(other.iter())
     }

@@ -1,14 +1,13 @@
-//! From fragments that overlap to fragments that do not.
+//! Turns overlapping fragments into disjoint ones.
 //!
 //! ```text
-//!   sorted edges   a    f    m    z      between two edges the same fragments are active, and make one together
+//!   sorted edges   a    f    m    z      between two edges the same fragments are active
 //!   active         1   1,2   2
 //! ```
 
 use super::{Fragment, Seqs, SharedKey};
 
-/// The same tombstones as fragments that are sorted, do not overlap and are not empty (range_tombstone.1). Neighbours with the same
-/// numbers become one.
+/// The same tombstones as fragments that satisfy range_tombstone.1. Neighbours with equal numbers are joined.
 pub(super) fn disjoint(mut all: Vec<Fragment>) -> Vec<Fragment> {
     all.retain(|f| f.start < f.end);
     all.sort_by(|a, b| a.start.cmp(&b.start));

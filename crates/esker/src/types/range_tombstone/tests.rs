@@ -108,7 +108,8 @@ impl Naive {
     }
 }
 
-/// Random tombstones of rising commits; some are ranges of one commit, some grow, some repeat, some are empty.
+/// Random tombstones of rising commits; some are ranges of one commit, some grow, some repeat, some are
+/// empty.
 fn random_history(rng: &mut fastrand::Rng, keys: u16, seqs: u64) -> Vec<RangeTombstone> {
     let mut out = Vec::new();
     for seq in (1..=seqs).map(SeqNo::new) {
