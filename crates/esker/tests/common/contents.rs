@@ -1,4 +1,4 @@
-//! What a database holds, as maps. Reading it checks that all ways to read agree.
+//! The contents of a database as maps. Reading them checks that all ways to read agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub fn dump(db: &Db) -> Result<Contents> {
     db.keyspaces()?.into_iter().map(one).collect()
 }
 
-/// Reads everything, and gets each of these keys from each keyspace: those that no walk shows must not be there.
+/// Reads everything, and gets each of these keys from each keyspace. Keys that no walk shows must be absent.
 pub fn dump_knowing(db: &Db, keys: &BTreeSet<Vec<u8>>) -> Result<Contents> {
     let contents = dump(db)?;
     for (name, map) in &contents {
@@ -31,7 +31,7 @@ pub fn dump_knowing(db: &Db, keys: &BTreeSet<Vec<u8>>) -> Result<Contents> {
     Ok(contents)
 }
 
-/// Reads everything and asserts that `check` finds nothing to complain about.
+/// Reads everything and asserts that `check` reports no problem.
 pub fn dump_sound(db: &Db) -> Result<Contents> {
     let contents = dump(db)?;
     let report = db.check()?;
@@ -39,7 +39,7 @@ pub fn dump_sound(db: &Db) -> Result<Contents> {
     Ok(contents)
 }
 
-/// The entries of one keyspace: forwards, backwards, keys alone, one by one, and counted.
+/// The entries of one keyspace: read forwards, backwards, keys only, one by one, and counted.
 fn read_all(keyspace: &Keyspace) -> Result<Map> {
     let mut map = Map::new();
     let mut last: Option<Vec<u8>> = None;
@@ -64,7 +64,7 @@ fn read_all(keyspace: &Keyspace) -> Result<Map> {
     Ok(map)
 }
 
-/// The first difference of two states, for people.
+/// Describes the first difference between two states.
 pub fn difference(found: &Contents, expected: &Contents) -> String {
     let names = |c: &Contents| c.keys().cloned().collect::<Vec<_>>();
     if names(found) != names(expected) {

@@ -1,4 +1,4 @@
-//! Databases with everything in them, whose files the tests of damage spoil.
+//! Databases with entries of all kinds, whose files the tests then damage.
 //!
 //! ```text
 //!   operations of esker-world --> database --copy, damage--> open, check, repair, dump
@@ -22,29 +22,30 @@ use super::contents::Contents;
 use super::goldens::{EXPECTED, LEFT_BY_A_CRASH, decode, make};
 use super::{dir, simulated};
 
-/// A database, closed unless it says otherwise.
+/// A database and what it should hold. It is closed, except where a constructor says otherwise.
 pub struct Golden {
     pub fs: MemFs,
     pub files: Vec<String>,
-    /// What it holds.
+    /// Its contents.
     pub newest: Contents,
-    /// What it held earlier, newest first: commits that are only in the log.
+    /// Its earlier contents, newest first: commits that only the log has.
     pub earlier: Vec<Contents>,
-    /// What it held after each operation, oldest first.
+    /// Its contents after each operation, oldest first.
     pub history: Vec<Contents>,
     /// Every key that a keyspace ever had.
     pub keys: BTreeSet<Vec<u8>>,
-    /// It was closed, so that its log has an end.
+    /// Whether it was closed, so that its log has an end record.
     pub closed: bool,
 }
 
-/// Commits after the last flush: they live in the log.
+/// Number of commits after the last flush. Only the log has them.
 pub const LOGGED: usize = 8;
 
-/// What a check says behind the name of a file that nothing needs.
+/// What a check reports about a file that nothing needs, after its name.
 const LEFTOVER: &str = " is not needed: the next open removes it";
 
-/// Replaced tables go when no thread of another test has a pin of their time any more: in this copy of the files they are gone.
+/// Removes replaced tables. A thread of another test may keep them in the original; in this copy they are
+/// removed.
 pub fn remove_replaced(builder: Builder, fs: &MemFs) {
     let report = builder.check_offline(dir()).expect("it can be checked");
     let leftovers = report.notes.iter().filter_map(|note| note.strip_suffix(LEFTOVER));
@@ -54,17 +55,17 @@ pub fn remove_replaced(builder: Builder, fs: &MemFs) {
 }
 
 impl Golden {
-    /// One run of merged tables, and a log.
+    /// One run of compacted tables, and a log.
     pub fn merged() -> Golden {
         Self::of(simulated, workload(), logged(), true)
     }
 
-    /// The same, left by a killed process: its log has no end.
+    /// Same as `merged`, left by a killed process: its log has no end record.
     pub fn killed() -> Golden {
         Self::of(simulated, workload(), logged(), false)
     }
 
-    /// Several runs, tombstones and range tombstones of several keyspaces in them, and a log.
+    /// Several runs with tombstones and range tombstones of several keyspaces, and a log.
     pub fn layered() -> Golden {
         let mut flushed = workload();
         for n in 0..4 {
@@ -80,11 +81,11 @@ impl Golden {
         Self::of(simulated, flushed, logged(), true)
     }
 
-    /// Two runs of one shape over a small one: the same keys, other values of the same lengths. Only the numbers of
-    /// their commits tell the one table from the other.
+    /// Two runs of the same shape above a small one: the same keys, other values of the same lengths. The
+    /// tables differ only in the sequence numbers of their commits.
     pub fn twins() -> Golden {
         let run = |keys: Range<u16>, tag| [batch(keys.map(|n| write(n, 20, tag))), Op::Flush];
-        // The lowest run keeps no numbers.
+        // The lowest run keeps no sequence numbers.
         let flushed = [run(600..601, 0), run(600..612, 1), run(600..612, 2)].concat();
         let builder = |fs| simulated(fs).compression(TableCompression::None);
         let golden = Self::of(builder, flushed, logged(), true);
@@ -93,13 +94,13 @@ impl Golden {
         golden
     }
 
-    /// The two of one shape.
+    /// The two tables of the same shape.
     pub fn twin_tables(&self) -> [&str; 2] {
         let tables: Vec<&String> = self.named(".sst").collect();
         [tables[tables.len() - 2], tables[tables.len() - 1]]
     }
 
-    /// One of several databases that look the same: the same keys, and other values of the same lengths.
+    /// One of several databases of the same shape: the same keys, other values of the same lengths.
     pub fn double(number: u16) -> Golden {
         let commit = |keys: Range<u16>| batch(keys.map(|n| write(600 + n, 20, number)));
         let builder = |fs: FsRef| {
@@ -110,7 +111,7 @@ impl Golden {
         Self::of(builder, vec![commit(0..30)], logged, true)
     }
 
-    /// A log of several segments, whose commits span them.
+    /// A log of several segments with commits that span them.
     pub fn segmented() -> Golden {
         let put = |n: u16| batch([write(400 + n, 1500, n)]);
         let flushed = (0..4).map(put).collect();
@@ -120,8 +121,8 @@ impl Golden {
         golden
     }
 
-    /// A log that a killed process has left, of several records a sync: of each three commits one waits for nothing, one for the
-    /// operating system, and one for the disk.
+    /// A log left by a killed process, with several records for each sync. Of each three commits, one waits
+    /// for nothing, one for the operating system and one for the disk.
     pub fn grouped() -> Golden {
         const GROUP: [Durability; 3] = [Durability::None, Durability::Buffered, Durability::Sync];
         let logged = (0..12).map(|n| put_with(n, GROUP[usize::from(n % 3)])).collect();
@@ -133,17 +134,17 @@ impl Golden {
         Self::tables(vec![put(1), put(2), Op::Flush, put(3)])
     }
 
-    /// Everything in one table, whose first flush has forgotten the numbers of all commits.
+    /// Everything in one table, and the first flush has dropped the sequence numbers of all commits.
     pub fn flushed_once() -> Golden {
         Self::tables(vec![put(1), put(2)])
     }
 
-    /// The same of a merge.
+    /// Same as `flushed_once`, after a compaction.
     pub fn compacted() -> Golden {
         Self::tables(vec![put(1), put(2), Op::Flush, put(3), Op::Compact])
     }
 
-    /// The same of a merge that left the table alone that an earlier process had made.
+    /// Same as `compacted`, but the compaction left an earlier process's table alone.
     pub fn compacted_later() -> Golden {
         let golden = Self::tables(vec![put(1), Op::Compact, reopen(), put(200), Op::Compact]);
         assert!(golden.named(".sst").count() > 1, "{:?}", golden.files);
@@ -155,7 +156,7 @@ impl Golden {
         Self::of(simulated, ops, Vec::new(), true)
     }
 
-    /// One of the golden directories, as this version writes it. What it held earlier is not known.
+    /// One of the golden directories, as this version writes it. Its earlier contents are not known.
     pub fn kind(name: &str) -> Golden {
         let fs = MemFs::new();
         fs.create_dir_all(dir()).expect("memory does not fail");
@@ -174,7 +175,7 @@ impl Golden {
         }
     }
 
-    /// Does some operations, flushes, and does the others.
+    /// Runs some operations, flushes, and runs the others.
     fn of(builder: impl Fn(FsRef) -> Builder, flushed: Vec<Op>, logged: Vec<Op>, close: bool) -> Golden {
         let fs = MemFs::new();
         let open = || builder(Arc::new(fs.clone())).open(dir()).expect("no faults");
@@ -206,14 +207,14 @@ impl Golden {
         let mut files = fs.list_dir(dir()).expect("it is there");
         files.sort();
         let kinds = [".sst", "MANIFEST", "CURRENT", "OPTIONS", "LOCK", ".wal"];
-        // A log without commits is none.
+        // A log without commits has no file.
         let kinds = &kinds[..kinds.len() - usize::from(earlier.is_empty())];
         assert!(kinds.iter().all(|kind| files.iter().any(|f| f.contains(kind))), "{files:?}");
         let keys = keys_of(&history);
         Golden { fs, files, newest, earlier, history, keys, closed: close }
     }
 
-    /// The files whose names end so, in order.
+    /// The files with this suffix, sorted.
     pub fn named(&self, suffix: &str) -> impl Iterator<Item = &String> {
         self.files.iter().filter(move |name| name.ends_with(suffix))
     }
@@ -223,12 +224,12 @@ impl Golden {
         self.named(".wal").last().expect("there is a log")
     }
 
-    /// What it holds without so many of the newest commits.
+    /// The contents without this number of newest commits.
     pub fn without(&self, commits: usize) -> &Contents {
         commits.checked_sub(1).map_or(&self.newest, |n| &self.earlier[n])
     }
 
-    /// How many commits end behind the first `len` bytes of a segment.
+    /// Number of commits that end after the first `len` bytes of a segment.
     pub fn commits_behind(&self, segment: &str, len: usize) -> usize {
         records(&self.fs, segment).iter().filter(|record| record.ends_commit && record.end > len).count()
     }
@@ -244,7 +245,7 @@ impl Golden {
     }
 }
 
-/// What a state is in bytes.
+/// Encodes a state as bytes.
 fn bytes_of(state: &State) -> Contents {
     let map = |name: &String| {
         let map = state.named(name).expect("it is there");
@@ -271,7 +272,7 @@ fn put_with(n: u16, durability: Durability) -> Op {
     Op::Batch(vec![(KeyspaceNo(0), write(400 + n, 30, n))], durability)
 }
 
-/// The fixed workload, without large commits and what only a world does.
+/// The fixed workload, without large commits and without operations that need a simulated world.
 fn workload() -> Vec<Op> {
     let is_done = |op: &Op| {
         let is_step = matches!(op, Op::Step(BackgroundStep::Flush | BackgroundStep::Compact { .. }));
@@ -294,7 +295,7 @@ pub fn logged_key(n: usize) -> &'static [u8] {
     key(KeyNo(500 + n as u16))
 }
 
-/// Its value.
+/// The value of that key.
 pub fn logged_value(n: usize) -> Vec<u8> {
     ValueNo::new(30, n as u32).bytes()
 }
@@ -304,17 +305,17 @@ fn logged() -> Vec<Op> {
     (0..LOGGED as u16).map(|n| batch([write(500 + n, 30, n)])).collect()
 }
 
-/// A record of the log.
+/// A record of a log segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
-    /// Where its header begins, and where its payload ends.
+    /// Start of its header, and end of its payload.
     pub start: usize,
     pub end: usize,
-    /// The number of its commit.
+    /// Its commit's number.
     pub seq: u64,
     /// Bytes of the segment that were durable when it was made.
     pub synced_to: usize,
-    /// It is a whole commit, or the last part of one.
+    /// Whether it is a whole commit or the last part of one.
     pub ends_commit: bool,
 }
 
@@ -334,7 +335,7 @@ pub fn records(fs: &MemFs, segment: &str) -> Vec<Record> {
     records
 }
 
-/// The first and the last key that a table states, as they are stored.
+/// The first and the last encoded key that a table states.
 pub fn table_range(fs: &MemFs, table: &str) -> (Vec<u8>, Vec<u8>) {
     let mut range = None;
     dump_file(fs, table, |item| {
@@ -348,10 +349,10 @@ pub fn table_range(fs: &MemFs, table: &str) -> (Vec<u8>, Vec<u8>) {
 /// A block of a table.
 #[derive(Clone, Debug)]
 pub struct Block {
-    /// Where it lies.
+    /// Its position.
     pub start: usize,
     pub end: usize,
-    /// Its keys, as they are stored.
+    /// Its encoded keys.
     pub keys: Vec<Vec<u8>>,
 }
 
@@ -369,8 +370,8 @@ pub fn blocks(fs: &MemFs, table: &str) -> Vec<Block> {
     blocks
 }
 
-/// The parts of a sound table or log segment that have a checksum of their own: what is wrong with a byte is told with an
-/// offset in its part. Bytes of no part are never read.
+/// The parts of a table or log segment with checksums of their own. An error about a byte names an offset in
+/// its part. Bytes outside all parts are never read.
 pub fn parts(fs: &MemFs, name: &str) -> Vec<Range<usize>> {
     const SEGMENT_HEADER_BYTES: usize = 32;
     const RECORD_HEADER_BYTES: usize = 24;
@@ -432,7 +433,7 @@ pub fn read(fs: &MemFs, name: &str) -> Vec<u8> {
     bytes
 }
 
-/// Puts other bytes in a file's place.
+/// Replaces the content of a file.
 pub fn replace(fs: &MemFs, name: &str, bytes: &[u8]) {
     let file = fs.open(&path(name), OpenOptions::create()).expect("memory does not fail");
     file.write_all_at(bytes, 0).expect("memory does not fail");
@@ -449,12 +450,13 @@ pub fn cut(fs: &MemFs, name: &str, len: usize) {
     fs.open(&path(name), OpenOptions::write()).expect("it is there").set_len(len as u64).expect("memory");
 }
 
-/// Whether the long forms are asked for.
+/// Whether the long forms of the tests are requested.
 pub fn full() -> bool {
     std::env::var("ESKER_SWEEP").is_ok_and(|v| v == "full")
 }
 
-/// Places in a file of `len` bytes: all of a small one, or in the long form, else a sample with both ends.
+/// Offsets in a file of `len` bytes: all of them for small files and in the long form, otherwise a sample
+/// with both ends.
 pub fn places(len: usize, sample: usize) -> Vec<usize> {
     if full() || len <= sample {
         return (0..len).collect();

@@ -4,7 +4,8 @@
 //!   make(NAME) --> files of a database, and EXPECTED: what it holds
 //! ```
 //!
-//! Each is made in a simulated world, so that the same code makes the same bytes. How they are added: docs/compatibility.md
+//! Each is made in a simulated world, so the same code makes the same bytes. How to add one:
+//! docs/compatibility.md
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,14 +17,14 @@ use super::contents::{Contents, dump};
 use super::damage::{read, remove_replaced};
 use super::{dir, simulated};
 
-/// The file of a golden directory that says what the database holds. Not a part of it.
+/// The file of a golden directory with the contents of the database. Not part of the database.
 pub const EXPECTED: &str = "EXPECTED";
 
-/// What is made.
+/// Names of the golden directories.
 pub const NAMES: [&str; 7] =
     ["plain", "lz4", "zstd", "log-tail", "log-segments", "many-keyspaces", "range-tombstones"];
 
-/// Those of them that are not closed.
+/// Those left by a crash instead of closed.
 pub const LEFT_BY_A_CRASH: [&str; 2] = ["log-tail", "log-segments"];
 
 /// The files of a golden directory, by name.
@@ -65,7 +66,7 @@ fn text(n: u32) -> String {
     format!("value {n}: {}", "abc ".repeat(n as usize % 9))
 }
 
-/// Merged tables under newer ones, with tombstones and several versions.
+/// Compacted tables below newer ones, with tombstones and several versions.
 fn tables(db: &Db) -> Result<()> {
     let (all, users) = (db.default_keyspace(), db.keyspace("users")?);
     for n in 0..60 {
@@ -83,7 +84,7 @@ fn tables(db: &Db) -> Result<()> {
     db.flush()
 }
 
-/// Commits that are in the log alone, the last one unfinished on its way to the disk.
+/// Commits that only the log has. The last one is incomplete.
 fn log_tail(db: &Db) -> Result<()> {
     let all = db.default_keyspace();
     for n in 0..30 {
@@ -96,7 +97,7 @@ fn log_tail(db: &Db) -> Result<()> {
     })
 }
 
-/// Commits in several segments of the log, and a file prepared for the next one.
+/// Commits in several log segments, and a prepared file for the next one.
 fn log_segments(db: &Db) -> Result<()> {
     let all = db.default_keyspace();
     for n in 0..45 {
@@ -135,7 +136,8 @@ fn range_tombstones(db: &Db) -> Result<()> {
     all.remove_range("key/0070"..).map(drop)
 }
 
-/// Lines of keyspace, key and value, the last two in hexadecimal; a keyspace without keys has a line of its own.
+/// Encodes contents as lines of keyspace, key and value. Keys and values are hexadecimal. An empty keyspace
+/// has one line.
 pub fn encode(contents: &Contents) -> String {
     let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
     let mut out = String::new();

@@ -1,5 +1,5 @@
-//! How much memory a piece of work needs at most, and how much it allocates: a global allocator that counts for each
-//! thread, and an observer of buffers that are not from it.
+//! Measures how much memory a piece of work needs at most, and how much it allocates: a global allocator that
+//! counts for each thread, and an observer of buffers from other sources.
 #![allow(dead_code, reason = "each test binary uses a part")]
 #![expect(unsafe_code, reason = "a global allocator")]
 
@@ -10,14 +10,14 @@ use std::cell::Cell;
 static ALLOCATOR: Counting = Counting;
 
 thread_local! {
-    /// Bytes that this thread has allocated and not freed, since `peak_of` began, and the most of it.
+    /// Bytes that this thread has allocated and not freed since `peak_of` began, and their peak.
     static LIVE: Cell<isize> = const { Cell::new(0) };
     static PEAK: Cell<isize> = const { Cell::new(0) };
     /// Bytes that this thread has ever allocated.
     static ALLOCATED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Runs `work` and returns the most bytes that it held at once.
+/// Runs `work` and returns the most bytes held at once.
 pub fn peak_of(work: impl FnOnce()) -> usize {
     esker_env::observe_page_bufs(count);
     LIVE.set(0);
@@ -26,7 +26,7 @@ pub fn peak_of(work: impl FnOnce()) -> usize {
     PEAK.get() as usize
 }
 
-/// Runs `work` and returns the bytes that it allocated, freed or not: a measure of what it copied.
+/// Runs `work` and returns the bytes allocated, freed or not. Measures what it copied.
 pub fn allocated_by(work: impl FnOnce()) -> usize {
     esker_env::observe_page_bufs(count);
     let before = ALLOCATED.get();

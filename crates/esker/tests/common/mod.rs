@@ -1,9 +1,9 @@
-//! What the integration tests share.
+//! Shared code of the integration tests.
 //!
 //! ```text
-//!   contents.rs    what a database holds, as a map; read in every way there is, all ways agreeing
-//!   damage.rs      a closed database to damage, and how
-//!   goldens.rs     how golden directories are made and read
+//!   contents.rs    the contents of a database as maps, read in every way
+//!   damage.rs      a closed database to damage, and how to damage it
+//!   goldens.rs     making and reading golden directories
 //! ```
 #![allow(dead_code, reason = "each test binary uses a part")]
 
@@ -16,7 +16,7 @@ use std::path::Path;
 use esker::{Builder, Db};
 use esker_env::{Env, FsRef};
 
-/// Where databases live in simulated file systems.
+/// The directory of databases in simulated file systems.
 pub const DIR: &str = "db";
 
 /// Sizes so small that a few writes cross every boundary: blocks, tables, memtables, WAL segments.

@@ -1,16 +1,17 @@
-//! The anomalies that the literature names, tried through the interface, and what each isolation makes of them.
+//! The anomalies named in the literature, under each isolation level.
 //!
 //! ```text
-//! w1[x=2] r2[x] a1 c2      transaction 1 writes x, 2 reads it, 1 gives up, 2 commits; beforehand x and y are 1
-//! p1[a..z]                 it walks over a range;   l1  it asks for the length;   b1  it begins, which else its first step does
+//! w1[x=2] r2[x] a1 c2      transaction 1 writes x, 2 reads it, 1 rolls back, 2 commits; x and y start as 1
+//! p1[a..z]                 it walks a range;   l1  it reads the length;   b1  it begins
 //!         |
-//!         v                what was read stands in the answer, and ! behind a commit that conflicts
+//!         v                the answer shows values read, and ! after a commit that conflicts
 //! w1 r2[x=1] a1 c2
 //! ```
 //!
-//! Names are those of Berenson and others ("A critique of ANSI SQL isolation levels", 1995), Adya ("Weak consistency", 1999), Fekete and others ("A
-//! read-only transaction anomaly under snapshot isolation", 2004) and Sovran and others ("Transactional storage for geo-replicated systems", 2011).
-//! Exclusive transactions take turns: each runs on a thread of its own, and they are begun in the order of their numbers.
+//! The names are those of Berenson and others ("A critique of ANSI SQL isolation levels", 1995), Adya ("Weak
+//! consistency", 1999), Fekete and others ("A read-only transaction anomaly under snapshot isolation", 2004)
+//! and Sovran and others ("Transactional storage for geo-replicated systems", 2011). Exclusive transactions
+//! take turns: each runs in its own thread, and they begin in the order of their numbers.
 
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests with real threads and time")]
 
@@ -21,7 +22,7 @@ use std::time::Duration;
 
 use esker::{Db, Error, Isolation, Keyspace, Result, Transaction};
 
-/// One step: what, of which transaction, and what stands in its brackets.
+/// One step: the action, the number of the transaction, and the text in its brackets.
 type Step<'a> = (char, u8, &'a str);
 
 fn steps(history: &str) -> Vec<Step<'_>> {
@@ -48,7 +49,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Does one step and says what came of it. A transaction that has ended is gone.
+/// Runs one step and returns its outcome. Takes a transaction that has ended.
 fn run((what, number, rest): Step<'_>, open: &mut Option<Transaction>, map: &Keyspace) -> Result<String> {
     let transaction = open.as_mut().unwrap();
     Ok(match what {
@@ -84,26 +85,26 @@ fn run((what, number, rest): Step<'_>, open: &mut Option<Transaction>, map: &Key
     })
 }
 
-/// All steps in their order, on one thread.
+/// Runs all steps in order, in one thread.
 fn interleaved(isolation: Isolation, history: &str) -> String {
     let (db, map) = db();
     let mut transactions: BTreeMap<u8, Option<Transaction>> = BTreeMap::new();
-    let mut told = Vec::new();
+    let mut outcomes = Vec::new();
     for step in steps(history) {
         let open = transactions.entry(step.1).or_insert_with(|| Some(db.begin_with(isolation)));
-        told.push(run(step, open, &map).unwrap());
+        outcomes.push(run(step, open, &map).unwrap());
     }
-    told.join(" ")
+    outcomes.join(" ")
 }
 
-/// Each transaction on a thread of its own. The first waits for the others to ask for their turn before it ends.
+/// Runs each transaction in its own thread. The first ends after the others have asked for their turn.
 fn exclusive(history: &str) -> String {
     let (db, map) = db();
     let mut of_each: BTreeMap<u8, Vec<Step<'_>>> = BTreeMap::new();
     for step in steps(history) {
         of_each.entry(step.1).or_default().push(step);
     }
-    let (tell, told) = mpsc::channel();
+    let (tell, outcomes) = mpsc::channel();
     thread::scope(|scope| {
         for (number, steps) in of_each {
             let (db, map, tell) = (&db, &map, tell.clone());
@@ -122,18 +123,18 @@ fn exclusive(history: &str) -> String {
                 }
             });
             asked.recv().unwrap();
-            // The next one asks after this one.
+            // The next thread asks later.
             thread::sleep(Duration::from_millis(2));
         }
     });
     drop(tell);
-    // Who has ended its turn may be slower to tell of it than the next.
-    let mut told: Vec<(u8, String)> = told.iter().collect();
-    told.sort_by_key(|(number, _)| *number);
-    told.into_iter().map(|(_, step)| step).collect::<Vec<_>>().join(" ")
+    // A thread may report later than the thread whose turn followed.
+    let mut outcomes: Vec<(u8, String)> = outcomes.iter().collect();
+    outcomes.sort_by_key(|(number, _)| *number);
+    outcomes.into_iter().map(|(_, step)| step).collect::<Vec<_>>().join(" ")
 }
 
-/// The histories, and what must come of each.
+/// A history, and its expected outcomes.
 struct Anomaly {
     name: &'static str,
     history: &'static str,
@@ -193,7 +194,7 @@ const ANOMALIES: [Anomaly; 16] = [
         exclusive: "r1[x=1] r1[y=1] c1 r2[x=1] r2[y=1] w2 w2 c2",
     },
     Anomaly {
-        name: "read skew of one that writes",
+        name: "read skew of a writer",
         history: "r1[x] w2[x=2] w2[y=2] c2 w1[z=3] c1",
         serializable: "r1[x=1] w2 w2 c2 w1 c1!",
         snapshot: "r1[x=1] w2 w2 c2 w1 c1",
@@ -242,7 +243,8 @@ const ANOMALIES: [Anomaly; 16] = [
         exclusive: "r1[p=-] w1 c1 r2[q=1] w2 c2",
     },
     Anomaly {
-        // 1 deposits; 2 withdraws, and has not seen it; 3 sees the deposit and not the withdrawal, after which there is a fee.
+        // 1 deposits. 2 withdraws without having seen the deposit. 3 sees the deposit but not the withdrawal,
+        // which costs a fee.
         name: "read-only anomaly (Fekete)",
         history: "r2[x] r2[y] r1[y] w1[y=20] c1 r3[x] r3[y] c3 w2[x=-11] c2",
         serializable: "r2[x=1] r2[y=1] r1[y=1] w1 c1 r3[x=1] r3[y=20] c3 w2 c2!",
@@ -250,7 +252,7 @@ const ANOMALIES: [Anomaly; 16] = [
         exclusive: "r1[y=1] w1 c1 r2[x=1] r2[y=20] w2 c2 r3[x=-11] r3[y=20] c3",
     },
     Anomaly {
-        // Nobody sees the second write without the first.
+        // No reader sees the second write without the first.
         name: "long fork",
         history: "b3 w1[x=2] w2[y=2] c1 b4 c2 b5 r3[x] r3[y] r4[y] r4[x] r5[x] r5[y] c3 c4 c5",
         serializable: "b3 w1 w2 c1 b4 c2 b5 r3[x=1] r3[y=1] r4[y=1] r4[x=2] r5[x=2] r5[y=2] c3 c4 c5",
@@ -283,7 +285,8 @@ fn exclusive_transactions_take_turns_and_never_conflict() {
     }
 }
 
-/// Of two kinds at once each keeps what it was promised: the one that is serializable has no part in a skew.
+/// Two isolation levels at once: each transaction keeps its promise. The serializable one takes no part in a
+/// write skew.
 #[test]
 fn write_skew_between_two_kinds_is_up_to_the_one_that_commits_last() {
     for (kinds, is_refused) in [

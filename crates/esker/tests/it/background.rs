@@ -4,13 +4,15 @@
 //!   Db --threads--> Hooked file system (runs a hook before a file is made) --> MemFs
 //! ```
 //!
-//! esker_background.1. What fails is tried again with growing pauses, however many commits there are meanwhile.
-//! esker_background.2. After a panic of a thread writes fail with an error that says so; none waits for it.
-//! esker_background.3. The timed sync waits for no flush, and for no long commit.
-//! esker_background.4. A database whose threads cannot all be started is closed again.
-//! esker_background.5. After a full disk the first commit has the flush tried again that found no space; none has where the space that is free could
-//!      not be used.
-//! esker_background.6. A panic in the middle of a group leaves no writer waiting; poison.1: and nothing half done.
+//! esker_background.1. Failed work is retried after growing pauses, however many commits there are meanwhile.
+//! esker_background.2. After a panic of a thread, writes fail with an error that says so. None waits for the
+//!     thread.
+//! esker_background.3. The timed sync waits for no flush and no long commit.
+//! esker_background.4. A database is closed again if not all of its threads can be started.
+//! esker_background.5. After a full disk the first commit retries the flush that found no space. No commit
+//!     does if the free space could not be used.
+//! esker_background.6. A panic in the middle of a group leaves no writer waiting, and nothing half done
+//!     (poison.1).
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests with real threads and time")]
 
 use std::io;
@@ -26,7 +28,7 @@ use esker_env::{
     SystemThreads, ThreadHandle, Threads,
 };
 
-/// Nothing here takes so long, unless it would take for ever, whatever the machine does meanwhile.
+/// Longer than anything here takes that ends at all, however slow the machine is.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Called with the name of the thread that is about to make a file.
@@ -91,7 +93,7 @@ fn small(env: Env) -> Builder {
         .table_bytes(16 << 10)
 }
 
-/// With a hook before tables are made.
+/// A builder with a hook before tables are made.
 fn hooked(inner: &MemFs, hook: impl Fn(&str) + Send + Sync + 'static) -> Builder {
     hooked_at("sst", inner, hook)
 }
@@ -100,20 +102,20 @@ fn hooked_at(extension: &'static str, inner: &MemFs, hook: impl Fn(&str) + Send 
     small(Env::with_fs(Arc::new(Hooked { inner: inner.clone(), extension, hook: Box::new(hook) })))
 }
 
-/// Puts until a put fails; how many succeeded, and the error.
+/// Puts until a put fails. Returns the number of successful puts, and the error.
 fn put_until_it_fails(db: &Db) -> (u32, Error) {
     let map = db.default_keyspace();
-    let (told, outcome) = mpsc::channel();
+    let (sender, outcome) = mpsc::channel();
     std::thread::spawn(move || {
-        // Keys in no order, so that there is something to merge.
+        // Keys in random order, so that there is something to compact.
         let key = |n: u32| n.wrapping_mul(0x9E37_79B1).to_be_bytes();
         let failed = (0..).find_map(|n| map.put(key(n), [7; 500]).err().map(|error| (n, error)));
-        told.send(failed).unwrap();
+        sender.send(failed).unwrap();
     });
     outcome.recv_timeout(PATIENCE).expect("esker_background.2: the writer waits for ever").unwrap()
 }
 
-/// What comes of a panic of this thread.
+/// Checks what happens after a panic of this thread.
 fn panic_in(thread: &'static str) {
     let fs = MemFs::new();
     let db = hooked(&fs, move |name| assert_ne!(name, thread, "the table's file burst"));
@@ -152,12 +154,12 @@ fn esker_background_3_the_timed_sync_does_not_wait_for_a_flush() {
         let fs = MemFs::new();
         let gate = Arc::new(Mutex::new(()));
         let closed = gate.lock().unwrap();
-        let (told, flushing) = mpsc::channel();
+        let (sender, flushing) = mpsc::channel();
         let flush_gate = gate.clone();
         let db = hooked(&fs, move |name| {
             if name == "esker-flush" {
-                // Nobody may be listening any more.
-                let _ = told.send(());
+                // The receiver may have stopped listening.
+                let _ = sender.send(());
                 drop(flush_gate.lock());
             }
         });
@@ -193,12 +195,12 @@ fn esker_background_3_the_timed_sync_does_not_wait_for_a_long_commit() {
         let fs = MemFs::new();
         let gate = Arc::new(Mutex::new(()));
         let closed = gate.lock().unwrap();
-        let (told, committing) = mpsc::channel();
+        let (sender, committing) = mpsc::channel();
         let commit_gate = gate.clone();
         let db = hooked_at("tmp", &fs, move |name| {
             if name == WRITER {
-                // Nobody may be listening any more.
-                let _ = told.send(());
+                // The receiver may have stopped listening.
+                let _ = sender.send(());
                 drop(commit_gate.lock());
             }
         });
@@ -206,7 +208,7 @@ fn esker_background_3_the_timed_sync_does_not_wait_for_a_long_commit() {
         let map = db.default_keyspace();
         let mut batch = db.batch();
         batch.put(&map, "large", vec![7; 64 << 20]).unwrap();
-        // Now, so that it is not synced before the commit begins.
+        // At this point, so that it is not synced before the commit begins.
         map.put("early", "").unwrap();
         let writer = std::thread::Builder::new().name(WRITER.to_owned());
         let writer = writer.spawn(move || batch.commit()).unwrap();
@@ -232,7 +234,7 @@ fn esker_background_3_the_timed_sync_does_not_wait_for_a_long_commit() {
     }
 }
 
-/// Starts so many threads, and no more.
+/// Starts this number of threads, and no more.
 #[derive(Debug)]
 struct FewThreads(AtomicUsize);
 
@@ -270,13 +272,13 @@ fn esker_background_4_a_database_whose_threads_do_not_start_can_be_opened_again(
     db.close().unwrap();
 }
 
-/// So often at the most flushes are tried in so much time, with pauses that double, from 40 ms up to 5 s: where the machine stalled, there
-/// was time for more.
+/// Maximum number of attempts to flush in this time, with pauses that double from 40 ms to 5 s. On a machine
+/// that stalled, more time has passed.
 fn tries_max(time: Duration) -> u64 {
     8 + time.as_secs() / 5
 }
 
-/// Commits until so much time has passed and a flush has failed, whatever becomes of the commits.
+/// Commits until this time has passed and a flush has failed. Ignores the outcomes.
 fn commit_for(db: &Db, time: Duration) {
     let map = db.default_keyspace();
     let started = Instant::now();
@@ -291,7 +293,8 @@ fn commit_for(db: &Db, time: Duration) {
     }
 }
 
-/// Has flushes fail for a while, and then one succeed; how long the commits of several memtables take after that.
+/// Makes flushes fail for a while, then one succeed. Returns how long the commits of several memtables take
+/// after that.
 fn time_of_commits_after_failing_flushes() -> Duration {
     let faults = FaultFs::new(Arc::new(MemFs::new()));
     let db = small(Env::with_fs(Arc::new(faults.clone()))).durability(Durability::Buffered).open(dir());
@@ -303,7 +306,7 @@ fn time_of_commits_after_failing_flushes() -> Duration {
     let failed = db.stats().flushes_failed;
     let most = tries_max(started.elapsed());
     assert!((1..=most).contains(&failed), "esker_background.1: {failed} attempts, {most} at the most");
-    // The pause, of more than a second by now, is over as soon as a flush succeeds, whoever makes it.
+    // The pause, now more than a second, ends with the first successful flush in any thread.
     faults.clear();
     db.flush().unwrap();
     let started = Instant::now();
@@ -338,7 +341,7 @@ fn a_writer_without_room_is_told_that_writes_are_stopped_before_that_flushes_fai
 
 #[test]
 fn esker_background_1_failing_flushes_pause_however_many_commits_there_are() {
-    // On a machine that stalls the commits themselves may take as long as the pause, but not each time.
+    // On a machine that stalls, the commits themselves may take as long as the pause, but not every time.
     let mut times = Vec::new();
     while times.len() < 20 {
         times.push(time_of_commits_after_failing_flushes());
@@ -367,7 +370,8 @@ fn admission_2_a_transaction_that_has_only_read_commits_on_a_full_disk() {
     assert!(matches!(map.put("refused", ""), Err(Error::NoSpace { .. })), "the disk was not full");
 }
 
-/// Commits are refused, and wait neither for the end of a pause nor for a try of the flush, which is not tried more often for them (esker_background.5).
+/// Commits are refused. They wait neither for the end of a pause nor for a flush, and cause no extra attempts
+/// (esker_background.5).
 fn assert_commits_are_refused_at_once(db: &Db) {
     let map = db.default_keyspace();
     let mut counts = Vec::new();
@@ -384,7 +388,7 @@ fn assert_commits_are_refused_at_once(db: &Db) {
         let most = tries_max(started.elapsed());
         assert!(tried <= most, "esker_background.5: {tried} tries, {most} at the most, {refused} commits");
         counts.push(refused);
-        // A machine that stalls holds up commits, too, but not each time.
+        // A machine that stalls delays commits as well, but not every time.
         if refused > 100 {
             return;
         }
@@ -401,11 +405,11 @@ fn esker_background_5_the_first_commit_after_a_full_disk_has_the_flush_tried_aga
     faults.add(FaultRule::new(&[OpKind::Create], FaultAction::NoSpace).on_path(".sst").forever());
     let (written, error) = put_until_it_fails(&db);
     assert!(matches!(error, Error::NoSpace { .. }), "{error:?}");
-    // Nobody is held up for a flush that cannot succeed, nor has it tried again.
+    // No commit waits for a flush that cannot succeed, or causes another attempt.
     fs.set_capacity(Some(fs.used_bytes()));
     let map = db.default_keyspace();
     assert_commits_are_refused_at_once(&db);
-    // The pause is of a second and more by now.
+    // The pause is more than a second by now.
     faults.clear();
     fs.set_capacity(Some(1 << 40));
     map.put("first", "").unwrap();
@@ -416,7 +420,7 @@ fn esker_background_5_the_first_commit_after_a_full_disk_has_the_flush_tried_aga
 
 #[test]
 fn esker_background_5_space_that_a_flush_could_not_use_holds_up_no_commit() {
-    // As of a quota: the disk tells of room.
+    // Like a quota: the disk reports free space.
     let fs = MemFs::new();
     fs.set_capacity(Some(1 << 40));
     let faults = FaultFs::new(Arc::new(fs.clone()));
@@ -460,12 +464,12 @@ fn tree_3_a_panic_in_the_middle_of_a_group_leaves_nothing_uncounted() {
     let fs = MemFs::new();
     let gate = Arc::new(Mutex::new(()));
     let closed = gate.lock().unwrap();
-    let (told, held) = mpsc::channel();
+    let (sender, held) = mpsc::channel();
     let hook_gate = gate.clone();
     let db = hooked_at("tmp", &fs, move |name| match name {
         "first" => {
-            // Nobody may be listening any more.
-            let _ = told.send(());
+            // The receiver may have stopped listening.
+            let _ = sender.send(());
             drop(hook_gate.lock());
         }
         "small" | "large" => panic!("no segment for this one"),
@@ -478,7 +482,8 @@ fn tree_3_a_panic_in_the_middle_of_a_group_leaves_nothing_uncounted() {
         let work = move || drop(map.put(name, vec![7; bytes]));
         std::thread::Builder::new().name(name.to_owned()).spawn(work).unwrap()
     };
-    // It is held up while it makes a segment, which is called *.tmp at first; behind it a group forms, whose leader panics at its second commit.
+    // The first writer is delayed while it makes a segment, named *.tmp at first. Behind it a group forms,
+    // whose leader panics at its second commit.
     let mut threads = vec![spawn("first", 3 << 20)];
     held.recv_timeout(PATIENCE).expect("it needs a segment");
     for (name, bytes) in [("small", 1), ("large", 12 << 20)] {
@@ -488,7 +493,7 @@ fn tree_3_a_panic_in_the_middle_of_a_group_leaves_nothing_uncounted() {
     drop(closed);
     let panics = threads.into_iter().filter_map(|thread| thread.join().err()).count();
     assert!(panics > 0, "the leader panicked");
-    // Whether it is refused or not: what is there is counted.
+    // Refused or not: the entries are counted.
     let _ = map.put("later", "");
     assert_eq!(map.len().unwrap(), map.iter().count() as u64, "poison.1");
     drop(map);
@@ -498,17 +503,17 @@ fn tree_3_a_panic_in_the_middle_of_a_group_leaves_nothing_uncounted() {
     assert_eq!(map.len().unwrap(), map.iter().count() as u64, "poison.1, opened again");
 }
 
-/// What became of the puts of one thread: so many were acknowledged, then one failed or panicked, or none did.
+/// Outcome of one thread's puts: the number acknowledged, and whether one then failed or panicked.
 struct Writer {
     acknowledged: u32,
     was_refused: bool,
 }
 
-/// Puts in four threads, each its own keys in order, while a call panics. All of them come back.
+/// Four threads put their own keys in order while a call panics. All of them return.
 fn write_through_a_panic(db: &Db) -> Vec<Writer> {
-    let (told, ended) = mpsc::channel();
+    let (sender, ended) = mpsc::channel();
     for thread in 0..4u8 {
-        let (map, told) = (db.default_keyspace(), told.clone());
+        let (map, sender) = (db.default_keyspace(), sender.clone());
         std::thread::spawn(move || {
             let mut acknowledged = 0;
             let puts = std::panic::AssertUnwindSafe(|| {
@@ -527,7 +532,7 @@ fn write_through_a_panic(db: &Db) -> Vec<Writer> {
                 Err(_) => true,
             };
             drop(map);
-            told.send((thread, Writer { acknowledged, was_refused })).unwrap();
+            sender.send((thread, Writer { acknowledged, was_refused })).unwrap();
         });
     }
     let mut ends: Vec<_> =
@@ -562,7 +567,7 @@ fn esker_background_6_tree_3_a_panic_anywhere_in_a_group_leaves_nobody_waiting_a
         let acknowledged: u32 = writers.iter().map(|writer| writer.acknowledged).sum();
         assert_eq!(shown, u64::from(acknowledged), "poison.1: what readers see was acknowledged: {what}");
         let was_refused = writers.iter().any(|writer| writer.was_refused);
-        assert!(was_refused, "somebody hears of it: {what}");
+        assert!(was_refused, "a writer gets the error: {what}");
         drop(map);
         drop(db);
         for image in [fs.kill(), fs.crash_strict()] {

@@ -1,4 +1,4 @@
-//! Backups: each is whole by itself, copies nothing twice, survives crashes of the next one, and tells damage.
+//! Backups: each is complete, copies nothing twice, survives crashes of the next one, and reports damage.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -47,7 +47,7 @@ fn assert_same(found: &Contents, expected: &Contents, what: &str) {
     assert!(found == expected, "{what}: {}", difference(found, expected));
 }
 
-/// What a backup is restored to.
+/// The contents of a restored backup.
 fn restored(fs: &MemFs, id: u64, to: &str) -> Contents {
     backups(fs).restore(id, to).unwrap();
     dump_sound(&open(fs, to)).unwrap()
@@ -127,7 +127,7 @@ fn a_database_that_was_put_back_gives_numbers_out_again_and_its_files_are_not_mi
     let db = open(&fs, DIR);
     fill(&db, 1);
     db.close().unwrap();
-    // What a user does who copies the directory.
+    // Like a user who copies the directory.
     let older = fs.kill();
     let mut states = Vec::new();
     for (fs, round) in [(&fs, 2), (&older, 3)] {
@@ -143,7 +143,8 @@ fn a_database_that_was_put_back_gives_numbers_out_again_and_its_files_are_not_mi
     }
 }
 
-/// Does `work` on what `prepare` makes, with a crash in each of its calls; `judge` gets what is left, and whether it had ended.
+/// Runs `work` on what `prepare` makes, with a crash at each of its calls. `judge` gets what is left, and
+/// whether `work` had ended.
 fn with_crashes(
     prepare: impl Fn(&MemFs) -> Db,
     work: impl Fn(&Db, &mut Backup) -> bool,
@@ -245,7 +246,7 @@ fn a_crash_while_one_is_restored_leaves_all_of_it_or_nothing() {
             assert_same(&dump_sound(&open(left, "restored")).unwrap(), &expected, what);
         }
         assert_same(&restored(left, 1, "again"), &expected, what);
-        // What is left is no more than the beginning of a workplace.
+        // Only the start of a workplace may be left.
         assert!(!left.exists("restored.esker-new/db".as_ref()).unwrap(), "{what}");
     });
 }
@@ -283,7 +284,7 @@ fn backup_3_damage_is_told_with_its_file_and_nothing_is_restored_from_it() {
             assert!(names(&error, &path), "backup.3: {n}: {error}");
             assert!(!harmed.exists("restored".as_ref()).unwrap());
             if n > 1 {
-                // What is missing is copied again.
+                // Missing files are copied again.
                 let db = open(&harmed, DIR);
                 assert_eq!(backups(&harmed).create(&db).unwrap().new_files, 1);
                 assert!(backups(&harmed).verify().unwrap().is_sound());
@@ -305,7 +306,7 @@ fn a_damaged_record_keeps_others_from_nothing_but_pruning() {
     assert_eq!(backup.verify().unwrap().damaged, [2]);
     assert!(backup.restore(2, "restored").is_err_and(|e| e.is_corrupt()));
     let files = stored(&fs).len();
-    assert!(backup.prune(1).is_err_and(|e| e.is_corrupt()), "nobody knows what it needs");
+    assert!(backup.prune(1).is_err_and(|e| e.is_corrupt()), "what it needs is unknown");
     assert_eq!((stored(&fs).len(), backup.list().unwrap().len()), (files, 2));
     let third = backup.create(&db).unwrap();
     assert_same(&restored(&fs, third.id, "restored"), &dump(&db).unwrap(), "the third");
@@ -400,7 +401,7 @@ fn point_1_any_commit_between_two_backups_comes_back() {
     assert_eq!((done.backup, done.seqno), (2, states.last().unwrap().0));
     assert_same(&found, &states.last().unwrap().1, "all that there is");
     assert!(matches!(restore(Point::Time(0), None, "before all"), Err(Error::Invalid(_))));
-    // What leads to nothing any more goes with the backups.
+    // Segments that no backup needs are pruned with the backups.
     let segments = backups(&fs).segments().unwrap().len();
     let pruned = backups(&fs).prune(1).unwrap();
     assert_eq!((pruned.segments, backups(&fs).segments().unwrap().len()), (3, segments - 3));
@@ -479,7 +480,7 @@ fn archive_2_a_database_that_was_put_back_and_a_gap_are_told() {
     }
     backups(&fs).archive(&db).unwrap().unwrap();
     db.close().unwrap();
-    // The database of then, with the backups of now, and other commits under the same numbers.
+    // The old database with the new backups, and other commits with the same numbers.
     for path in fs.list_dir(Path::new("backups/feed")).unwrap() {
         let from = fs.open(&Path::new("backups/feed").join(&path), OpenOptions::read()).unwrap();
         let bytes = read_range(&*from, 0, from.len().unwrap() as usize).unwrap();
@@ -495,7 +496,7 @@ fn archive_2_a_database_that_was_put_back_and_a_gap_are_told() {
     }
     assert!(put_back(&db), "archive.2: it has another one");
     drop(db);
-    // A gap, since nothing was kept for a while: a backup closes it.
+    // A gap, since the feed was off for a while. A backup closes it.
     let db = open(&fs, 0);
     db.default_keyspace().put("not kept", "1").unwrap();
     db.flush().unwrap();
@@ -538,13 +539,13 @@ fn verify_tells_of_a_record_or_a_segment_that_is_missing() {
     let records: Vec<_> =
         (3..9).map(|id| Path::new(BACKUPS).join(format!("backups/{id:06}.backup"))).collect();
     let found: Vec<_> = records.iter().map(|path| lost(path)).collect();
-    // The oldest two may have been pruned; nothing has followed the newest one of the other database.
+    // The oldest two may have been pruned. Nothing follows the newest one of the other database.
     assert_eq!(found, [0, 0, 1, 1, 1, 0]);
     let dir = Path::new(BACKUPS).join("feed");
     let mut names = fs.list_dir(&dir).unwrap();
     names.sort();
     let found: Vec<_> = names.iter().map(|name| lost(&dir.join(name))).collect();
-    // Nothing has followed the last one.
+    // Nothing follows the last one.
     assert_eq!(found.iter().sum::<usize>(), names.len() - 1, "{names:?}: {found:?}");
     assert_eq!(found.last(), Some(&0));
 }
@@ -555,7 +556,7 @@ fn a_database_and_its_twin_with_the_same_numbers_have_backups_in_one_directory()
     let db = open(&fs, DIR);
     db.default_keyspace().put("a", [0; 300]).unwrap();
     db.close().unwrap();
-    // As `cp -r` does.
+    // Like `cp -r`.
     fs.create_dir_all("twin".as_ref()).unwrap();
     for name in fs.list_dir(DIR.as_ref()).unwrap() {
         let read = |fs: &MemFs| {
@@ -569,7 +570,7 @@ fn a_database_and_its_twin_with_the_same_numbers_have_backups_in_one_directory()
     for (dir, seed) in [(DIR, 1), ("twin", 2)] {
         let env = Env::simulated(Arc::new(fs.clone()), seed);
         let db = Db::builder().env(env).stepped().blobs_over(200).open(dir).unwrap();
-        // Of one length, and alike at the beginning and the end.
+        // Of equal length, and equal at both ends.
         let mut value: Vec<u8> =
             (0..40_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         value[20_000] = seed as u8;

@@ -1,4 +1,4 @@
-//! Databases that were put back to an older state: backups and the archive of two histories are never mixed.
+//! Databases that were put back to an older state: backups and archives of two histories are never mixed.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -24,7 +24,7 @@ fn backups(fs: &MemFs) -> Backup {
     Backup::open_in(Env::simulated(Arc::new(fs.clone()), 99), BACKUPS).unwrap()
 }
 
-/// Copies a closed database as `cp -r` does: with all its numbers.
+/// Copies a closed database like `cp -r`, with all its numbers.
 fn copy(fs: &MemFs, from: &str, to: &str) {
     fs.create_dir_all(Path::new(to)).unwrap();
     for name in fs.list_dir(Path::new(from)).unwrap() {
@@ -43,7 +43,7 @@ fn get(fs: &MemFs, dir: &str, key: &str) -> Option<Vec<u8>> {
     open(fs, dir, 0).default_keyspace().get(key).unwrap().map(|value| value.to_vec())
 }
 
-/// A database with a commit, and a copy of it as it was then.
+/// A database with a commit, and an earlier copy of it.
 fn with_a_copy(fs: &MemFs) -> Db {
     let db = open(fs, DIR, KEPT);
     put(&db, "a", "1");
@@ -53,7 +53,7 @@ fn with_a_copy(fs: &MemFs) -> Db {
 }
 
 fn refused<T>(result: esker::Result<T>, text: &str) -> bool {
-    matches!(result, Err(Error::Invalid(told)) if told.contains(text))
+    matches!(result, Err(Error::Invalid(reported)) if reported.contains(text))
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn archive_2_what_follows_a_backup_is_of_its_history() {
     put(&db, "of", "this");
     put(&db, "of", "this");
     let made = backups(&fs).create(&db).unwrap();
-    // It goes on itself: this is proved.
+    // The original continues, and can prove that it is the original.
     let last = put(&db, "b", "1");
     let kept = fs.kill();
     backups(&kept).archive(&db).unwrap().unwrap();
@@ -129,7 +129,7 @@ fn archive_2_the_last_commit_of_the_archive_has_to_be_there_to_go_on() {
     put(&db, "a", "1");
     let archived = backups(&fs).archive(&db).unwrap().unwrap();
     db.close().unwrap();
-    // The feed begins again, exactly behind what is archived.
+    // The feed starts again exactly after the archived commits.
     let db = open(&fs, DIR, 0);
     db.flush().unwrap();
     db.close().unwrap();
@@ -186,11 +186,11 @@ fn a_record_that_cannot_be_read_is_not_passed_over() {
         faults.add(read_fails.on_path("000002.backup"));
         Backup::open_in(Env::simulated(Arc::new(faults), 99), BACKUPS).unwrap()
     };
-    // Not those of the first backup, behind which the second one could not be followed.
-    let told = failing().archive(&db);
-    assert!(matches!(told, Err(Error::Io { .. })), "{told:?}");
-    let told = failing().create(&db);
-    assert!(matches!(told, Err(Error::Io { .. })), "{told:?}");
+    // Not the bytes of the first backup, after which the second could not be followed.
+    let reported = failing().archive(&db);
+    assert!(matches!(reported, Err(Error::Io { .. })), "{reported:?}");
+    let reported = failing().create(&db);
+    assert!(matches!(reported, Err(Error::Io { .. })), "{reported:?}");
     backups(&fs).archive(&db).unwrap().unwrap();
     let to = Db::builder().stepped();
     backups(&fs).restore_to(Point::Commit(last), Some(made.id), "new", to).unwrap();
@@ -212,7 +212,7 @@ fn decisions_4_filters_decide_nothing_in_a_copy_while_commits_are_made_again() {
     map.merge("a", "!").unwrap();
     let last = backups(&fs).archive(&db).unwrap().unwrap().last;
     let drop_over = |_: &[u8], value: &[u8]| if value == b"over" { Decision::Drop } else { Decision::Keep };
-    // Small memtables: there are compactions while commits are made again.
+    // Small memtables, so that compactions run while commits are replayed.
     let small = || {
         let small = simulated(Arc::new(fs.clone())).background(false).memtable_bytes(64 << 10);
         small.compaction_filter("default", drop_over)
@@ -269,8 +269,8 @@ fn a_damaged_record_is_in_the_way_of_a_moment_only_if_it_may_be_of_another_datab
     let second = simulated(Arc::new(fs.clone())).env(of_another).open("second").unwrap();
     put(&second, "a", "1");
     backups(&fs).create(&second).unwrap();
-    let told = restore("other");
-    assert!(matches!(told, Err(Error::Corrupt { .. })), "{told:?}");
+    let reported = restore("other");
+    assert!(matches!(reported, Err(Error::Corrupt { .. })), "{reported:?}");
 }
 
 #[test]
@@ -283,13 +283,13 @@ fn prune_takes_no_record_that_it_cannot_read_for_one_of_another_database() {
         put(db, "a", "1");
         backups(&fs).create(db).unwrap();
     }
-    // It fails to be read, or is damaged: of which database it is its files tell, or nothing does.
+    // It cannot be read, or is damaged: its files say which database it belongs to, or nothing does.
     for action in [FaultAction::Fail(std::io::ErrorKind::Other), FaultAction::CorruptRead { xor: 1, at: 40 }]
     {
         let faults = FaultFs::new(Arc::new(fs.clone()));
         faults.add(FaultRule::new(&[OpKind::Read], action).on_path("000001.backup").forever());
-        let told = Backup::open_in(Env::simulated(Arc::new(faults), 99), BACKUPS).unwrap().prune(1);
-        assert!(matches!(told, Err(Error::Io { .. } | Error::Corrupt { .. })), "{told:?}");
+        let reported = Backup::open_in(Env::simulated(Arc::new(faults), 99), BACKUPS).unwrap().prune(1);
+        assert!(matches!(reported, Err(Error::Io { .. } | Error::Corrupt { .. })), "{reported:?}");
     }
     assert_eq!(backups(&fs).prune(1).unwrap().backups, 1);
     backups(&fs).restore(1, "new").unwrap();

@@ -1,4 +1,4 @@
-//! Values in blob files: read in every way, kept over crashes, collected, and never seen torn.
+//! Values in blob files: read in every way, kept over crashes, garbage-collected, and never seen torn.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -10,7 +10,7 @@ use esker::{BackgroundStep, Builder, Db, Durability, Error, Reads};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Values of 64 bytes are large.
+/// Values of 64 bytes and more are large.
 fn small() -> Builder {
     Db::builder().memtable_bytes(4 << 10).table_bytes(4 << 10).block_bytes(256).blobs_over(64)
 }
@@ -31,7 +31,7 @@ fn blob_bytes(fs: &MemFs) -> u64 {
     let env = Env::simulated(Arc::new(fs.clone()), 1);
     let names = env.fs.list_dir("db".as_ref()).unwrap();
     let blobs = names.iter().filter(|name| name.ends_with(".blob"));
-    // One may go meanwhile.
+    // A file may be removed meanwhile.
     blobs.filter_map(|name| env.fs.file_size(&std::path::Path::new("db").join(name)).ok()).sum()
 }
 
@@ -99,7 +99,7 @@ fn blob_1_blob_2_values_in_blob_files_are_read_in_every_way_and_their_garbage_is
     }
     assert!(collected > 3, "{collected}");
     db.compact().unwrap();
-    // What nobody holds any more is removed at the latest by the next opening.
+    // The next opening at the latest removes unused files.
     db.close().unwrap();
     db = open(&fs);
     check_reads(&db, &expected);
@@ -139,7 +139,7 @@ fn recovery_9_no_commit_is_there_without_its_values_and_none_that_was_synced_is_
         for left in [fs.crash_strict(), fs.crash(n), fs.crash(n + 1000), fs.kill()] {
             let db = open(&left);
             let found = content(&db.default_keyspace());
-            // Some prefix of the commits, all synced ones included.
+            // A prefix of the commits, with all synced ones.
             let mut states = vec![Map::new()];
             for i in 0..24_u64 {
                 let mut next = states[i as usize].clone();
@@ -201,7 +201,7 @@ fn repair_blobs_1_repair_copies_values_out_of_blob_files_and_tells_which_are_los
     assert_eq!(repaired.default_keyspace().len().unwrap(), 39);
 }
 
-/// Bytes that do not compress, or do.
+/// Bytes that compress, or do not.
 fn long(seed: u64, len: usize) -> Vec<u8> {
     if seed.is_multiple_of(3) {
         return value(seed, len);
@@ -255,7 +255,7 @@ fn blob_writer_1_transactions_of_long_values_read_what_they_wrote_and_leave_noth
         }
     }
     db.compact().unwrap();
-    // What nobody holds any more is removed at the latest by the next opening.
+    // The next opening at the latest removes unused files.
     db.close().unwrap();
     db = open(&fs);
     check_reads(&db, &expected);
@@ -299,7 +299,7 @@ fn stored_1_a_damaged_chunk_fails_alone() {
     let names = env.fs.list_dir("db".as_ref()).unwrap();
     let name = names.iter().find(|name| name.ends_with(".blob")).unwrap();
     let file = env.fs.open(&std::path::Path::new("db").join(name), esker::env::OpenOptions::write()).unwrap();
-    // The value begins on the second block.
+    // The value starts on the second block.
     file.write_all_at(&[!value[600_000]], 4096 + 600_000).unwrap();
     let mut reader = map.reader("a").unwrap().unwrap();
     assert!(reader.read_range(0..500_000).unwrap() == value[..500_000]);

@@ -1,8 +1,8 @@
-//! Checking a database while it is written, and finding what a check must find.
+//! Checks of a database while it is written, and of disagreements that a check must find.
 //!
-//! esker_check.1. A check of a sound database finds nothing, whatever goes on meanwhile.
-//! esker_check.2. Each kind of disagreement between files that are sound in themselves is found: here what is seen from outside;
-//!     what a manifest or a catalog may say wrongly is in `src/rescue/check/tests.rs`.
+//! esker_check.1. A check of a sound database finds nothing, whatever runs meanwhile.
+//! esker_check.2. Disagreements between files that are sound by themselves are found. Here: those visible
+//!     from outside. `src/rescue/check/tests.rs` has those of a manifest and a catalog.
 #![expect(clippy::disallowed_methods, reason = "writers are threads of their own")]
 
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn esker_check_1_nothing_is_found_while_others_write() {
                     n += 1;
                     written.fetch_add(1, Ordering::Relaxed);
                     let name = format!("space {}", (w + n / 50) % 5);
-                    // Another writer may drop it meanwhile.
+                    // Another writer may have dropped it.
                     let Ok(keyspace) = db.keyspace(&name) else { continue };
                     let key = (n % 97).to_be_bytes();
                     let _ = match n % 50 {
@@ -67,7 +67,7 @@ fn esker_check_2_a_manifest_that_the_next_opening_would_not_find_is_a_problem_no
         replace(&fs, "CURRENT", other);
         assert!(matches!(&check()[..], [problem] if problem.contains("CURRENT")), "{:?}", check());
     }
-    // The one of another time, with its checksum.
+    // The manifest of another time, with its checksum.
     let other = "MANIFEST-000099";
     let older = format!("{other} {:08x}\n", crc32c::crc32c(other.as_bytes())).into_bytes();
     replace(&fs, "CURRENT", &older);
@@ -90,7 +90,7 @@ fn esker_check_2_leftovers_are_noted_and_missing_files_are_problems() {
     let noted = builder().check_offline(dir()).unwrap();
     assert!(noted.problems.is_empty(), "{:?}", noted.problems);
     assert!(noted.notes.iter().filter(|n| n.contains("not needed")).count() >= 2, "{:?}", noted.notes);
-    // Two problems at once: both are told.
+    // Two problems at once: both are reported.
     let is_needed = |name: &&String| !sound.notes.iter().any(|note| note.contains(&***name));
     let tables: Vec<_> = golden.named(".sst").filter(is_needed).collect();
     fs.remove_file(&path(tables[0])).unwrap();
@@ -107,7 +107,7 @@ fn esker_check_2_tables_that_prove_a_lost_end_are_told_beside_other_damage_and_n
     let golden = Golden::flushed();
     let tables: Vec<_> = golden.named(".sst").collect();
     let manifest = golden.named("").find(|name| name.starts_with("MANIFEST-")).unwrap();
-    let mut told = 0;
+    let mut reported = 0;
     for at in 0..golden.read(manifest).len() {
         let fs = golden.copy();
         cut(&fs, manifest, at);
@@ -115,13 +115,13 @@ fn esker_check_2_tables_that_prove_a_lost_end_are_told_beside_other_damage_and_n
         let report = simulated(Arc::new(fs)).check_offline(dir()).unwrap();
         let has_problem =
             |name: &str, text: &str| report.problems.iter().any(|p| p.contains(name) && p.contains(text));
-        // Where the manifest names the other one, whose block is damaged.
+        // The manifest also names the other table, whose block is damaged.
         if has_problem(tables[0], "block") && has_problem(tables[1], "lost its end") {
-            told += 1;
+            reported += 1;
             assert!(!report.notes.iter().any(|note| note.contains(&**tables[1])), "{report:#?}");
         }
     }
-    assert!(told > 0);
+    assert!(reported > 0);
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn esker_check_2_commits_that_finished_segments_miss_are_found_while_the_databas
     assert_eq!(db.check().unwrap().problems, Vec::<String>::new());
     for segment in &segments[..segments.len() - 1] {
         let (bytes, all) = (read(&fs, segment), records(&fs, segment));
-        // Whole commits at the beginning, in the middle, and at the end, each with another behind it.
+        // Whole commits at the start, in the middle and at the end, each followed by another.
         for n in [0, all.len() / 2, all.len() - 2] {
             let (record, next) = (all[n], all[n + 1]);
             let is_whole = |n: usize| n == 0 || all[n - 1].seq != all[n].seq;
@@ -202,7 +202,7 @@ fn esker_check_2_lost_segments_of_the_log_are_found_while_the_database_is_open()
     let builder = simulated(Arc::new(fs.clone())).memory(16 << 20).memtable_bytes(4 << 20);
     let db = builder.open(dir()).unwrap();
     let keyspace = db.default_keyspace();
-    // More than the first two segments hold, which are of 256 and 512 KiB.
+    // More than the first two segments hold, which have 256 and 512 KiB.
     for n in 0..1000u32 {
         keyspace.put(n.to_be_bytes(), vec![b'v'; 1000]).unwrap();
     }
@@ -234,7 +234,7 @@ fn esker_check_2_foreign_and_renamed_segments_of_the_log_are_found_while_the_dat
     let names = fs.list_dir(dir()).unwrap();
     let segments: Vec<_> = names.iter().filter(|name| name.ends_with(".wal")).collect();
     assert!(segments.len() > 2, "{names:?}");
-    // The newest is being written: an online check leaves it alone.
+    // The newest is being written, so an online check skips it.
     for name in &segments[..segments.len() - 1] {
         let own = read(&fs, name);
         replace(&fs, name, &read(&other, name));
@@ -260,9 +260,9 @@ fn esker_check_2_what_cannot_be_read_is_told_as_that_and_not_as_damage() {
     for n in 0..1000u32 {
         keyspace.put(n.to_be_bytes(), vec![b'v'; 1000]).unwrap();
     }
-    // A file for the segment to come is named before it is a segment.
+    // The file for the next segment has a name before it is a segment.
     db.step(BackgroundStep::PrepareLog).unwrap();
-    let (mut told, mut nth) = (0, 0);
+    let (mut reported, mut nth) = (0, 0);
     loop {
         nth += 1;
         for times in [1, u64::MAX] {
@@ -272,7 +272,7 @@ fn esker_check_2_what_cannot_be_read_is_told_as_that_and_not_as_damage() {
                     .nth(nth)
             });
             let before = fs.fired();
-            // That it cannot look at all is an answer, too.
+            // An error of the check itself counts as well.
             let problems = db.check().map_or_else(|error| vec![error.to_string()], |report| report.problems);
             let fired = fs.fired() > before;
             fs.clear();
@@ -280,9 +280,9 @@ fn esker_check_2_what_cannot_be_read_is_told_as_that_and_not_as_damage() {
                 problems.iter().all(|p| p.contains("injected fault")),
                 "call {nth}, {times}: {problems:#?}"
             );
-            told += usize::from(!problems.is_empty());
+            reported += usize::from(!problems.is_empty());
             if !fired {
-                assert!(problems.is_empty() && told > 10, "{told}");
+                assert!(problems.is_empty() && reported > 10, "{reported}");
                 return;
             }
         }

@@ -1,4 +1,4 @@
-//! Checkpoints: a copy is whole, of one commit, durable, and shares nothing with the database that either changes.
+//! Checkpoints: a copy is complete, of one commit, durable, and shares no file that either database changes.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -23,7 +23,8 @@ fn open(fs: &MemFs, dir: &str) -> Db {
     builder(Arc::new(fs.clone())).open(dir).unwrap()
 }
 
-/// Writes of all kinds: small and large values, tables, an adopted commit, a queue, removals, several keyspaces.
+/// Writes of all kinds: small and large values, tables, an adopted commit, a queue, removals, several
+/// keyspaces.
 fn fill(db: &Db, round: u8) {
     let (map, other) = (db.default_keyspace(), db.keyspace("other").unwrap());
     for n in 0..40_u8 {
@@ -46,7 +47,7 @@ fn assert_same(found: &Contents, expected: &Contents, what: &str) {
 
 fn workplaces(fs: &dyn Fs) -> Vec<String> {
     let names = fs.list_dir("copies".as_ref()).unwrap_or_default().into_iter();
-    // A crash may leave the beginning of a workplace, which nothing is in and nothing proves.
+    // A crash may leave the start of a workplace, without contents and without proof.
     let is_begun = |name: &str| {
         name.ends_with(".esker-new") && !fs.exists(&Path::new("copies").join(name).join("db")).unwrap()
     };
@@ -71,7 +72,7 @@ fn checkpoint_1_a_copy_is_what_the_database_was_and_goes_its_own_way() {
         assert_eq!((made.linked_files == 0, made.copied_bytes > 0), (plain, true), "{made:?}");
         assert_eq!(workplaces(&fs), Vec::<String>::new());
         drop(snapshot);
-        // What was linked is gone here.
+        // The original removes its names of the linked files.
         fill(&db, 3);
         db.compact().unwrap();
         let after = dump_sound(&db).unwrap();
@@ -208,7 +209,7 @@ fn what_is_there_is_not_touched_and_two_do_not_make_the_same() {
     fs.create_dir_all("copies/one.esker-new".as_ref()).unwrap();
     let lock = fs.lock("copies/one.esker-new/LOCK".as_ref()).unwrap();
     assert!(matches!(db.checkpoint(COPY), Err(Error::Locked { .. })));
-    // workplace.2: neither does another remove it.
+    // workplace.2: another copy does not remove it either.
     db.checkpoint("copies/two").unwrap();
     assert!(fs.exists("copies/one.esker-new".as_ref()).unwrap());
     drop(lock);
@@ -221,7 +222,7 @@ fn what_is_there_is_not_touched_and_two_do_not_make_the_same() {
 
 #[test]
 fn capture_3_merges_and_collections_meanwhile_take_nothing_that_is_to_be_linked() {
-    // Each link waits, and another thread merges.
+    // Each link waits while another thread compacts.
     let fs = MemFs::new();
     let faults = FaultFs::new(Arc::new(fs.clone()));
     let db = builder(Arc::new(faults.clone())).open(dir()).unwrap();
@@ -247,7 +248,7 @@ fn capture_3_merges_and_collections_meanwhile_take_nothing_that_is_to_be_linked(
     db.settle();
 }
 
-/// Has files go that nobody uses any more.
+/// Removes files that are no longer used.
 trait Settle {
     fn settle(&self);
 }
@@ -258,7 +259,7 @@ impl Settle for Db {
     }
 }
 
-/// The keyspaces `left` and `right` hold the same, whatever is copied when.
+/// The keyspaces `left` and `right` are equal, whenever the copy was taken.
 fn both_sides(db: &Db) -> Result<(u64, u64, Option<Vec<u8>>)> {
     let (left, right) = (db.keyspace("left")?, db.keyspace("right")?);
     let last = left.iter().next_back().transpose()?.map(|(key, _)| key.to_vec());
@@ -279,7 +280,7 @@ fn capture_2_under_load_each_copy_is_of_one_commit_and_no_older_than_its_call() 
                 if ends.load(Ordering::Relaxed) {
                     break;
                 }
-                // One in some is adopted.
+                // Some of the commits are adopted.
                 let len = if n % 17 == 0 { 300 } else { 3 };
                 let mut batch = db.batch();
                 for i in 0..len {

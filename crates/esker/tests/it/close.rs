@@ -1,5 +1,5 @@
-//! Closing a database ends what works on it, and leaves little to replay, however often it is opened. That no file stays open after it is
-//! tested in `open_files.rs`.
+//! Closing a database ends its work and leaves little to replay, however often it is opened. `open_files.rs`
+//! tests that no file stays open.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests with real threads and time")]
 
 use std::io;
@@ -27,7 +27,7 @@ fn what_takes_long_to_replay_is_flushed_and_a_short_run_costs_no_table() {
     let db = open();
     assert_eq!((db.stats().recovered_commits, db.check().unwrap().tables), (0, 1));
     put(&db, 100..103);
-    // The last handle that drops closes.
+    // Dropping the last handle closes.
     drop(db);
     let db = open();
     assert_eq!((db.stats().recovered_commits, db.check().unwrap().tables), (3, 1));
@@ -45,13 +45,13 @@ fn handle_2_whoever_closes_is_told_how_closing_went() {
         faults.add(FaultRule::new(&[OpKind::SyncData], action));
         let closing = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| db.close()));
         assert!(if panics { closing.is_err() } else { matches!(closing, Ok(Err(Error::Poisoned(_)))) });
-        let told = again.close();
+        let reported = again.close();
         let expected = if panics {
-            matches!(told, Err(Error::Invalid(_)))
+            matches!(reported, Err(Error::Invalid(_)))
         } else {
-            matches!(told, Err(Error::Poisoned(_)))
+            matches!(reported, Err(Error::Poisoned(_)))
         };
-        assert!(expected, "handle.2: {told:?}");
+        assert!(expected, "handle.2: {reported:?}");
     }
     let db = simulated(Arc::new(MemFs::new())).open(dir()).unwrap();
     let again = db.clone();
@@ -59,10 +59,11 @@ fn handle_2_whoever_closes_is_told_how_closing_went() {
     again.close().unwrap();
 }
 
-/// Many processes, each of which puts one key and ends; `end` gives the disk that it leaves to the next.
+/// Many processes, each of which puts one key and ends. `end` returns the disk that it leaves to the next
+/// one.
 fn short_lives(end: fn(Db, MemFs) -> MemFs) {
     let open = |disk: &MemFs| {
-        // Nothing is flushed for its size.
+        // The memtable never fills up.
         simulated(Arc::new(disk.clone())).memtable_bytes(256 << 10).open(dir()).unwrap()
     };
     let segments = |disk: &MemFs| {
@@ -95,13 +96,13 @@ fn flush_2_processes_that_are_closed_soon_leave_no_long_log() {
 fn flush_2_processes_that_are_killed_soon_leave_no_long_log() {
     short_lives(|db, disk| {
         let left = disk.kill();
-        // It closes what nobody sees any more.
+        // Dropping it closes it.
         drop(db);
         left
     });
 }
 
-/// A file system that stops the caller of `sync_dir`, once, when it is told to.
+/// A file system that stops one caller of `sync_dir` on request.
 #[derive(Debug)]
 struct Gate {
     files: MemFs,
@@ -147,7 +148,7 @@ impl Fs for Gate {
     }
 }
 
-/// Closes a database in whose maintenance another thread stands still.
+/// Closes a database while another thread is stopped in its maintenance.
 fn close_during(maintain: fn(&Db) -> esker::Result<()>) {
     let gate = Arc::new(Gate {
         files: MemFs::new(),

@@ -1,13 +1,13 @@
-//! Databases that were written earlier are read; those of later versions are refused with a typed error.
+//! Databases written by earlier versions are read. Those of later versions are refused with a typed error.
 //!
 //! ```text
 //!   tests/goldens/database-1/NAME --copy--> open, read, check, repair <--> EXPECTED
 //! ```
 //!
-//! compatibility.1. Every golden directory opens, holds exactly what it did, and is sound; it can be written and merged, and is
-//!      repaired without loss.
-//! compatibility.2. A file of a newer format, or with flags that this build does not know, is refused with its name and both versions,
-//!      and nothing is changed.
+//! compatibility.1. Every golden directory opens, holds exactly its expected contents, and is sound. It can
+//!     be written and compacted, and is repaired without loss.
+//! compatibility.2. A file with a newer format, or with flags that this build does not know, is refused. The
+//!     error names the file and both versions, and nothing changes.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests read golden files")]
 
 use std::collections::BTreeSet;
@@ -29,7 +29,7 @@ fn goldens() -> Vec<PathBuf> {
     paths
 }
 
-/// A copy in memory, and what it should hold.
+/// A copy in memory, and its expected contents.
 fn load(golden: &Path) -> (MemFs, Contents) {
     let fs = MemFs::new();
     fs.create_dir_all(dir()).unwrap();
@@ -71,7 +71,7 @@ fn compatibility_1_golden_directories_are_read() {
     }
 }
 
-/// The version in the first record of the manifest in force.
+/// The version in the first record of the current manifest.
 fn manifest_version(fs: &MemFs) -> u8 {
     let current = String::from_utf8(read(fs, "CURRENT")).unwrap();
     let env = esker_env::Env::simulated(Arc::new(fs.clone()), 1);
@@ -80,7 +80,7 @@ fn manifest_version(fs: &MemFs) -> u8 {
     *reader.next().unwrap().unwrap().last().unwrap()
 }
 
-/// The versions that the headers of log segments and the footers of tables have.
+/// The versions in the headers of log segments and the footers of tables.
 fn versions(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> BTreeSet<(&'static str, u32)> {
     let files = files.into_iter().filter_map(|(name, bytes)| {
         let (kind, at) = match name.rsplit_once('.')?.1 {
@@ -112,13 +112,13 @@ fn what_this_version_writes_is_what_the_directories_expect() {
         let bytes: usize = files.values().map(Vec::len).sum();
         assert!(bytes < 60_000, "{name}: {bytes} bytes are too many for the repository");
     }
-    assert!(there.is_empty(), "nobody makes {there:?}");
+    assert!(there.is_empty(), "no test makes {there:?}");
 }
 
-/// The version that no format has yet.
+/// A version that no format has.
 const LATER: u8 = 99;
 
-/// Sets a byte in a file whose bytes `covered` have their checksum at `crc_at`.
+/// Sets a byte in a file. The checksum of the bytes `covered` is at `crc_at`.
 fn set(bytes: &mut [u8], (at, to): (usize, u8), covered: std::ops::Range<usize>, crc_at: usize) {
     bytes[at] = to;
     let crc = crc32c::crc32c(&bytes[covered]).to_le_bytes();
@@ -169,7 +169,7 @@ fn compatibility_2_newer_formats_are_refused() {
 
     let manifest = file("MANIFEST-");
     let mut bytes = golden.read(manifest);
-    // The record file around it, then what is in it.
+    // First the record file itself, then its content.
     set(&mut bytes, (8, LATER), 0..16, 16);
     refused(&golden, manifest, LATER, &bytes);
     let fs = MemFs::new();
@@ -198,7 +198,7 @@ fn compatibility_2_a_newer_table_that_nothing_names_is_refused_and_kept() {
     let checked = builder.clone().check_offline(dir()).unwrap();
     assert!(checked.problems.iter().any(|problem| problem.contains(name)), "{checked:#?}");
     assert!(!checked.notes.iter().any(|note| note.contains(name)), "{checked:#?}");
-    // A repair goes on without it, and says so.
+    // A repair continues without it, and reports that.
     let repaired = builder.clone().repair(dir(), "repaired").unwrap();
     assert!(repaired.losses.iter().any(|loss| loss.path == path(name)), "{repaired:#?}");
     assert!(dump_sound(&builder.open("repaired").unwrap()).unwrap() == golden.newest);

@@ -1,15 +1,16 @@
-//! Real threads: writers, readers, flushes and merges at once, on a real directory and in memory.
+//! Real threads: writers, readers, flushes and compactions at once, on a real directory and in memory.
 //!
 //! ```text
-//!   writers, readers, snapshots, flush, compact --threads--> one Db --> invariants that no interleaving may break
+//!   writers, readers, snapshots, flush, compact --threads--> one Db --> invariants hold in any interleaving
 //! ```
 //!
-//! concurrency.1. A snapshot shows whole commits only, in their order: sums and sequences never break, and cursors may turn round.
-//! concurrency.2. What was acknowledged is read from then on, by everybody.
-//! concurrency.3. `len` equals what a scan of the same snapshot counts, also where commits come in groups.
-//! concurrency.4. Lost updates are impossible: each conflicting transaction fails or is ordered.
-//! concurrency.5. Closing ends all threads, whatever is still held.
-//! concurrency.6. A check finds nothing wrong, whatever goes on beside it.
+//! concurrency.1. A snapshot shows only whole commits, in order: sums and sequences never break, even for
+//!     cursors that change direction.
+//! concurrency.2. Acknowledged writes are visible to all later reads.
+//! concurrency.3. `len` equals what a scan of the same snapshot counts, also when commits are grouped.
+//! concurrency.4. There are no lost updates: conflicting transactions fail or are ordered.
+//! concurrency.5. Closing ends all threads, whatever handles remain.
+//! concurrency.6. A check finds nothing wrong, whatever runs beside it.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
@@ -26,7 +27,7 @@ fn small(builder: Builder) -> Builder {
     builder.memory(4 << 20).memtable_bytes(32 << 10).block_bytes(512).table_bytes(16 << 10)
 }
 
-/// Runs a test; everything must be sound, and there after reopening.
+/// Runs a test. The database must be sound, and still be after reopening.
 fn check(test: impl Fn(&Db), open: impl Fn() -> Db) {
     let db = open();
     test(&db);
@@ -49,7 +50,7 @@ fn everywhere(test: impl Fn(&Db)) {
     check(&test, || small(Db::builder()).open(real.path()).unwrap());
 }
 
-/// Runs a test in memory, where syncs of the log take so long that all other writers wait for the next one: as one group.
+/// Runs a test in memory with slow syncs, so that all other writers wait for the next sync as one group.
 fn in_groups(test: impl Fn(&Db)) {
     let faults = FaultFs::new(Arc::new(MemFs::new()));
     let slow = FaultAction::Delay(Duration::from_micros(200));
@@ -61,7 +62,7 @@ fn number(value: Option<Value>) -> u64 {
     value.map_or(0, |v| u64::from_le_bytes(v[..].try_into().unwrap()))
 }
 
-/// Says "end" when dropped, so that a failed assertion does not leave the other threads running.
+/// Sets the flag when dropped, so that a failed assertion does not leave the other threads running.
 struct EndOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for EndOnDrop<'_> {
@@ -70,7 +71,7 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// Flushes and merges until the end.
+/// Flushes and compacts until the end.
 fn churn(db: &Db, end: &AtomicBool) {
     for round in 0.. {
         if end.load(Ordering::Relaxed) {
@@ -140,7 +141,7 @@ fn concurrency_1_concurrency_3_concurrency_4_transfers_keep_the_sum() {
                     let mut held = db.snapshot();
                     for round in 0u64.. {
                         audit(&db.snapshot(), (round + reader) % 2 == 0);
-                        // An old snapshot stays what it was.
+                        // An old snapshot does not change.
                         audit(&held, round % 2 == 0);
                         if round % 16 == 0 {
                             held = db.snapshot();
@@ -151,10 +152,10 @@ fn concurrency_1_concurrency_3_concurrency_4_transfers_keep_the_sum() {
                     }
                 });
             }
-            // Without a snapshot, what one call reads is of one commit, too.
+            // Even without a snapshot, one call reads one commit.
             scope.spawn(|| {
                 let _guard = EndOnDrop(&end);
-                // All accounts again and again, so that the call takes long, and transfers happen in its midst.
+                // All accounts several times, so that the call takes long and transfers happen during it.
                 let names: Vec<_> = (0..10).flat_map(|_| (0..ACCOUNTS).map(name)).collect();
                 loop {
                     let values = accounts.multi_get(&names).unwrap();
@@ -200,7 +201,7 @@ fn concurrency_4_counters_lose_no_increment() {
     });
 }
 
-/// Each writer writes its own keys 0, 1, 2, ... and then says how far it is.
+/// Each writer writes its own keys 0, 1, 2, ... and then publishes its progress.
 struct Progress([AtomicU64; 4]);
 
 fn item(writer: usize, n: u64) -> String {
@@ -212,7 +213,7 @@ fn write_sequence(db: &Db, keyspace: &Keyspace, writer: usize, progress: &Progre
     for n in 0..items {
         let mut batch = db.batch();
         batch.put(keyspace, item(writer, n), vec![writer as u8; 40]).unwrap();
-        // A window of 500 items slides along, by single removals and by ranges.
+        // A window of 500 items moves along, through single removals and range removals.
         if n >= 500 && n % 100 == 0 {
             batch.remove_range(keyspace, item(writer, n - 600.min(n))..item(writer, n - 500)).unwrap();
         }
@@ -249,7 +250,7 @@ fn concurrency_1_concurrency_2_acknowledged_writes_are_seen_in_order_by_all() {
                         let done = progress.0[writer].load(Ordering::Acquire);
                         if done > 0 {
                             let there = keyspace.contains(item(writer, done - 1)).unwrap();
-                            // Its own writer removes it 500 items later at the earliest.
+                            // The writer removes it 500 items later at the earliest.
                             assert!(
                                 there || progress.0[writer].load(Ordering::Acquire) >= done + 400,
                                 "concurrency.2"
@@ -270,7 +271,8 @@ fn concurrency_1_concurrency_2_acknowledged_writes_are_seen_in_order_by_all() {
     });
 }
 
-/// A cursor that turns round again and again shows the entries of its moment, whatever is written, flushed and merged around it.
+/// A cursor that changes direction shows the entries of its moment, whatever is written, flushed and
+/// compacted meanwhile.
 #[test]
 fn concurrency_1_cursors_turn_round_while_others_write() {
     const KEYS: u64 = 3000;
@@ -286,7 +288,7 @@ fn concurrency_1_cursors_turn_round_while_others_write() {
                 scope.spawn(move || {
                     let guard = EndOnDrop(end);
                     let mut rng = fastrand::Rng::with_seed(writer);
-                    // On a slow machine they go on until somebody has walked.
+                    // On a slow machine the writers continue until a reader has walked.
                     let is_over = || walked.load(Ordering::Relaxed) > 3 || end.load(Ordering::Relaxed);
                     for n in (0u64..).take_while(|n| *n < WRITES || !is_over()) {
                         let key = name(rng.u64(0..KEYS));
@@ -324,11 +326,11 @@ fn concurrency_1_cursors_turn_round_while_others_write() {
                 churn(db, &end);
             });
         });
-        assert!(walked.load(Ordering::Relaxed) > 3, "nobody walked");
+        assert!(walked.load(Ordering::Relaxed) > 3, "no reader walked");
     });
 }
 
-/// Walks to and fro from a key on; what is met must be `all`.
+/// Walks back and forth from a key. The entries met must be `all`.
 fn turn_about(cursor: &mut Cursor, all: &[(Key, Value)], rng: &mut fastrand::Rng) {
     if all.is_empty() {
         return;
@@ -347,7 +349,7 @@ fn turn_about(cursor: &mut Cursor, all: &[(Key, Value)], rng: &mut fastrand::Rng
     }
 }
 
-/// What a range shows of a writer's items has no gap and goes at least as far as was acknowledged before.
+/// A range over a writer's items has no gap and includes everything acknowledged before.
 fn check_sequences(keyspace: &Keyspace, writer: usize, done: u64) {
     let keys: Vec<_> = keyspace.prefix(format!("{writer}/")).keys().map(Result::unwrap).collect();
     let ns: Vec<u64> = keys.iter().map(|k| std::str::from_utf8(&k[2..]).unwrap().parse().unwrap()).collect();
@@ -359,7 +361,7 @@ fn check_sequences(keyspace: &Keyspace, writer: usize, done: u64) {
     );
 }
 
-/// Writers with every way to change a count, beside readers that compare; how many transactions conflicted.
+/// Writers with every way to change a count, and readers that compare. Returns the number of conflicts.
 fn count_and_scan(db: &Db) -> u64 {
     const WRITERS: u64 = 4;
     const CALLS: u64 = 400;
@@ -434,7 +436,7 @@ fn concurrency_3_len_equals_a_scan_of_the_snapshot() {
 
 #[test]
 fn concurrency_3_len_equals_a_scan_of_the_snapshot_where_commits_come_in_groups() {
-    // Threads that took turns by chance met no conflict, but they do not each time.
+    // Threads may by chance take turns without a conflict, but not every time.
     in_groups(|db| assert!((0..20).any(|_| count_and_scan(db) > 0), "transactions conflict"));
 }
 
@@ -484,12 +486,12 @@ fn concurrency_5_close_ends_threads_while_others_read_and_write() {
         }
         db.clone().close().unwrap();
     });
-    // Readers that were there fail (view.2).
+    // Existing readers fail (view.2).
     assert!(matches!(held.map(Result::unwrap_err).collect::<Vec<_>>()[..], [Error::Closed]));
     assert!(matches!(snapshot.len(&keyspace), Err(Error::Closed)));
     assert!(matches!(keyspace.put("x", "y"), Err(Error::Closed)));
     assert!(matches!(db.flush(), Err(Error::Closed)));
-    // The directory is free, and everything acknowledged is there.
+    // The directory is free, and all acknowledged entries are there.
     let again = open();
     let last = acknowledged.load(Ordering::Acquire) as u32;
     assert!(again.default_keyspace().contains(last.to_be_bytes()).unwrap(), "concurrency.2");
@@ -520,7 +522,7 @@ fn concurrency_2_a_crash_in_full_flight_keeps_what_was_acknowledged() {
         });
         let _guard = EndOnDrop(&end);
         for crash in 0..CRASHES {
-            // Only the first writer waits for the disk; of the others a prefix is left.
+            // Only the first writer waits for the disk. A prefix is left of the others.
             let done = [progress.0[0].load(Ordering::Acquire), 0, 0, 0];
             let left = open(&mem.crash(crash));
             let keyspace = left.open_keyspace("sequences").unwrap();
@@ -532,7 +534,7 @@ fn concurrency_2_a_crash_in_full_flight_keeps_what_was_acknowledged() {
     });
 }
 
-/// Keys are written and ranges removed, keyspaces come and go, memtables are flushed and tables merged, all while somebody checks.
+/// Writes, range removals, changes of keyspaces, flushes and compactions, all while a check runs.
 #[test]
 fn concurrency_6_a_check_finds_nothing_wrong_beside_those_who_write() {
     const ROUNDS_MAX: u64 = 20_000;
@@ -566,7 +568,8 @@ fn concurrency_6_a_check_finds_nothing_wrong_beside_those_who_write() {
                 });
             }
             let _end = EndOnDrop(&end);
-            // Checks in whose midst a flush ended, and a merge: on a slow machine the writers go on until there are some.
+            // Checks during which a flush and a compaction ended. On a slow machine the writers continue
+            // until there are some.
             let (mut flushed, mut merged) = (0, 0);
             let is_met = |flushed: u32, merged: u32| flushed >= 5 && merged >= 2;
             while !end.load(Ordering::Relaxed) {

@@ -1,23 +1,23 @@
 //! Damaged, cut, lost, swapped and foreign files in any place of a database.
 //!
 //! ```text
-//!   script --> database --damage one file--> open, read everything, check --> merge, open again --> the right data, or
-//!                                                                                                   an error
+//!   script --> database --damage one file--> open, read everything, check --> compact, open again -->
+//!   the right data, or an error
 //! ```
 //!
-//! corruption.1. Damage gives the right data or a typed error that names a damaged file, and in tables and the log the block, record or
-//!     other part that is damaged; no panic, no wrong data, also where only `check` sees the damage, and after everything
-//!     was merged.
-//! corruption.2. The exception is a log that was not closed: damage to the last record of its last segment, or to one that was synced together
-//!     with it, and zeros up to its end, look like a write that a crash tore. It then counts as never made: the data is that of the
-//!     commits before it, to the commit.
-//! corruption.3. Files that hold no data (LOCK, OPTIONS) do no harm.
-//! corruption.4. Checking offline finds something wrong exactly if opening refuses the database or checking it online does; a
-//!     dump shows any database.
-//! corruption.5. No damage takes much memory or time.
+//! corruption.1. Damage gives the right data, or a typed error that names a damaged file and, in tables and
+//!     the log, the damaged block, record or other part. There is no panic and no wrong data, even where only
+//!     `check` sees the damage, and after everything was compacted.
+//! corruption.2. The exception is a log that was not closed. Damage to the last record of its last segment,
+//!     or to a record synced together with it, and zeros up to its end, look like a write torn by a crash. It
+//!     then counts as never made: the data is exactly that of the commits before it.
+//! corruption.3. Damage to files without data (LOCK, OPTIONS) is harmless.
+//! corruption.4. An offline check reports a problem if and only if opening refuses the database or an online
+//!     check reports one. A dump shows any database.
+//! corruption.5. Damage does not cost much memory or time.
 //!
-//! `ESKER_SWEEP=full` damages every byte instead of a sample. With `--nocapture` the tests tell how many databases
-//! they damaged.
+//! `ESKER_SWEEP=full` damages every byte instead of a sample. With `--nocapture` the tests print how many
+//! databases they damaged.
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 
 use std::ops::Range;
@@ -37,14 +37,15 @@ use crate::memory;
 use esker::{Error, Result};
 use esker_env::{Env, Fs, MemFs};
 
-/// No damage makes opening, reading, checking, merging or dumping take more memory. The databases have 1 MiB.
+/// Memory limit of opening, reading, checking, compacting or dumping a damaged database. The databases have 1
+/// MiB.
 const MEMORY_BYTES_MAX: usize = 24 << 20;
-/// Nor more time. Generous, since machines under load stall.
+/// Time limit of the same. Generous, since machines under load stall.
 const TIME_MAX: Duration = Duration::from_secs(20);
 
-/// What opening and reading everything gave.
+/// Outcome of opening and reading everything.
 enum Outcome {
-    /// The contents, and what `check` says is wrong.
+    /// The contents, and the problems that `check` reports.
     Data(Contents, Vec<String>),
     Refused(Error),
 }
@@ -57,25 +58,25 @@ fn examine(golden: &Golden, fs: &MemFs) -> Outcome {
     attempt().map_or_else(Outcome::Refused, |(contents, problems)| Outcome::Data(contents, problems))
 }
 
-/// Merges everything, where the database can be opened, and examines it again; also how the merge ended. A merge that
-/// fails must leave what is there.
+/// Compacts everything if the database opens, and examines it again. Also returns the outcome of the
+/// compaction. A failed compaction must not change the contents.
 fn merge_and_examine(golden: &Golden, fs: &MemFs) -> (Result<()>, Outcome) {
     let merge = || simulated(Arc::new(fs.clone())).open(dir())?.compact();
     (merge(), examine(golden, fs))
 }
 
-/// Which data may be there, if it is not an error.
+/// The contents that are allowed, if there is no error.
 #[derive(Clone, Copy)]
 enum Allowed {
-    /// The newest.
+    /// The newest contents.
     Newest,
-    /// The newest, or what there was before the last commit.
+    /// The newest contents, or those before the last commit.
     LastCommitTorn,
-    /// What there was so many commits ago, and no error: where the zeros begin, the log ends (corruption.2).
+    /// The contents this many commits ago, and no error: the log ends where the zeros start (corruption.2).
     Exactly(usize),
 }
 
-/// Reads all files one by one, without opening the database: is anything wrong? (corruption.4)
+/// Reads all files one by one without opening the database. Returns the problems (corruption.4).
 fn examine_offline(fs: &MemFs) -> Result<Vec<String>> {
     let env = Env::simulated(Arc::new(fs.clone()), 1);
     let mut damaged = Vec::new();
@@ -99,7 +100,7 @@ impl Drop for Tally {
     }
 }
 
-/// Damages one copy and judges what comes of it (corruption.1 to corruption.5).
+/// Damages one copy and judges the outcome (corruption.1 to corruption.5).
 fn judge(
     golden: &Golden,
     tally: &Tally,
@@ -111,7 +112,7 @@ fn judge(
     judge_part(golden, tally, what, names, None, allowed, damage);
 }
 
-/// The same; if the damage lies in one part of the file, that is where errors must point to.
+/// Same as `judge`. If the damage lies in one part of the file, errors must point to it.
 fn judge_part(
     golden: &Golden,
     tally: &Tally,
@@ -169,7 +170,7 @@ fn judge_part(
     assert_eq!(found_offline, found_online, "corruption.4: {what}: offline: {offline:?}");
 }
 
-/// The data is some that is allowed (corruption.1, corruption.2).
+/// Asserts that the contents are allowed (corruption.1, corruption.2).
 fn judge_data(golden: &Golden, found: &Contents, allowed: Allowed, what: &str) {
     let missing = match allowed {
         Allowed::Newest => 0..=0,
@@ -184,7 +185,7 @@ fn judge_data(golden: &Golden, found: &Contents, allowed: Allowed, what: &str) {
     );
 }
 
-/// There may be an error, and it is the right one (corruption.1, corruption.2, corruption.3).
+/// Asserts that an error is allowed, and is the right one (corruption.1, corruption.2, corruption.3).
 fn judge_error(error: &Error, names: &[&str], allowed: Allowed, what: &str) {
     assert!(names_the_damage(error, names), "corruption.1: {what}: {error:?}");
     let may_fail = !matches!(allowed, Allowed::Exactly(_));
@@ -193,8 +194,8 @@ fn judge_error(error: &Error, names: &[&str], allowed: Allowed, what: &str) {
     assert!(!harmless, "corruption.3: {what}: {error}");
 }
 
-/// The error names a damaged file, or what led to it: CURRENT names the manifest, and a manifest that is not the right
-/// one names tables and segments that are not there, or are others.
+/// Returns whether the error names a damaged file or what it led to. CURRENT names the manifest, and a wrong
+/// manifest names tables and segments that are missing or different.
 fn names_the_damage(error: &Error, names: &[&str]) -> bool {
     let (Error::Corrupt { path, .. } | Error::UnsupportedVersion { path, .. }) = error else { return false };
     let Some(named) = path.strip_prefix(dir()).ok().and_then(Path::to_str) else { return false };
@@ -202,7 +203,7 @@ fn names_the_damage(error: &Error, names: &[&str]) -> bool {
     names.iter().any(|name| *name == named || (name.starts_with("MANIFEST-") && by_manifest))
 }
 
-/// Whether a text names one of these files, and an offset in this part of it.
+/// Returns whether a text names one of these files and an offset in this part of it.
 fn points_into(text: &str, names: &[&str], part: &Range<usize>) -> bool {
     let Some((before, behind)) = text.split_once(" at offset ") else { return false };
     let digits = behind.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
@@ -210,12 +211,12 @@ fn points_into(text: &str, names: &[&str], part: &Range<usize>) -> bool {
     is_inside && names.iter().any(|name| before.ends_with(*name))
 }
 
-/// What a changed byte may cost.
+/// The contents that a changed byte may cost.
 fn at_stake(golden: &Golden, name: &str, at: usize) -> Allowed {
     let last = records(&golden.fs, golden.last_segment()).pop();
     let is_tail =
         name == golden.last_segment() && last.is_some_and(|last| (last.start..last.end).contains(&at));
-    // Behind a log that was finished stands an End, which says that its last record was durable.
+    // A finished log ends with an End record, which proves that its last record was durable.
     if is_tail && !golden.closed { Allowed::LastCommitTorn } else { Allowed::Newest }
 }
 
@@ -236,7 +237,7 @@ fn corruption_1_a_flipped_bit_anywhere() {
             let parts = has_parts.then(|| parts(&golden.fs, name));
             for at in places(bytes.len(), sample) {
                 let what = format!("bit {} of byte {at} flipped", at % 8);
-                // What nothing reads gives no error.
+                // Bytes that are never read give no error.
                 let part = |parts: &Vec<Range<usize>>| {
                     parts.iter().find(|part| part.contains(&at)).cloned().unwrap_or(at..at)
                 };
@@ -274,7 +275,7 @@ fn corruption_1_a_flipped_bit_in_a_group_of_commits_that_was_synced_as_one_is_re
     let (bytes, records) = (golden.read(name), records(&golden.fs, name));
     let mut passed_by = Vec::new();
     for (i, record) in records.iter().enumerate() {
-        // How many records that prove nothing stand before one that was made when this one was durable.
+        // Number of records without proof before a record that was made when this one was durable.
         let unproven = records[i + 1..].iter().position(|later| later.synced_to > record.start);
         passed_by.push(unproven);
         let missing = golden.commits_behind(name, record.start);
@@ -290,7 +291,7 @@ fn corruption_1_a_flipped_bit_in_a_group_of_commits_that_was_synced_as_one_is_re
             judge_part(&golden, &tally, &what, &[name], part, allowed, flip);
         }
     }
-    // Three groups with another one behind them, and the last.
+    // Three groups that are followed by another one, and the last group.
     let group = [Some(2), Some(1), Some(0)];
     let expected: Vec<Option<usize>> = [group, group, group, [None; 3]].concat();
     assert_eq!(passed_by, expected);
@@ -306,7 +307,7 @@ fn corruption_1_damage_of_each_kind_of_database() {
             let bytes = golden.read(name);
             let is_last_segment = golden.named(".wal").last() == Some(name);
             for at in places(bytes.len(), 12) {
-                // What a torn tail costs is known where the states before it are.
+                // The cost of a torn tail is known where the earlier states are.
                 if is_last_segment && last_record.is_some_and(|last| at >= last.start) {
                     continue;
                 }
@@ -394,7 +395,7 @@ fn corruption_1_a_block_in_the_place_of_another_is_noticed() {
     }
 }
 
-/// Asserts that the database is refused, with the file's name and advice.
+/// Asserts that the database is refused with the file's name and advice.
 fn refused(golden: &Golden, fs: &MemFs, name: &str, what: &str) {
     match examine(golden, fs) {
         Outcome::Refused(error @ Error::Corrupt { .. }) => {
@@ -438,7 +439,7 @@ fn corruption_2_a_log_of_zeros_behind_a_record_ends_there_unless_it_was_closed()
             let missing = golden.commits_behind(name, record.start);
             let allowed = if golden.closed { Allowed::Newest } else { Allowed::Exactly(missing) };
             judge(&golden, &tally, "zeros to the end", &[name], allowed, to_the_end);
-            // With anything valid behind them zeros are damage.
+            // Zeros followed by anything valid are damage.
             let allowed = at_stake(&golden, name, record.start);
             judge(&golden, &tally, "a record of zeros", &[name], allowed, |fs| {
                 overwrite(fs, name, record.start, &vec![0; record.end - record.start]);
@@ -572,7 +573,7 @@ fn damage_in_the_middle_of_the_log_is_refused_and_repair_named() {
 
 #[test]
 fn corruption_1_each_segment_of_the_log_lost() {
-    // 16 KiB a segment, and all of it in one memtable.
+    // Segments of 16 KiB, and one memtable for all commits.
     let builder = |fs: &MemFs| simulated(Arc::new(fs.clone())).memtable_bytes(64 << 10);
     let open = MemFs::new();
     let db = builder(&open).open(dir()).unwrap();
@@ -605,8 +606,8 @@ fn corruption_1_each_segment_of_the_log_lost() {
             }
             assert_eq!(names(&fs), before, "nothing was changed");
             let report = builder(&fs).repair(dir(), "repaired").unwrap();
-            let told = report.losses.iter().find(|loss| loss.path == path(segment));
-            assert!(told.is_some_and(|loss| loss.detail.contains("missing")), "{:#?}", report.losses);
+            let reported = report.losses.iter().find(|loss| loss.path == path(segment));
+            assert!(reported.is_some_and(|loss| loss.detail.contains("missing")), "{:#?}", report.losses);
             let db = builder(&fs).open("repaired").unwrap();
             let left = dump_sound(&db).unwrap()["default"].len();
             assert!(left > 0 && left < 40, "{segment}: {left}");
@@ -642,14 +643,14 @@ fn canary_wrong_data_is_noticed() {
     };
     let golden = Golden::merged();
     let log = golden.last_segment().to_owned();
-    // A database that holds something else must be told from the golden one.
+    // A database with other contents must be distinguished from the golden one.
     assert!(notices(&golden, &["CURRENT"], Allowed::Newest, &|fs| {
         let db = simulated(Arc::new(fs.clone())).open(dir()).unwrap();
         db.default_keyspace().put("a", "b").unwrap();
         db.close().unwrap();
     }));
-    // An error that points to another part than the damaged one.
-    // The newest: older ones may be there still although they were replaced.
+    // An error that points to another part than the damaged one. The newest table: older ones may still exist
+    // although they were replaced.
     let table = golden.named(".sst").last().unwrap();
     let last_byte = golden.read(table).len() - 1;
     let points_elsewhere = |part: Range<usize>| {
@@ -658,7 +659,7 @@ fn canary_wrong_data_is_noticed() {
         catch_unwind(AssertUnwindSafe(work)).is_err()
     };
     assert!(points_elsewhere(0..9) && !points_elsewhere(last_byte - 79..last_byte + 1));
-    // One commit more or less than zeros cost, and an error that names a file that is sound.
+    // One commit more or less than the zeros cost, and an error that names a sound file.
     let killed = Golden::killed();
     let last = killed.last_segment().to_owned();
     let (start, len) = (records(&killed.fs, &last)[4].start, killed.read(&last).len());

@@ -1,4 +1,5 @@
-//! Counts of commits that do not read the disk: lengths are exact all the same, whatever was merged, removed, dropped, or lost with the power.
+//! Counts of commits that do not read the disk: lengths are exact after any compaction, removal, drop or
+//! power loss.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -21,7 +22,7 @@ fn key(n: u32) -> [u8; 4] {
     n.wrapping_mul(2_654_435_761).to_be_bytes()
 }
 
-/// A database of far more than its cache: commits cannot know what they overwrite.
+/// A database much larger than its cache, so that commits cannot know what they overwrite.
 fn filled(fs: &MemFs) -> (Db, BTreeSet<[u8; 4]>) {
     let db = open(fs);
     let map = db.default_keyspace();
@@ -171,7 +172,7 @@ fn a_keyspace_counts_lazily_from_the_commit_on_that_makes_it() {
     let mut batch = db.batch();
     let lazy = batch.create_keyspace_counting("lazy", Counting::Lazy).unwrap();
     batch.put(&lazy, "a", "1").unwrap();
-    // Of one that goes again nothing is left.
+    // Nothing is left of a keyspace that is dropped again.
     batch.create_keyspace_counting("gone", Counting::Lazy).unwrap();
     batch.drop_keyspace("gone").unwrap();
     let exact = batch.create_keyspace_counting("exact", Counting::Exact).unwrap();

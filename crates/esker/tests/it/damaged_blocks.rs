@@ -1,14 +1,16 @@
-//! A block that cannot be read, in a database that is open: walks stop at it, and the rest goes on.
+//! An unreadable block in an open database: walks stop at it, and everything else continues.
 //!
 //! ```text
-//!   closed database --a value in one block changed--> open --walk, write, merge--> an error, or the right data
+//!   closed database --a value in one block changed--> open --walk, write, compact--> error, or right data
 //! ```
 //!
-//! damaged_blocks.1. A call that succeeds stands on the right key; after one that failed the cursor stands on none. Nothing panics.
-//! damaged_blocks.2. An iterator gives the right entries, then one error, then nothing more.
-//! damaged_blocks.3. A merge that cannot read a table holds up no other, is seen in the statistics, and is tried again later.
+//! damaged_blocks.1. A successful call stands on the right key. After a failed call the cursor is not valid.
+//!     There is no panic.
+//! damaged_blocks.2. An iterator gives the right entries, then one error, then nothing.
+//! damaged_blocks.3. A compaction that cannot read a table delays no other compaction, shows in the
+//!     statistics, and is retried later.
 //! damaged_blocks.4. Writes elsewhere succeed.
-//! damaged_blocks.5. A walk over a range does not meet damage of a table that holds nothing of the range.
+//! damaged_blocks.5. A walk over a range does not meet damage in a table without entries in the range.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::ops::Bound;
@@ -27,7 +29,7 @@ fn key(n: u32) -> Vec<u8> {
     format!("key{n:03}").into_bytes()
 }
 
-/// A value that is found in the file as it is.
+/// A value that can be found in the file unchanged.
 fn value(n: u32, layer: u32) -> Vec<u8> {
     format!("<{layer}:{n:03}>").repeat(6).into_bytes()
 }
@@ -36,9 +38,9 @@ fn plain(fs: &MemFs) -> Builder {
     simulated(Arc::new(fs.clone())).stepped().compression(TableCompression::None)
 }
 
-/// Changes a byte of the block that holds this value; says in which table.
+/// Changes a byte of the block with this value. Returns the name of the table.
 fn damage(fs: &MemFs, value: &[u8]) -> String {
-    // Replaced tables may still be on their way out; opening removes what is left of them.
+    // Replaced tables may not be removed yet. Opening removes them.
     plain(fs).open(dir()).unwrap().close().unwrap();
     for name in fs.list_dir(dir()).unwrap().into_iter().filter(|name| name.ends_with(".sst")) {
         let bytes = read(fs, &name);
@@ -50,7 +52,7 @@ fn damage(fs: &MemFs, value: &[u8]) -> String {
     panic!("no table has the value");
 }
 
-/// Two runs of several tables of several blocks each, and a memtable; what is in them.
+/// Two runs of several tables with several blocks each, and a memtable. Also returns the entries.
 fn layers() -> (MemFs, Entries) {
     let fs = MemFs::new();
     let db = plain(&fs).open(dir()).unwrap();
@@ -68,7 +70,8 @@ fn layers() -> (MemFs, Entries) {
     assert_eq!(db.stats().runs, 2);
     assert!(db.stats().tables > 8, "{:?}", db.stats());
     db.close().unwrap();
-    // Removals of replaced tables may wait for readers of other tests' databases: here nobody waits for any.
+    // Readers of other tests' databases may delay the removal of replaced tables. There are none for this
+    // copy.
     let fs = fs.crash_keep_all();
     plain(&fs).open(dir()).unwrap().close().unwrap();
     (fs, newest)
@@ -184,7 +187,7 @@ fn damaged_blocks_5_damage_beside_a_range_is_not_met() {
     let (sound, newest) = layers();
     let mut met = 0;
     for name in sound.list_dir(dir()).unwrap().into_iter().filter(|name| name.ends_with(".sst")) {
-        // What stands before the keys is the number of their keyspace.
+        // Encoded keys start with the number of their keyspace.
         let (first, last) = table_range(&sound, &name);
         let (first, last) = (&first[1..], &last[1..]);
         let bytes = read(&sound, &name);
@@ -218,12 +221,13 @@ fn damaged_blocks_5_damage_beside_a_range_is_not_met() {
     assert!(met > 16, "{met}");
 }
 
-/// Keys around the damaged block. A write of a key in the block fails, since it has to look whether the key is live.
+/// Keys around the damaged block. Writing a key of the block fails, because the commit checks whether the key
+/// exists.
 fn around(keys: std::ops::Range<u32>) -> impl Iterator<Item = u32> + Clone {
     keys.filter(|n| !(446..455).contains(n))
 }
 
-/// Three areas of keys, each with base tables of its own; a block of the middle one is damaged.
+/// Three groups of keys, each with its own base tables. A block of the middle one is damaged.
 fn areas(fs: &MemFs) -> String {
     let db = plain(fs).open(dir()).unwrap();
     let map = db.default_keyspace();
@@ -235,7 +239,7 @@ fn areas(fs: &MemFs) -> String {
     damage(fs, &value(450, 0))
 }
 
-/// Merges until nothing is to be merged; what failed.
+/// Compacts until nothing is due. Returns the errors.
 fn merge_all(db: &Db) -> Vec<Error> {
     let mut failed = Vec::new();
     for _ in 0..100 {
@@ -268,7 +272,7 @@ fn damaged_blocks_3_other_merges_go_on_and_the_error_is_seen() {
     assert_eq!((stats.compactions_failed, stats.tables_unreadable, stats.runs), (1, 1, 2), "{stats:?}");
     assert!(stats.compactions >= 2, "{stats:?}");
     assert_eq!(stats.background_error, Some(error.to_string()));
-    // It is tried again, after longer and longer pauses, and not in between.
+    // It is retried after growing pauses, and not in between.
     for (n, pause) in [1, 2, 4].into_iter().enumerate() {
         clock.sleep(Duration::from_secs(pause) - Duration::from_nanos(1));
         assert!(!merge().unwrap());
@@ -276,7 +280,7 @@ fn damaged_blocks_3_other_merges_go_on_and_the_error_is_seen() {
         assert!(merge().unwrap_err().is_corrupt());
         assert_eq!(db.stats().compactions_failed, n as u64 + 2);
     }
-    // Newer tables over the damaged one wait for it, too.
+    // Newer tables above the damaged one wait for it as well.
     around(444..457).for_each(|n| map.put(key(n), value(n, 2)).map(drop).unwrap());
     db.flush().unwrap();
     assert_eq!((merge_all(&db).len(), db.stats().runs), (0, 3));
@@ -312,7 +316,7 @@ fn damaged_blocks_4_writes_elsewhere_succeed_without_threads() {
     areas(&fs);
     let db = simulated(Arc::new(fs.clone())).compression(TableCompression::None).open(dir()).unwrap();
     let map = db.default_keyspace();
-    // Enough for writers to find merging far behind, first over the damaged block, then elsewhere.
+    // Enough that writers find compaction far behind: first over the damaged block, then elsewhere.
     for keys in [400..500, 0..100] {
         for layer in 1..30 {
             around(keys.clone()).for_each(|n| map.put(key(n), value(n, layer)).map(drop).unwrap());

@@ -1,4 +1,4 @@
-//! What a dump shows of files that are damaged, and of those that cannot be read.
+//! What a dump shows of damaged and unreadable files.
 //!
 //! esker_dump.1. A dump of a sound database shows no damage.
 //! esker_dump.2. A file that cannot be read is shown as damage, and all others are shown.
@@ -39,7 +39,7 @@ fn esker_dump_1_esker_dump_2_a_file_that_cannot_be_read_is_damage_and_the_others
             faults.add(FaultRule::new(&[call], fail).on_path(name).forever());
             let (files, damaged) = dump(Arc::new(faults.clone()), dir()).unwrap();
             assert_eq!((&files, &damaged), (&golden.files, &vec![name.clone()]), "esker_dump.2: {call:?}");
-            // By itself it is an error.
+            // A dump of the file alone is an error.
             assert!(dump(Arc::new(faults), &path(name)).is_err(), "{call:?} of {name}");
         }
     }

@@ -35,7 +35,7 @@ fn contents(db: &Db) -> State {
     state
 }
 
-/// Applies all commits that are there; the numbers of these.
+/// Applies all available commits. Returns their numbers.
 fn apply(feed: &mut Feed, state: &mut State) -> Vec<u64> {
     let mut seqnos = Vec::new();
     while let Some(mut commit) = feed.try_next().unwrap() {
@@ -151,7 +151,7 @@ fn feed_3_it_goes_on_after_a_restart_with_tables_and_blobs_that_nothing_else_nee
         let report = Db::builder().env(env.clone()).check_offline("db").unwrap();
         assert!(report.problems.is_empty() && report.notes.is_empty(), "{report:?}");
     }
-    // An opening that cannot read a segment fails, and gives up nothing.
+    // An opening that cannot read a segment fails, and gives up no commit.
     let faults = FaultFs::new(Arc::new(fs.clone()));
     let failing = Env::simulated(Arc::new(faults.clone()), 1);
     let fails = FaultAction::Fail(std::io::ErrorKind::Other);
@@ -171,7 +171,7 @@ fn feed_3_it_goes_on_after_a_restart_with_tables_and_blobs_that_nothing_else_nee
         db.close().unwrap();
     }
     assert!(failed > 3);
-    // Who does not speak of it leaves it as it is. Without it there is nothing to come back to.
+    // An opening that does not set the option keeps it. Once switched off, there is nothing to return to.
     let db = Db::builder().stepped().env(env.clone()).open("db").unwrap();
     assert_eq!(db.feed(half).unwrap().next().unwrap().unwrap().seqno(), half);
     db.close().unwrap();
@@ -214,7 +214,7 @@ fn feed_2_retention_by_bytes_refuses_what_is_gone_and_readers_hold_nothing() {
     let mut feed = db.feed(oldest).unwrap();
     let seqnos = apply(&mut feed, &mut state);
     assert_eq!(seqnos, (oldest.get()..=2000).collect::<Vec<_>>());
-    // Who has read everything is told nothing of the kind.
+    // A reader that has read everything gets no such error.
     let mut quick = db.feed(SeqNo::new(2001)).unwrap();
     for n in 0..2000_u32 {
         map.put(n.to_be_bytes(), [4; 200]).unwrap();
@@ -224,7 +224,7 @@ fn feed_2_retention_by_bytes_refuses_what_is_gone_and_readers_hold_nothing() {
             assert!(quick.try_next().unwrap().is_none());
         }
     }
-    // It stands on a segment whose file has another use by now.
+    // It stands on a segment whose file has been reused.
     assert!(truncated(feed.try_next()) > SeqNo::new(2000));
     db.close().unwrap();
     let db = small(&env).feed_retention(200 << 10, DAY).open("db").unwrap();
@@ -246,7 +246,7 @@ fn feed_2_what_is_held_stays_over_openings_up_to_its_limit() {
     let db = open();
     let first = db.snapshot().seqno().next();
     fill(&db);
-    assert!(db.feed(first).is_ok(), "until it is told from where on, it holds all");
+    assert!(db.feed(first).is_ok(), "without a position, it holds everything");
     assert!(db.feed_bytes(first).unwrap() > 300 << 10);
     db.close().unwrap();
     let db = open();

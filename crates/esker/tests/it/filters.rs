@@ -1,4 +1,5 @@
-//! Compaction filters: what they drop and change is gone and changed for readers, counts and files, and for no snapshot.
+//! Compaction filters: what they drop or change is dropped or changed for readers, counts and files, and for
+//! no snapshot.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +29,7 @@ fn a_merge_by_hand_shows_all_entries_and_frees_what_goes() {
         map.put(n.to_be_bytes(), value).unwrap();
         other.put(n.to_be_bytes(), value).unwrap();
     }
-    // Once they are in the base run, and cannot become smaller by a merge.
+    // Once they are in the base run, and no compaction can make them smaller.
     db.compact().unwrap();
     assert_eq!((map.len().unwrap(), other.len().unwrap()), (666, 1000));
     map.put("late", "gone").unwrap();
@@ -67,7 +68,8 @@ fn an_entry_that_a_snapshot_reads_is_not_shown() {
 
 #[test]
 fn a_newer_write_wins_and_lengths_stay_exact() {
-    // The merge passes the version of the table, while a newer one is in the memtable, or comes as the filter decides.
+    // A compaction sees the version in the table while a newer one is in the memtable, or arrives as the
+    // filter decides.
     let slot: Arc<std::sync::Mutex<Option<esker::Keyspace>>> = Arc::default();
     let writer = slot.clone();
     let filter = move |key: &[u8], value: &[u8]| {
@@ -92,7 +94,7 @@ fn a_newer_write_wins_and_lengths_stay_exact() {
     *slot.lock().unwrap() = Some(map.clone());
     map.remove_range("cov".."cow").unwrap();
     let transaction = {
-        // Its read of what the filter drops is a read of what another commit has written.
+        // It reads what the filter drops. That counts as a read of another commit's write.
         let mut transaction = db.begin_with(Isolation::Serializable);
         transaction.get(&map, "alone").unwrap();
         transaction.put(&map, "of the transaction", "3").unwrap();

@@ -1,4 +1,5 @@
-//! Checkpoints, backups, restores and unloads leave files alone that they did not make, whatever these are called and wherever links lead.
+//! Checkpoints, backups, restores and unloads leave other files alone, whatever their names and wherever
+//! links lead.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 #![expect(clippy::disallowed_methods, reason = "the files of others are made around the engine")]
@@ -11,7 +12,7 @@ use esker::backup::{Backup, Point};
 use esker::unload::Unload;
 use esker::{Db, Error};
 
-/// A directory with a database, and a victim's directory beside it.
+/// A directory with a database, and another user's directory beside it.
 struct Scene {
     temp: tempfile::TempDir,
     db: Db,
@@ -40,7 +41,7 @@ impl Scene {
         Backup::open(self.path("backups")).unwrap()
     }
 
-    /// All files of the victim are as they were.
+    /// Asserts that no file of the other directory has changed.
     fn check(&self, what: &str) {
         let victim = self.path("victim/db");
         let mut names: Vec<_> =
@@ -64,7 +65,7 @@ fn workplace_2_workplace_4_checkpoints_and_restores_clear_away_nothing_of_others
     let mut backup = scene.backup();
     let made = backup.create(&scene.db).unwrap();
     symlink(scene.path("victim"), scene.path("x.esker-new")).unwrap();
-    // The same without a link: a directory of that name that a user made.
+    // The same without a link: a user's directory of that name.
     fs::create_dir_all(scene.path("y.esker-new/db")).unwrap();
     fs::write(scene.path("y.esker-new/db/notes.txt"), "mine").unwrap();
     fs::write(scene.path("y.esker-new/db/000001.sst"), "mine").unwrap();
@@ -85,7 +86,7 @@ fn workplace_2_workplace_4_checkpoints_and_restores_clear_away_nothing_of_others
         }
     };
     check("others");
-    // Under the very name.
+    // Under the target's own name.
     for name in ["x", "y", "z"] {
         for refused in [
             scene.db.checkpoint(scene.path(name)).map(drop),
@@ -105,7 +106,7 @@ fn workplace_2_workplace_4_checkpoints_and_restores_clear_away_nothing_of_others
 #[test]
 fn workplace_3_what_others_put_into_a_workplace_that_a_crash_left_stays() {
     let scene = Scene::new();
-    // What a kill leaves: a child that ends in the middle would leave the same.
+    // What a kill leaves. A child process that ends in the middle would leave the same.
     let left = scene.path("old.esker-new");
     fs::create_dir_all(left.join("db")).unwrap();
     esker_env::JobFile::begin(&esker_env::Env::real(), &left, "workplace").unwrap();
@@ -166,7 +167,7 @@ fn backup_place_2_backup_place_3_backups_write_through_no_link_and_remove_nothin
     for name in names {
         assert_eq!(fs::read_to_string(scene.path("backups").join(name)).unwrap(), "mine", "{name}");
     }
-    // A lock file with another name and other content is not written to.
+    // A lock file under another name and with other content is not overwritten.
     fs::remove_file(scene.path("backups/LOCK")).unwrap();
     fs::hard_link(precious(&scene), scene.path("backups/LOCK")).unwrap();
     backup.create(&scene.db).unwrap_err();
@@ -191,7 +192,7 @@ fn unload_4_an_unload_replaces_nothing_and_follows_no_link() {
     fs::remove_file(&file).unwrap();
     scene.check("unload");
     assert!(!scene.path("nowhere").exists());
-    // A complete file of an earlier unload, with a second name: it stays as it is.
+    // A complete file of an earlier unload with a second name stays as it is.
     Unload::new().write(&scene.db, scene.path("whole")).unwrap();
     let whole = fs::read(scene.path("whole")).unwrap();
     fs::hard_link(scene.path("whole"), &partial).unwrap();

@@ -1,5 +1,5 @@
-//! What other crates of the process have deferred runs under no lock of the database (pin.1 of sync/pin.rs). In a process of its own: their
-//! collector is the process's.
+//! The deferred destructors of other crates run under no lock of the database (pin.1 of sync/pin.rs). In its
+//! own process, because their collector is shared by the process.
 #![expect(clippy::disallowed_methods, reason = "real threads, and real time to see that none hangs")]
 
 use std::sync::{Arc, mpsc};
@@ -10,7 +10,7 @@ use esker_env::{Env, MemFs};
 
 use crate::own_process;
 
-/// Nothing here takes so long, unless it would take for ever.
+/// Longer than anything here takes that ends at all.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[test]
@@ -18,7 +18,7 @@ fn pin_1_a_destructor_that_another_crate_has_deferred_may_use_the_database() {
     if own_process::ran(pin_1_a_destructor_that_another_crate_has_deferred_may_use_the_database) {
         return;
     }
-    let (told, done) = mpsc::channel();
+    let (sender, done) = mpsc::channel();
     std::thread::spawn(move || {
         let env = Env::simulated(Arc::new(MemFs::new()), 1);
         let db = Db::builder().background(false).env(env).open("db").expect("open");
@@ -31,9 +31,9 @@ fn pin_1_a_destructor_that_another_crate_has_deferred_may_use_the_database() {
         for n in 0..1000u32 {
             map.put(n.to_be_bytes(), "").expect("put");
         }
-        told.send(map.len().expect("len")).expect("the test waits");
+        sender.send(map.len().expect("len")).expect("the test waits");
     });
-    // Whether the destructor has run by then is the other collector's affair.
+    // The other collector decides whether the destructor has run by then.
     let len = done.recv_timeout(PATIENCE).expect("pin.1: a commit waits for itself");
     assert!((1000..=1001).contains(&len), "{len}");
 }

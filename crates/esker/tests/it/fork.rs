@@ -1,5 +1,5 @@
-//! A child of a fork has its parent's database, and may not change it (handle.3, dir_lock.2). A fork is played: the Env gives the number of
-//! another process.
+//! The child of a fork has its parent's database and must not change it (handle.3, dir_lock.2). The fork is
+//! simulated: the Env reports another process id.
 
 use std::io;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn handle_3_a_forked_child_changes_nothing() {
         let map = db.default_keyspace();
         map.put("a", "1").unwrap();
         db.create_keyspace("old").unwrap();
-        // The parent's threads, which are still there, prepare files when they like.
+        // The parent's threads still run, and may prepare files at any time.
         let files = || {
             if background {
                 return Vec::new();
@@ -72,12 +72,12 @@ fn handle_3_a_forked_child_changes_nothing() {
         is_refused("close", db.clone().close());
         assert_eq!(map.get("a").unwrap().as_deref(), Some(&b"1"[..]));
 
-        // Not so the parent.
+        // The parent may.
         process.become_process(PARENT);
         assert_eq!(files(), before, "handle.3");
         map.put("b", "2").unwrap();
 
-        // The child drops all that it has.
+        // The child drops all of its handles.
         let before = files();
         process.become_process(CHILD);
         drop((map, db));
@@ -85,7 +85,7 @@ fn handle_3_a_forked_child_changes_nothing() {
         process.become_process(PARENT);
         let locked = open();
         assert!(matches!(locked, Err(Error::Locked { .. })), "dir_lock.2: {locked:?}");
-        // As after the parent's end.
+        // As after the parent has ended.
         let fs = fs.kill();
         let db = tiny(Env::simulated(Arc::new(fs), 1)).open(dir()).unwrap();
         assert_eq!(db.default_keyspace().len().unwrap(), 2);

@@ -1,18 +1,18 @@
-//! Groups of several commits, made for certain: what the leader does for all of them counts for each.
+//! Groups of several commits, formed on purpose. What the leader does counts for each of them.
 //!
 //! ```text
 //!   first: commit, its sync takes long          --> Ok
 //!     others, meanwhile: commit, one by one     --> one group: one write, one sync, an outcome for each
 //! ```
 //!
-//! group_commit.1. A sync that fails fails every commit of its group. Nothing of it is seen, and a crash takes nothing that was
-//!      acknowledged.
-//! group_commit.2. Live counts are exact, whatever a group holds: keys removed by a `clear` that were put in the same group, and commits
-//!      that conflict.
-//! group_commit.3. A commit that finds no space, or cannot read the old value of its key, fails alone: its neighbours are there, whole and
-//!      exact, after any crash, and nothing of it is.
+//! group_commit.1. A failed sync fails every commit of its group. None of them becomes visible, and a crash
+//!     loses nothing acknowledged.
+//! group_commit.2. Live counts are exact for any group: keys put and removed by a `clear` in one group, and
+//!     commits that conflict.
+//! group_commit.3. A commit that finds no space, or cannot read the old value of its key, fails alone. Its
+//!     neighbours exist entirely after any crash, and nothing of it does.
 //!
-//! A machine that stalls may tear a group into several; then the test tries again.
+//! A machine that stalls may split a group. Then the test tries again.
 #![expect(clippy::unwrap_used, reason = "tests")]
 #![expect(clippy::disallowed_methods, reason = "the test waits while threads queue up")]
 
@@ -25,22 +25,22 @@ use crate::common::dir;
 use esker::{Builder, Db, Error, Result};
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind};
 
-/// In the names of the log's files once they are in use.
+/// Part of the names of log files in use.
 const LOG: &str = ".wal";
 /// How long the first sync takes.
 const FIRST_SYNC: Duration = Duration::from_millis(400);
-/// The others come so long after each other.
+/// Time between the other commits.
 const STEP: Duration = Duration::from_millis(20);
-/// Groups that are tried for.
+/// Attempts to form a group.
 const ATTEMPTS: u32 = 20;
 const SEEDS: u64 = 16;
 
-/// Large enough that nothing but commits syncs the log.
+/// A builder with sizes so large that only commits sync the log.
 fn builder(fs: FsRef) -> Builder {
     Db::builder().memory(8 << 20).background(false).blobs_over(0).env(Env::with_fs(fs))
 }
 
-/// A database with a segment of the log in use.
+/// A database with a log segment in use.
 fn database() -> (MemFs, FaultFs, Db) {
     let mem = MemFs::new();
     let faults = FaultFs::new(Arc::new(mem.clone()));
@@ -51,7 +51,7 @@ fn database() -> (MemFs, FaultFs, Db) {
 
 type Commit<'a> = &'a (dyn Fn() -> Result<()> + Sync);
 
-/// Does the first commit, and while its sync takes long the others, in this order; gives all outcomes.
+/// Starts the first commit, and the others in order while its sync takes long. Returns all outcomes.
 fn as_a_group(faults: &FaultFs, first: Commit<'_>, others: &[Commit<'_>]) -> Vec<Result<()>> {
     faults.add(FaultRule::new(&[OpKind::SyncData], FaultAction::Delay(FIRST_SYNC)).on_path(LOG));
     let fired = faults.fired();
@@ -100,7 +100,7 @@ fn group_commit_1_a_sync_that_fails_fails_every_commit_of_its_group() {
         for seed in 0..SEEDS {
             reopened(mem.crash(seed));
         }
-        // What was written shows how large the group was.
+        // The number of commits written shows the size of the group.
         if reopened(mem.kill()) >= 2 + 2 {
             return;
         }
@@ -117,7 +117,7 @@ fn group_commit_2_counts_are_exact_after_a_group_that_clears_and_conflicts() {
             cleared.put([n], "").unwrap();
         }
         let syncs = faults.count(OpKind::SyncData);
-        // It reads before the group is visible, so what the group's first commit does is in its way.
+        // It reads before the group is visible, so it conflicts with the group's first commit.
         let conflicts = || -> Result<()> {
             let mut transaction = db.begin();
             for n in 100..105u8 {
@@ -187,7 +187,7 @@ fn group_commit_3_a_commit_that_fails_alone_leaves_its_neighbours_as_they_are() 
             _ => outcome.is_ok(),
         };
         assert!(outcomes.iter().enumerate().all(|(n, o)| is_expected(n, o)), "group_commit.3: {outcomes:?}");
-        // Beside the death of the process: the writer goes on.
+        // Also without a crash: the writer continues.
         let (killed, crashed) = (mem.kill(), (0..SEEDS).map(|seed| mem.crash(seed)));
         let left: Vec<_> = crashed.chain([killed, mem.crash_strict()]).collect();
         faults.clear();

@@ -4,8 +4,8 @@
 //!   Db, stepped, on a file system that fails on demand, with a clock that moves on demand --> Db::health
 //! ```
 //!
-//! esker_health.1. Health tells of failing work until it succeeds, also where the statistics keep the error.
-//! esker_health.2. After a failed sync or a panic it says so until the database is closed.
+//! esker_health.1. Health reports failing work until it succeeds, even where the statistics keep the error.
+//! esker_health.2. After a failed sync or a panic it reports poison until the database is closed.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::io;
@@ -28,7 +28,7 @@ fn world() -> World {
     world_with(0)
 }
 
-/// Values of so many bytes go to blob files.
+/// A world in which values of this size go to blob files.
 fn world_with(blobs_over: usize) -> World {
     let fs = MemFs::new();
     let faults = FaultFs::new(Arc::new(fs.clone()));
@@ -46,7 +46,7 @@ impl World {
         self.faults.add(FaultRule::new(&[op], action).on_path(path).forever());
     }
 
-    /// Work that fails now, and whether for want of space.
+    /// The failing work, and whether it fails for want of space.
     fn failing(&self) -> (FailingWork, bool) {
         match self.db.health() {
             Health::NoSpace(failing) => (failing, true),
@@ -103,7 +103,7 @@ fn esker_health_1_large_values_without_space() {
     let world = world_with(4096);
     world.put("a", 5000).unwrap();
     world.fs.set_capacity(Some(world.fs.used_bytes()));
-    // Nothing of it compresses.
+    // Incompressible.
     let large: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..)).take(40_000).collect();
     let put = || world.db.default_keyspace().put("large", &large).map(drop);
     assert!(matches!(put(), Err(Error::NoSpace { .. })));
@@ -125,7 +125,7 @@ fn esker_health_1_compactions_that_fail_and_succeed() {
     world.db.compact().unwrap_err();
     let (failing, _) = world.failing();
     assert_eq!((failing.work, failing.times), (Work::Compaction, 1), "esker_health.1");
-    // With nothing to flush flushes succeed, and say nothing of compactions.
+    // A flush without memtables succeeds, and does not change the state of compactions.
     world.db.flush().unwrap();
     assert_eq!(world.failing().0.work, Work::Compaction);
     world.faults.clear();
@@ -147,7 +147,7 @@ fn esker_health_1_a_table_that_cannot_be_read_is_trouble_until_it_can() {
     world.fail(OpKind::Read, ".sst", OTHER);
     world.db.compact().unwrap_err();
     assert_eq!(world.failing().0.work, Work::Compaction);
-    // What is passed over is trouble still.
+    // A table that is skipped still counts as failing.
     while world.db.step(BackgroundStep::Compact { idle: true }).is_ok_and(|done| done) {}
     assert_eq!(world.failing().0.work, Work::Compaction, "esker_health.1");
     world.faults.clear();

@@ -1,4 +1,5 @@
-//! History: a keyspace is read as it was at any commit that it keeps, whatever was merged, and refused below.
+//! History: a keyspace is read as it was at any kept commit, whatever was compacted, and refused at older
+//! ones.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -10,12 +11,12 @@ use std::time::Duration;
 use esker::env::{Clock, Env, ManualClock, MemFs};
 use esker::{BackgroundStep, Counting, Db, Error, History, Keyspace, Reads, SeqNo};
 
-/// Of the longest test.
+/// Seeds of the longest test.
 const SEEDS: u64 = 40;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// `append` by another name, which does not combine.
+/// `append` under another name, without `combine`.
 fn concat(existing: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<u8>, String> {
     Ok(existing.into_iter().chain(operands.iter().copied()).flatten().copied().collect())
 }
@@ -67,7 +68,7 @@ fn change(map: &Keyspace, model: &mut Map, rng: &mut fastrand::Rng) {
     }
 }
 
-/// Applies what has changed since a state.
+/// Applies the changes since a state.
 fn catch_up(map: &Keyspace, since: SeqNo, state: &Map) -> Map {
     let mut state = state.clone();
     let changes = map.since(since).unwrap();
@@ -142,7 +143,7 @@ fn any_kept_commit_is_read_as_it_was_and_older_ones_are_refused() {
                             assert!(!is_kept, "seed {seed} round {round}: {age:?}");
                             refusals += 1;
                             if matches!(rule, History::Versions(_)) {
-                                // Since any commit, whatever has been merged.
+                                // Since any commit, whatever was compacted.
                                 assert_eq!(catch_up(&map, *seqno, state), model, "seed {seed} round {round}");
                             }
                         }
@@ -195,7 +196,7 @@ fn versions_come_newest_first_with_numbers_and_removals() {
         db.compact().unwrap();
         assert_eq!(shown(), expected[..4]);
     }
-    assert!(map.versions("nobody").unwrap().count() == 1, "the keyspace was cleared");
+    assert!(map.versions("absent").unwrap().count() == 1, "the keyspace was cleared");
     let kept = writes[1];
     assert_eq!(map.get_at("k", kept).unwrap(), None);
     let gone = map.get_at("k", kept.before().unwrap());
@@ -291,7 +292,7 @@ fn gaps_2_what_was_dead_in_the_past_hides_nothing_of_now() {
     };
     (0..100).for_each(put);
     let removed = (0..100_u8).map(|n| map.remove([n]).unwrap()).max().unwrap();
-    // A walk looks for a gap once it has stepped over some.
+    // A walk looks for a skip range after some steps.
     (20..100).for_each(put);
     db.close().unwrap();
     let db = world.open();
@@ -300,7 +301,7 @@ fn gaps_2_what_was_dead_in_the_past_hides_nothing_of_now() {
     assert_eq!((map.iter().count(), map.len().unwrap()), (80, 80));
 }
 
-/// Puts that replace what a range removal has removed, in one commit.
+/// Puts keys that a range removal of the same commit removes.
 fn change_at_once(db: &Db, map: &Keyspace, model: &mut Map, rng: &mut fastrand::Rng) {
     let mut batch = db.batch();
     for _ in 0..rng.usize(1..5) {
@@ -387,7 +388,7 @@ fn versions_are_what_happened() {
                     listed += shown.len();
                 }
             }
-            // Another write of the key takes its end away.
+            // Another write of the key removes its expiry.
             let newest = |key: &[u8]| map.versions(key).unwrap().next().unwrap().unwrap().seqno;
             ends.retain(|key, _| op == 24 || newest(key) <= before);
             states.push((SeqNo::new(db.stats().seqno), model.clone()));

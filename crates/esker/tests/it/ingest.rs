@@ -1,4 +1,5 @@
-//! Sorted pairs and finished tables, into keyspaces that hold data: all there or not at all, whatever happens.
+//! Ingest of sorted pairs and finished tables into keyspaces with data: all entries or none, whatever
+//! happens.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -37,7 +38,7 @@ fn tables_of(fs: &MemFs) -> usize {
     names.iter().filter(|name| name.ends_with(".sst")).count()
 }
 
-/// A table without a database, of these pairs.
+/// A table that belongs to no database, with these pairs.
 fn write_table(fs: &MemFs, path: &str, pairs: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) {
     let mut writer = Writer::create_in(&env(fs), path, Default::default()).unwrap();
     pairs.into_iter().for_each(|(k, v)| writer.put(&k, &v).unwrap());
@@ -186,7 +187,7 @@ fn ingest_2_it_is_there_as_a_whole_or_not_at_all_after_a_failure_at_any_call() {
         let committed = match (filled.is_ok(), ingest.commit()) {
             (true, Ok(_)) => true,
             (true, Err(failed)) => {
-                // The disk is well again.
+                // The disk works again.
                 let done = failed.given_back.commit();
                 again += u32::from(done.is_ok());
                 done.is_ok()

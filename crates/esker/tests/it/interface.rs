@@ -1,4 +1,4 @@
-//! What programs are written against: each convenience does what its documentation says, also where others write at the same time.
+//! The API for programs: each convenience does what its documentation says, even while others write.
 
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests with real threads and time")]
 
@@ -127,7 +127,7 @@ fn a_transaction_can_be_given_up_with_an_error_of_its_own() {
     assert!(matches!(refused, Err(Trouble::Engine)));
 }
 
-/// Sums by slow transactions while others write the same key as fast as they can.
+/// Slow transactions add to a key while others write the same key as fast as they can.
 #[test]
 fn transact_2_a_slow_transaction_commits_against_a_hot_key() {
     let db = db();
@@ -193,7 +193,7 @@ fn a_keyspace_whose_creation_was_rolled_back_takes_no_writes() {
     assert!(matches!(too_long, Err(Error::ValueTooLong { len }) if len == 1 << 33));
 }
 
-/// Everything that can be read, by every method of the trait.
+/// Reads everything by every method of the trait.
 fn read(map: &impl Reads) -> (Vec<(Key, Value)>, u64) {
     let all: Vec<_> = map.iter().map(Result::unwrap).collect();
     let keys: Vec<_> = map.keys(..).map(Result::unwrap).collect();
@@ -245,7 +245,7 @@ fn all_views_of_a_keyspace_read_alike() {
     assert_eq!(transaction.len(&other).unwrap(), 1);
 }
 
-/// The same calls on a keyspace and on one of a transaction.
+/// The same calls on a keyspace and on a keyspace of a transaction.
 macro_rules! update {
     ($map:expr) => {{
         let map = $map;
@@ -366,14 +366,14 @@ fn catalog_changes_1_a_batch_or_transaction_that_others_have_overtaken_changes_n
     batch.rename_keyspace("map", "else").unwrap();
     db.drop_keyspace("map").unwrap();
     assert!(matches!(batch.commit().unwrap_err().error, Error::KeyspaceNotFound(_)));
-    // A keyspace that has the name since is another one.
+    // Another keyspace has the name by now.
     db.create_keyspace("map").unwrap();
     let mut batch = db.batch();
     batch.drop_keyspace("map").unwrap();
     db.drop_keyspace("map").unwrap();
     db.create_keyspace("map").unwrap();
     assert!(matches!(batch.commit().unwrap_err().error, Error::KeyspaceNotFound(_)));
-    // A call that fails leaves the batch as it was.
+    // A failed call leaves the batch unchanged.
     let mut batch = db.batch();
     assert!(matches!(batch.create_keyspace("map"), Err(Error::KeyspaceExists(_))));
     assert!(matches!(batch.drop_keyspace("nothing"), Err(Error::KeyspaceNotFound(_))));

@@ -1,4 +1,4 @@
-//! Isolation: what transactions that run at once may and may not do, by the anomalies that the literature names; locks.
+//! Isolation: what concurrent transactions may do, by the anomalies of the literature; locks.
 
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests with real threads and time")]
 
@@ -16,14 +16,15 @@ fn db() -> (Db, Keyspace) {
     (db, map)
 }
 
-/// It was read.
+/// Marks a result as read.
 fn seen<T>(_: T) {}
 
 fn is_conflict<T>(outcome: std::result::Result<T, impl Into<Error>>) -> bool {
     matches!(outcome.map_err(Into::into), Err(Error::Conflict { .. }))
 }
 
-/// Two transactions, each of which reads by the first function and writes by the second; whether the one that commits last conflicts.
+/// Two transactions, each of which reads by the first function and writes by the second. Returns whether the
+/// second to commit conflicts.
 fn skew(
     isolation: Isolation,
     reads: impl Fn(&Transaction, &Keyspace),
@@ -76,12 +77,12 @@ fn read_set_1_what_was_not_there_and_lengths_count_and_what_was_not_read_does_no
     assert!(serializable(|t, map| seen(t.range(map, "b"..).count())), "a gap");
     assert!(serializable(|t, map| seen(t.prefix(map, "b").count())), "behind the last of a prefix");
     assert!(serializable(|t, map| seen(t.len(map).unwrap())), "a length");
-    // As far as it was walked.
+    // Only as far as it was walked.
     assert!(!serializable(|t, map| seen(t.range(map, "a"..).take(2).count())), "read_set.1: not behind b");
     assert!(!serializable(|t, map| seen(t.range(map, "c"..).count())));
     assert!(!serializable(|t, map| seen(t.get(map, "b").unwrap())), "a neighbour");
     assert!(!serializable(|t, map| seen(t.first(map).unwrap())));
-    // A length that is the same again.
+    // A length that returns to its old value.
     let same: [fn(&mut Transaction, &Keyspace) -> Result<()>; 2] =
         [|t, map| t.put(map, "a", "2"), |t, map| t.put(map, "x", "2")];
     assert!(!skew(Isolation::Serializable, |t, map| seen(t.len(map).unwrap()), same), "read_set.3");
@@ -105,7 +106,8 @@ fn who_writes_nothing_never_conflicts_and_names_are_told() {
     assert_eq!((keyspace.as_str(), &start[..]), ("default", &b"a"[..]));
 }
 
-/// Sums of accounts that several threads move money between, by transactions that read all.
+/// Several threads move money between accounts in transactions that read all of them. The sum must not fall
+/// below zero.
 #[test]
 fn serializable_transactions_keep_what_each_of_them_keeps() {
     for isolation in [Isolation::Serializable, Isolation::Exclusive] {
@@ -122,7 +124,8 @@ fn serializable_transactions_keep_what_each_of_them_keeps() {
                     let mut rng = fastrand::Rng::with_seed(thread);
                     for _ in 0..100 {
                         let account = rng.u8(0..8);
-                        // Takes 30 from an account, if all together have as much: each alone may fall below zero.
+                        // Takes 30 from an account if all together have as much. A single account may fall
+                        // below zero.
                         db.transact(|t| -> Result<()> {
                             let sum: i64 = t.range(map, ..).map(|e| balance(&e.unwrap().1)).sum();
                             let add = if sum >= 30 { -30 } else { 25 };
@@ -232,8 +235,8 @@ fn an_exclusive_transaction_may_create_keyspaces_while_others_want_to() {
 
 #[test]
 fn writers_of_keys_that_share_a_block_do_not_conflict() {
-    // 8 writers with a key each, side by side, of a table that has one block: 4,000 commits that read and write their key and walk
-    // over it, where its neighbours change all the time.
+    // 8 writers with adjacent keys in a table with one block: 4,000 commits, each of which reads and writes
+    // its key and walks over it. The neighbours change all the time.
     let db = Db::in_memory().unwrap();
     let map = db.default_keyspace();
     for key in 0..8_u8 {
@@ -265,7 +268,7 @@ fn read_set_4_a_length_asked_for_above_writes_that_are_undone_is_a_read_of_their
         let db = builder.open_in_memory().unwrap();
         let map = db.default_keyspace();
         map.put("a", "1").unwrap();
-        // Whether "a" is there, without a look at it.
+        // Whether "a" exists, without its value.
         let mut probe = db.begin();
         let point = probe.savepoint();
         match is_range {
@@ -278,7 +281,7 @@ fn read_set_4_a_length_asked_for_above_writes_that_are_undone_is_a_read_of_their
         seen(probe.len(&map).unwrap());
         probe.rollback_to(&point).unwrap();
         probe.put(&map, "x", "a is there").unwrap();
-        // Swaps it for another one: the length stays.
+        // Replaces one key by another, so the length stays.
         let mut swap = db.begin();
         assert!(swap.get(&map, "x").unwrap().is_none());
         swap.remove(&map, "a").unwrap();
@@ -314,7 +317,7 @@ fn a_name_of_a_keyspace_that_was_asked_for_is_a_read() {
         }
         second.commit().unwrap();
         assert!(is_conflict(first.commit()), "read_set.1");
-        // Another name is none of its business.
+        // Another name does not concern it.
         let mut third = db.begin();
         seen(third.open_keyspace("new").is_ok());
         third.put(&map, "flag", "2").unwrap();

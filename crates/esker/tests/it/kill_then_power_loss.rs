@@ -1,8 +1,10 @@
-//! A process is killed, the next one is stopped at any change that its recovery makes, and then the power fails: all
-//! that the first one acknowledged as durable is there, and what is there is a prefix.
+//! A process is killed. The next process is stopped at each change that its recovery makes. Then the power
+//! fails. All commits that the first process acknowledged as durable must be there, and what is there must be
+//! a prefix.
 //!
-//! What recovery reads after a kill may never have been synced: log records, and the manifest's last edit. The log's
-//! recovery (recovery.4, recovery.5 in `wal/recovery.rs`) has to see to it that nothing rests on them too early.
+//! What recovery reads after a kill may never have been synced: log records, and the manifest's last edit.
+//! Recovery (recovery.4, recovery.5 in `wal/recovery.rs`) has to make sure that nothing relies on them too
+//! early.
 
 use std::sync::Arc;
 
@@ -12,7 +14,7 @@ use esker::{Db, Durability, Result};
 use esker_env::{FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind};
 
 const COMMITS: u64 = 40;
-/// What each commit puts.
+/// The value that each commit puts.
 const VALUE: [u8; 300] = [7; 300];
 
 /// A file system on which every change from the `n`-th on fails.
@@ -23,8 +25,8 @@ fn dies_at(fs: &MemFs, n: u64) -> FsRef {
     Arc::new(faults)
 }
 
-/// Commits 0, 1, 2, ..., every third one synced, with flushes between; notes how many were `begun`, and how many are
-/// `durable`.
+/// Commits 0, 1, 2, ..., syncs every third, and flushes in between. Records how many were `begun`, and how
+/// many are `durable`.
 fn work(db: &Db, begun: &mut u64, durable: &mut u64) -> Result<()> {
     let keyspace = db.default_keyspace();
     for i in 0..COMMITS {
@@ -45,7 +47,8 @@ fn work(db: &Db, begun: &mut u64, durable: &mut u64) -> Result<()> {
     Ok(())
 }
 
-/// How many commits are there; they must be the first ones, whole, in a sound database that holds nothing else.
+/// Returns how many commits exist. They must be the first ones, complete, in a sound database without other
+/// entries.
 fn commits_in(fs: MemFs) -> Result<u64> {
     let db = simulated(Arc::new(fs)).open(dir())?;
     let contents = dump_sound(&db)?;
@@ -65,7 +68,7 @@ fn what_was_durable_survives_a_kill_and_a_power_loss_during_recovery() {
         let (mut begun, mut durable) = (0, 0);
         let worked = simulated(dies_at(&first, n)).open(dir()).and_then(|db| {
             let result = work(&db, &mut begun, &mut durable);
-            // As a killed process would: no clean close.
+            // Like a killed process: without a clean close.
             std::mem::forget(db);
             result
         });

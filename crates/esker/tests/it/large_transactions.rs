@@ -1,4 +1,5 @@
-//! Transactions that become tables: they read their own writes, conflict, count, and are all there or not at all, whatever happens.
+//! Transactions that become tables: they read their own writes, conflict, count, and commit entirely or not
+//! at all.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -34,7 +35,7 @@ fn key(n: u16) -> Vec<u8> {
     format!("key {n:03}").into_bytes()
 }
 
-/// All reads of a transaction agree with the map.
+/// Asserts that all reads of a transaction agree with the map.
 fn check_reads(t: &Transaction, map: &Keyspace, expected: &Map, rng: &mut fastrand::Rng) {
     let (a, b) = (key(rng.u16(..300)), key(rng.u16(..300)));
     assert_eq!(t.get(map, &a).unwrap().as_deref(), expected.get(&a).map(Vec::as_slice));
@@ -304,7 +305,7 @@ fn adopt_1_adopt_2_a_large_transaction_is_there_as_a_whole_or_not_at_all_after_a
             }
             let keys = content(&map).len() as u64;
             assert_eq!(map.len().unwrap(), keys, "counts.1: call {n}");
-            // adopt.3: what follows is numbered behind it.
+            // adopt.3: later commits get higher numbers.
             map.put("later", "1").unwrap();
             let map = {
                 drop((map, db));
@@ -431,7 +432,7 @@ fn adoption_1_others_commit_meanwhile_and_nothing_is_lost() {
                 for n in 0..each {
                     let key = [b"other ".as_slice(), &[writer as u8], &(n as u32).to_be_bytes()].concat();
                     map.put_with(key, "x", esker::Durability::None).unwrap();
-                    // One that the batches write, too.
+                    // A key that the batches write as well.
                     map.put_with("key 005", "theirs", esker::Durability::None).unwrap();
                     drop(db.snapshot());
                 }

@@ -1,4 +1,4 @@
-//! The edges of what is allowed, and what happens beyond them.
+//! The limits of keys, values and names, and what happens beyond them.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::ops::Bound;
@@ -42,7 +42,7 @@ fn keys_of_every_allowed_length_are_kept_in_memtable_log_and_table() {
     check(&open(&mem));
 }
 
-/// A key that is short when it is asked an odd time, and too long each even time.
+/// A key that is short at its first reading and too long at each second one.
 #[derive(Default)]
 struct Shifty(std::cell::Cell<u32>);
 
@@ -105,7 +105,7 @@ fn a_longer_key_is_refused_before_anything_is_written() {
     refused(transaction.put(&keyspace, &long, "v"));
     refused(transaction.get(&keyspace, &long).map(drop));
     assert_eq!(mem.ops(), before);
-    // What the batch held before goes on.
+    // The batch keeps its earlier writes.
     batch.commit().unwrap();
     assert_eq!(keyspace.len().unwrap(), 1);
     // Bounds of reads may be any bytes.
@@ -198,8 +198,8 @@ fn the_default_keyspace_stays() {
     assert!(matches!(db.drop_keyspace("default"), Err(Error::Invalid(_))));
     assert!(matches!(db.rename_keyspace("default", "other"), Err(Error::Invalid(_))));
     assert!(matches!(db.create_keyspace("default"), Err(Error::KeyspaceExists(_))));
-    assert!(matches!(db.drop_keyspace("nobody"), Err(Error::KeyspaceNotFound(_))));
-    assert!(matches!(db.rename_keyspace("nobody", "other"), Err(Error::KeyspaceNotFound(_))));
+    assert!(matches!(db.drop_keyspace("absent"), Err(Error::KeyspaceNotFound(_))));
+    assert!(matches!(db.rename_keyspace("absent", "other"), Err(Error::KeyspaceNotFound(_))));
     db.default_keyspace().put("a", "1").unwrap();
     assert_eq!(db.open_keyspace("default").unwrap().len().unwrap(), 1);
 }
@@ -247,7 +247,7 @@ fn thousands_of_keyspaces_cost_little() {
     let value = db.open_keyspace("k2999").unwrap().get("n").unwrap().unwrap();
     assert!(value == b"2999");
     assert!(db.check().unwrap().problems.is_empty());
-    // Each costs its catalog entry and its item, not a file.
+    // Each costs its catalog entry and its item, but no file.
     assert!(db.stats().table_bytes < 100 * KEYSPACES as u64, "{:?}", db.stats());
     assert!(bytes < 64 << 20, "{bytes} bytes of files");
 }

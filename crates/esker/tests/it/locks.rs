@@ -1,4 +1,4 @@
-//! Locks together with exclusive transactions, with `transact` and with closing.
+//! Locks together with exclusive transactions, `transact` and closing.
 
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests with real threads and time")]
 
@@ -10,7 +10,8 @@ use esker::{Db, Error, Isolation, Keyspace, LockMode, Result};
 
 /// Longer than any test takes that does not hang.
 const LONG: Duration = Duration::from_secs(60);
-/// Another thread has begun to wait by then. If it has not, a test passes without a look at what it is for.
+/// After this time another thread has begun to wait. If it has not, the test passes without testing its
+/// subject.
 const MOMENT: Duration = Duration::from_millis(50);
 
 fn db() -> (Db, Keyspace) {
@@ -19,8 +20,8 @@ fn db() -> (Db, Keyspace) {
     (db, map)
 }
 
-/// Runs `exclusive` in a thread that has an exclusive transaction open, `other` in one that holds the lock "x" meanwhile. `other_first`: which of
-/// them begins to wait first.
+/// Runs `exclusive` in a thread with an open exclusive transaction, and `other` in a thread that holds lock
+/// "x". `other_first` decides which of them begins to wait first.
 fn deadlock(other_first: bool, other: impl FnOnce(&Db, &Keyspace) + Send) {
     let (db, map) = db();
     let begun = Instant::now();
@@ -70,7 +71,7 @@ fn locks_2_a_commit_that_waits_for_an_exclusive_transaction_holds_its_locks() {
         holder.lock(&map, "a", LockMode::Exclusive).unwrap();
         holder.put(&map, "a", "1").unwrap();
         std::thread::scope(|scope| {
-            // Another thread than the one that took the lock.
+            // Another thread than the one which took the lock.
             scope.spawn(move || {
                 if !commit_first {
                     std::thread::sleep(MOMENT);
@@ -101,7 +102,7 @@ fn locks_2_a_cycle_may_go_through_a_lock_and_an_exclusive_transaction() {
         between.lock(map, "a", LockMode::Exclusive).unwrap();
         scope.spawn(move || committing.commit().unwrap());
         scope.spawn(move || {
-            // Whether it fails depends on who began last.
+            // Whether it fails depends on which began last.
             let _ = between.lock_for(map, "b", LockMode::Exclusive, LONG);
         });
         std::thread::sleep(MOMENT);
@@ -148,7 +149,7 @@ fn transact_3_a_conflict_or_deadlock_that_the_body_meets_has_it_run_again() {
     });
     assert!(attempts.into_inner() > 2, "transact.3");
 
-    // Other errors end it, also where a conflict was met before and the body went on.
+    // Other errors end it, even if there was a conflict before and the body continued.
     let gave_up = db.transact(|t| -> Result<()> {
         t.get(&map, "a")?;
         map.put("b", "4")?;
@@ -195,7 +196,7 @@ fn exclusive_turn_5_a_thread_does_not_wait_for_its_own_exclusive_transaction() {
     assert!(second.commit().is_err(), "exclusive_turn.5");
     let nested = db.transact_with(Default::default(), |t| t.put(&map, "b", "1"));
     assert!(nested.is_ok(), "others do not wait in this thread");
-    // One that another thread goes on with is waited for.
+    // An exclusive transaction that another thread continues is waited for.
     std::thread::scope(|scope| {
         let (moved, is_moved) = mpsc::channel();
         let map = &map;

@@ -1,5 +1,5 @@
-//! The engine's integration tests: one program, since each takes seconds to link. A test that needs a process of its own starts the
-//! program once more (`own_process.rs`).
+//! The engine's integration tests in one program, since linking takes seconds. A test that needs its own
+//! process starts the program again (`own_process.rs`).
 
 #[path = "../common/mod.rs"]
 mod common;

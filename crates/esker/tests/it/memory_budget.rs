@@ -1,7 +1,7 @@
-//! The memory of the process keeps to what the database was given, whichever threads read and write, and however much one call does. Each test
-//! measures a process of its own.
+//! The process stays within the memory budget of its database, whatever threads read and write, and however
+//! much one call does. Each test measures a process of its own.
 //!
-//! Not with sanitizers, which have a memory of their own.
+//! Not run under sanitizers, which use memory themselves.
 #![cfg(all(target_os = "linux", not(esker_plain_pages)))]
 #![expect(clippy::unwrap_used, reason = "helpers of a test")]
 
@@ -10,13 +10,14 @@ use esker::{Db, Durability, Keyspace, Value};
 use crate::own_process;
 
 const BUDGET: u64 = 64 << 20;
-/// For evicted blocks that readers may still look at, free pages that are kept, the log's buffers, merges, the allocator and the test: about
-/// 50 MiB. A reader that stands still while it reads keeps what is evicted meanwhile, so the highest samples say nothing.
+/// Allowance for evicted blocks that readers still use, kept free pages, log buffers, compactions, the
+/// allocator and the test: about 50 MiB. A reader that is stopped while it reads keeps what is evicted
+/// meanwhile, so peaks mean nothing.
 const BESIDE: u64 = 80 << 20;
 const VALUE_BYTES: usize = 4000;
 const ITEMS: u64 = 4 * BUDGET / VALUE_BYTES as u64;
 const THREADS: u64 = 4;
-/// With a small key beside it, it fills a block.
+/// Together with a small key, it fills a block.
 const BLOCK_VALUE_BYTES: usize = 8000;
 const BLOCKS: u64 = 4 * BUDGET / BLOCK_VALUE_BYTES as u64;
 
@@ -72,7 +73,7 @@ fn point_2_calls_that_look_up_a_key_in_every_block_keep_to_the_budget() {
         batch.commit().unwrap();
     }
     db.flush().unwrap();
-    // Whoever has the values of marks holds no block, since they are small.
+    // The values of marks are small, so they keep no block in memory.
     let is_mark = |value: &Option<Value>| value.as_deref() == Some(&b"mark"[..]);
     let look_up = || assert!(map.multi_get(&marks).unwrap().iter().all(is_mark));
     let looking_up = most_memory_during(look_up).saturating_sub(before);
@@ -87,7 +88,7 @@ fn point_2_calls_that_look_up_a_key_in_every_block_keep_to_the_budget() {
     assert!(removing < BUDGET + BESIDE, "commit: {} MiB, {} MiB given", removing >> 20, BUDGET >> 20);
 }
 
-/// Does it in a thread, and looks at the memory meanwhile.
+/// Runs `work` in a thread and samples the memory meanwhile.
 fn most_memory_during(work: impl FnOnce() + Send) -> u64 {
     std::thread::scope(|scope| {
         let working = scope.spawn(work);
@@ -99,7 +100,7 @@ fn most_memory_during(work: impl FnOnce() + Send) -> u64 {
     })
 }
 
-/// Samples of the memory.
+/// Samples of the memory during writes.
 fn write(db: &Db, map: &Keyspace) -> Vec<u64> {
     let mut rng = fastrand::Rng::with_seed(1);
     let mut samples = Vec::new();
@@ -118,7 +119,7 @@ fn write(db: &Db, map: &Keyspace) -> Vec<u64> {
     samples
 }
 
-/// The same for reads.
+/// Samples of the memory during reads.
 fn read(map: &Keyspace, seed: u64) -> Vec<u64> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut samples = Vec::new();
@@ -131,7 +132,7 @@ fn read(map: &Keyspace, seed: u64) -> Vec<u64> {
     samples
 }
 
-/// Memory of the process that no file is behind.
+/// Anonymous memory of the process.
 fn anonymous_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();

@@ -1,4 +1,5 @@
-//! Merges and expiry together: an operand applies to what its key has at the time of the call, and the key keeps that value's expiry.
+//! Merges and expiry together: an operand applies to the value at the time of the call, and the key keeps its
+//! expiry.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -37,7 +38,7 @@ fn left(map: &Keyspace, key: &str) -> Option<u64> {
     }
 }
 
-/// What was merged into a value dies with it in a copy, too, whose commits are made again after the value has expired.
+/// An operand expires with its base also in a copy that replays the commits after the base has expired.
 #[test]
 fn engine_sweep_6_a_copy_is_not_swept_while_commits_are_made_again() {
     let clock = Arc::new(ManualClock::new());
@@ -125,7 +126,7 @@ fn what_is_replaced_keeps_its_expiry_and_a_sequence_has_none() {
     assert_eq!(text(&map, "far").unwrap(), "12");
 }
 
-/// What a write does. The time is that of the call.
+/// A write. The time is that of the call.
 #[derive(Clone, Debug)]
 enum Op {
     Put(u8, Vec<u8>, Option<u64>),
@@ -145,7 +146,7 @@ macro_rules! write_op {
     };
 }
 
-/// Values, and when they expire.
+/// Values and their expiry.
 type Model = BTreeMap<u8, (Vec<u8>, Option<u64>)>;
 
 fn apply(model: &mut Model, op: &Op) {
@@ -222,7 +223,7 @@ impl World {
         assert_eq!(shown(&self.copy.open_keyspace("words").unwrap()), live, "{what}: by the feed");
     }
 
-    /// Expired keys count until they are swept.
+    /// Expired keys are counted until they are swept.
     fn sweep(&mut self) {
         self.db.sweep().unwrap();
         let now = self.now();
@@ -244,7 +245,7 @@ impl World {
         self.fed = feed.position();
     }
 
-    /// Several writes, in a batch or a transaction with savepoints, some of them large.
+    /// Several writes in a batch or a transaction with savepoints, some of them large.
     fn together(&mut self, rng: &mut fastrand::Rng) {
         let map = self.map.clone();
         let is_batch = rng.u8(..3) == 0;
@@ -369,7 +370,7 @@ fn fold_3_every_path_has_what_a_map_has_whose_values_are_merged_at_once() {
 
 #[test]
 fn conflict_3_a_merge_conflicts_with_a_sweep_that_has_removed_what_it_applied_to() {
-    // A few keys are swept one by one, a table that has expired as a whole is by a range. Small and large transactions.
+    // A few keys are swept one by one; an expired table is swept by a range. Small and large transactions.
     for (keys, flushes, padding) in [(3, false, 0), (40, true, 0), (3, false, 9000), (40, true, 9000)] {
         let (clock, db, map) = open();
         let key = |n: u32| format!("key{n:03}");

@@ -1,4 +1,5 @@
-//! Merges: every reader sees what a map would hold whose values are changed at once, whatever is flushed, compacted, replayed or kept by snapshots.
+//! Merges: every reader sees what a map with immediate updates would hold, whatever is flushed, compacted,
+//! replayed or kept by snapshots.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -14,7 +15,7 @@ use esker::{
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// `append` by another name, which does not combine.
+/// `append` under another name, without `combine`.
 fn concat(existing: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<u8>, String> {
     Ok(existing.into_iter().chain(operands.iter().copied()).flatten().copied().collect())
 }
@@ -29,7 +30,7 @@ fn key(rng: &mut fastrand::Rng) -> Vec<u8> {
     format!("key {:02}", rng.u8(..40)).into_bytes()
 }
 
-/// One write, to a map and by functions that do it to a database.
+/// Applies one write to a map, and through these functions to a database.
 fn change(
     rng: &mut fastrand::Rng,
     model: &mut Map,
@@ -65,7 +66,7 @@ fn content(state: &impl Reads) -> Map {
     state.iter().map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect()
 }
 
-/// All ways to read agree with the map.
+/// Asserts that all ways to read agree with the map.
 fn check_reads(state: &impl Reads, expected: &Map, context: &str) {
     assert_eq!(content(state), *expected, "{context}");
     let mut backwards: Vec<_> =
@@ -296,7 +297,8 @@ fn merges_conflict_as_writes_do_in_transactions_and_never_outside() {
     assert!(matches!(b.commit().unwrap_err().into(), Error::Conflict { .. }));
     map.merge("k", "c").unwrap();
     assert_eq!(map.get("k").unwrap().as_deref(), Some(&b"ac"[..]));
-    // Without a read of the key, what it had before is not what the transaction depends on, but whether it was written is.
+    // The transaction did not read the key. So it does not depend on the old value, but on whether the key
+    // was written.
     let mut c = db.begin();
     c.merge(&map, "l", "c").unwrap();
     map.put("other", "x").unwrap();

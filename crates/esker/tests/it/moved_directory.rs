@@ -1,5 +1,6 @@
-//! A database whose directory is moved, removed or replaced while it is open goes on in the one that it has opened, and changes nothing of
-//! what stands at its path since (open.8 of engine/life/open.rs, dir_lock.1 of engine/disk/dir_lock.rs). It follows no links in its directory.
+//! A database whose directory is moved, removed or replaced while it is open continues in the directory that
+//! it opened. It changes nothing in the new one at its path (open.8 of engine/life/open.rs, dir_lock.1 of
+//! engine/disk/dir_lock.rs). It follows no links in its directory.
 #![cfg(unix)]
 #![expect(clippy::disallowed_methods, reason = "directories of these tests' own")]
 
@@ -18,7 +19,7 @@ fn fill(map: &Keyspace, from: u32, to: u32) {
     }
 }
 
-/// What is there is sound, and so many items.
+/// Asserts that the directory is sound and has this many items.
 fn expect_items(dir: &Path, expected: u64) {
     let db = open(dir);
     assert_eq!(db.default_keyspace().len().expect("len"), expected);
@@ -50,7 +51,7 @@ fn open_8_a_database_whose_directory_is_gone_spares_the_one_that_was_made_in_the
             );
         }
         assert!(old.compact().is_err());
-        // What it has to tidy up is not there any more.
+        // The files that closing would remove are gone already.
         let _ = old.close();
         fill(&map, 200, 2000);
         new.compact().expect("compact");
@@ -79,7 +80,7 @@ fn open_8_a_database_goes_on_where_its_directory_was_moved_to() {
     expect_items(&moved, 3000);
 }
 
-/// Links to files elsewhere stand in the place of those that opening writes or reads.
+/// Links to other files in place of those that opening writes or reads.
 #[test]
 fn open_8_opening_writes_and_reads_nothing_through_a_link() {
     let names = ["LOCK", "CURRENT.tmp", "OPTIONS.tmp", "CURRENT", "MANIFEST-000001"];
@@ -102,7 +103,7 @@ fn open_8_opening_writes_and_reads_nothing_through_a_link() {
         let is = fs::read(&outside).ok();
         assert_eq!(is, leads_to_a_file.then(|| b"precious".to_vec()), "open.8: {name}");
     }
-    // Nor is it repaired or checked through one; but the directory may be reached by one.
+    // Repair and check do not follow them either. But the directory itself may be reached through a link.
     let root = tempfile::tempdir().expect("a directory");
     let at = |name: &str| root.path().join(name);
     let db = open(&at("db"));

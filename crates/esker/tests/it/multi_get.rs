@@ -1,4 +1,4 @@
-//! Many keys at once: from memory, and from the disk by several threads.
+//! Many keys at once: from memory, and from the disk with several threads.
 
 use esker::Db;
 
@@ -9,7 +9,7 @@ fn key(n: u32) -> String {
 #[test]
 fn many_1_many_3_answers_stand_in_the_order_of_the_keys_wherever_they_come_from() {
     let dir = tempfile::tempdir().unwrap();
-    // Twice as much as the memory, of which none is left to blocks that are read.
+    // Twice as much as the memory, which leaves none for blocks.
     let builder = Db::builder().memory(1 << 20).block_bytes(512).table_bytes(64 << 10).blobs_over(1000);
     let db = builder.open(dir.path()).unwrap();
     let map = db.default_keyspace();
@@ -62,7 +62,7 @@ fn many_4_values_beyond_the_limit_are_left_for_the_next_call() {
             while all.len() < keys.len() {
                 let some = read(&keys[all.len()..]);
                 assert!(!some.is_empty());
-                // Sixteen threads have a value each when the limit is reached.
+                // Each of sixteen threads may hold a value when the limit is reached.
                 let bytes: usize = some.iter().flatten().map(|value| value.len()).sum();
                 assert!(bytes <= bytes_max.saturating_add(17 * 2000), "{which}: {bytes} of {bytes_max}");
                 all.extend(some);
@@ -83,6 +83,6 @@ fn what_a_transaction_looks_up_with_others_conflicts_like_any_other_read() {
     let mut t = db.begin();
     assert_eq!(t.multi_get(&map, &["a", "b"]).unwrap(), [None, None]);
     t.put(&map, "c", "").unwrap();
-    map.put("b", "somebody else's").unwrap();
+    map.put("b", "another's").unwrap();
     assert!(matches!(t.commit().unwrap_err().error, esker::Error::Conflict { .. }));
 }

@@ -1,6 +1,6 @@
-//! A process that has no file descriptor left: what needs one fails for now, and nothing more.
+//! A process without free file descriptors: calls that need one fail for now, and nothing else happens.
 //!
-//! The limit is that of a process, so the test has one of its own.
+//! The limit belongs to the process, so the test has its own.
 #![cfg(target_os = "linux")]
 #![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test of the real process")]
 
@@ -28,7 +28,7 @@ fn wal_writer_3_a_commit_that_finds_no_descriptor_for_the_next_segment_fails_alo
     let db = Db::builder().memory(64 << 20).open(dir).unwrap();
     let map = db.default_keyspace();
     let put = |n: u32| map.put(n.to_be_bytes(), [7; 1000]);
-    // More than half of the first segment: the next one is prepared beside.
+    // More than half of the first segment, so that the next one is prepared.
     let mut n = 0;
     while n < 140 {
         put(n).unwrap();

@@ -1,4 +1,4 @@
-//! Commits without waiting threads, and reads of what is in memory.
+//! Asynchronous commits, and reads that only use memory.
 
 use std::future::Future;
 use std::pin::pin;
@@ -48,7 +48,7 @@ fn committer_1_commits_are_made_in_their_order_many_at_a_time() {
     batch.remove(&map, "first").unwrap();
     wait(batch.commit_async(Durability::Sync)).unwrap();
     wait(map.remove_async("batch")).unwrap();
-    // It is made although nobody wants to know.
+    // It is committed although its future is dropped.
     drop(map.put_async("unheard", "1"));
     wait(map.put_async("last", "1")).unwrap();
     assert_eq!((map.len().unwrap(), map.contains("unheard").unwrap()), (5002, true));
@@ -69,7 +69,7 @@ fn committer_3_committer_4_commits_keep_their_order_when_too_much_waits() {
     assert_eq!(exclusive.get(&map, "key").unwrap(), None);
     let (writer, written) = (map.clone(), Arc::new(AtomicUsize::new(0)));
     let counted = written.clone();
-    // The commits wait for the exclusive transaction of this thread. 64 MiB of them fill the queue.
+    // The commits wait for this thread's exclusive transaction. 64 MiB of them fill the queue.
     let other = std::thread::spawn(move || {
         let put = |n: usize| {
             let commit = writer.put_async("key", vec![n as u8; MIB]);
@@ -83,7 +83,7 @@ fn committer_3_committer_4_commits_keep_their_order_when_too_much_waits() {
         std::thread::yield_now();
     }
     assert!(written.load(Ordering::SeqCst) < 80, "what waits is bounded");
-    // The thread that has the transaction open does not wait for its end.
+    // The thread with the open transaction does not wait for its end.
     wait(map.put_async("own", "1")).unwrap();
     drop(exclusive);
     let numbers = other.join().unwrap();

@@ -1,7 +1,7 @@
-//! Closing a database lets go of its files, so that its directory can be unmounted, moved or deleted.
+//! Closing a database closes its files, so that its directory can be unmounted, moved or deleted.
 //!
-//! Replaced tables go when no thread of the process has a pin of their time any more. A thread of another test may have one while it waits
-//! for its turn on the processor, so the test has a process of its own.
+//! Replaced tables are closed once no thread of the process may still read them. A thread of another test may
+//! delay that while it waits for the processor, so the test has its own process.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test that looks at the real process")]
 
@@ -11,7 +11,7 @@ use esker::Db;
 
 use crate::own_process;
 
-/// Files below `dir` that this process holds open.
+/// Open files of this process below `dir`.
 fn open_files(dir: &Path) -> Vec<String> {
     let handles = std::fs::read_dir("/proc/self/fd").unwrap();
     let paths = handles.filter_map(|handle| std::fs::read_link(handle.unwrap().path()).ok());
@@ -40,7 +40,7 @@ fn no_file_stays_open_after_closing() {
                     }
                 })
             };
-            // Joined, they have ended, with all that belongs to them.
+            // Joined, so that the threads and their thread-local data are gone.
             [0, 1, 2].map(write).into_iter().for_each(|writer| writer.join().unwrap());
         });
         assert!(!open_files(&dir).is_empty(), "the test sees open files");

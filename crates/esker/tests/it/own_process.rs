@@ -1,7 +1,7 @@
-//! Tests that look at what a process has once: its memory, its open files, its working directory, its limits.
+//! Tests of things that a process has once: memory, open files, working directory, limits.
 //!
 //! ```text
-//!   test --its name--> this program once more, that test alone --its output, how it ended--> test
+//!   test --its name--> this program again, running only that test --output, exit status--> test
 //! ```
 
 use std::any::type_name;
@@ -10,13 +10,14 @@ use std::process::Command;
 /// Set in the process that runs the test's body.
 const BODY: &str = "ESKER_TEST_BODY";
 
-/// Runs the test that calls it, and is given, in a process of its own. False in that process: there the caller goes on.
+/// Runs the calling test, passed as `test`, in a process of its own. Returns false in that process: the
+/// caller continues.
 pub fn ran<T: Fn()>(test: T) -> bool {
     let program = std::env::current_exe().expect("the program of the tests");
     in_child(test, Command::new(program))
 }
 
-/// The same behind a command of the shell.
+/// Same as `ran`, after a shell command.
 #[cfg(unix)]
 pub fn ran_under<T: Fn()>(setting: &str, test: T) -> bool {
     let program = std::env::current_exe().expect("the program of the tests");

@@ -1,8 +1,8 @@
-//! Ranges that are removed again and again: what a commit, a walk and an opening have to do stays in proportion.
+//! Ranges that are removed repeatedly: the cost of a commit, a walk and an opening stays in proportion.
 //!
-//! Retention removes `..cutoff` with a cutoff that grows. The n-th removal covers all earlier ones, so that there are
-//! n * n / 2 pairs of a stretch of keys and a commit that removed it. The bounds below are in bytes allocated: nothing
-//! in here may copy all pairs, or the keys of each, for every call.
+//! Retention removes `..cutoff` with a growing cutoff. The n-th removal covers all earlier ones, so there are
+//! n * n / 2 pairs of a fragment and a commit that removed it. The limits below are in allocated bytes: no
+//! call may copy all pairs, or the keys of each.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use esker_env::{Env, MemFs};
 
 const REMOVALS: u64 = 1000;
 const KEYS: u64 = 1200;
-/// Pairs of a stretch and a commit, in the end.
+/// Pairs of a fragment and a commit at the end.
 const PAIRS: u64 = REMOVALS * REMOVALS / 2;
-/// What a call may allocate: about two copies of its list of stretches, which share their keys and numbers, and what
-/// any commit needs. Copies of all pairs would be a hundred times that.
+/// Limit for one call: about two copies of its list of fragments, which share keys and numbers, and what any
+/// commit needs. Copies of all pairs would take a hundred times as much.
 const CALL_BYTES_MAX: usize = 160 * REMOVALS as usize + 16_384;
 
 fn open(fs: &MemFs, memtable_bytes: usize) -> Result<Db> {
@@ -37,7 +37,7 @@ fn filled(fs: &MemFs, memtable_bytes: usize) -> Result<Db> {
     Ok(db)
 }
 
-/// Removes ..1, ..2, ..3 and so on, and looks for the first key after each.
+/// Removes ..1, ..2, ..3 and so on, and reads the first key after each.
 fn remove_growing(db: &Db) -> Result<()> {
     let keyspace = db.default_keyspace();
     for cutoff in 1..=REMOVALS {
@@ -119,7 +119,7 @@ fn clearing_again_and_again_costs_the_same_each_time() -> Result<()> {
     Ok(())
 }
 
-/// range_count.1: ranges are counted while others write into them, flush them away and remove parts of them.
+/// range_count.1: ranges are counted while others write into them, flush them and remove parts of them.
 #[test]
 fn lengths_are_exact_although_ranges_are_counted_beside_other_commits() {
     let fs = esker_env::MemFs::new();

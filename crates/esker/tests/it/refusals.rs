@@ -1,10 +1,11 @@
-//! Databases that are not opened: the message says what is wrong, where, and what helps, and nothing of them is changed.
+//! Databases that are refused: the message says what is wrong, where, and what helps. Nothing in them
+//! changes.
 //!
 //! ```text
-//!   golden database --harm--> open --> a typed error; files as they were; check_offline tells the same
+//!   golden database --damage--> open --> a typed error; files unchanged; check_offline reports the same
 //! ```
 //!
-//! refusals.1. Opening that refuses damage, or files that it cannot have made, changes no file but LOCK.
+//! refusals.1. An opening that refuses damage, or files that the engine cannot have made, changes only LOCK.
 //! refusals.2. Every message about damage names `esker repair`.
 //! refusals.3. What crashes leave is never refused.
 #![expect(clippy::unwrap_used, reason = "tests")]
@@ -21,7 +22,7 @@ fn builder(fs: &MemFs) -> Builder {
     simulated(Arc::new(fs.clone()))
 }
 
-/// Names and bytes of all files but LOCK, which says who tried to open.
+/// Names and contents of all files except LOCK, which names the process that tried to open.
 fn files(fs: &MemFs) -> Vec<(String, Vec<u8>)> {
     let mut names = fs.list_dir(dir()).unwrap();
     names.retain(|name| name != "LOCK");
@@ -29,7 +30,7 @@ fn files(fs: &MemFs) -> Vec<(String, Vec<u8>)> {
     names.into_iter().map(|name| (name.clone(), read(fs, &name))).collect()
 }
 
-/// Why it is not opened (refusals.1).
+/// Returns the error of an opening (refusals.1).
 fn refusal(what: &str, builder: Builder, fs: &MemFs) -> Error {
     let before = files(fs);
     match builder.open(dir()) {
@@ -37,7 +38,7 @@ fn refusal(what: &str, builder: Builder, fs: &MemFs) -> Error {
             assert!(files(fs) == before, "refusals.1: {what}: files were changed, and then: {error}");
             error
         }
-        // Tables are read by who needs them.
+        // Tables are read when they are needed.
         Ok(db) => dump(&db).map(drop).expect_err(what),
     }
 }
@@ -73,7 +74,7 @@ fn refusals_2_whatever_is_damaged_the_message_says_what_helps() {
         for (at, byte) in bytes.iter().enumerate() {
             let fs = golden.copy();
             overwrite(&fs, name, at, &[!byte]);
-            // A damaged end of a manifest may be one that never counted.
+            // A damaged end of a manifest may look like an edit that never took effect.
             if let Err(error) = builder(&fs).open(dir()) {
                 assert_helpful(&format!("{name}, byte {at}"), &error);
                 refused += 1;
@@ -111,7 +112,7 @@ fn refusals_1_a_file_whose_number_leaves_none_for_new_ones_is_named() {
         assert!(report.problems.iter().any(|problem| problem.contains(name)), "{report:#?}");
         assert!(!report.notes.iter().any(|note| note.contains(name)), "{report:#?}");
     }
-    // One that leaves enough of them is a leftover like others.
+    // A file with a lower number is an ordinary leftover.
     let (fs, name) = (golden.copy(), "999999999999.sst");
     replace(&fs, name, b"a stray");
     for _ in 0..3 {
@@ -125,7 +126,7 @@ fn refusals_1_a_file_whose_number_leaves_none_for_new_ones_is_named() {
 #[test]
 fn refusals_2_a_database_without_current_is_damaged_and_not_missing() {
     let golden = Golden::merged();
-    // Each of them alone is enough to tell.
+    // Each of these files alone proves that there is data.
     for kept in [".sst", ".wal"] {
         let fs = golden.copy();
         for name in &golden.files {
@@ -143,7 +144,7 @@ fn refusals_2_a_database_without_current_is_damaged_and_not_missing() {
         for name in fs.list_dir(dir()).unwrap().iter().filter(|name| name.ends_with(kept)) {
             fs.remove_file(&path(name)).unwrap();
         }
-        // A manifest alone is what is left of a creation that did not come to its end.
+        // A manifest alone is left by an unfinished creation.
         replace(&fs, "strange.sst", b"not ours");
         let missing = refusal("no data", builder(&fs).create_if_missing(false), &fs);
         assert!(matches!(&missing, Error::NotFound(named) if named == dir()), "{missing}");
@@ -152,7 +153,7 @@ fn refusals_2_a_database_without_current_is_damaged_and_not_missing() {
 
 #[test]
 fn refusals_3_tables_of_flushes_and_merges_that_did_not_come_to_their_end_are_leftovers() {
-    // The first flush forgets the numbers of its commits; so does the merge.
+    // The first flush drops the numbers of its commits, and so does the compaction.
     for merges in [false, true] {
         let fs = MemFs::new();
         let faults = FaultFs::new(Arc::new(fs.clone()));
@@ -225,7 +226,7 @@ fn a_keyspace_of_another_opening_is_refused() {
         assert_eq!(db.snapshot().seqno(), before);
         assert!(db.check().unwrap().problems.is_empty());
     }
-    // Other handles of the same opening are good.
+    // Other handles of the same opening work.
     let mut batch = db.batch();
     batch.put(&db.clone().keyspace("mine").unwrap(), "k", "2").unwrap();
     batch.commit().unwrap();

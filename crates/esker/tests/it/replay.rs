@@ -1,4 +1,4 @@
-//! Commits that another database makes again.
+//! Replay of another database's commits.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -12,7 +12,7 @@ use esker::{Counting, Db, Durability, Error, Feed, History, KEY_BYTES_MAX, Keysp
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Two databases with one clock; the second is a copy of the first.
+/// Two databases with one clock. The second is a copy of the first.
 struct Two {
     clock: Arc<ManualClock>,
     home: Db,
@@ -34,7 +34,7 @@ impl Two {
         Two { clock, home, copy, replay, feed }
     }
 
-    /// Has the copy make the commits that there are, in pieces of `piece` bytes.
+    /// Replays the original's new commits in the copy, in pieces of `piece` bytes.
     fn go_on(&mut self, piece: usize) -> esker::Result<()> {
         self.home.sync()?;
         while let Some(mut commit) = self.feed.try_next()? {
@@ -92,7 +92,7 @@ fn replay_1_the_copy_has_names_options_values_and_ends() {
             10 => drop(map.remove(key(&mut rng)).unwrap()),
             11 => drop(map.put_with_ttl(key(&mut rng), "ends", DAY / 2).unwrap()),
             12 => {
-                // One takes the place of another, with what it is like.
+                // A keyspace replaces another, with its options.
                 let mut batch = two.home.batch();
                 let new = batch.create_keyspace_counting(&format!("in {round}"), Counting::Lazy).unwrap();
                 let mut options = new.options();
@@ -150,7 +150,7 @@ fn replay_2_a_database_that_is_no_copy_is_told_from_one() {
     assert!(matches!(&error, Error::Invalid(text) if text.contains("keyspaces of its own")), "{error}");
     assert!(two.copy.open_keyspace("new").is_err());
 
-    // What was broken off leaves its number free.
+    // A replay that is broken off leaves the commit number free.
     let mut two = Two::begin();
     two.home.keyspace("new").unwrap();
     two.home.sync().unwrap();
@@ -188,7 +188,7 @@ fn options_that_a_batch_may_not_set_leave_nothing_of_it() {
     let unknown = given(&|o| o.merge_operator = Some("of another program".to_owned()));
     assert!(matches!(unknown, Error::Invalid(_) | Error::MergeOperatorMissing { .. }), "{unknown}");
     assert_eq!((map.options(), map.get("key").unwrap()), (before, None));
-    // Of two that are asked for the last counts, and those of a keyspace that goes are forgotten.
+    // The last of two requests for options counts. Those of a dropped keyspace are forgotten.
     let mut batch = db.batch();
     let made = batch.create_keyspace("made").unwrap();
     for versions in [2, 5] {
@@ -206,7 +206,8 @@ fn options_that_a_batch_may_not_set_leave_nothing_of_it() {
     assert_eq!(made.get_at("k", first).unwrap().as_deref(), Some(&b"1"[..]));
 }
 
-/// Makes some changes of names, values and options in one commit, by a batch or a transaction. Changes that are refused are left out.
+/// Changes names, values and options in one commit, by a batch or a transaction. Refused changes are left
+/// out.
 fn change_names(db: &Db, rng: &mut fastrand::Rng) {
     const NAMES: [&str; 4] = ["a", "b", "c", "d"];
     let (mut batch, mut transaction) = (db.batch(), db.begin());
@@ -247,7 +248,7 @@ fn change_names(db: &Db, rng: &mut fastrand::Rng) {
 #[test]
 fn replay_1_a_commit_may_drop_create_and_rename_a_keyspace_in_any_order() {
     let mut two = Two::begin();
-    // One commit drops and creates anew; one drops and renames onto the name; one swaps.
+    // One commit drops and creates again; one drops and renames onto the name; one swaps.
     for name in ["a", "b"] {
         two.home.keyspace(name).unwrap().put(name, name).unwrap();
     }
@@ -285,7 +286,7 @@ fn replay_1_a_commit_may_drop_create_and_rename_a_keyspace_in_any_order() {
 #[test]
 fn catalog_changes_3_a_keyspace_has_options_from_its_commit_on_and_not_before() {
     let mut two = Two::begin();
-    // Of a transaction that comes to nothing nothing is left.
+    // Nothing is left of a transaction that is rolled back.
     let mut undone = two.home.begin();
     let gone = undone.create_keyspace("gone").unwrap();
     for refused in [

@@ -1,4 +1,4 @@
-//! Sequences: no number twice, whatever is lost.
+//! Sequences: no number is given twice, whatever is lost.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -26,7 +26,7 @@ fn sequence_1_no_number_is_given_out_twice_though_the_power_goes() {
             let next = ours[n % 2].next().unwrap();
             assert!(given.insert(next), "sequence.1: {next}");
         }
-        // What was not synced is lost.
+        // Loses what was not synced.
         fs = fs.crash(round as u64);
     }
     assert!(given.last() < Some(&500), "few are left out: {given:?}");

@@ -1,4 +1,4 @@
-//! Space: what is removed gives back its space by itself, also on a disk that is full.
+//! Space: removals return space without further calls, even on a full disk.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests with real threads and time")]
 
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use crate::common::{dir, simulated};
 use esker::{BackgroundStep, Db, Error, Keyspace};
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind};
 
-/// Within so long of rest space is back.
+/// Time without writes after which the space is free.
 const PATIENCE: Duration = Duration::from_secs(10);
 const MIB: u64 = 1 << 20;
 
-/// A database of small memory on files in memory, with threads.
+/// A database with little memory in an in-memory file system, with threads.
 fn open(fs: &MemFs) -> Db {
     Db::builder().env(Env::with_fs(Arc::new(fs.clone()))).memory(16 << 20).open(dir()).unwrap()
 }
 
-/// Puts values that cannot be compressed, of so many bytes.
+/// Puts incompressible values of this size.
 fn fill(map: &Keyspace, keys: std::ops::Range<u32>, value_bytes: usize) {
     let mut rng = fastrand::Rng::with_seed(u64::from(keys.start));
     for key in keys {
@@ -50,7 +50,7 @@ impl Removal {
     }
 }
 
-/// Waits until the tables hold at most so many bytes; how many they hold then.
+/// Waits until the tables hold at most this many bytes. Returns their size.
 fn wait_for_tables(db: &Db, bytes: u64) -> u64 {
     let started = Instant::now();
     while db.stats().table_bytes > bytes && started.elapsed() < PATIENCE {
@@ -80,7 +80,7 @@ fn idle_1_what_is_removed_gives_back_its_space_by_itself() {
             };
             let left = wait_for_tables(&db, MIB);
             assert!(left <= MIB, "idle.1: {removal:?}, reopened: {reopens}: {left} bytes, {:?}", db.stats());
-            // The log follows by itself.
+            // The log shrinks without further calls.
             let started = Instant::now();
             while fs.used_bytes() >= 4 * MIB && started.elapsed() < PATIENCE {
                 std::thread::sleep(Duration::from_millis(20));
@@ -115,7 +115,7 @@ fn covered_1_covered_3_a_snapshot_keeps_what_is_removed_and_its_end_gives_back_t
     assert_eq!(seen, 4000 * 2000);
     drop(snapshot);
     assert_eq!(wait_for_tables(&db, 0), 0);
-    // What goes is counted just after it is gone.
+    // Removals are counted shortly after they happen.
     let is_counted = |_| {
         std::thread::sleep(Duration::from_millis(10));
         db.stats().tables_dropped > before.tables_dropped
@@ -152,7 +152,7 @@ fn idle_2_idle_3_small_databases_and_those_that_remove_what_is_new_do_not_flush_
     assert_eq!(db.stats().flushes, before, "idle.3");
 }
 
-/// Puts from `from` on until the disk is full; the first key that was refused.
+/// Puts from key `from` on until the disk is full. Returns the first refused key.
 fn fill_up(map: &Keyspace, from: u32, value_bytes: usize) -> u32 {
     let mut rng = fastrand::Rng::with_seed(u64::from(from));
     for key in from.. {
@@ -180,14 +180,14 @@ fn reserve_1_reserve_2_who_finds_the_disk_full_can_remove_and_gets_space_by_it()
         removal
             .remove(&db, "large", count / 10 * 9)
             .unwrap_or_else(|e| panic!("reserve.2: {removal:?}: {e}"));
-        // More than had been free.
+        // More than was free.
         let mut left = 8 * MIB as usize / value_bytes;
         let mut rng = fastrand::Rng::with_seed(9);
         let started = Instant::now();
         while left > 0 {
             let (key, mut value) = ((count + left as u32).to_be_bytes(), vec![0; value_bytes]);
             rng.fill(&mut value);
-            // The keyspace has to be made anew if it was dropped.
+            // A dropped keyspace has to be created again.
             match db.keyspace("large").and_then(|map| map.put(key, value)) {
                 Ok(_) => left -= 1,
                 Err(error) => {

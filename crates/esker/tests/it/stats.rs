@@ -1,11 +1,11 @@
-//! The statistics: what was done is what they tell.
+//! The statistics report what was done.
 //!
-//! esker_stats.1. Each block that a get wants is a hit or a miss.
-//! esker_stats.2. Writers that wait are counted, with the time that they wait.
-//! esker_stats.3. Latencies are gathered of gets, commits and syncs.
-//! esker_stats.4. The figures of keyspaces share out the tables.
-//! esker_stats.5. What pins old states is told with its age.
-//! esker_stats.6. The log's bytes go with its segments.
+//! esker_stats.1. Each block that a get wants counts as a hit or a miss.
+//! esker_stats.2. Waiting writers are counted, with the time that they wait.
+//! esker_stats.3. Latencies of gets, commits and syncs are recorded.
+//! esker_stats.4. The statistics of keyspaces divide up the tables.
+//! esker_stats.5. Snapshots and iterators that keep old states are reported with their age.
+//! esker_stats.6. The log's bytes shrink with its segments.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
@@ -52,7 +52,7 @@ fn esker_stats_1_hits_and_misses_add_up() {
     assert!(misses > 100, "esker_stats.1: there is more than one block: {misses}");
     assert_eq!(get_all(), (u64::from(ITEMS), 0), "esker_stats.1: all is in the cache");
     let ratio = 1.0 - misses as f64 / f64::from(2 * ITEMS);
-    assert!(db.stats().cache_hit_ratio().is_some_and(|told| (told - ratio).abs() < 1e-9));
+    assert!(db.stats().cache_hit_ratio().is_some_and(|reported| (reported - ratio).abs() < 1e-9));
     let before = db.stats();
     assert_eq!(map.iter().count(), ITEMS as usize);
     let walked = db.stats().cache_hits - before.cache_hits;
@@ -129,8 +129,8 @@ fn esker_stats_4_keyspaces_share_out_the_tables() {
     db.flush().unwrap();
     for _ in 0..2 {
         let (figures, stats) = (db.keyspace_stats(), db.stats());
-        let told: Vec<_> = figures.iter().map(|f| (&*f.name, f.items as u32)).collect();
-        assert_eq!(told, sizes, "esker_stats.4");
+        let reported: Vec<_> = figures.iter().map(|f| (&*f.name, f.items as u32)).collect();
+        assert_eq!(reported, sizes, "esker_stats.4");
         let all: u64 = figures.iter().map(|f| f.table_bytes).sum();
         assert!(
             all <= stats.table_bytes && all > stats.table_bytes / 10 * 9,
@@ -172,7 +172,7 @@ fn esker_stats_5_pins_have_an_age() {
     sleep(20);
     assert_eq!(pins(), (2, Some((seqno, 30)), 2, Some(20)), "esker_stats.5");
     drop((snapshot, iterator));
-    // Both are of the same commit, and it has been kept all the time.
+    // Both are of the same commit, which has been kept all the time.
     assert_eq!(pins(), (1, Some((seqno, 30)), 1, None), "esker_stats.5");
     drop((transaction, cursor));
     assert_eq!(pins(), (0, None, 0, None), "esker_stats.5");

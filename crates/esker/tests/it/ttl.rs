@@ -1,4 +1,4 @@
-//! Entries that expire: what readers see, what counts hold, and what becomes of them.
+//! Entries that expire: what readers see, what counts include, and how they are removed.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -12,7 +12,7 @@ use esker::{Builder, Change, Db, Error, Isolation, Keyspace, Reads, TableCompres
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A directory in memory, and a clock that is set at will.
+/// An in-memory directory, and a clock that tests set.
 struct World {
     fs: Arc<MemFs>,
     clock: Arc<ManualClock>,
@@ -38,7 +38,7 @@ fn check(db: &Db) {
     assert!(problems.is_empty(), "{problems:?}");
 }
 
-/// What each way to read finds of the keys, in any view.
+/// What each way to read finds for the keys, in any view.
 fn found(view: &impl Reads, keys: &[&str]) -> Vec<String> {
     let there = |key: &&&str| view.get(key).unwrap().is_some();
     let expected: Vec<String> = keys.iter().filter(there).map(|key| (*key).to_owned()).collect();
@@ -77,7 +77,7 @@ fn found(view: &impl Reads, keys: &[&str]) -> Vec<String> {
     expected
 }
 
-/// The same in all views that there are.
+/// Same as `found`, in all kinds of views.
 fn found_everywhere(db: &Db, map: &Keyspace, older: &esker::Snapshot, keys: &[&str]) -> Vec<String> {
     let expected = found(map, keys);
     assert_eq!(found(&older.keyspace(map), keys), expected);
@@ -86,7 +86,7 @@ fn found_everywhere(db: &Db, map: &Keyspace, older: &esker::Snapshot, keys: &[&s
     for isolation in [Isolation::Serializable, Isolation::Snapshot] {
         let mut transaction = db.begin_with(isolation);
         assert_eq!(found(&transaction.keyspace(map), keys), expected);
-        // A write of its own has its reads go another way.
+        // With a write of its own, the transaction reads in another way.
         transaction.put(map, "z", "own").unwrap();
         let own: Vec<_> = [expected.clone(), vec!["z".to_owned()]].concat();
         assert_eq!(found(&transaction.keyspace(map), &[keys, &["z"]].concat()), own);
@@ -144,7 +144,7 @@ fn resolve_3_no_read_and_no_walk_finds_what_has_expired_wherever_it_is() {
             assert!(map.expire(key, Duration::ZERO).unwrap());
         }
         db.compact().unwrap();
-        // What is left is the time.
+        // Only the stored time is left.
         let tables = db.stats().tables;
         assert_eq!((map.len().unwrap(), tables), (0, 1), "merges drop it");
         check(&db);
@@ -260,7 +260,7 @@ fn conflict_3_a_sweep_is_no_reason_for_a_conflict() {
     assert_eq!(db.sweep().unwrap(), 1);
     conflicts.put(&map, "x", "").unwrap();
     let refused = conflicts.commit().map_err(Error::from);
-    assert!(matches!(refused, Err(Error::Conflict { .. })), "somebody has put it: {refused:?}");
+    assert!(matches!(refused, Err(Error::Conflict { .. })), "another commit has put it: {refused:?}");
     finds_nothing.put(&map, "b", "3").unwrap();
     let refused = finds_nothing.commit().map_err(Error::from);
     assert!(matches!(refused, Err(Error::Conflict { .. })), "a is there: {refused:?}");
@@ -340,18 +340,22 @@ fn watchers_hear_of_what_expires() {
     world.clock.advance(SECOND);
     map.put("b", "3").unwrap();
     db.sweep().unwrap();
-    let told: Vec<_> = std::iter::from_fn(|| watch.try_next()).map(|(_, change)| change).collect();
+    let reported: Vec<_> = std::iter::from_fn(|| watch.try_next()).map(|(_, change)| change).collect();
     let put = |key: &str, value: &str| {
         let is_it = |change: &Change| match change {
             Change::Put { key: k, value: Some(v) } => k[..] == *key.as_bytes() && v[..] == *value.as_bytes(),
             _ => false,
         };
-        told.iter().position(is_it)
+        reported.iter().position(is_it)
     };
     let expired =
-        told.iter().position(|change| matches!(change, Change::Expired { key } if key[..] == b"a"[..]));
-    assert_eq!([put("a", "1"), put("b", "2"), put("b", "3"), expired], [0, 1, 2, 3].map(Some), "{told:?}");
-    assert_eq!(told.len(), 4);
+        reported.iter().position(|change| matches!(change, Change::Expired { key } if key[..] == b"a"[..]));
+    assert_eq!(
+        [put("a", "1"), put("b", "2"), put("b", "3"), expired],
+        [0, 1, 2, 3].map(Some),
+        "{reported:?}"
+    );
+    assert_eq!(reported.len(), 4);
 }
 
 #[test]
@@ -378,7 +382,7 @@ fn engine_sweep_3_tables_of_which_all_has_expired_go_unread() {
     assert!(dropped > 10 && before.tables - after.tables == dropped, "engine_sweep.3: {dropped}");
     assert_eq!(after.compaction_bytes_read, before.compaction_bytes_read, "engine_sweep.3: unread");
     assert_eq!((map.iter().count(), map.len().unwrap()), (500, 500));
-    // Something newer lies above the next ones, and something older under them.
+    // The next keys have newer versions above them and older ones below.
     world.clock.advance(60 * SECOND);
     map.put(1600_u32.to_be_bytes(), "newer").unwrap();
     assert_eq!((db.sweep().unwrap(), map.len().unwrap()), (499, 1));
@@ -538,7 +542,8 @@ fn a_clock_that_was_far_ahead_is_got_over_by_a_reset() {
 
 #[test]
 fn conflict_3_sweeps_in_tables_and_of_whole_tables_are_no_conflicts_but_the_writes_under_them_are() {
-    // `flushes`: the sweep is in a table when the transaction commits. `is_whole`: the sweep removes a table unread.
+    // `flushes`: the sweep is in a table when the transaction commits. `is_whole`: the sweep removes a table
+    // unread.
     for (is_whole, flushes, is_large) in [
         (false, 0, false),
         (false, 1, false),
@@ -582,7 +587,7 @@ fn conflict_3_sweeps_in_tables_and_of_whole_tables_are_no_conflicts_but_the_writ
         let finds_nothing = begin();
         sweep();
         write(reads_it).unwrap_or_else(|error| panic!("conflict.3: {case:?}: {error}"));
-        // What the others have written is a conflict, also once it has expired and was swept.
+        // Writes of others conflict even after they expired and were swept.
         drop(finds_nothing);
         map.clear().unwrap();
         if !is_whole {

@@ -1,4 +1,4 @@
-//! Typed tables: keys come in the order of their type, whatever they are.
+//! Typed tables: keys have the order of their type, whatever it is.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use esker::Db;
 use esker::typed::{Codec, Decode, Descending, Encode, Table};
 
-/// What comes out of a table in order is what was put, sorted; ranges agree with it.
+/// A table returns what was put, sorted. Ranges agree with it.
 fn check<K: Encode + Decode + PartialOrd + Clone + Debug>(mut keys: Vec<K>) {
     let db = Db::in_memory().unwrap();
     let table: Table<K, u32> = Table::new(db.default_keyspace());

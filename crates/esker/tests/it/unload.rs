@@ -1,4 +1,4 @@
-//! Unloading and loading: everything comes back, also when both are stopped again and again.
+//! Unloading and loading: everything comes back, even if both are stopped repeatedly.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -113,7 +113,7 @@ fn a_load_overwrites_nothing_that_others_put_before_it_comes_to_their_keyspace()
     assert!(matches!(loaded, Err(Error::KeyspaceExists(name)) if name == "other"));
     let other = copy.open_keyspace("other").unwrap();
     assert_eq!(other.get("large").unwrap().as_deref(), Some(&b"of others"[..]));
-    // A later call goes on, and is refused as well.
+    // A later call continues, and is refused as well.
     let again = Load::new().env(env(&fs)).read(&copy, FILE);
     assert!(matches!(again, Err(Error::KeyspaceExists(name)) if name == "other"));
     other.clear().unwrap();
@@ -129,7 +129,7 @@ fn unload_1_options_and_names_are_those_of_the_commit() {
     other.set_history(History::Versions(3)).unwrap();
     let (late, changing) = (other.clone(), Db::clone(&db));
     let mut calls = 0;
-    // While the first keyspace is written the other one gets other options and another name.
+    // While the first keyspace is written, the other one gets other options and another name.
     let change = move |_: &_| {
         calls += 1;
         if calls == 1 {
@@ -171,7 +171,7 @@ fn unload_1_a_stopped_unload_goes_on_if_nothing_was_committed_since() {
     Load::new().env(env(&fs)).read(&copy, FILE).unwrap();
     assert_same(&dump_sound(&copy).unwrap(), &expected, "the copy");
 
-    // Of another commit nothing is taken over.
+    // A partial file of another commit is not continued.
     fs.rename(FILE.as_ref(), "file.partial".as_ref()).unwrap();
     db.default_keyspace().put("new", "1").unwrap();
     let done = Unload::new().env(env(&fs)).write(&db, FILE).unwrap();
@@ -314,7 +314,7 @@ fn unload_3_a_call_goes_on_with_the_same_job_alone() {
         }
         db
     };
-    // Two databases of the same names, numbers and commits.
+    // Two databases with the same names, numbers and commits.
     let (one, two) = (open("one", "1"), open("two", "2"));
     Unload::new().env(env(&fs)).write(&one, FILE).unwrap();
     fs.rename(FILE.as_ref(), "file.partial".as_ref()).unwrap();
@@ -324,7 +324,7 @@ fn unload_3_a_call_goes_on_with_the_same_job_alone() {
     Load::new().env(env(&fs)).read(&copy, FILE).unwrap();
     assert_same(&dump_sound(&copy).unwrap(), &dump(&two).unwrap(), "unload.3");
 
-    // A load of some keyspaces is not gone on with by one of all.
+    // A load of all keyspaces does not continue a load of some.
     two.keyspace("z").unwrap().put("key", "value").unwrap();
     Unload::new().env(env(&fs)).write(&two, "all").unwrap();
     let faults = FaultFs::new(Arc::new(fs.clone()));

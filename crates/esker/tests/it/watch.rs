@@ -1,4 +1,4 @@
-//! Watching keys and listening to topics.
+//! Watches of keys, and notices under topics.
 
 #![expect(clippy::disallowed_methods, reason = "tests with real threads")]
 
@@ -45,8 +45,11 @@ fn watchers_1_commits_are_told_in_their_order_to_those_whose_keys_they_change() 
     while let Some((number, change)) = watch.try_next() {
         all.push((number.get() - seq.get(), shown(&change)));
     }
-    let told = |list: &[(u64, &str)]| list.iter().map(|(n, t)| (*n, (*t).to_owned())).collect::<Vec<_>>();
-    assert_eq!(all, told(&[(0, "b=3"), (0, "c2=4"), (1, "-l"), (2, "-k..x"), (3, "large=?"), (4, "-..")]));
+    let reported = |list: &[(u64, &str)]| list.iter().map(|(n, t)| (*n, (*t).to_owned())).collect::<Vec<_>>();
+    assert_eq!(
+        all,
+        reported(&[(0, "b=3"), (0, "c2=4"), (1, "-l"), (2, "-k..x"), (3, "large=?"), (4, "-..")])
+    );
     assert_eq!(shown(&prefix.next().unwrap().1), "c2=4");
     assert_eq!(shown(&prefix.next().unwrap().1), "-..");
     assert!(prefix.next_within(Duration::from_millis(1)).is_none());

@@ -1,5 +1,5 @@
-//! A database that was opened by a relative path stays where it is (open.8). In a process of its own: the working directory is the
-//! process's.
+//! A database opened by a relative path stays where it is (open.8). In its own process, since the working
+//! directory belongs to the process.
 #![expect(clippy::disallowed_methods, reason = "directories of this test's own")]
 
 use std::fs;
@@ -19,7 +19,7 @@ fn a_database_stays_when_the_process_changes_its_working_directory() {
     std::env::set_current_dir(&first).expect("go there");
     let db = Db::builder().durability(Durability::Sync).memtable_bytes(4_096).open("db").expect("open");
     let map = db.default_keyspace();
-    // Where its files would be looked for, and made, if its path were taken anew.
+    // Where its files would be if its path were resolved again.
     fs::create_dir_all(second.join("db")).expect("make second");
     std::env::set_current_dir(&second).expect("go there");
     for i in 0..200u32 {

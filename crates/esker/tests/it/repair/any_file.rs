@@ -1,4 +1,4 @@
-//! Every file, of every kind, flipped, cut, lost, strange and swapped: what costs how much, whatever the file is for.
+//! Every kind of file, flipped, cut, lost, replaced and swapped: which damage costs how much.
 
 use esker_env::Fs;
 
@@ -44,7 +44,7 @@ fn esker_repair_2_esker_repair_4_cut_at_any_length() {
         for len in places(bytes.len(), 24) {
             let what = format!("{name} cut to {len} of {}", bytes.len());
             let report = judge(&golden, &what, |fs| cut(fs, name, len));
-            // A manifest that is cut between edits is an earlier one: the tables that it names are missed.
+            // A manifest cut between edits is an earlier manifest, and its tables are missing.
             if !name.starts_with("MANIFEST-") {
                 assert_not_overreported(&golden, &what, name, &report);
             }

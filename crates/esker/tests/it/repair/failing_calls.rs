@@ -1,4 +1,4 @@
-//! Calls that fail while a repair is going on: it reads the same files several times, and what it could read once it may not read again.
+//! Calls that fail during a repair. Repair reads the same files several times, and a later read may fail.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use crate::common::contents::dump_sound;
 use crate::common::damage::Golden;
 use crate::common::{DIR, dir, simulated};
 
-/// Outcomes of repairs: those that told nothing, those that told losses, those that failed.
+/// Counts of repairs that reported no loss, that reported losses, and that failed.
 #[derive(Debug, Default, PartialEq)]
 struct Outcomes([u64; 3]);
 
-/// Repairs with each of these calls failing in turn, so many times.
+/// Repairs repeatedly, with each of these calls failing in turn this many times.
 fn repair_with_failing(golden: &Golden, op: OpKind, times: u64) -> Outcomes {
     let mut outcomes = Outcomes::default();
     let rule =
@@ -41,8 +41,11 @@ fn repair_with_failing(golden: &Golden, op: OpKind, times: u64) -> Outcomes {
 fn judge_all(golden: &Golden) {
     for op in [OpKind::Read, OpKind::Open] {
         for times in [1, 3, u64::MAX] {
-            let Outcomes([quiet, told, _]) = repair_with_failing(golden, op, times);
-            assert!(told > 0 && quiet + told > 5, "{op:?}, {times} times: {quiet} quiet, {told} told");
+            let Outcomes([quiet, reported, _]) = repair_with_failing(golden, op, times);
+            assert!(
+                reported > 0 && quiet + reported > 5,
+                "{op:?}, {times} times: {quiet} quiet, {reported} reported"
+            );
         }
     }
 }

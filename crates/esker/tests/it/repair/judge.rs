@@ -1,6 +1,6 @@
-//! Repairs, and judges what they make: the database, and the report.
+//! Repairs databases and judges the result: the new database, and the report.
 //!
-//! The canaries show that the judges find a difference that is not told, and a loss that is none.
+//! The canaries show that the judges notice an unreported difference and a wrongly reported loss.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -39,7 +39,7 @@ pub fn files(fs: &MemFs) -> Vec<(String, Vec<u8>)> {
     names.into_iter().map(|name| (name.clone(), read(fs, &name))).collect()
 }
 
-/// Repairs, and checks esker_repair.1, esker_repair.3 and esker_repair.5.
+/// Repairs, and asserts esker_repair.1, esker_repair.3 and esker_repair.5.
 pub fn repair(fs: &MemFs) -> Result<(RepairReport, Contents), Error> {
     let before = files(fs);
     let outcome = builder(fs).repair(dir(), target());
@@ -52,7 +52,7 @@ pub fn repair(fs: &MemFs) -> Result<(RepairReport, Contents), Error> {
             return Err(error);
         }
     };
-    // Before anything else makes it durable.
+    // Before a later call makes it durable.
     let survivor = fs.crash_strict();
     let db = builder(fs).create_if_missing(false).open(target())?;
     let contents = dump_sound(&db)?;
@@ -63,7 +63,7 @@ pub fn repair(fs: &MemFs) -> Result<(RepairReport, Contents), Error> {
     Ok((report, contents))
 }
 
-/// esker_repair.5, of what a power loss has left of a repaired database of these contents.
+/// Asserts esker_repair.5 for what a power loss has left of a repaired database with these contents.
 pub fn assert_lasts(left: &MemFs, contents: &Contents) {
     let assert_holds = |fs: &MemFs, expected: &Contents, when: &str| {
         let db = builder(fs).create_if_missing(false).open(target());
@@ -102,10 +102,10 @@ pub fn assert_lasts(left: &MemFs, contents: &Contents) {
     assert_holds(&left.crash_strict(), &expected, "after writes, a merge and a power loss");
 }
 
-/// The number and the name of each keyspace of the golden databases; they never get a new one.
+/// Id and name of each keyspace of the golden databases. The ids never change.
 pub const IDS: [(&str, u32); 2] = [("default", 1), ("a", 2)];
 
-/// esker_repair.2: the first difference that the report does not explain.
+/// Returns the first difference that the report does not explain (esker_repair.2).
 pub fn unexplained(golden: &Golden, report: &RepairReport, found: &Contents) -> Option<String> {
     for (name, id) in IDS {
         let id = KeyspaceId::new(id);
@@ -115,7 +115,7 @@ pub fn unexplained(golden: &Golden, report: &RepairReport, found: &Contents) -> 
             return Some(format!("{name} is called {renamed:?}"));
         }
         let empty = Default::default();
-        // Not all of them have both.
+        // Not all databases have both.
         let Some(expected) = golden.newest.get(name) else { continue };
         let map = renamed.and_then(|n| found.get(n)).unwrap_or(&empty);
         for key in expected.keys().chain(map.keys()) {
@@ -141,7 +141,7 @@ pub fn unexplained(golden: &Golden, report: &RepairReport, found: &Contents) -> 
     found.keys().find(|name| !known(name)).map(|name| format!("keyspace {name} comes from nowhere"))
 }
 
-/// Damages a copy, repairs it, and judges. Returns what was reported.
+/// Damages a copy, repairs it, and judges. Returns the report.
 pub fn judge(golden: &Golden, what: &str, damage: impl FnOnce(&MemFs)) -> RepairReport {
     let fs = golden.copy();
     damage(&fs);
@@ -154,15 +154,15 @@ pub fn judge(golden: &Golden, what: &str, damage: impl FnOnce(&MemFs)) -> Repair
     report
 }
 
-/// The bytes of a segment's header.
+/// Size of a segment's header.
 pub const SEGMENT_HEADER_BYTES: usize = 32;
 
-/// Keyspace and key of a stored key. The databases have few keyspaces, whose numbers take one byte.
+/// Keyspace and user key of an encoded key. The databases have few keyspaces, so ids take one byte.
 pub fn place(stored: &[u8]) -> (KeyspaceId, Vec<u8>) {
     (KeyspaceId::new(u32::from(stored[0])), stored[1..].to_vec())
 }
 
-/// esker_repair.4: what the report says beyond what damage of this one file may cost.
+/// Returns what the report names beyond the possible cost of damage to this one file (esker_repair.4).
 pub fn overreported(golden: &Golden, name: &str, report: &RepairReport) -> Option<String> {
     let is_about = |loss: &&esker::Loss| loss.path == path(name);
     let unfit = |fits: &dyn Fn(&&esker::Loss) -> bool| report.losses.iter().find(|loss| !fits(loss));
@@ -174,15 +174,16 @@ pub fn overreported(golden: &Golden, name: &str, report: &RepairReport) -> Optio
             let (first, last) = (place(&first), place(&last));
             unfit(&|loss| match &loss.keys {
                 LostKeys::Between(Some(low), Some(high)) => is_about(loss) && first <= *low && *high <= last,
-                // Both bounds have to be told, and a table says what keys it may hold.
+                // Both bounds have to be reported, since a table states which keys it may hold.
                 LostKeys::Between(..) | LostKeys::Any => false,
                 LostKeys::Names => names_in_it,
             })
         }
-        // Which keys a commit wrote stands in its record and nowhere else: what is lost with it may be any.
+        // Only a commit's record says which keys it wrote. If it is lost, they may be any.
         _ if name.ends_with(".wal") => unfit(&|loss| is_about(loss) && loss.keys == LostKeys::Any),
-        // Which tables counted stood in the manifest: older values of any key may be back, which is told once. Tables that
-        // an edit had removed may be missed, if that edit is lost. And of which commit an adopted table is stood there alone.
+        // Only the manifest says which tables are in use. Without it, older values of any key may return,
+        // which is reported once. Tables that a lost edit had removed may be missed. Only the manifest knows
+        // the commit of an adopted table.
         _ => {
             let any = report.losses.iter().filter(|loss| loss.keys == LostKeys::Any).count();
             unfit(&|loss| match &loss.keys {

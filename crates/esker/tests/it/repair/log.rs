@@ -1,4 +1,4 @@
-//! Damage of the log costs the commits that it hits, and no more.
+//! Damage to the log costs the damaged commits, and no others.
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ fn esker_repair_2_no_commit_is_put_together_over_a_segment_that_is_missing_or_ca
     let running = MemFs::new();
     let db = roomy(Arc::new(running.clone())).open(dir()).unwrap();
     let (keyspace, mut batch) = (db.default_keyspace(), db.batch());
-    // Each takes 16 bytes of the log, and what fits a segment is a multiple of that: without the middle one the others fit together.
+    // Each takes 16 bytes of the log, which divides the size of a segment: without the middle segment the
+    // others would fit together.
     for n in 0..60_000u32 {
         batch.put(&keyspace, u64::from(n).to_be_bytes(), n.to_be_bytes()).unwrap();
     }
@@ -55,7 +56,7 @@ fn esker_repair_6_a_sector_of_the_log_that_cannot_be_read_costs_its_commits_alon
     let keyspace = db.default_keyspace();
     (0..40u8).for_each(|n| keyspace.put([n], [n; 1000]).map(drop).unwrap());
     let left = running.kill();
-    // Among the commits; and behind them, where there may have been more.
+    // Among the commits, and after them, where there may have been more.
     for (sector, most) in [(9_000..9_001, 6), (200_000..200_001, 0)] {
         let fs = FaultFs::new(Arc::new(left.crash_keep_all()));
         fs.add(failing(&[OpKind::Read], "000001.wal").on_bytes(sector.clone()));
@@ -64,8 +65,8 @@ fn esker_repair_6_a_sector_of_the_log_that_cannot_be_read_costs_its_commits_alon
         let missing = 40 - report.live_keys();
         assert!(missing <= most && (missing > 0) == (most > 0), "{sector:?}: {report:#?}");
         assert!(report.losses.iter().any(|loss| loss.detail.contains("cannot be read")), "{report:#?}");
-        let told = report.losses.iter().filter_map(|loss| loss.commits);
-        assert_eq!(told.map(|(first, last)| last + 1 - first).sum::<u64>(), missing, "{report:#?}");
+        let reported = report.losses.iter().filter_map(|loss| loss.commits);
+        assert_eq!(reported.map(|(first, last)| last + 1 - first).sum::<u64>(), missing, "{report:#?}");
         fs.clear();
         let found = dump_sound(&roomy(Arc::new(fs)).open(target()).unwrap()).unwrap();
         assert!(found["default"].iter().all(|(key, value)| value[..] == [key[0]; 1000]));
@@ -80,9 +81,9 @@ fn wal_salvage_5_a_prepared_file_that_cannot_be_read_hides_no_commit_without_a_w
     (0..40u8).for_each(|n| keyspace.put([n], [n; 1000]).map(drop).unwrap());
     let left = running.kill();
     left.rename(&path("000001.wal"), &path("000001.wal-next")).unwrap();
-    // Nothing names it yet.
+    // The manifest does not name it yet.
     replace(&left, "000002.wal-next", &[0; 4096]);
-    // Beside the segment, and the beginning of the segment itself.
+    // A file beside the segment, and the start of the segment itself.
     for (unreadable, most) in [("000002.wal-next", 0), ("000001.wal-next", 6)] {
         let fs = FaultFs::new(Arc::new(left.crash_keep_all()));
         fs.add(failing(&[OpKind::Read], unreadable).on_bytes(0..1));
@@ -104,7 +105,7 @@ fn recovery_6_a_renamed_segment_is_told_from_a_prepared_file_also_if_its_first_r
     let at = records(&fs, name)[0].start;
     overwrite(&fs, name, at, &[!read(&fs, name)[at]]);
     fs.rename(&path(name), &path(renamed)).unwrap();
-    // All of it can be read, or not a place behind that record.
+    // Everything is readable, or a place after that record is not.
     for (unreadable, most) in [(None, 1), (Some(20_000..20_001), 7)] {
         let faulty = FaultFs::new(Arc::new(fs.crash_keep_all()));
         if let Some(bytes) = unreadable {
@@ -141,17 +142,17 @@ fn esker_repair_4_a_damaged_record_costs_its_commit_alone() {
             expected.get_mut("default").unwrap().remove(logged_key(n));
             assert!(found == expected, "{n}: {report:#?}");
             assert_not_overreported(&golden, &format!("record {n}"), log, &report);
-            let told: Vec<u64> = report.losses.iter().map(|loss| loss.offset).collect();
+            let reported: Vec<u64> = report.losses.iter().map(|loss| loss.offset).collect();
             let lost: Vec<_> = report.losses.iter().filter_map(|loss| loss.commits).collect();
             match all.get(n + 1) {
-                // The place, and the gap that the next commit shows.
+                // The place itself, and the gap that the next commit reveals.
                 Some(next) => {
-                    assert_eq!(told, [record.start as u64, next.start as u64]);
+                    assert_eq!(reported, [record.start as u64, next.start as u64]);
                     assert_eq!(lost, [(record.seq, record.seq)]);
                 }
-                // The place, and where the log ends now, before a commit that the manifest knows.
+                // The place itself, and the new end of the log, before a commit that the manifest knows.
                 None => {
-                    assert_eq!(told, [record.start as u64, all[n - 1].start as u64]);
+                    assert_eq!(reported, [record.start as u64, all[n - 1].start as u64]);
                     assert_eq!(lost, [(record.seq, record.seq)]);
                 }
             }
@@ -170,7 +171,7 @@ fn repair_log_3_what_lies_behind_an_unfinished_commit_never_counted() {
         batch.put(&keyspace, [b'0' + n], [n; 30]).unwrap();
         batch.commit_with(Durability::Buffered).unwrap();
     }
-    // A power loss takes one record that was not synced, and leaves those behind it.
+    // A power loss destroys one unsynced record and leaves later ones.
     let fs = running.kill();
     let log = fs.list_dir(dir()).unwrap().into_iter().find(|name| name.ends_with(".wal")).unwrap();
     let at = read(&fs, &log).windows(30).position(|w| w == [2; 30]).unwrap();
@@ -193,7 +194,7 @@ fn wal_salvage_6_a_commit_is_told_as_lost_if_but_the_header_of_a_later_one_prove
     (1..4u8).for_each(|n| keyspace.put([n], [n; 30]).map(drop).unwrap());
     let left = running.kill();
     let log = left.list_dir(dir()).unwrap().into_iter().find(|name| name.ends_with(".wal")).unwrap();
-    // What a power loss leaves of the third commit is its header; then a byte of another one rots.
+    // A power loss leaves only the header of the third commit. Then a byte of another commit is damaged.
     let cases: [(&[u8], u64, bool); 3] = [(&[1, 3], 1, true), (&[2, 3], 1, true), (&[3], 2, false)];
     for (damaged, commits, is_lost) in cases {
         let fs = left.crash_keep_all();
@@ -203,9 +204,9 @@ fn wal_salvage_6_a_commit_is_told_as_lost_if_but_the_header_of_a_later_one_prove
         }
         let is_refused = builder(&fs.crash_keep_all()).open(dir()).is_err();
         let (report, _) = repair(&fs).unwrap();
-        let told = (report.commits, !report.losses.is_empty());
+        let reported = (report.commits, !report.losses.is_empty());
         assert_eq!(
-            (is_refused, told),
+            (is_refused, reported),
             (is_lost, (commits, is_lost)),
             "wal_salvage.6: {damaged:?}: {report:#?}"
         );
@@ -218,19 +219,23 @@ fn esker_repair_4_damage_of_the_log_that_costs_nothing_is_told_apart() {
     let log = golden.last_segment();
     let (bytes, last) = (golden.read(log), *records(&golden.fs, log).last().unwrap());
     let flip = |at: usize| judge(&golden, &format!("byte {at}"), |fs| overwrite(fs, log, at, &[!bytes[at]]));
-    // What fills up the last commit, and the end record: without it nobody knows that nothing followed in a file that is
-    // shorter than it was made.
+    // The padding of the last commit, and the end record. Without it nothing proves that no commit followed,
+    // in a file that is shorter than it was made.
     let end = last.end.next_multiple_of(8);
     for at in last.end..bytes.len() {
         let report = flip(at);
-        let told: Vec<_> = report.losses.iter().map(|loss| (loss.offset, loss.commits)).collect();
-        assert_eq!(told, if at < end { vec![] } else { vec![(end as u64, None)] }, "{at}");
+        let reported: Vec<_> = report.losses.iter().map(|loss| (loss.offset, loss.commits)).collect();
+        assert_eq!(reported, if at < end { vec![] } else { vec![(end as u64, None)] }, "{at}");
         assert_eq!(report.commits, LOGGED as u64);
     }
-    // The header says nothing that the records do not say, but without it nobody knows that this is all of them.
+    // The header repeats what the records say, but without it nothing proves that they are complete.
     for at in 0..SEGMENT_HEADER_BYTES {
         let report = flip(at);
-        let told: Vec<_> = report.losses.iter().map(|loss| (loss.offset, loss.bytes)).collect();
-        assert_eq!((told, report.commits), (vec![(0, SEGMENT_HEADER_BYTES as u64)], LOGGED as u64), "{at}");
+        let reported: Vec<_> = report.losses.iter().map(|loss| (loss.offset, loss.bytes)).collect();
+        assert_eq!(
+            (reported, report.commits),
+            (vec![(0, SEGMENT_HEADER_BYTES as u64)], LOGGED as u64),
+            "{at}"
+        );
     }
 }

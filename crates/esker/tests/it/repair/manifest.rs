@@ -1,4 +1,4 @@
-//! Manifests that are lost, cut, or of earlier: what tables and log tell without them.
+//! Manifests that are lost, cut or old: what tables and log prove without them.
 
 use esker::{Loss, LostKeys, TableCompression};
 use esker_env::{Fs, MemFs};
@@ -11,14 +11,14 @@ use crate::common::dir;
 fn esker_repair_2_a_manifest_that_lost_its_end_costs_no_table() {
     for golden in [Golden::flushed(), Golden::flushed_once()] {
         let name = golden.named("").find(|name| name.starts_with("MANIFEST-")).unwrap();
-        let (bytes, mut told) = (golden.read(name), 0);
+        let (bytes, mut reported) = (golden.read(name), 0);
         for at in 0..bytes.len() {
             let report = judge(&golden, &format!("{name} cut to {at}"), |fs| cut(fs, name, at));
             let keys = golden.newest["default"].len() as u64;
             assert_eq!(report.live_keys(), keys, "{at}: {report:#?}");
-            told += usize::from(report.losses.iter().any(|loss| loss.detail.contains("lost its end")));
+            reported += usize::from(report.losses.iter().any(|loss| loss.detail.contains("lost its end")));
         }
-        assert!(told > 0, "an end behind a record is one that only tables prove");
+        assert!(reported > 0, "only tables prove a cut after a record");
     }
 }
 
@@ -26,13 +26,13 @@ fn esker_repair_2_a_manifest_that_lost_its_end_costs_no_table() {
 fn esker_repair_2_a_manifest_from_before_a_merge_or_a_flush_costs_no_key() {
     let golden = Golden::merged();
     let name = golden.named("").find(|name| name.starts_with("MANIFEST-")).unwrap();
-    let (bytes, mut told) = (golden.read(name), 0);
+    let (bytes, mut reported) = (golden.read(name), 0);
     for len in places(bytes.len(), 128) {
         for is_older in [false, true] {
             let what = format!("{name} cut to {len}, under an earlier name: {is_older}");
             let fs = golden.copy();
             if is_older {
-                // The one in force is lost, and one from before is still there.
+                // The current manifest is lost, and an older one still exists.
                 fs.remove_file(&path(name)).unwrap();
                 replace(&fs, "MANIFEST-000000", &bytes[..len]);
             } else {
@@ -44,13 +44,14 @@ fn esker_repair_2_a_manifest_from_before_a_merge_or_a_flush_costs_no_key() {
                 let missing = map.keys().find(|key| !found[keyspace].contains_key(*key));
                 assert!(missing.is_none(), "{what}: {missing:?} of {keyspace}: {report:#?}");
             }
-            told += usize::from(report.losses.iter().any(|loss| loss.detail.contains("an earlier manifest")));
+            reported +=
+                usize::from(report.losses.iter().any(|loss| loss.detail.contains("an earlier manifest")));
         }
     }
-    assert!(told > 0, "only what it names tells that it is an earlier one");
+    assert!(reported > 0, "only the files it names show that it is an earlier one");
 }
 
-/// The files by which opening finds the tables and the log.
+/// Removes the files through which opening finds the tables and the log.
 fn lose_the_manifest(fs: &MemFs) {
     let names = fs.list_dir(dir()).unwrap().into_iter();
     names
@@ -74,7 +75,7 @@ fn repair_log_1_old_segments_bring_nothing_back_over_tables_that_forgot_their_nu
         let keyspace = db.default_keyspace();
         keyspace.put("a", "old").unwrap();
         keyspace.put("b", "old").unwrap();
-        // Manifest and log as they were, under the tables of later.
+        // The old manifest and log with later tables.
         let fs = running.kill();
         keyspace.put("a", "new").unwrap();
         keyspace.remove("b").unwrap();
@@ -121,7 +122,7 @@ fn repair_log_1_a_foreign_table_in_a_named_place_costs_no_commit_of_the_log() {
         (0..commits).for_each(|n| keyspace.put([100 + n], "in the log").map(drop).unwrap());
         fs.kill()
     };
-    // It says of far newer commits that they went into it, and nothing else of itself.
+    // It states that far newer commits went into it, and nothing else.
     let (fs, other) = (left(1, 10), left(90, 0));
     let mut theirs = read(&other, &tables(&other)[0]);
     let properties_end = theirs.len() - 80;
@@ -155,15 +156,15 @@ fn sources_5_an_earlier_manifest_in_the_place_of_the_one_in_force_is_told() {
     };
     run("a");
     let earlier = running.kill();
-    // Without its last marker it is not gone on with.
+    // Without its last marker it is not continued.
     let file = running.open(&path(&manifest(&running)), esker_env::OpenOptions::write()).unwrap();
     file.set_len(file.len().unwrap() - 20).unwrap();
     run("b");
     let (old, in_force) = (manifest(&earlier), manifest(&running));
     assert_ne!(old, in_force);
-    // Without CURRENT nothing tells that there was another one.
+    // Without CURRENT nothing shows that there was another manifest.
     for is_told in [true, false] {
-        // The manifest in force is gone, and so are the log segments that it alone names.
+        // The current manifest is gone, and with it the log segments that only it names.
         let fs = running.kill();
         fs.remove_file(&path(&in_force)).unwrap();
         let of_log = names(&fs).into_iter().filter(|name| name.ends_with(".wal"));
@@ -192,7 +193,8 @@ fn sources_3_commits_behind_a_torn_one_do_not_stand_for_those_of_a_table() {
     let earlier = tables(&fs);
     let made: Vec<_> = tables(&flushed).into_iter().filter(|name| !earlier.contains(name)).collect();
     made.iter().for_each(|name| replace(&fs, name, &read(&flushed, name)));
-    // The first of the last three commits, which were synced as one. Without the tables it would look like a write that a crash tore.
+    // The first of the last three commits, which one sync covered. Without the tables it would look like a
+    // torn write.
     let segment = golden.last_segment();
     let of_log = records(&fs, segment);
     let at = of_log[of_log.len() - 3].start;
@@ -212,7 +214,7 @@ fn repair_log_4_a_log_that_has_lost_its_beginning_is_told_where_no_segment_is_na
     db.flush().unwrap();
     db.default_keyspace().put("logged", "value").unwrap();
     let fs = running.kill();
-    // The manifest as it began; the table is gone, and the only commit of the log that is left.
+    // The first state of the manifest. The table is gone, and the only commit that is left of the log.
     let mut names = fs.list_dir(dir()).unwrap().into_iter();
     let manifest = names.find(|name| name.starts_with("MANIFEST-")).unwrap();
     replace(&fs, &manifest, &read(&first, &manifest));
@@ -237,7 +239,7 @@ fn sources_6_a_table_that_lost_its_footer_proves_that_there_was_a_commit() {
     db.default_keyspace().put("flushed", "value").unwrap();
     db.flush().unwrap();
     let fs = running.kill();
-    // The manifest as it began: it knows of no table and no segment, and there is no log.
+    // The first state of the manifest. It names no table and no segment, and there is no log.
     let mut names = fs.list_dir(dir()).unwrap().into_iter();
     let manifest = names.find(|name| name.starts_with("MANIFEST-")).unwrap();
     replace(&fs, &manifest, &read(&first, &manifest));

@@ -10,14 +10,16 @@
 //!   failing_calls.rs  calls that fail while it is going on
 //! ```
 //!
-//! esker_repair.1. A repair never panics, and what it makes is a sound database, or it makes nothing and says why.
-//! esker_repair.2. Every key that differs from the undamaged database is among those that the report names as lost; its value is
-//!     one that the key had earlier, or it is missing.
+//! esker_repair.1. A repair never panics. It makes a sound database, or it makes nothing and says why.
+//! esker_repair.2. Every key that differs from the undamaged database is among those that the report names as
+//!     lost. It has an earlier value of the key, or is missing.
 //! esker_repair.3. No byte, name or time of the original changes.
-//! esker_repair.4. The report names no more than may be lost: nothing if a file without data is damaged, keys of its range if a
-//!     table is, the damaged commit if the log is.
-//! esker_repair.5. What a repair has made survives a power loss at once, and goes right under writes, a merge and another power loss.
-//! esker_repair.6. A file, or a stretch of one, that cannot be read costs what it holds and ends nothing; it is asked for a few times.
+//! esker_repair.4. The report names no more than may be lost: nothing for a file without data, keys of its
+//!     range for a table, the damaged commit for the log.
+//! esker_repair.5. A repaired database survives an immediate power loss, and works with writes, a compaction
+//!     and another power loss.
+//! esker_repair.6. A file or part of a file that cannot be read costs its contents and stops nothing. Reading
+//!     it is tried a few times.
 //!
 //! `ESKER_SWEEP=full` damages every byte instead of a sample.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests, also on real files")]

@@ -1,4 +1,4 @@
-//! Where a repaired database may stand, and what is left of a repair that fails.
+//! Where a repaired database may be made, and what a failed repair leaves.
 
 use std::path::Path;
 
@@ -41,7 +41,7 @@ fn esker_repair_3_a_target_in_the_source_is_refused() {
         assert!(matches!(refused, Error::Invalid(_)), "{target}: {refused}");
         assert_eq!(names(), before, "{target}");
     }
-    // Nor may it hold the source: it is not empty.
+    // It may not contain the source either: it is not empty.
     assert!(matches!(builder(&fs).repair(dir(), ".").map(drop), Err(Error::Invalid(_))));
     for target in ["db-new", "database", "elsewhere/db"] {
         assert!(builder(&fs).repair(dir(), target).unwrap().losses.is_empty(), "{target}");
@@ -99,17 +99,17 @@ fn esker_repair_1_a_repair_that_fails_leaves_no_file() {
         assert!(matches!(refused, Error::UnsupportedVersion { .. }), "{refused}");
         fs
     };
-    // All tables are looked at before anything is made.
+    // All tables are read before anything is made.
     let table = golden.named(".sst").last().unwrap();
     let footer = golden.read(table).len() - 80;
     let fs = newer(table, footer + 64, footer..footer + 68);
     assert!(!fs.exists(target()).unwrap());
-    // The log is read when the tables are in the target already.
+    // The log is read when the target has the tables already.
     let fs = newer(golden.last_segment(), 8, 0..28);
     assert_eq!(fs.list_dir(target()).unwrap_or_default(), Vec::<String>::new());
 }
 
-/// The permission bits of a directory and of its files, each once.
+/// The permission bits of a directory, and the distinct ones of its files.
 #[cfg(unix)]
 fn modes(dir: &Path) -> (u32, Vec<u32>) {
     use std::os::unix::fs::PermissionsExt;
@@ -149,11 +149,11 @@ fn a_repaired_database_is_no_more_open_than_its_source() {
     fill(&db);
     db.close().unwrap();
     assert_eq!(modes(&source), (0o700, vec![0o600]));
-    // What the directory allows, one of its files may not.
+    // A file may not have what its directory allows.
     std::fs::set_permissions(&source, std::fs::Permissions::from_mode(0o755)).unwrap();
     esker::repair(&source, &target).unwrap();
     assert_eq!(modes(&target), (0o755, vec![0o600]));
-    // Nor is a directory that is there made another one.
+    // The mode of an existing directory does not change either.
     let empty = at("empty");
     std::fs::create_dir(&empty).unwrap();
     std::fs::set_permissions(&empty, std::fs::Permissions::from_mode(0o750)).unwrap();

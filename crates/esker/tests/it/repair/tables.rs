@@ -1,4 +1,4 @@
-//! Damage of tables costs the keys that it hits, and no more.
+//! Damage to tables costs the damaged keys, and no others.
 
 use std::sync::Arc;
 
@@ -59,8 +59,8 @@ fn esker_repair_6_sectors_of_a_table_that_cannot_be_read_cost_little_and_are_ask
     let (map, id) = (&found["default"], KeyspaceId::DEFAULT);
     assert!(map.len() > 600, "{}", map.len());
     for n in 0..800 {
-        let told = report.losses.iter().any(|loss| loss.keys.may_hold(id, &key(n)));
-        assert!(map.contains_key(&key(n)) || told, "{n}: {report:#?}");
+        let reported = report.losses.iter().any(|loss| loss.keys.may_hold(id, &key(n)));
+        assert!(map.contains_key(&key(n)) || reported, "{n}: {report:#?}");
     }
 }
 
@@ -285,7 +285,8 @@ fn tables_4_a_block_of_another_databases_table_of_the_same_name_is_told() {
     }
 }
 
-/// A database with an old value of each key in tables and in the log, and a new one in tables that a large batch became.
+/// A database with an old value of each key in tables and in the log, and a new one in tables that a large
+/// batch became.
 fn with_adopted(fs: &MemFs) {
     let db = adopting(fs).open(dir()).unwrap();
     let map = db.default_keyspace();

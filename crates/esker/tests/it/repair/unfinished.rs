@@ -1,5 +1,5 @@
-//! A repair that is stopped at any change that it makes: what is left of it is refused, no database, or the whole one. One that fails
-//! leaves nothing.
+//! A repair that is stopped at any of its changes: what it leaves is refused, or is no database, or a
+//! complete one. A failed repair leaves nothing.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn source() -> (MemFs, Contents) {
     (fs.crash_keep_all(), contents)
 }
 
-/// Repairs a copy of the database with this rule in force for the target; says what became of it, and what is there then.
+/// Repairs a copy of the database while this rule holds for the target. Returns the outcome, and the files.
 fn repair_with(fs: &MemFs, rule: FaultRule) -> (Result<(), Error>, FaultFs, MemFs) {
     let copy = fs.kill();
     let faults = FaultFs::new(Arc::new(copy.clone()));
@@ -37,7 +37,7 @@ fn repair_with(fs: &MemFs, rule: FaultRule) -> (Result<(), Error>, FaultFs, MemF
     (repaired.map(drop), faults, copy)
 }
 
-/// What the target is, rescue_repair.4 and unfinished.1 kept.
+/// The state of the target, if rescue_repair.4 and unfinished.1 hold.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Found {
     Nothing,
@@ -124,8 +124,8 @@ fn rescue_repair_4_a_repair_that_fails_leaves_no_file() {
             }
             if let Err(error) = done {
                 failed += 1;
-                let told = matches!(error, Error::Io { .. } | Error::NoSpace { .. } | Error::Poisoned(_));
-                assert!(told, "{when}: {error}");
+                let reported = matches!(error, Error::Io { .. } | Error::NoSpace { .. } | Error::Poisoned(_));
+                assert!(reported, "{when}: {error}");
                 assert_eq!(
                     left.list_dir(target()).unwrap_or_default(),
                     Vec::<String>::new(),
@@ -159,7 +159,7 @@ fn target_dir_4_the_marker_stays_where_files_cannot_be_removed() {
             }
             for left in [left.kill(), left.crash_strict(), left.crash(n), left.crash_keep_all()] {
                 let found = found_in(&left, &expected, &when);
-                // Where nothing but the sync that makes the marker's removal durable fails, the database is whole.
+                // If only the sync after the marker's removal fails, the database is complete.
                 assert!(done.is_err() || found == Found::Whole, "{when}: {found:?}");
                 refused += u64::from(found == Found::Refused);
             }
@@ -178,7 +178,7 @@ fn target_dir_5_a_lock_that_somebody_holds_keeps_the_directory() {
     drop(held);
     assert_eq!(fs.list_dir(target()).unwrap(), ["LOCK"]);
     assert_eq!(found_in(&fs, &expected, "given back"), Found::Lock);
-    // Whose name is not the engine's is somebody's.
+    // A file with a name that is not the engine's belongs to another program.
     fs.open(&target().join("notes"), OpenOptions::create()).unwrap();
     let refused = builder(&fs).repair(dir(), target());
     assert!(matches!(&refused, Err(Error::Invalid(text)) if text.contains("not empty")), "{refused:?}");
@@ -192,19 +192,19 @@ fn rescue_repair_6_a_report_of_a_database_that_stays_is_not_lost() {
     for n in 1.. {
         let copy = fs.kill();
         let faults = FaultFs::new(Arc::new(copy.clone()));
-        // From some change on nothing can be changed any more.
+        // From this change on all changes fail.
         faults.add(FaultRule::new(&OpKind::CHANGES, never).nth(n).forever().on_path("repaired"));
-        let mut told = None;
+        let mut reported = None;
         let repaired = simulated(Arc::new(faults.clone()))
-            .repair_telling(dir(), target(), |report| told = Some(report.clone()));
+            .repair_telling(dir(), target(), |report| reported = Some(report.clone()));
         let found = found_in(&copy, &expected, &format!("change {n}"));
         if let Ok(report) = repaired {
-            assert_eq!((told, found), (Some(report), Found::Whole));
+            assert_eq!((reported, found), (Some(report), Found::Whole));
             break;
         }
         match found {
             Found::Whole => {
-                let report = told.expect("rescue_repair.6");
+                let report = reported.expect("rescue_repair.6");
                 let keys = expected.values().map(|keyspace| keyspace.len() as u64).sum::<u64>();
                 assert_eq!((report.live_keys(), report.losses), (keys, Vec::new()), "rescue_repair.6");
                 stays += 1;
@@ -286,7 +286,7 @@ fn an_unfinished_repair_is_told_as_one() {
     let DumpValue::Bytes(text) = &shown[1].fields[0].1 else { panic!("{shown:?}") };
     assert!(text.ends_with(b"remove the directory and repair again."));
     assert_eq!(names(), before);
-    // As the message says.
+    // As the message advises.
     for name in before {
         left.remove_file(&target().join(name)).unwrap();
     }
