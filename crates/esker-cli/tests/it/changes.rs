@@ -16,7 +16,7 @@ fn numbers_are_merged_and_printed() {
     esker.ok("merge -k counts --as i64 visits 5");
     esker.ok("merge -k counts --as i64 visits -3");
     assert_eq!(esker.ok("get -k counts --as i64 visits"), "42\n");
-    assert!(esker.fails("merge -k counts visits 5").contains("1 bytes in place of 8"));
+    assert!(esker.fails("merge -k counts visits 5").contains("1 bytes instead of 8"));
     assert!(esker.fails("merge -k counts --as u64 visits -1").contains("no number of --as u64"));
     assert!(esker.fails("get --as i64 ann").contains("leave out --as i64"));
 }

@@ -1,15 +1,17 @@
-//! Values of blob files in memory, whole and checked.
+//! Caches whole, verified values of blob files in memory.
 //!
 //! ```text
-//!   write --room?--------------------------------> table of slots, by place
-//!   read --> in the cache? --no--> file --room, or asked for lately?--^  in place of what was not read since the hand came by (CLOCK)
+//!   write --if it fits-------------------------------> hash table of slots, by file and offset
+//!   read --> cached? --no--> file --if it fits, or read recently--^  CLOCK eviction
 //! ```
 //!
-//! blob_cache.1. It takes a bounded part of the memory budget: walks over large values do not wash blocks out.
-//! blob_cache.2. While memory is free, values are kept as they come. Then one is kept when it is looked up again while its first read is still
-//!      remembered: walks displace nothing.
-//! blob_cache.3. What a pointer names never changes, so nothing is ever taken out for being old.
-//! blob_cache.4. A slot that is in use has its place between the slot of its hash and the next empty one (linear probing).
+//! blob_cache.4. A used slot is reachable from the slot of its hash without crossing an empty one (linear
+//!     probing).
+//!
+//! The cache uses a bounded part of the memory budget, so that scans over large values do not evict blocks.
+//! While memory is free, every value is cached. Afterwards a value is cached when it is looked up again while
+//! its first read is still remembered, so scans evict nothing. What a pointer refers to never changes, so
+//! cached values never become stale.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,41 +23,41 @@ use crate::cache::{BudgetKind, MemoryBudget, Reservation};
 use crate::types::Value;
 use crate::types::prefetch::prefetch_line;
 
-/// The cache takes at most a quarter of the memory.
+/// The cache uses at most `1 / MEMORY_PART` of the memory budget.
 const MEMORY_PART: u64 = 4;
 const SHARDS: usize = 16;
-/// Reads that are remembered, in all.
+/// Number of recent reads remembered, over all shards.
 const REMEMBERED: usize = 1 << 16;
-/// A value takes at most an eighth of a shard.
+/// A value uses at most `1 / VALUE_PART` of a shard.
 const VALUE_PART: u64 = 8;
-/// Longer values are kept once they are read: writing them is not to wait for a copy.
+/// Longer values are cached only when read, so that a write does not wait for a copy.
 const WRITTEN_BYTES_MAX: usize = 64 << 10;
-/// Slots of a shard that holds something, at least.
+/// Minimum number of slots of a shard that is not empty.
 const SLOTS_MIN: usize = 64;
 
-/// The counts of a shared copy lie so many bytes before it.
+/// Distance in bytes from the reference counts of a shared copy to its bytes.
 const COUNTS_BYTES: usize = 16;
-/// Lines of a value that are asked for before it is read; the processor's own prefetching goes on from there.
+/// Cache lines of a value that are prefetched. The processor prefetches the rest.
 const PREFETCHED_LINES: usize = 3;
 
-/// Bytes of memory that nobody uses.
+/// Returns the number of unused bytes of memory.
 pub(crate) type FreeBytes = Box<dyn Fn() -> u64 + Send + Sync>;
 
-/// See the module's text.
+/// A cache of blob values; see the module documentation.
 pub(crate) struct BlobCache {
     shards: Vec<Mutex<Shard>>,
-    /// Hashes of places that were read, each in the slot of its low bits (blob_cache.2). Relaxed: hints.
+    /// Hashes of values read recently, indexed by their low bits. Relaxed: they are hints.
     seen: Vec<AtomicU64>,
     shard_bytes_max: u64,
     free_bytes: FreeBytes,
 }
 
-/// File and offset.
-type Place = (u64, u64);
+/// File number and offset of a value.
+type BlobKey = (u64, u64);
 
-/// One part of the cache.
+/// One shard of the cache.
 struct Shard {
-    /// A power of two of them, or none; at most half are in use.
+    /// Empty, or a power of two in length. At most half of the slots are used.
     slots: Vec<Option<Slot>>,
     used: usize,
     hand: usize,
@@ -63,10 +65,10 @@ struct Shard {
     memory: Reservation,
 }
 
-/// A value on a cache line.
+/// A value, on a cache line of its own.
 #[repr(align(64))]
 struct Slot {
-    place: Place,
+    key: BlobKey,
     value: Value,
     was_read: bool,
 }
@@ -79,18 +81,18 @@ impl std::fmt::Debug for BlobCache {
     }
 }
 
-/// Never 0.
-fn hash((file, offset): Place) -> u64 {
+/// Never returns 0.
+fn hash((file, offset): BlobKey) -> u64 {
     let mixed = (file << 40 ^ offset).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed ^ mixed >> 29) | 1
 }
 
-fn place(pointer: &BlobPointer) -> Place {
+fn key(pointer: &BlobPointer) -> BlobKey {
     (pointer.file.get(), pointer.offset)
 }
 
 impl BlobCache {
-    /// Empty.
+    /// Creates an empty cache.
     pub(crate) fn new(budget: &Arc<MemoryBudget>, free_bytes: FreeBytes) -> Arc<BlobCache> {
         let shard = || Shard {
             slots: Vec::new(),
@@ -107,24 +109,24 @@ impl BlobCache {
         })
     }
 
-    fn shard(&self, place: Place) -> &Mutex<Shard> {
-        &self.shards[(hash(place) >> 1) as usize % SHARDS]
+    fn shard(&self, key: BlobKey) -> &Mutex<Shard> {
+        &self.shards[(hash(key) >> 1) as usize % SHARDS]
     }
 
-    /// The value of a pointer, if it is here.
+    /// Returns the value of a pointer if it is cached.
     pub(super) fn get(&self, pointer: &BlobPointer) -> Option<Value> {
-        let place = place(pointer);
-        let mut shard = self.shard(place).lock();
-        let at = shard.find(place)?;
+        let key = key(pointer);
+        let mut shard = self.shard(key).lock();
+        let at = shard.find(key)?;
         let slot = shard.slots[at].as_mut()?;
         slot.was_read = true;
         Some(slot.value.clone())
     }
 
-    /// Whether the value of a pointer is here. Somebody is about to read it: the processor is asked for its first bytes, and for its count.
+    /// Returns whether the value of a pointer is cached, and prefetches its reference counts and first bytes.
     pub(super) fn prefetch(&self, pointer: &BlobPointer) -> bool {
-        let shard = self.shard(place(pointer)).lock();
-        let Some(slot) = shard.find(place(pointer)).and_then(|at| shard.slots[at].as_ref()) else {
+        let shard = self.shard(key(pointer)).lock();
+        let Some(slot) = shard.find(key(pointer)).and_then(|at| shard.slots[at].as_ref()) else {
             return false;
         };
         let begin = slot.value.as_ptr();
@@ -133,36 +135,36 @@ impl BlobCache {
         true
     }
 
-    /// Keeps a value that was read from its file, if that displaces nothing. Returns whether it did.
+    /// Caches a value read from its file if that evicts nothing. Returns whether it was cached.
     fn keep_if_free(&self, pointer: &BlobPointer, value: &Value) -> bool {
-        let has_room = self.has_room(place(pointer), value.len());
+        let has_room = self.has_room(key(pointer), value.len());
         if has_room {
-            self.insert(place(pointer), value);
+            self.insert(key(pointer), value);
         }
         has_room
     }
 
-    /// A walk has read a value from its file.
+    /// Called after a scan has read a value from its file.
     pub(super) fn was_passed(&self, pointer: &BlobPointer, value: &Value) {
         self.keep_if_free(pointer, value);
     }
 
-    /// A value was looked up, and read from its file.
+    /// Called after a lookup has read a value from its file.
     pub(super) fn was_read(&self, pointer: &BlobPointer, value: &Value) {
         if self.keep_if_free(pointer, value) {
             return;
         }
-        let hash = hash(place(pointer));
+        let hash = hash(key(pointer));
         let seen = &self.seen[(hash >> 8) as usize % REMEMBERED];
         if seen.swap(hash, Ordering::Relaxed) == hash && self.may_hold(value.len()) {
-            self.insert(place(pointer), value);
+            self.insert(key(pointer), value);
         }
     }
 
-    /// A value was written to its file.
+    /// Called after a value was written to its file.
     pub(crate) fn was_written(&self, pointer: &BlobPointer, value: &[u8]) {
-        if value.len() <= WRITTEN_BYTES_MAX && self.has_room(place(pointer), value.len()) {
-            self.insert(place(pointer), value);
+        if value.len() <= WRITTEN_BYTES_MAX && self.has_room(key(pointer), value.len()) {
+            self.insert(key(pointer), value);
         }
     }
 
@@ -170,42 +172,42 @@ impl BlobCache {
         cost(len) <= self.shard_bytes_max / VALUE_PART
     }
 
-    /// Whether a value fits without displacing anything.
-    fn has_room(&self, place: Place, len: usize) -> bool {
+    /// Returns whether a value fits without evicting others.
+    fn has_room(&self, key: BlobKey, len: usize) -> bool {
         self.may_hold(len)
             && (self.free_bytes)() >= cost(len)
-            && self.shard(place).lock().bytes + cost(len) <= self.shard_bytes_max
+            && self.shard(key).lock().bytes + cost(len) <= self.shard_bytes_max
     }
 
-    /// Keeps a copy, whose count lies beside its bytes: a reader waits for memory once.
-    fn insert(&self, place: Place, value: &[u8]) {
+    /// Caches a copy whose reference count is adjacent to its bytes, so that a reader has one cache miss.
+    fn insert(&self, key: BlobKey, value: &[u8]) {
         let value = Value::copy_of(value);
-        self.shard(place).lock().insert(place, value, self.shard_bytes_max);
+        self.shard(key).lock().insert(key, value, self.shard_bytes_max);
     }
 }
 
-/// What a value of so many bytes takes, with its slot and the empty one that goes with it.
+/// Bytes used by a value of `len` bytes, with its slot and an empty slot.
 fn cost(len: usize) -> u64 {
     len as u64 + 2 * size_of::<Option<Slot>>() as u64
 }
 
 impl Shard {
-    /// The slot where the search for a place begins. The lowest bits chose the shard.
-    fn home(&self, place: Place) -> usize {
-        (hash(place) >> 20) as usize & (self.slots.len() - 1)
+    /// Returns the slot where the search for a value starts. The lowest hash bits select the shard.
+    fn home(&self, key: BlobKey) -> usize {
+        (hash(key) >> 20) as usize & (self.slots.len() - 1)
     }
 
     fn after(&self, at: usize) -> usize {
         (at + 1) & (self.slots.len() - 1)
     }
 
-    fn find(&self, place: Place) -> Option<usize> {
+    fn find(&self, key: BlobKey) -> Option<usize> {
         if self.used == 0 {
             return None;
         }
-        let mut at = self.home(place);
+        let mut at = self.home(key);
         while let Some(slot) = &self.slots[at] {
-            if slot.place == place {
+            if slot.key == key {
                 return Some(at);
             }
             at = self.after(at);
@@ -213,8 +215,8 @@ impl Shard {
         None
     }
 
-    fn insert(&mut self, place: Place, value: Value, bytes_max: u64) {
-        if self.find(place).is_some() {
+    fn insert(&mut self, key: BlobKey, value: Value, bytes_max: u64) {
+        if self.find(key).is_some() {
             return;
         }
         while self.bytes + cost(value.len()) > bytes_max && self.used > 0 {
@@ -225,11 +227,11 @@ impl Shard {
         }
         self.bytes += cost(value.len());
         self.memory.resize(self.bytes);
-        self.put(Slot { place, value, was_read: false });
+        self.put(Slot { key, value, was_read: false });
     }
 
     fn put(&mut self, slot: Slot) {
-        let mut at = self.home(slot.place);
+        let mut at = self.home(slot.key);
         while self.slots[at].is_some() {
             at = self.after(at);
         }
@@ -244,9 +246,9 @@ impl Shard {
         old.into_iter().flatten().for_each(|slot| self.put(slot));
     }
 
-    /// Moves the hand to a value that was not read since it came by last, and drops that one.
+    /// Moves the clock hand to a value that was not read since the last pass, and evicts it.
     fn drop_one(&mut self) {
-        // Whether it may stay where it is for another round.
+        // A value that was read stays for another round.
         let is_spared = |slot: &mut Slot| std::mem::take(&mut slot.was_read);
         while self.slots[self.hand].as_mut().is_none_or(is_spared) {
             self.hand = self.after(self.hand);
@@ -257,12 +259,12 @@ impl Shard {
         self.close(self.hand);
     }
 
-    /// Fills a slot that was emptied with one that is found through it, and so on (blob_cache.4).
+    /// Refills a slot that became empty, so that all values stay reachable (blob_cache.4).
     fn close(&mut self, mut empty: usize) {
         let mut at = self.after(empty);
         while let Some(slot) = &self.slots[at] {
             let mask = self.slots.len() - 1;
-            let from_home = |to: usize| to.wrapping_sub(self.home(slot.place)) & mask;
+            let from_home = |to: usize| to.wrapping_sub(self.home(slot.key)) & mask;
             if from_home(empty) <= from_home(at) {
                 self.slots.swap(empty, at);
                 empty = at;
@@ -291,7 +293,7 @@ mod tests {
         let cache = BlobCache::new(&budget, Box::new(|| 0));
         let (often, mut missed) = (7, 0);
         for n in 0..20_000 {
-            // Once, twice, and one of them all the time.
+            // Read once, twice, and one of them all the time.
             for _ in 0..1 + n % 2 {
                 assert!(cache.get(&pointer(n)).is_none());
                 cache.was_read(&pointer(n), &value(n));
@@ -302,7 +304,7 @@ mod tests {
                 missed += 1;
             }
         }
-        // It was not there when all others had been read since the hand came by, too.
+        // It is evicted once all other values have been read since the last pass.
         assert!(missed < 20, "{missed}");
         let held = budget.reserved_bytes(BudgetKind::Blob);
         assert!((12 << 20..=16 << 20).contains(&held), "{held}");
@@ -328,7 +330,8 @@ mod tests {
         for n in 0..1000 {
             assert_eq!(cache.get(&pointer(n)).unwrap(), value(n), "{n}");
         }
-        // It fills its part, and what is read twice then takes the place of others; each that is left is found.
+        // The cache fills its part. Values read twice then replace others, and every remaining value is
+        // found.
         free.store(u64::MAX, Ordering::Relaxed);
         (1000..9000).for_each(|n| cache.was_read(&pointer(n), &value(n)));
         free.store(0, Ordering::Relaxed);

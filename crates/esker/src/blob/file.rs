@@ -1,16 +1,16 @@
-//! One blob file: a header, then values.
+//! One blob file: a header followed by values.
 //!
 //! ```text
-//!   header | value | value | (left out) | value ... [ map, of a collected file (moves.rs) ]
+//!   header | value | value | (unused) | value ... [ map, if the file was collected (moves.rs) ]
 //!            `---------- leases: each writer has a part of the file to itself
 //! ```
 //!
-//! blob_file.1. A part of the file belongs to one writer, who takes a lease of it. What was written once does not change, except that zeros
-//!      behind it become values.
-//! blob_file.2. Syncs take turns, and after a failed one every later one fails without asking the system again: it reports a failed
-//!      write-back once.
-//! blob_file.3. A file that is marked obsolete is removed when its last user is gone.
-//! blob_file.4. While there is a lease, values may be in the file that no table and no commit points to yet.
+//! blob_file.1. Each part of a file is written by one writer, which holds a lease of it. Bytes written once
+//!     do not change, except that zero padding is overwritten by values.
+//! blob_file.2. Syncs are serialized. After a failed sync every later sync fails without calling the system,
+//!     which reports a failed write-back only once.
+//! blob_file.3. A file marked obsolete is removed when its last reference is dropped.
+//! blob_file.4. While a lease exists, the file may hold values that no table and no commit points to yet.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -27,19 +27,19 @@ use crate::types::descriptors::{Descriptors, ReadFile};
 use crate::types::{Error, FileId, Result, SeqNo};
 
 const MAGIC: [u8; 8] = *b"eskerBLB";
-/// The format that this build writes, and the newest one that it reads.
+/// The version that this build writes, and the newest that it reads.
 const FORMAT_VERSION: u32 = 1;
-/// Where values begin.
+/// Offset of the first value.
 pub(crate) const HEADER_BYTES: u64 = 32;
 
-/// Removes a file, if it still may.
+/// Removes a file, if removal is still allowed.
 pub(crate) type Remover = Arc<dyn Fn(&Path) + Send + Sync>;
 
-/// How a file is reached.
+/// How a file is accessed.
 enum Handle {
-    /// It was made by this process, which may write to it.
+    /// Created by this process, which may write to it.
     Written(Arc<dyn File>),
-    /// It is complete, and opened by who reads it first (descriptors.rs).
+    /// Complete; opened by the first reader (`descriptors.rs`).
     Read(Arc<ReadFile>),
 }
 
@@ -48,33 +48,36 @@ pub(crate) struct BlobFile {
     id: FileId,
     path: PathBuf,
     handle: Handle,
-    /// The same one for writes past the page cache, opened when they begin; none: there is no such.
+    /// A handle for direct writes, opened by the first one. `None` if direct writes are not supported.
     direct: OnceLock<Option<Arc<dyn File>>>,
-    /// Where the next lease begins. Under the lock of who gives leases; relaxed loads elsewhere: a size.
+    /// Offset of the next lease. Written under the lock of the lease allocator; other loads are relaxed,
+    /// because it is only a size.
     end: AtomicU64,
-    /// Bytes that leases took and did not use. Relaxed: for the statistics.
+    /// Leased bytes that were not used. Relaxed: a statistic.
     unused: AtomicU64,
-    /// Leases (blob_file.4). Release decrements, acquire loads: what they wrote has its commit by then.
+    /// Number of leases (blob_file.4). Decremented with Release, loaded with Acquire: everything written
+    /// under a dropped lease has been committed.
     leases: AtomicUsize,
-    /// The newest commit that points into it, as far as this process knows. Relaxed: the leases order it.
+    /// Newest known commit that points into the file. Relaxed: the lease count orders it.
     newest_commit: AtomicU64,
-    /// There will be no more leases. Release store by who gave them, acquire load.
+    /// Whether no more leases will be given. Stored with Release by the lease allocator, loaded with Acquire.
     is_closed: AtomicBool,
-    /// Writes that have ended. Release increments, acquire loads by syncs.
+    /// Number of completed writes. Incremented with Release, loaded with Acquire by syncs.
     writes: AtomicU64,
-    /// Writes that are durable. Release stores under the lock of `failed`, acquire loads.
+    /// Number of durable writes. Stored with Release under the lock of `failed`, loaded with Acquire.
     durable: AtomicU64,
-    /// A sync has begun and not ended well: its error, if it is known. Also the lock of blob_file.2, held while the disk works.
+    /// Set while a sync runs and after one failed, with its error if known. The lock serializes syncs
+    /// (blob_file.2).
     failed: Mutex<Option<Option<Arc<Error>>>>,
     obsolete: Mutex<Option<Remover>>,
 }
 
-/// A part of a file for one writer, and the right that the file stays (blob_file.4).
+/// A part of a file reserved for one writer. It keeps the file from being collected (blob_file.4).
 #[derive(Debug)]
 pub(crate) struct Lease(Arc<BlobFile>);
 
 impl Lease {
-    /// The file.
+    /// The leased file.
     pub(crate) fn file(&self) -> &Arc<BlobFile> {
         &self.0
     }
@@ -93,11 +96,11 @@ impl Drop for Lease {
     }
 }
 
-/// `random` tells files of one number apart that a database and a copy of it have made.
+/// Encodes a header. `random` distinguishes files of the same number made by a database and by a copy of it.
 fn header(id: FileId, random: u32) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-    // Flags: none yet.
+    // Flags, reserved.
     out.extend_from_slice(&0_u32.to_le_bytes());
     out.extend_from_slice(&id.get().to_le_bytes());
     out.extend_from_slice(&random.to_le_bytes());
@@ -105,11 +108,11 @@ fn header(id: FileId, random: u32) -> Vec<u8> {
     out
 }
 
-/// Whether it is the header of this file (descriptors.1).
+/// Verifies that the header belongs to this file (descriptors.1).
 fn check_header(file: &dyn File, path: &Path, id: FileId) -> Result<()> {
     let bytes = read_range(file, 0, HEADER_BYTES as usize).map_err(|e| match e.kind() {
         std::io::ErrorKind::UnexpectedEof => {
-            Error::corrupt("blob file header", path, 0, "the file ends in it")
+            Error::corrupt("blob file header", path, 0, "the file ends inside the header")
         }
         _ => Error::read(path, 0, HEADER_BYTES as usize, &e),
     })?;
@@ -119,13 +122,13 @@ fn check_header(file: &dyn File, path: &Path, id: FileId) -> Result<()> {
         return Err(Error::UnsupportedVersion { what: "blob file", path, found, supported });
     }
     if bytes != header(id, ByteReader::new(&bytes[24..]).u32().unwrap_or_default()) {
-        return Err(Error::corrupt("blob file header", path, 0, "it is not the header of this file"));
+        return Err(Error::corrupt("blob file header", path, 0, "the header belongs to another file"));
     }
     Ok(())
 }
 
 impl BlobFile {
-    /// Makes a new one. Its name is not durable yet.
+    /// Creates a blob file. Its name is not durable yet.
     pub(crate) fn create(env: &Env, path: &Path, id: FileId) -> Result<Arc<BlobFile>> {
         let options = OpenOptions::create_new();
         let file = env.fs.open(path, options).map_err(|e| Error::io("create", path, e))?;
@@ -138,7 +141,7 @@ impl BlobFile {
         Ok(blob)
     }
 
-    /// A complete file of this length. The first reader opens it and checks its header.
+    /// Describes a complete file of this length. The first reader opens it and verifies its header.
     pub(crate) fn described(env: &Env, path: &Path, id: FileId, len: u64) -> Arc<BlobFile> {
         let owned = path.to_owned();
         let check = Box::new(move |file: &dyn File| check_header(file, &owned, id));
@@ -146,7 +149,7 @@ impl BlobFile {
         Self::of(Handle::Read(file), path, id, len, true)
     }
 
-    /// Opens one that is complete.
+    /// Opens a complete file.
     pub(crate) fn open(env: &Env, path: &Path, id: FileId) -> Result<Arc<BlobFile>> {
         let len = env.fs.file_size(path).map_err(|e| Error::io("measure", path, e))?;
         let blob = Self::described(env, path, id, len);
@@ -179,32 +182,33 @@ impl BlobFile {
         })
     }
 
-    /// Its own number.
+    /// Number of the file.
     pub(crate) fn id(&self) -> FileId {
         self.id
     }
 
-    /// Where it is.
+    /// Path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where the next lease begins.
+    /// Offset of the next lease.
     pub(crate) fn len(&self) -> u64 {
         self.end.load(Ordering::Relaxed)
     }
 
-    /// Bytes that were written to it, or will be by those who have leases.
+    /// Bytes that were written to the file, or that current leases may write.
     pub(crate) fn used(&self) -> u64 {
         self.len().saturating_sub(self.unused.load(Ordering::Relaxed))
     }
 
-    /// Whether nothing was leased of it.
+    /// Returns whether nothing was leased.
     pub(crate) fn is_fresh(&self) -> bool {
         self.len() <= HEADER_BYTES
     }
 
-    /// A lease of `bytes` bytes, and the offset where they begin. `alone`: on blocks of their own, for direct writes. One caller at a time.
+    /// Leases `bytes` bytes and returns their offset. If `alone`, the lease consists of whole blocks, for
+    /// direct writes. Calls must be serialized.
     pub(super) fn lease(self: &Arc<Self>, bytes: u64, alone: bool) -> (Lease, u64) {
         self.leases.fetch_add(1, Ordering::Relaxed);
         let block = AlignedBuf::ALIGN as u64;
@@ -216,7 +220,7 @@ impl BlobFile {
         (Lease(self.clone()), at)
     }
 
-    /// The rest of a lease is not needed. One caller at a time, and none that takes a lease.
+    /// Returns the unused end of a lease. Must be serialized with other calls and with `lease`.
     pub(super) fn give_back(&self, from: u64, to: u64) {
         if self.len() == to {
             self.end.store(from, Ordering::Relaxed);
@@ -225,37 +229,38 @@ impl BlobFile {
         }
     }
 
-    /// A commit points into it.
+    /// Records that the commit `seq` points into the file.
     pub(crate) fn note_commit(&self, seq: SeqNo) {
         self.newest_commit.fetch_max(seq.get(), Ordering::Relaxed);
     }
 
-    /// There will be no more leases.
+    /// Ends the allocation of leases.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
     }
 
-    /// Whether there will be no more leases.
+    /// Returns whether no more leases will be given.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Acquire)
     }
 
-    /// Whether there is no lease: whatever was written to it has its commit.
+    /// Returns whether there are no leases: everything written to the file has been committed.
     pub(crate) fn is_quiet(&self) -> bool {
         self.leases.load(Ordering::Acquire) == 0
     }
 
-    /// The newest commit that points into it.
+    /// Returns the newest commit that points into the file.
     pub(crate) fn newest_commit(&self) -> SeqNo {
         SeqNo::new(self.newest_commit.load(Ordering::Relaxed))
     }
 
-    /// Whether something was written that is not durable. Waits for no sync; after a failed one it stays so.
+    /// Returns whether written data is not durable yet. Does not wait for a sync; stays true after a failed
+    /// one.
     pub(super) fn is_dirty(&self) -> bool {
         self.durable.load(Ordering::Acquire) < self.writes.load(Ordering::Acquire)
     }
 
-    /// Hands bytes of a lease to the operating system.
+    /// Writes bytes of a lease through the page cache.
     pub(super) fn write(&self, at: u64, bytes: &[u8]) -> Result<()> {
         if !bytes.is_empty() {
             self.file()?.write_all_at(bytes, at).map_err(|e| Error::io("write", &self.path, e))?;
@@ -264,8 +269,8 @@ impl BlobFile {
         Ok(())
     }
 
-    /// Hands whole blocks of a lease to the device, past the page cache where that is possible. `blocks` begin at an address, and the place at
-    /// an offset, that direct writes take.
+    /// Writes whole blocks of a lease, bypassing the page cache if possible. The address and the offset must
+    /// be aligned for direct writes.
     pub(super) fn write_direct(&self, env: &Env, at: u64, blocks: &[u8]) -> Result<()> {
         let options = OpenOptions::write().direct();
         let open = || env.fs.open(&self.path, options).ok().filter(|file| file.is_direct());
@@ -277,15 +282,15 @@ impl BlobFile {
         Ok(())
     }
 
-    /// Hands bytes of a lease to the operating system, which begins to write them to the device.
+    /// Writes bytes of a lease through the page cache and starts writing them to the device.
     pub(super) fn write_behind(&self, at: u64, bytes: &[u8]) -> Result<()> {
         self.write(at, bytes)?;
-        // A hint: the sync that follows says whether it worked.
+        // Only a hint: the following sync reports errors.
         let _ = self.file()?.start_writeback(at, bytes.len() as u64);
         Ok(())
     }
 
-    /// Writes bytes behind all others; returns where they begin. For one who has the file for himself.
+    /// Appends bytes and returns their offset. The caller must be the only user of the file.
     pub(crate) fn append(&self, bytes: &[u8]) -> Result<u64> {
         let at = self.len();
         self.write(at, bytes)?;
@@ -293,11 +298,11 @@ impl BlobFile {
         Ok(at)
     }
 
-    /// Makes all that was written so far durable (blob_file.2).
+    /// Makes everything written so far durable (blob_file.2).
     pub(crate) fn sync(&self) -> Result<()> {
         let mut failed = self.failed.lock();
         if let Some(failed) = &*failed {
-            let unknown = || Arc::new(Error::Invalid("a thread panicked while it synced a blob file".into()));
+            let unknown = || Arc::new(Error::Invalid("a thread panicked while syncing a blob file".into()));
             return Err(Error::Poisoned(failed.clone().unwrap_or_else(unknown)));
         }
         let writes = self.writes.load(Ordering::Acquire);
@@ -319,13 +324,13 @@ impl BlobFile {
         Ok(())
     }
 
-    /// Somebody is about to read these bytes.
+    /// Starts reading bytes that a caller will need soon.
     pub(super) fn will_need(&self, offset: u64, len: u64) {
-        // A hint: the read that follows says what is wrong.
+        // Only a hint: the following read reports errors.
         let _ = self.file().map(|file| file.will_need(offset, len));
     }
 
-    /// Bytes of it, not checked.
+    /// Reads bytes without verifying them.
     pub(crate) fn bytes_at(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
         let is_inside = offset.checked_add(len).is_some_and(|end| end <= self.len());
         let Some(len) = usize::try_from(len).ok().filter(|_| is_inside) else {
@@ -339,7 +344,7 @@ impl BlobFile {
         })
     }
 
-    /// The map at its end.
+    /// Reads the map at the end of a collected file.
     pub(super) fn moves(&self) -> Result<Moves> {
         let len = self.len();
         let tail_at = len.saturating_sub(TAIL_BYTES as u64);
@@ -352,7 +357,7 @@ impl BlobFile {
         Moves::decode(&map).map_err(|e| e.in_file("blob map", &self.path, start))
     }
 
-    /// The file is to be removed when its last user is gone (blob_file.3).
+    /// Removes the file when its last reference is dropped (blob_file.3).
     pub(crate) fn mark_obsolete(&self, remover: Remover) {
         *self.obsolete.lock() = Some(remover);
     }
@@ -361,7 +366,8 @@ impl BlobFile {
 impl Drop for BlobFile {
     fn drop(&mut self) {
         if let Some(remove) = self.obsolete.get_mut().take() {
-            // As for tables: files are freed wherever epochs end, in the middle of others' reads and commits.
+            // Like tables: the last reference may be dropped anywhere, also inside a read or a commit, so a
+            // panic must not escape.
             let _ = catch_unwind(AssertUnwindSafe(|| remove(&self.path)));
         }
     }

@@ -1,14 +1,14 @@
-//! Blob files: large values, each written once, beside the tables that point to them.
+//! Blob files store large values outside the tables. Each value is written once; tables hold pointers to it.
 //!
 //! ```text
-//!   value --> stored.rs: compressed, in chunks --> BlobWriter, or the commit itself --> BlobFile       pointer --> log, memtable, tables
-//!                                                  `-- BlobStore: the file in use, leases of it
-//!   read --pointer--> BlobCache, or BlobSet: which file, and where in it --> BlobFile --bytes, checked--> Value
+//!   value --stored.rs--> BlobWriter, or the commit itself --> BlobFile       pointer --> log, memtable, tables
+//!                        `-- BlobStore: the current file and its leases
+//!   read --pointer--> BlobCache, or BlobSet: file and offset --> BlobFile --verified bytes--> Value
 //! ```
 //!
-//! blob.1. A pointer names a file by the number that it had when the value was written. A collection moves the values to another file; the
-//!      set knows it under the old number, and pointers stay as they are.
-//! blob.2. A value is checked against its pointer's checksum whenever it is read.
+//! blob.1. A pointer names a file by its number when the value was written. Collection moves values to
+//!     another file, which the set finds under the old number. Pointers never change.
+//! blob.2. A value is verified against the checksum in its pointer on every read.
 //!
 //! Bytes: docs/formats/blob.md
 
@@ -37,7 +37,7 @@ pub(crate) use writer::BlobWriter;
 pub mod fuzzing {
     use super::{BlobPointer, Moves};
 
-    /// A pointer, and the map of a collected file: what decodes must encode to what decodes to the same.
+    /// Decodes a pointer and the map of a collected file, and checks that re-encoding round-trips.
     pub fn blob_parts(bytes: &[u8]) {
         if let Ok(pointer) = BlobPointer::decode(bytes) {
             let mut out = Vec::new();

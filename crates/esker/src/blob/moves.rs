@@ -1,4 +1,5 @@
-//! Where the values of a collected file went: the tail of the file that took them in.
+//! The map of a collected blob file: where the moved values are. Stored at the end of the file that received
+//! them.
 //!
 //! Bytes: docs/formats/blob.md, "Map"
 
@@ -6,33 +7,33 @@ use crate::encoding::bytes::{ByteReader, DecodeError, Decoded};
 use crate::encoding::checksum::crc32c;
 
 const MAGIC: [u8; 4] = *b"bmap";
-/// The bytes behind the entries.
+/// Bytes after the entries.
 pub(super) const TAIL_BYTES: usize = 16;
 const ENTRY_BYTES: usize = 16;
 
-/// From offsets in the file that pointers name to offsets in this one.
+/// Maps offsets in the file that pointers name to offsets in this file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Moves(Vec<(u64, u64)>);
 
 impl Moves {
-    /// Of these, in any order.
+    /// Creates a map of (old offset, new offset) pairs in any order.
     pub(crate) fn new(mut moves: Vec<(u64, u64)>) -> Self {
         moves.sort_unstable();
         moves.dedup_by_key(|(from, _)| *from);
         Moves(moves)
     }
 
-    /// Where the value is that was here.
+    /// Returns the offset of the value that was at offset `from` of the old file.
     pub(super) fn find(&self, from: u64) -> Option<u64> {
         self.0.binary_search_by_key(&from, |(from, _)| *from).ok().map(|at| self.0[at].1)
     }
 
-    /// Bytes of the map and its tail.
+    /// Bytes of the map with its tail.
     pub(super) fn bytes(&self) -> u64 {
         (self.0.len() * ENTRY_BYTES + TAIL_BYTES) as u64
     }
 
-    /// The map and its tail.
+    /// Encodes the map with its tail.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.0.len() * ENTRY_BYTES + TAIL_BYTES);
         for (from, to) in &self.0 {
@@ -45,15 +46,15 @@ impl Moves {
         out
     }
 
-    /// How many bytes the map takes whose tail this is.
+    /// Returns the bytes of the map with this tail.
     pub(super) fn bytes_of(tail: &[u8]) -> Decoded<u64> {
         let mut reader = ByteReader::new(tail);
         let (count, _crc) = (reader.u64()?, reader.u32()?);
         if reader.rest() != MAGIC {
-            return Err(DecodeError::new(12, "no map at the end of a collected blob file"));
+            return Err(DecodeError::new(12, "the collected blob file does not end with a map"));
         }
         let bytes = count.checked_mul(ENTRY_BYTES as u64).and_then(|n| n.checked_add(TAIL_BYTES as u64));
-        bytes.ok_or_else(|| DecodeError::new(0, "a map longer than any file"))
+        bytes.ok_or_else(|| DecodeError::new(0, "the map is longer than any file"))
     }
 
     /// The inverse of [`encode`](Self::encode).
@@ -61,7 +62,7 @@ impl Moves {
         let at = bytes.len().saturating_sub(TAIL_BYTES);
         let (entries, tail) = bytes.split_at(at);
         if Self::bytes_of(tail)? != bytes.len() as u64 {
-            return Err(DecodeError::new(at, "a map of another length than it says"));
+            return Err(DecodeError::new(at, "the map has another length than its tail says"));
         }
         let crc = ByteReader::new(&tail[8..]).u32()?;
         if crc32c(&bytes[..at + 8]) != crc {
@@ -72,7 +73,7 @@ impl Moves {
         while !reader.is_empty() {
             let (from, to) = (reader.u64()?, reader.u64()?);
             if moves.last().is_some_and(|(last, _)| *last >= from) {
-                return Err(reader.error("a map that does not ascend"));
+                return Err(reader.error("the map is not in ascending order"));
             }
             moves.push((from, to));
         }

@@ -1,40 +1,40 @@
-//! Where a value lies: what stands beside the key in its place.
+//! A pointer to a value in a blob file, stored with the key instead of the value.
 //!
 //! Bytes: docs/formats/blob.md, "Pointer"
 
 use crate::encoding::bytes::{ByteReader, Decoded, put_varint};
 use crate::types::FileId;
 
-/// How the bytes of a value are stored.
+/// How a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// As they are.
+    /// Uncompressed.
     Plain = 0,
     /// As one LZ4 block.
     Lz4 = 1,
-    /// In chunks, with a table of them behind the last (stored.rs).
+    /// In chunks, followed by a table of them (`stored.rs`).
     Chunks = 2,
 }
 
-/// Where a value lies.
+/// A pointer to a value in a blob file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlobPointer {
-    /// How it is stored.
+    /// How the value is stored.
     pub form: Form,
-    /// The number of the file that it was written to (blob.1).
+    /// Number of the file that the value was written to (blob.1).
     pub file: FileId,
-    /// Where it began there.
+    /// Offset in that file.
     pub offset: u64,
-    /// Bytes of the value.
+    /// Length of the value in bytes.
     pub len: u32,
-    /// Bytes that it takes in the file.
+    /// Bytes of the stored form.
     pub stored: u64,
-    /// The CRC-32C of these; of chunks, that of their table.
+    /// CRC-32C of the stored bytes; for chunks, of their table.
     pub crc: u32,
 }
 
 impl BlobPointer {
-    /// Appends it.
+    /// Appends the encoded pointer.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.form as u8);
         put_varint(out, self.file.get());
@@ -54,11 +54,11 @@ impl BlobPointer {
             1 => Form::Lz4,
             2 => Form::Chunks,
             other => {
-                return Err(reader.error(format!("form {other} of a blob, which this build does not have")));
+                return Err(reader.error(format!("unknown blob form {other}")));
             }
         };
         let (file, offset, len) = (FileId::new(reader.varint()?), reader.varint()?, reader.varint()?);
-        let len = u32::try_from(len).map_err(|_| reader.error("a blob of more than 32 bits"))?;
+        let len = u32::try_from(len).map_err(|_| reader.error("the length of a blob exceeds 32 bits"))?;
         let stored = if form == Form::Plain { u64::from(len) } else { reader.varint()? };
         let crc = reader.u32()?;
         reader.finish()?;
@@ -68,7 +68,7 @@ impl BlobPointer {
 
 #[cfg(test)]
 impl BlobPointer {
-    /// To a value that is stored as it is.
+    /// A pointer to a value that is stored uncompressed.
     pub(crate) fn new(file: FileId, offset: u64, value: &[u8]) -> Self {
         let (len, crc) = (value.len() as u32, crate::encoding::checksum::crc32c(value));
         BlobPointer { form: Form::Plain, file, offset, len, stored: len.into(), crc }

@@ -1,6 +1,7 @@
-//! What a table references in blob files.
+//! Counts the references of a table to blob files.
 //!
-//! references.1. The live bytes of a blob file are the sum over the tables of the version: there is no other counter, which could differ.
+//! references.1. The live bytes of a blob file are the sum over the tables of a version. They are not counted
+//!     anywhere else, so counts cannot disagree.
 
 use std::collections::BTreeMap;
 
@@ -8,34 +9,34 @@ use super::BlobPointer;
 use crate::encoding::bytes::{ByteReader, Decoded, put_varint};
 use crate::types::FileId;
 
-/// Per file, under the number that pointers name: values, and their bytes.
+/// Number of values and their bytes, per file number named by pointers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BlobReferences(BTreeMap<FileId, (u64, u64)>);
 
 impl BlobReferences {
-    /// Whether there are none.
+    /// Returns whether there are no references.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Takes one more.
+    /// Adds a reference.
     pub(crate) fn add(&mut self, pointer: &BlobPointer) {
         let (values, bytes) = self.0.entry(pointer.file).or_default();
         *values += 1;
         *bytes += pointer.stored;
     }
 
-    /// All of them: file, values, bytes.
+    /// Iterates over the files: number, values, bytes.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (FileId, u64, u64)> {
         self.0.iter().map(|(&file, &(values, bytes))| (file, values, bytes))
     }
 
-    /// Whether it references this file.
+    /// Returns whether the file is referenced.
     pub(crate) fn has(&self, file: FileId) -> bool {
         self.0.contains_key(&file)
     }
 
-    /// Appends them.
+    /// Appends the encoded references.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.0.len() as u64);
         for (file, values, bytes) in self.iter() {
@@ -49,7 +50,7 @@ impl BlobReferences {
         for _ in 0..reader.varint()? {
             let (file, of_file) = (FileId::new(reader.varint()?), (reader.varint()?, reader.varint()?));
             if all.last_key_value().is_some_and(|(last, _)| *last >= file) {
-                return Err(reader.error("blob files that do not ascend"));
+                return Err(reader.error("the blob files are not in ascending order"));
             }
             all.insert(file, of_file);
         }

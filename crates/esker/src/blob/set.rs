@@ -1,7 +1,8 @@
-//! The blob files of a version: from a pointer to the value.
+//! The blob files of a version: finds the value of a pointer.
 //!
-//! blob_set.1. A set knows every file that a table of its version references. A memtable may be newer than the view that it is in, and so may
-//!      reference a newer file: those are found among the recent ones, which memtables keep.
+//! blob_set.1. A set contains every file that a table of its version references. A memtable may be newer than
+//!     its view and reference a newer file. Such files are in the list of recent files, and memtables keep
+//!     them open.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -14,38 +15,38 @@ use super::stored::StoredValue;
 use super::{BlobCache, BlobFile, BlobPointer, Moves};
 use crate::types::{Error, FileId, Result, Value};
 
-/// No more of one value is read ahead.
+/// Maximum number of bytes of a value that are read ahead.
 const READ_AHEAD_BYTES_MAX: u64 = 256 << 10;
 
-/// What holds the values that pointers name by one number (blob.1).
+/// The file that holds the values of one file number in pointers (blob.1).
 #[derive(Clone, Debug)]
 pub(crate) struct BlobSource {
     /// The file.
     pub file: Arc<BlobFile>,
-    /// If it is not the one that they were written to.
+    /// The map of moved values, if the values were written to another file.
     pub moves: Option<Arc<Moves>>,
 }
 
 impl BlobSource {
-    /// A file, as the one that pointers name by this number.
+    /// Opens `file` as the source of pointers that name the file number `named`.
     pub(crate) fn new(named: FileId, file: Arc<BlobFile>) -> Result<BlobSource> {
         let moves = if file.id() == named { None } else { Some(Arc::new(file.moves()?)) };
         Ok(BlobSource { file, moves })
     }
 
-    /// Bytes of its values, live or not: without the header and the map, which a collection would write again.
+    /// Bytes of values, live or not, without the header and the map, which a collection would write again.
     pub(crate) fn value_bytes(&self) -> u64 {
         let map = self.moves.as_ref().map_or(0, |moves| moves.bytes());
         self.file.used().saturating_sub(HEADER_BYTES + map)
     }
 
-    /// Where the value is in the file.
+    /// Returns the offset of a value in the file.
     pub(super) fn offset(&self, pointer: &BlobPointer) -> Result<u64> {
         match &self.moves {
             None => Ok(pointer.offset),
             Some(moves) => moves.find(pointer.offset).ok_or_else(|| {
                 let detail = format!(
-                    "the value that was at offset {} of {} is not in it",
+                    "the value from offset {} of file {} is not in the map",
                     pointer.offset, pointer.file
                 );
                 Error::corrupt("blob map", self.file.path(), 0, detail)
@@ -53,25 +54,26 @@ impl BlobSource {
         }
     }
 
-    /// The value, to read whole or in parts, checked (blob.2).
+    /// Opens a value for reading, whole or in parts. Reads are verified (blob.2).
     pub(crate) fn open(&self, pointer: &BlobPointer) -> Result<StoredValue> {
         StoredValue::open(self.clone(), *pointer)
     }
 
-    /// Looks whether the value is whole.
+    /// Verifies a value.
     pub(crate) fn check(&self, pointer: &BlobPointer) -> Result<()> {
         self.open(pointer)?.copy(|_, _| Ok(()))
     }
 
-    /// Appends the value to another file, as it is stored; returns where it begins there.
+    /// Appends the stored form of a value to another file. Returns its offset there.
     pub(crate) fn copy(&self, pointer: &BlobPointer, to: &BlobFile) -> Result<u64> {
         let begins = to.len();
         self.open(pointer)?.copy(|_, bytes| to.append(bytes).map(drop))?;
         Ok(begins)
     }
 
-    /// Makes values durable that may have been read from memory alone. They are written once more, the same bytes to the same place: the
-    /// system may count the pages of a sync that failed as clean (recovery.4 of wal/recovery.rs).
+    /// Makes values durable that may have been read from the page cache only. The same bytes are written
+    /// again at the same offset, because the system may consider the pages of a failed sync clean (recovery.4
+    /// of wal/recovery.rs).
     pub(crate) fn store_again(&self, env: &Env, pointers: &[BlobPointer]) -> Result<()> {
         let path = self.file.path();
         let io = |e| Error::io("make durable", path, e);
@@ -83,10 +85,10 @@ impl BlobSource {
     }
 }
 
-/// Files that memtables may reference, and versions may not know.
+/// Files that memtables may reference although no version contains them yet.
 type Recent = RwLock<Vec<(FileId, Weak<BlobFile>)>>;
 
-/// The files, by the numbers that pointers name.
+/// The blob files of a version, by the file numbers in pointers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BlobSet(Option<Arc<Files>>);
 
@@ -94,33 +96,33 @@ pub(crate) struct BlobSet(Option<Arc<Files>>);
 struct Files {
     named: BTreeMap<FileId, BlobSource>,
     recent: Arc<Recent>,
-    /// None: nothing is kept.
+    /// `None` disables caching.
     cache: Option<Arc<BlobCache>>,
 }
 
 impl BlobSet {
-    /// A set of these, which takes note of recent ones.
+    /// Creates a set of files.
     pub(crate) fn new(named: BTreeMap<FileId, BlobSource>) -> Self {
         BlobSet(Some(Arc::new(Files { named, recent: Arc::default(), cache: None })))
     }
 
-    /// The same, with a cache.
+    /// Returns this set with a cache.
     pub(crate) fn cached_in(self, cache: Arc<BlobCache>) -> Self {
         let files = self.0.as_deref().cloned().unwrap_or_default();
         BlobSet(Some(Arc::new(Files { cache: Some(cache), ..files })))
     }
 
-    /// Whether it has no files.
+    /// Returns whether the set has no files.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.as_ref().is_none_or(|files| files.named.is_empty())
     }
 
-    /// Its files.
+    /// Iterates over the files.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (FileId, &BlobSource)> {
         self.0.iter().flat_map(|files| &files.named).map(|(&named, source)| (named, source))
     }
 
-    /// The set without some and with others.
+    /// Returns this set without the `removed` files and with the `added` ones.
     pub(crate) fn changed(&self, removed: &[FileId], added: Vec<(FileId, BlobSource)>) -> Self {
         if removed.is_empty() && added.is_empty() {
             return self.clone();
@@ -131,7 +133,7 @@ impl BlobSet {
         BlobSet(Some(Arc::new(files)))
     }
 
-    /// From now on commits write to this file (blob_set.1).
+    /// Adds a file that commits write to from now on (blob_set.1).
     pub(crate) fn note_recent(&self, file: &Arc<BlobFile>) {
         let Some(files) = &self.0 else { return };
         let mut recent = files.recent.write();
@@ -139,7 +141,7 @@ impl BlobSet {
         recent.push((file.id(), Arc::downgrade(file)));
     }
 
-    /// What holds the values of this number.
+    /// Returns the source of the values of a file number.
     pub(crate) fn find(&self, named: FileId) -> Option<BlobSource> {
         let files = self.0.as_ref()?;
         if let Some(source) = files.named.get(&named) {
@@ -150,13 +152,13 @@ impl BlobSet {
         Some(BlobSource { file, moves: None })
     }
 
-    /// The value that this pointer names.
+    /// Reads the value of a pointer.
     #[cold]
     pub(crate) fn read(&self, pointer: &[u8]) -> Result<Value> {
         self.read_and(pointer, BlobCache::was_read)
     }
 
-    /// The same for a walk, which reads values because they lie beside each other (blob_cache.2).
+    /// Reads the value of a pointer for a scan, which should not displace cached values.
     #[cold]
     pub(crate) fn read_in_passing(&self, pointer: &[u8]) -> Result<Value> {
         self.read_and(pointer, BlobCache::was_passed)
@@ -175,7 +177,7 @@ impl BlobSet {
         Ok(value)
     }
 
-    /// The value that this pointer names will be read soon.
+    /// Prefetches the value of a pointer.
     pub(crate) fn will_need(&self, pointer: &[u8]) {
         let Ok(pointer) = BlobPointer::decode(pointer) else { return };
         if self
@@ -193,7 +195,7 @@ impl BlobSet {
         }
     }
 
-    /// The value that this pointer names, to read in parts.
+    /// Opens the value of a pointer for reading in parts.
     pub(crate) fn open(&self, pointer: &[u8]) -> Result<StoredValue> {
         self.open_decoded(decode(pointer)?)
     }
@@ -202,7 +204,7 @@ impl BlobSet {
         match self.find(pointer.file) {
             Some(source) => source.open(&pointer),
             None => {
-                let detail = format!("a key points to blob file {}, which is not there", pointer.file);
+                let detail = format!("a key points to blob file {}, which does not exist", pointer.file);
                 Err(Error::corrupt("blob pointer", "", pointer.offset, detail))
             }
         }

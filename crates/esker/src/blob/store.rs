@@ -1,16 +1,19 @@
-//! The blob file in use, and who may write to which part of it.
+//! The current blob file, and the leases by which writers share it.
 //!
 //! ```text
-//!   commit, BlobWriter --lease--> file in use --full--> closed; the next one is made, and named by the manifest
-//!   each that was written to --> dirty --sync, beside each sync of the log--> durable
+//!   commit, BlobWriter --lease--> current file --full--> closed; the next file is added to the manifest
+//!   each written file --> dirty --synced with each sync of the log--> durable
 //! ```
 //!
-//! blob_store.1. A file is named by a durable edit of the manifest before anything points to it.
-//! blob_store.2. Whoever has written to a file says so before a record points to it. So what is dirty when the log is synced has all values that the
-//!      log's records point to and that are not durable (wal/sync.rs).
-//! blob_store.3. Values of commits that fail, and of transactions that are dropped, stay as garbage.
-//! blob_store.4. What is free on the disk and held back for removals, flush and merge (reserve.1 in engine/disk/reserve.rs), values do not take.
-//! blob_store.5. A child of a fork writes nothing: the parts that its writers have leased are the parent's, too.
+//! blob_store.1. A durable manifest edit adds a file before anything points to it.
+//! blob_store.2. A writer marks a file dirty before any record points to its new values. The dirty files at a
+//!     log sync therefore include all values that log records point to and that are not durable
+//!     (wal/sync.rs).
+//! blob_store.4. Values do not use the disk space reserved for removals, flushes and compactions (reserve.1
+//!     in engine/disk/reserve.rs).
+//! blob_store.5. The child of a fork writes nothing, because the parent uses the same leases.
+//!
+//! The values of failed commits and dropped transactions remain in the file as garbage.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,71 +28,71 @@ use crate::cache::MemoryBudget;
 use crate::types::outcomes::Outcomes;
 use crate::types::{Error, KeyspaceId, Result};
 
-/// Makes a blob file and has the manifest and the view name it (blob_store.1).
+/// Creates a blob file and adds it to the manifest and the view (blob_store.1).
 pub(crate) type NewBlobFile = Box<dyn Fn() -> Result<Arc<BlobFile>> + Send + Sync>;
 
-/// After leases of this size, or of this part of the free space, the file system is asked again how much is free.
+/// Free space is queried again after leases of this many bytes, or of this fraction of the free space.
 const CREDIT_BYTES_MAX: u64 = 1 << 20;
 const CREDIT_PART: u64 = 16;
 
-/// Buffers that are kept for the next writer.
+/// Maximum number of buffers kept for reuse.
 const SPARES_MAX: usize = 4;
 
-/// How blob files are written.
+/// Options for writing blob files.
 #[derive(Clone, Debug)]
 pub(crate) struct StoreOptions {
-    /// The smallest value that goes to a blob file, in bytes; none: all stay in tables.
+    /// Minimum size in bytes of a value stored in a blob file. `None` stores all values in tables.
     pub over: Option<usize>,
-    /// A file of this size is full.
+    /// Size at which a file is full.
     pub file_bytes_max: u64,
-    /// Bytes that a writer gathers before it writes.
+    /// Bytes buffered by a writer.
     pub buffer_bytes: usize,
-    /// Values are compressed where that pays.
+    /// Whether values are compressed if they shrink enough.
     pub compress: bool,
-    /// There may be threads.
+    /// Whether threads may be started.
     pub threads: bool,
 }
 
-/// The file in use.
+/// The current file.
 #[derive(Default)]
 struct Current {
     file: Option<Arc<BlobFile>>,
-    /// So many bytes may be leased before what is free is asked for again.
+    /// Bytes that may be leased before free space is queried again.
     credit: u64,
 }
 
-/// See the module's text.
+/// Allocates space in blob files; see the module documentation.
 pub(crate) struct BlobStore {
     pub(super) env: Env,
     pub(super) options: StoreOptions,
     pub(super) budget: Arc<MemoryBudget>,
-    /// Where values are kept that were written, if there is room.
+    /// Cache that written values are added to, if they fit.
     pub(crate) cache: Arc<BlobCache>,
     new_file: NewBlobFile,
-    /// The one that may write (blob_store.5).
+    /// Id of the process that may write (blob_store.5).
     process: u32,
-    /// Held while the next one is made.
+    /// Locked while the next file is created.
     current: Mutex<Current>,
-    /// What leases leave free on the disk, in bytes (blob_store.4). Relaxed: sizes that order nothing.
+    /// Bytes that leases leave free on the disk (blob_store.4). Relaxed: sizes that order nothing.
     held_back: AtomicU64,
     file_bytes_max: AtomicU64,
-    /// Files that may hold what is not durable.
+    /// Files that may hold data that is not durable.
     dirty: Mutex<Vec<Arc<BlobFile>>>,
     spares: Mutex<Vec<AlignedBuf>>,
-    /// Bytes that may go through the page cache: so many more have room in it. Relaxed: a choice between two right ways.
+    /// Bytes that may still be written through the page cache. Relaxed: either way of writing is correct.
     page_cache_room: AtomicU64,
-    /// Bytes that commits wrote. Relaxed: for the statistics.
+    /// Bytes written by commits. Relaxed: a statistic.
     written_bytes: AtomicU64,
-    /// How it went to find room.
+    /// Outcomes of space allocation and writes.
     pub(crate) outcomes: Outcomes,
-    /// Keyspaces with a limit of their own.
+    /// Minimum value sizes of keyspaces with a setting of their own.
     limits: RwLock<BTreeMap<KeyspaceId, Option<usize>>>,
-    /// The smallest of all limits; `usize::MAX` if there is none. Relaxed: a hint.
+    /// The smallest of all minimum sizes; `usize::MAX` if there is none. Relaxed: a hint.
     smallest: AtomicUsize,
 }
 
 impl BlobStore {
-    /// No file yet.
+    /// Creates a store without a file.
     pub(crate) fn new(
         env: Env,
         options: StoreOptions,
@@ -120,30 +123,30 @@ impl BlobStore {
         })
     }
 
-    /// Whether values are compressed where that pays.
+    /// Whether values are compressed if they shrink enough.
     pub(crate) fn compresses(&self) -> bool {
         self.options.compress
     }
 
-    /// Whether there is a keyspace whose values of this length go to blob files.
+    /// Returns whether any keyspace stores values of this length in blob files.
     #[inline]
     pub(crate) fn may_take(&self, len: usize) -> bool {
         len >= self.smallest.load(Ordering::Relaxed)
     }
 
-    /// Whether a value of this keyspace and length goes to a blob file.
+    /// Returns whether a value of this keyspace and length is stored in a blob file.
     pub(crate) fn takes(&self, keyspace: KeyspaceId, len: usize) -> bool {
         self.may_take(len)
             && keyspace != KeyspaceId::CATALOG
             && self.limit(keyspace).is_some_and(|limit| len >= limit)
     }
 
-    /// The smallest value of a keyspace that goes to a blob file, in bytes; none: none does.
+    /// Returns the minimum size of values of a keyspace stored in blob files. `None` if there are none.
     pub(crate) fn limit(&self, keyspace: KeyspaceId) -> Option<usize> {
         self.limits.read().get(&keyspace).copied().unwrap_or(self.options.over)
     }
 
-    /// Gives a keyspace a limit of its own, 0 for no blobs at all, or takes it away.
+    /// Sets the minimum value size of a keyspace (0 for no blobs at all), or removes the setting.
     pub(crate) fn set_limit(&self, keyspace: KeyspaceId, limit: Option<usize>) {
         let mut limits = self.limits.write();
         match limit {
@@ -155,13 +158,13 @@ impl BlobStore {
         self.smallest.store(smallest, Ordering::Relaxed);
     }
 
-    /// A part of the file in use, of so many bytes; `alone`: on blocks of its own.
+    /// Leases `bytes` bytes of the current file. If `alone`, the lease consists of whole blocks.
     pub(crate) fn lease(&self, bytes: u64, alone: bool) -> Result<(Lease, u64)> {
         self.try_lease(bytes, alone)
             .inspect_err(|error| self.outcomes.failed(error, self.env.clock.monotonic()))
     }
 
-    /// So a write has ended.
+    /// Records the outcome of a write.
     pub(super) fn note(&self, written: Result<()>) -> Result<()> {
         self.outcomes.note(&written, self.env.clock.monotonic());
         written
@@ -184,7 +187,7 @@ impl BlobStore {
         Ok(file.lease(bytes, alone))
     }
 
-    /// blob_store.4
+    /// Fails if the lease would use reserved disk space (blob_store.4).
     fn check_room(&self, credit: &mut u64, file: &BlobFile, bytes: u64) -> Result<()> {
         let held_back = self.held_back.load(Ordering::Relaxed);
         if held_back > 0 && *credit < bytes {
@@ -200,40 +203,40 @@ impl BlobStore {
         Ok(())
     }
 
-    /// From now on so many bytes are left free, and a file of so many is full.
+    /// Sets the bytes to leave free, and the size at which a file is full.
     pub(crate) fn hold_back(&self, bytes: u64, file_bytes_max: u64) {
         self.held_back.store(bytes, Ordering::Relaxed);
         self.file_bytes_max.store(file_bytes_max.min(self.options.file_bytes_max), Ordering::Relaxed);
     }
 
-    /// Refuses in a child of a fork (blob_store.5).
+    /// Fails in the child of a fork (blob_store.5).
     pub(super) fn check_process(&self) -> Result<()> {
         if self.is_ours() {
             return Ok(());
         }
-        let text = "values of a transaction that was begun before a fork can be written and read by the parent alone";
+        let text = "after a fork, only the parent can read and write the large values of an open transaction";
         Err(Error::Invalid(text.to_owned()))
     }
 
-    /// Whether this is the process that may write.
+    /// Returns whether this process may write.
     pub(super) fn is_ours(&self) -> bool {
         self.env.threads.process_id() == self.process
     }
 
-    /// A part of a lease is not needed.
+    /// Returns the unused end of a lease.
     pub(super) fn give_back(&self, file: &BlobFile, from: u64, to: u64) {
         let _current = self.current.lock();
         file.give_back(from, to);
     }
 
-    /// Ends the file in use if it is larger than this.
+    /// Closes the current file if it is larger than `bytes`.
     pub(crate) fn close_over(&self, bytes: u64) {
         if let Some(file) = self.current.lock().file.take_if(|file| file.len() > bytes) {
             file.close();
         }
     }
 
-    /// Ends the file in use, so that it can be collected once its commits are in tables.
+    /// Closes the current file, so that it can be collected once its commits are in tables.
     pub(crate) fn close_current(&self) {
         if let Some(file) = self.current.lock().file.take() {
             file.close();
@@ -248,12 +251,12 @@ impl BlobStore {
         Ok(())
     }
 
-    /// From now on so many bytes may go through the page cache.
+    /// Sets the bytes that may be written through the page cache.
     pub(crate) fn set_page_cache_room(&self, bytes: u64) {
         self.page_cache_room.store(bytes, Ordering::Relaxed);
     }
 
-    /// Writes whole blocks of a lease, through the page cache or past it. See [`BlobFile::write_direct`].
+    /// Writes whole blocks of a lease, through the page cache or directly. See [`BlobFile::write_direct`].
     pub(super) fn write_blocks(&self, file: &BlobFile, at: u64, blocks: &[u8], small: bool) -> Result<()> {
         let less = |room: u64| room.checked_sub(blocks.len() as u64);
         let has_room =
@@ -265,17 +268,17 @@ impl BlobStore {
         }
     }
 
-    /// So many bytes were written.
+    /// Counts written bytes.
     pub(super) fn count(&self, bytes: u64) {
         self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes that commits wrote.
+    /// Bytes written by commits.
     pub(crate) fn written_bytes(&self) -> u64 {
         self.written_bytes.load(Ordering::Relaxed)
     }
 
-    /// Something was written that a record is about to point to (blob_store.2).
+    /// Marks a file that a record is about to point to as dirty (blob_store.2).
     pub(super) fn note_dirty(&self, file: &Arc<BlobFile>) {
         let mut dirty = self.dirty.lock();
         if !dirty.iter().any(|other| Arc::ptr_eq(other, file)) {
@@ -283,7 +286,7 @@ impl BlobStore {
         }
     }
 
-    /// Files with something to sync.
+    /// Returns the files that need a sync.
     pub(crate) fn dirty(&self) -> Vec<Arc<BlobFile>> {
         let mut dirty = self.dirty.lock();
         dirty.retain(|file| file.is_dirty());

@@ -1,12 +1,15 @@
-//! How a value stands in a blob file: as it is, compressed if that pays, or in chunks if it is long.
+//! The stored form of a value: uncompressed, compressed if it shrinks enough, or in chunks if it is long.
 //!
 //! ```text
-//!   up to 256 KiB:  value                                              the pointer has its checksum
-//!   longer:         chunk | chunk | ... | table: length, checksum each  the pointer has that of the table
+//!   up to 256 KiB:  value                                              checksum in the pointer
+//!   longer:         chunk | chunk | ... | table: length, checksum each  checksum of the table in the pointer
 //! ```
 //!
-//! stored_value.1. Whatever is read is checked first: a part of a long value costs the chunks that it lies in, and the table.
-//! stored_value.2. A chunk is compressed if a sample from three places of it, and then the chunk, lose an eighth of their bytes. So it never takes more than it holds.
+//! stored_value.1. All bytes read are verified. Reading a part of a long value reads the chunks that contain
+//!     it, and the table.
+//!
+//! A chunk is compressed if samples from three parts of it, and then the chunk itself, shrink by an eighth. A
+//! stored chunk is therefore never longer than the chunk.
 
 use super::pointer::{BlobPointer, Form};
 use super::set::BlobSource;
@@ -15,19 +18,20 @@ use crate::encoding::checksum::crc32c;
 use crate::encoding::compression::Compression;
 use crate::types::{Error, FileId, Result};
 
-/// Bytes of a value in a chunk; the last one may have fewer.
+/// Bytes of a value in each chunk. The last chunk may be shorter.
 pub(crate) const CHUNK_BYTES: usize = 256 << 10;
-/// Bytes of a chunk in the table.
+/// Bytes per chunk in the table.
 const ROW_BYTES: usize = 8;
-/// In a chunk's length: it is compressed.
+/// Bit in the stored length of a compressed chunk.
 const COMPRESSED: u32 = 1 << 31;
-/// Bytes that are compressed to see whether it pays: from the start, the middle and the end, since what repeats may do so far apart.
+/// Bytes of the trial compression, taken from the start, the middle and the end, since repetitions may be far
+/// apart.
 const SAMPLE_BYTES: usize = 2 << 10;
 const PLACES: usize = 3;
 
-/// Takes the bytes of stored values, one after another.
+/// Receives stored values as a sequence of bytes.
 pub(crate) trait Sink {
-    /// Takes some more.
+    /// Appends bytes.
     fn take(&mut self, bytes: &[u8]) -> Result<()>;
 }
 
@@ -38,13 +42,13 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// The most bytes that a value of so many takes.
+/// Maximum number of bytes that a value of `len` bytes uses in a file.
 pub(crate) fn stored_bytes_max(len: usize) -> u64 {
     let chunks = if len <= CHUNK_BYTES { 0 } else { len.div_ceil(CHUNK_BYTES) };
     len as u64 + (chunks * ROW_BYTES) as u64
 }
 
-/// Compresses chunks where that pays (stored_value.2).
+/// Compresses chunks that shrink enough.
 #[derive(Debug, Default)]
 pub(crate) struct Squeeze {
     is_on: bool,
@@ -53,12 +57,12 @@ pub(crate) struct Squeeze {
 }
 
 impl Squeeze {
-    /// One that tries, or leaves all as it is.
+    /// Creates a compressor. If `is_on` is false, nothing is compressed.
     pub(crate) fn new(is_on: bool) -> Self {
         Squeeze { is_on, ..Squeeze::default() }
     }
 
-    /// The chunk compressed, if that pays.
+    /// Returns the compressed chunk if it shrinks enough.
     fn squeeze(&mut self, chunk: &[u8]) -> Option<&[u8]> {
         let mut pays = |bytes: &[u8]| {
             self.out.clear();
@@ -69,7 +73,7 @@ impl Squeeze {
     }
 }
 
-/// Bytes from three places of a chunk that has more.
+/// Collects samples from three parts of a longer chunk.
 fn sample<'s>(chunk: &[u8], sample: &'s mut Vec<u8>) -> &'s [u8] {
     let piece = SAMPLE_BYTES / PLACES;
     sample.clear();
@@ -80,18 +84,18 @@ fn sample<'s>(chunk: &[u8], sample: &'s mut Vec<u8>) -> &'s [u8] {
     sample
 }
 
-/// Writes one value, given in chunks of [`CHUNK_BYTES`], the last of which may be shorter.
+/// Writes a value, passed in chunks of [`CHUNK_BYTES`] of which the last may be shorter.
 pub(crate) struct ValueEncoder {
     form: Form,
     len: u64,
     stored: u64,
     crc: u32,
-    /// None: the value is one chunk.
+    /// `None` for a value of one chunk.
     table: Option<Vec<u8>>,
 }
 
 impl ValueEncoder {
-    /// For a value of so many bytes.
+    /// Creates an encoder of a value of `len` bytes.
     pub(crate) fn new(len: usize) -> Self {
         let table = (len > CHUNK_BYTES).then(Vec::new);
         ValueEncoder { form: Form::Plain, len: 0, stored: 0, crc: 0, table }
@@ -119,7 +123,7 @@ impl ValueEncoder {
         Ok(())
     }
 
-    /// Ends the value, whose first byte went to this place.
+    /// Finishes the value, whose first byte was written at `offset` of `file`.
     pub(crate) fn finish(mut self, file: FileId, offset: u64, sink: &mut impl Sink) -> Result<BlobPointer> {
         if let Some(table) = &self.table {
             sink.take(table)?;
@@ -147,7 +151,7 @@ pub(crate) fn put_value(
     encoder.finish(file, offset, sink)
 }
 
-/// A chunk: where it is from the value's first byte on, and what the table says of it.
+/// A chunk: its offset from the start of the value, and its entry in the table.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     start: u64,
@@ -157,18 +161,18 @@ struct Row {
     len: usize,
 }
 
-/// A stored value, to read whole or in parts.
+/// A stored value, to be read whole or in parts.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredValue {
     source: BlobSource,
     pointer: BlobPointer,
-    /// Where it is in the source's file.
+    /// Offset in the file of the source.
     offset: u64,
     rows: Vec<Row>,
 }
 
 impl StoredValue {
-    /// The value that a pointer names in this source.
+    /// Opens the value of a pointer in this source.
     pub(super) fn open(source: BlobSource, pointer: BlobPointer) -> Result<StoredValue> {
         let offset = source.offset(&pointer)?;
         let mut value = StoredValue { source, pointer, offset, rows: Vec::new() };
@@ -176,7 +180,7 @@ impl StoredValue {
         Ok(value)
     }
 
-    /// Bytes of the value.
+    /// Length of the value in bytes.
     pub(crate) fn len(&self) -> u64 {
         u64::from(self.pointer.len)
     }
@@ -185,14 +189,16 @@ impl StoredValue {
         Error::corrupt("blob", self.source.file.path(), self.offset + at, detail)
     }
 
-    /// Where the table begins, from the value's first byte on.
+    /// Offset of the table from the start of the value.
     fn table_start(&self) -> Result<u64> {
         let bytes = (self.pointer.len as usize).div_ceil(CHUNK_BYTES) * ROW_BYTES;
         let start = self.pointer.stored.checked_sub(bytes as u64);
-        start.ok_or_else(|| self.corrupt(0, "the pointer names fewer bytes than the value's table has"))
+        start.ok_or_else(|| {
+            self.corrupt(0, "the pointer has fewer stored bytes than the chunk table of the value")
+        })
     }
 
-    /// The table, checked; of a value that is one chunk, nothing.
+    /// Reads and verifies the table. Empty for a value of one chunk.
     fn table(&self) -> Result<Vec<u8>> {
         if self.pointer.form != Form::Chunks {
             return Ok(Vec::new());
@@ -201,15 +207,15 @@ impl StoredValue {
         let table = self.source.file.bytes_at(self.offset + start, self.pointer.stored - start)?;
         match crc32c(&table) == self.pointer.crc {
             true => Ok(table),
-            false => Err(self.corrupt(start, "the checksum does not fit the table of the value's chunks")),
+            false => Err(self.corrupt(start, "the checksum of the chunk table does not match")),
         }
     }
 
     fn rows_of(&self, table: &[u8]) -> Result<Vec<Row>> {
         let BlobPointer { form, len, stored, crc, .. } = self.pointer;
         if form != Form::Chunks {
-            let stored =
-                u32::try_from(stored).map_err(|_| self.corrupt(0, "a chunk of more than 32 bits"))?;
+            let stored = u32::try_from(stored)
+                .map_err(|_| self.corrupt(0, "the length of a chunk exceeds 32 bits"))?;
             return Ok(vec![Row {
                 start: 0,
                 stored,
@@ -230,17 +236,17 @@ impl StoredValue {
             left -= len;
         }
         if start != self.table_start()? {
-            return Err(self.corrupt(start, "the chunks of the value are not as long as their table says"));
+            return Err(self.corrupt(start, "the chunks of the value do not have the length in their table"));
         }
         Ok(rows)
     }
 
-    /// The bytes of a chunk as they stand in the file, checked (stored_value.1).
+    /// Reads and verifies the stored bytes of a chunk (stored_value.1).
     fn stored_chunk(&self, row: &Row) -> Result<Vec<u8>> {
         let bytes = self.source.file.bytes_at(self.offset + row.start, u64::from(row.stored))?;
         match crc32c(&bytes) == row.crc {
             true => Ok(bytes),
-            false => Err(self.corrupt(row.start, "the checksum does not fit the value")),
+            false => Err(self.corrupt(row.start, "the checksum of the value does not match")),
         }
     }
 
@@ -249,14 +255,14 @@ impl StoredValue {
         if !row.is_compressed {
             return match bytes.len() == row.len {
                 true => Ok(bytes),
-                false => Err(self.corrupt(row.start, "a chunk has another length than its value")),
+                false => Err(self.corrupt(row.start, "the length of a chunk does not match the value")),
             };
         }
         let plain = Compression::Lz4.decompress(&bytes, row.len);
         plain.map_err(|e| e.in_file("blob", self.source.file.path(), self.offset + row.start))
     }
 
-    /// The chunk with this byte of the value, and where it begins.
+    /// Returns the chunk that contains byte `at` of the value, and the offset where it starts.
     pub(crate) fn chunk_at(&self, at: u64) -> Result<(u64, Vec<u8>)> {
         let n = (at / CHUNK_BYTES as u64) as usize;
         match self.rows.get(n) {
@@ -265,7 +271,7 @@ impl StoredValue {
         }
     }
 
-    /// All of it.
+    /// Reads the whole value.
     pub(crate) fn read(&self) -> Result<Vec<u8>> {
         if let [only] = &self.rows[..] {
             return self.plain_chunk(only);
@@ -277,7 +283,7 @@ impl StoredValue {
         Ok(value)
     }
 
-    /// Its bytes as they stand in the file, checked, piece by piece: offset in the file, bytes.
+    /// Passes the verified stored bytes to `take`, with their offsets in the file.
     pub(super) fn copy(&self, mut take: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         for row in &self.rows {
             take(self.offset + row.start, &self.stored_chunk(row)?)?;

@@ -1,15 +1,16 @@
-//! Writes large values of one transaction, as they come, to leases of blob files.
+//! Writes the large values of one transaction to leases of blob files while the transaction runs.
 //!
 //! ```text
-//!   value --stored.rs--> buffer --full--> written by threads, while the next buffer is filled: small values through the page cache if all
-//!                                 |       data has room in it (they are read again one by one), else past it
-//!                                 `-- flush: all that was given is with the system
+//!   value --stored.rs--> buffer --full--> written by a thread while the next buffer fills; small values through the
+//!                                 |       page cache if all data fits in it, others directly
+//!                                 `-- flush: everything is written
 //! ```
 //!
-//! blob_writer.1. A value stands whole in one lease. Leases of a writer begin on blocks of their own, and grow with what it writes.
-//! blob_writer.2. What readers are to see, or a commit is to point to, has been flushed.
-//! blob_writer.3. What could not be written is kept, and tried again before anything else. If it is lost, by a panic for one, nothing of the
-//!      writer's can be committed.
+//! blob_writer.1. A value lies within one lease. The leases of a writer consist of whole blocks, and grow
+//!     with the amount written.
+//! blob_writer.2. Values are flushed before readers can see them or a commit points to them.
+//! blob_writer.3. Buffers that could not be written are kept and retried before any other write. If one is
+//!     lost, for example by a panic, no value of the writer can be committed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,29 +25,29 @@ use super::stored::{CHUNK_BYTES, Sink, Squeeze, ValueEncoder, put_value, stored_
 use crate::cache::{BudgetKind, Reservation};
 use crate::types::{Error, FileId, Result};
 
-/// Buffers that are on their way at a time.
-const FLIGHTS_MAX: usize = 2;
+/// Maximum number of buffers being written.
+const RUNNING_MAX: usize = 2;
 
-/// Longer values are written past the page cache: whoever reads one waits for the device once.
+/// Longer values are written directly, because reading one waits for the device only once.
 const SMALL_BYTES_MAX: u64 = 64 << 10;
 
-/// The sizes of leases.
+/// Minimum and maximum size of leases.
 const LEASE_BYTES: std::ops::Range<u64> = 256 << 10..16 << 20;
 
-/// See the module's text.
+/// Writes large values; see the module documentation.
 pub(crate) struct BlobWriter {
     squeeze: Squeeze,
     out: Output,
 }
 
 impl BlobWriter {
-    /// Nothing written yet.
+    /// Creates a writer that has written nothing.
     pub(crate) fn new(store: &Arc<BlobStore>) -> BlobWriter {
         let squeeze = Squeeze::new(store.options.compress);
         BlobWriter { squeeze, out: Output::new(store.clone()) }
     }
 
-    /// Writes a value; returns where it is.
+    /// Writes a value and returns a pointer to it.
     pub(crate) fn put(&mut self, value: &[u8]) -> Result<BlobPointer> {
         let BlobWriter { squeeze, out } = self;
         let place = out.begin(stored_bytes_max(value.len()))?;
@@ -55,7 +56,7 @@ impl BlobWriter {
         Ok(pointer)
     }
 
-    /// Writes a value of `len` bytes that `next` fills in, chunk by chunk, all of each; returns where it is.
+    /// Writes a value of `len` bytes and returns a pointer to it. `next` fills each chunk completely.
     pub(crate) fn put_from(
         &mut self,
         len: usize,
@@ -68,7 +69,7 @@ impl BlobWriter {
         let mut left = len;
         while left > 0 {
             let bytes = &mut chunk[..left.min(CHUNK_BYTES)];
-            // After a failure the next value begins behind what there is of this one.
+            // After a failure the next value starts after the part written so far.
             next(bytes)?;
             encoder.chunk(bytes, squeeze, out)?;
             left -= bytes.len();
@@ -76,17 +77,17 @@ impl BlobWriter {
         encoder.finish(file, offset, out)
     }
 
-    /// Everything given so far is with the device when this returns (blob_writer.2).
+    /// Returns once everything written so far is at the device (blob_writer.2).
     pub(crate) fn flush(&mut self) -> Result<()> {
         self.out.flush()
     }
 
-    /// The files that it wrote to, each once.
+    /// Leases of the files written to, one per file.
     pub(crate) fn leases(&self) -> &[Lease] {
         &self.out.leases
     }
 
-    /// Bytes that it wrote.
+    /// Bytes written.
     pub(crate) fn bytes(&self) -> u64 {
         self.out.total
     }
@@ -95,12 +96,12 @@ impl BlobWriter {
 /// The part of a file that is being written.
 struct Extent {
     lease: Lease,
-    /// Where the buffer's first byte belongs.
+    /// File offset of the first byte of the buffer.
     base: u64,
     end: u64,
 }
 
-/// A full buffer, and where its bytes belong.
+/// A full buffer and its file offset.
 struct Full {
     file: Arc<BlobFile>,
     at: u64,
@@ -108,31 +109,31 @@ struct Full {
     is_small: bool,
 }
 
-/// Whether it was written; none as long as it is on its way.
-type Landing = Arc<Mutex<Option<(Full, Result<()>)>>>;
+/// Outcome of a write. `None` while it is running.
+type WriteOutcome = Arc<Mutex<Option<(Full, Result<()>)>>>;
 
-/// One on its way to the device.
-struct Flight {
+/// A write that is running on a thread.
+struct RunningWrite {
     thread: ThreadHandle,
-    landed: Landing,
+    outcome: WriteOutcome,
 }
 
-/// The bytes of all values, one after another.
+/// Output for all values, one after another.
 struct Output {
     store: Arc<BlobStore>,
     leases: Vec<Lease>,
     extent: Option<Extent>,
     buffer: Option<AlignedBuf>,
     filled: usize,
-    /// Of these, written already: zeros follow them there.
+    /// Bytes of the buffer already written, followed by zeros in the file.
     written: usize,
-    flights: VecDeque<Flight>,
-    /// No value in the buffer is longer than [`SMALL_BYTES_MAX`].
+    running: VecDeque<RunningWrite>,
+    /// Whether no value in the buffer is longer than [`SMALL_BYTES_MAX`].
     is_small: bool,
-    /// What could not be written, and will be tried again.
+    /// Buffers that could not be written and will be retried.
     unwritten: Vec<Full>,
     total: u64,
-    /// Bytes were lost on their way (blob_writer.3).
+    /// Whether a buffer was lost (blob_writer.3).
     has_lost: bool,
     memory: Reservation,
 }
@@ -165,7 +166,7 @@ impl Output {
             buffer: None,
             filled: 0,
             written: 0,
-            flights: VecDeque::new(),
+            running: VecDeque::new(),
             is_small: true,
             unwritten: Vec::new(),
             total: 0,
@@ -176,11 +177,11 @@ impl Output {
 
     fn buffer(&mut self) -> &mut AlignedBuf {
         let buffer = self.buffer.get_or_insert_with(|| self.store.take_buffer());
-        self.memory.resize((1 + FLIGHTS_MAX as u64) * buffer.len() as u64);
+        self.memory.resize((1 + RUNNING_MAX as u64) * buffer.len() as u64);
         buffer
     }
 
-    /// Makes room for a value of so many bytes, all in one lease (blob_writer.1); says where it will begin.
+    /// Reserves `bytes` bytes in one lease (blob_writer.1). Returns the file and the offset of the value.
     fn begin(&mut self, bytes: u64) -> Result<(FileId, u64)> {
         self.check()?;
         self.is_small &= bytes <= SMALL_BYTES_MAX;
@@ -195,7 +196,7 @@ impl Output {
         let (lease, base) = self.store.lease(wanted, true)?;
         let id = lease.file().id();
         if let Some(extent) = &mut self.extent {
-            // Nobody has come between: the two are one.
+            // The new lease follows the old one directly, so both are merged.
             if Arc::ptr_eq(extent.lease.file(), lease.file()) && extent.end == base {
                 extent.end += wanted;
                 return Ok((id, extent.base + self.filled as u64));
@@ -210,7 +211,7 @@ impl Output {
         Ok((id, base))
     }
 
-    /// Writes what is left, and gives back what is not needed.
+    /// Writes the rest of the buffer, and returns the unused end of the lease.
     fn end_extent(&mut self) -> Result<()> {
         self.flush()?;
         if let Some(Extent { lease, base, end }) = self.extent.take() {
@@ -221,12 +222,12 @@ impl Output {
         Ok(())
     }
 
-    /// Sends the buffer, which is full, to the device.
+    /// Starts writing the buffer, which is full.
     fn launch(&mut self) -> Result<()> {
-        while self.flights.len() >= FLIGHTS_MAX {
-            self.land_first()?;
+        while self.running.len() >= RUNNING_MAX {
+            self.await_first()?;
         }
-        self.write_again()?;
+        self.retry_unwritten()?;
         let (Some(extent), Some(buffer)) = (&mut self.extent, self.buffer.take()) else { return Ok(()) };
         let full =
             Full { file: extent.lease.file().clone(), at: extent.base, buffer, is_small: self.is_small };
@@ -234,17 +235,17 @@ impl Output {
         (self.filled, self.written, self.is_small) = (0, 0, true);
         if !self.store.options.threads {
             self.unwritten.push(full);
-            return self.write_again();
+            return self.retry_unwritten();
         }
-        let landed = Landing::default();
-        let (slot, store) = (landed.clone(), self.store.clone());
+        let outcome = WriteOutcome::default();
+        let (slot, store) = (outcome.clone(), self.store.clone());
         let write = move || {
             let written = store.write_blocks(&full.file, full.at, &full.buffer, full.is_small);
             *slot.lock() = Some((full, written));
         };
         match self.store.env.threads.spawn("esker-blob", Box::new(write)) {
             Ok(thread) => {
-                self.flights.push_back(Flight { thread, landed });
+                self.running.push_back(RunningWrite { thread, outcome });
                 Ok(())
             }
             Err(e) => {
@@ -254,19 +255,19 @@ impl Output {
         }
     }
 
-    /// Returns when all full buffers have been written.
-    fn land(&mut self) -> Result<()> {
-        while !self.flights.is_empty() {
-            self.land_first()?;
+    /// Waits until all full buffers have been written.
+    fn await_all(&mut self) -> Result<()> {
+        while !self.running.is_empty() {
+            self.await_first()?;
         }
-        self.write_again()
+        self.retry_unwritten()
     }
 
-    /// Waits for the buffer that was sent first.
-    fn land_first(&mut self) -> Result<()> {
-        if let Some(Flight { thread, landed }) = self.flights.pop_front() {
+    /// Waits for the oldest running write.
+    fn await_first(&mut self) -> Result<()> {
+        if let Some(RunningWrite { thread, outcome }) = self.running.pop_front() {
             let ended = thread.join();
-            match landed.lock().take() {
+            match outcome.lock().take() {
                 Some((full, Ok(()))) => self.store.give_buffer(full.buffer),
                 Some((full, failed)) => {
                     self.unwritten.push(full);
@@ -276,7 +277,7 @@ impl Output {
                     self.has_lost = true;
                     let text = ended.err().unwrap_or_default();
                     return Err(Error::Invalid(format!(
-                        "a thread panicked while it wrote a blob file: {text}"
+                        "a thread panicked while writing a blob file: {text}"
                     )));
                 }
             }
@@ -284,8 +285,8 @@ impl Output {
         Ok(())
     }
 
-    /// Writes what could not be written before.
-    fn write_again(&mut self) -> Result<()> {
+    /// Retries the buffers that could not be written.
+    fn retry_unwritten(&mut self) -> Result<()> {
         while let Some(full) = self.unwritten.last() {
             let written = self.store.write_blocks(&full.file, full.at, &full.buffer, full.is_small);
             self.store.note(written)?;
@@ -296,19 +297,19 @@ impl Output {
         Ok(())
     }
 
-    /// blob_writer.3
+    /// Fails if values were lost (blob_writer.3).
     fn check(&self) -> Result<()> {
         self.store.check_process()?;
         if !self.has_lost {
             return Ok(());
         }
-        let text = "values of this transaction could not be written: nothing of it can be committed, begin another one";
+        let text = "values of this transaction could not be written: it cannot be committed; start another transaction";
         Err(Error::Invalid(text.to_owned()))
     }
 
     fn flush(&mut self) -> Result<()> {
         self.check()?;
-        self.land()?;
+        self.await_all()?;
         if let (Some(extent), Some(buffer)) = (&self.extent, &mut self.buffer)
             && self.written < self.filled
         {
@@ -321,7 +322,7 @@ impl Output {
             self.store.note(written)?;
             self.written = self.filled;
         }
-        // blob_store.2
+        // Mark the files as dirty (blob_store.2).
         self.leases.iter().for_each(|lease| self.store.note_dirty(lease.file()));
         Ok(())
     }
@@ -329,9 +330,9 @@ impl Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        // blob_store.5: the threads are not there either.
-        if self.store.is_ours() && self.land().is_ok() && !self.has_lost {
-            // What was not flushed nobody wants.
+        // blob_store.5: the writing threads do not exist in the child of a fork.
+        if self.store.is_ours() && self.await_all().is_ok() && !self.has_lost {
+            // Unflushed values are not needed.
             self.written = self.filled;
             let _ = self.end_extent();
         }

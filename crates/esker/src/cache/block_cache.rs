@@ -4,14 +4,16 @@
 //!   hand --> [table 0: slot slot slot] [table 1: slot slot] [table 2: ...] --> round again
 //! ```
 //!
-//! block_cache.1. `used` is the sum of the sizes of all blocks in slots, and of those that are on their way in or out: a block is counted before it
-//!      is in its slot, and counted out by the thread that took it out, after that. So `used` never falls below zero.
-//! block_cache.2. After an insertion `used` is at most the budget's allowance, or somebody else is evicting, or a full round of
-//!      the clock found nothing to evict.
-//! block_cache.3. A hit takes no lock and writes to no line that other readers of hot blocks write to.
-//! block_cache.4. Dropping a table's slots gives its bytes back.
+//! block_cache.1. `used` is the sum of the sizes of all blocks in slots, plus those being inserted or
+//!     removed. A block is added before it enters its slot, and subtracted afterwards by the thread that
+//!     removed it. `used` therefore never falls below zero.
+//! block_cache.2. After an insertion `used` is at most the allowance of the budget, or another thread is
+//!     evicting, or a full round of the clock found nothing to evict.
+//! block_cache.4. Dropping the slots of a table subtracts their bytes.
 //!
-//! The hand walks the directories themselves: no list of frames exists beside them, so an insertion needs no lock either.
+//! A hit takes no lock and writes to no cache line shared with other readers of hot blocks. The clock hand
+//! walks the tables' directories themselves: there is no separate list of frames, so an insertion needs no
+//! lock either.
 #![expect(unsafe_code, reason = "a directory that goes takes its blocks out at once")]
 
 use std::sync::{Arc, Weak};
@@ -23,32 +25,33 @@ use crate::sync::fault::{self, Fault};
 use crate::sync::{Mutex, Pin};
 use crate::types::activity::Activity;
 
-/// What can be cached.
+/// An item that can be cached.
 pub(crate) trait CacheItem: Send + Sync + 'static {
-    /// Bytes of memory that it takes.
+    /// Bytes of memory that the item takes.
     fn size_bytes(&self) -> usize;
-    /// Where the bytes are that a reader looks at first.
+    /// Address of the bytes that a reader reads first.
     fn first_bytes(&self) -> *const u8;
 }
 
-/// The cache.
+/// A cache of the blocks of all open tables.
 pub(crate) struct BlockCache<T: CacheItem> {
     budget: Arc<MemoryBudget>,
-    /// Relaxed: it orders nothing. Who takes a block out of its slot has seen it put in, and so counts it out after it was counted.
+    /// Relaxed: it orders nothing. A thread that removes a block from its slot has seen it inserted, so it
+    /// subtracts after the addition.
     used: AtomicU64,
-    /// Hits and misses, among others (block_cache.3).
+    /// Counts of hits, misses and other reads.
     activity: Activity,
     clock: Mutex<Clock<T>>,
 }
 
-/// Who is evicting holds this; whoever opens a table takes it for a moment.
+/// The clock hand. Held by the evicting thread, and briefly when a table is opened.
 struct Clock<T: CacheItem> {
     tables: Vec<Weak<Slots<T>>>,
     table: usize,
     slot: usize,
 }
 
-/// The directory of one table: a slot for each block.
+/// The directory of one table: a slot for each of its blocks.
 pub(crate) struct CachedBlocks<T: CacheItem> {
     cache: Arc<BlockCache<T>>,
     slots: Arc<Slots<T>>,
@@ -57,19 +60,19 @@ pub(crate) struct CachedBlocks<T: CacheItem> {
 struct Slots<T>(Box<[Slot<T>]>);
 
 impl<T: CacheItem> BlockCache<T> {
-    /// A cache that takes what the budget's reservations leave.
+    /// Creates a cache that uses what the reservations of the budget leave.
     pub(crate) fn new(budget: Arc<MemoryBudget>) -> Arc<Self> {
         let clock = Clock { tables: Vec::new(), table: 0, slot: 0 };
         let (used, activity) = (AtomicU64::new(0), Activity::default());
         Arc::new(BlockCache { budget, used, activity, clock: Mutex::new(clock) })
     }
 
-    /// The budget that the cache lives on.
+    /// The memory budget of the cache.
     pub(crate) fn budget(&self) -> &Arc<MemoryBudget> {
         &self.budget
     }
 
-    /// What readers, and those of the database that it belongs to, do.
+    /// Activity counters of the readers of this cache and of its database.
     #[inline(always)]
     pub(crate) fn activity(&self) -> &Activity {
         &self.activity
@@ -80,16 +83,16 @@ impl<T: CacheItem> BlockCache<T> {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Bytes that can be inserted before something has to go.
+    /// Bytes that can be inserted before eviction starts.
     pub(crate) fn room_bytes(&self) -> u64 {
         self.budget.block_bytes_max().saturating_sub(self.used_bytes())
     }
 
-    /// A directory for a table of so many blocks.
+    /// Creates a directory for a table of `blocks` blocks.
     pub(crate) fn register(self: &Arc<Self>, blocks: usize) -> CachedBlocks<T> {
         let slots = Arc::new(Slots((0..blocks).map(|_| Slot::empty()).collect()));
         let mut clock = self.clock.lock();
-        // Tables that are gone leave here, or when the hand passes.
+        // Removes closed tables; the clock hand also removes them when it passes.
         clock.tables.retain(|table| table.strong_count() > 0);
         clock.tables.push(Arc::downgrade(&slots));
         CachedBlocks { cache: self.clone(), slots }
@@ -99,10 +102,10 @@ impl<T: CacheItem> BlockCache<T> {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Returns what is left.
+    /// Subtracts `bytes` and returns the remaining bytes.
     fn count_out(&self, bytes: u64) -> u64 {
         let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
-        // A directory may go because of a panic: a second one would end the process.
+        // A directory may be dropped during a panic: a second panic would abort the process.
         assert!(
             before >= bytes || std::thread::panicking(),
             "block_cache.1: {bytes} bytes counted out of {before}"
@@ -110,8 +113,8 @@ impl<T: CacheItem> BlockCache<T> {
         before.wrapping_sub(bytes)
     }
 
-    /// Evicts until the blocks fit into their allowance again. To be called after the budget has shrunk; an insertion
-    /// does it too.
+    /// Evicts until the blocks fit into their allowance. Called after the budget has shrunk; an insertion
+    /// calls it too.
     pub(crate) fn shrink(&self, pin: &impl Pin) {
         if self.used_bytes() <= self.budget.block_bytes_max() {
             return;
@@ -121,7 +124,8 @@ impl<T: CacheItem> BlockCache<T> {
         let mut rounds = 0;
         while self.used_bytes() > self.budget.block_bytes_max() {
             let Some(table) = clock.tables.get(clock.table).cloned() else {
-                // The first round clears access bits, the second one evicts; readers may set some again.
+                // The first round clears access bits and the second evicts. Readers may set some bits again
+                // meanwhile.
                 if rounds == 3 {
                     return;
                 }
@@ -138,12 +142,12 @@ impl<T: CacheItem> BlockCache<T> {
                 }
             }
         }
-        // Not under the lock: what is freed may be tables, whose files go.
+        // Outside the lock: freeing blocks may drop tables, which removes their files.
         drop(clock);
         pin.flush();
     }
 
-    /// Moves the hand through one table, until the blocks fit.
+    /// Moves the clock hand through one table until the blocks fit.
     fn sweep(&self, clock: &mut Clock<T>, slots: &[Slot<T>], pin: &impl Pin) {
         let target = self.budget.block_bytes_max();
         while let Some(slot) = slots.get(clock.slot) {
@@ -159,7 +163,7 @@ impl<T: CacheItem> BlockCache<T> {
 }
 
 impl<T: CacheItem> CachedBlocks<T> {
-    /// The block, if it is in memory.
+    /// Returns the block if it is in memory.
     #[inline(always)]
     pub(crate) fn load<'g>(&'g self, block: usize, pin: &'g impl Pin) -> Option<Pinned<'g, T>> {
         let found = self.slots.0[block].load(pin);
@@ -169,30 +173,31 @@ impl<T: CacheItem> CachedBlocks<T> {
         found
     }
 
-    /// The block, if it is in memory, without counting as a use.
+    /// Returns the block if it is in memory, without counting a use.
     pub(crate) fn peek<'g>(&'g self, block: usize, pin: &'g impl Pin) -> Option<Pinned<'g, T>> {
         self.slots.0[block].peek(pin)
     }
 
-    /// A reader reads a block from its file.
+    /// Counts a read of a block from its file.
     pub(crate) fn note_miss(&self) {
         self.cache.activity.miss();
     }
 
-    /// Bytes that can be inserted before something has to go.
+    /// Bytes that can be inserted before eviction starts.
     pub(crate) fn room_bytes(&self) -> u64 {
         self.cache.room_bytes()
     }
 
-    /// Offers a block that was just read. `hot`: it survives the next passing of the clock's hand.
+    /// Inserts a block that was just read. A `hot` block survives the next pass of the clock hand.
     pub(crate) fn insert(&self, block: usize, item: &Arc<T>, hot: bool, pin: &impl Pin) {
         let bytes = item.size_bytes() as u64;
-        // A block beyond the whole allowance would only drive everything else out.
+        // A block larger than the whole allowance would only evict everything else.
         if bytes > self.cache.budget.block_bytes_max() {
             return;
         }
         let is_counted_late = fault::is_on(Fault::BlockCountedLate);
-        // Counted first: the moment it is in the slot, another thread may evict it and subtract (block_cache.1).
+        // Added first: once the block is in its slot, another thread may evict it and subtract
+        // (block_cache.1).
         if !is_counted_late {
             self.cache.count_in(bytes);
         }
@@ -208,10 +213,10 @@ impl<T: CacheItem> CachedBlocks<T> {
 
 impl<T: CacheItem> Drop for CachedBlocks<T> {
     fn drop(&mut self) {
-        // The clock may hold the slots for a moment more, which keeps them valid, not filled: emptied here, each
-        // block is counted out by whoever takes it out (block_cache.4).
+        // The clock may keep the slots alive a little longer. They are emptied here, and the thread that
+        // removes a block subtracts it (block_cache.4).
         for slot in &self.slots.0 {
-            // SAFETY: whoever has a `Pinned` borrows this, so there are none.
+            // SAFETY: a `Pinned` borrows `self`, so none exists.
             let Some(block) = (unsafe { slot.take() }) else { continue };
             self.cache.count_out(block.size_bytes() as u64);
         }

@@ -1,17 +1,18 @@
-//! The memory budget: who holds how much, and what is left for cached blocks.
+//! The memory budget: how much each part of the engine has reserved, and how much is left for cached blocks.
 //!
 //! ```text
-//!   capacity - reserved (memtables, indexes, filters, ...) = allowance of the block cache, but never below a floor
+//!   capacity - reserved (memtables, indexes, filters, ...) = block cache allowance, at least a floor
 //! ```
 //!
-//! budget.1. `reserved` is the sum of the live reservations.
-//! budget.2. Reserving never fails: the block cache makes room, since what reserves (a memtable that takes writes) cannot
-//!      wait. Who reserves sees in `reserved_bytes` how much there is already.
+//! `reserved` is the sum of the live reservations.
+//!
+//! budget.2. Reserving never fails, because its users cannot wait (a memtable that receives writes, for
+//!     example). The block cache evicts instead. `reserved_bytes` tells users how much is already reserved.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The block cache keeps at least one part in this many of the capacity.
+/// The block cache keeps at least `1 / FLOOR_PART` of the capacity.
 const FLOOR_PART: u64 = 16;
 
 /// What reserved memory is for.
@@ -21,17 +22,17 @@ pub(crate) enum BudgetKind {
     Memtable,
     /// Indexes, directories and filters of open tables.
     Table,
-    /// Writes of large transactions that have not been committed.
+    /// Uncommitted writes of large transactions.
     Transaction,
-    /// Values of blob files that are read often.
+    /// Cached values of blob files.
     Blob,
-    /// Events that wait for watchers and listeners.
+    /// Events queued for watchers and listeners.
     Event,
 }
 
 const KINDS: usize = 5;
 
-/// A shared budget. The counters are statistics that steer eviction: they order nothing, so they are relaxed.
+/// A shared memory budget. The counters only steer eviction and order nothing, so they are relaxed.
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
     capacity: AtomicU64,
@@ -39,17 +40,17 @@ pub(crate) struct MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// A budget of so many bytes.
+    /// Creates a budget of `capacity_bytes`.
     pub(crate) fn new(capacity_bytes: u64) -> Arc<Self> {
         Arc::new(MemoryBudget { capacity: AtomicU64::new(capacity_bytes), reserved: Default::default() })
     }
 
-    /// The whole budget.
+    /// Total bytes of the budget.
     pub(crate) fn capacity_bytes(&self) -> u64 {
         self.capacity.load(Ordering::Relaxed)
     }
 
-    /// Changes the whole budget. The cache follows with its next insertion.
+    /// Changes the total. The cache adapts at its next insertion.
     #[cfg(test)]
     pub(crate) fn set_capacity(&self, bytes: u64) {
         self.capacity.store(bytes, Ordering::Relaxed);
@@ -60,14 +61,14 @@ impl MemoryBudget {
         self.reserved[kind as usize].load(Ordering::Relaxed)
     }
 
-    /// What the block cache may hold: what is not reserved, but at least a 16th of the capacity.
+    /// Bytes that the block cache may hold: the unreserved part, but at least a 16th of the capacity.
     pub(crate) fn block_bytes_max(&self) -> u64 {
         let capacity = self.capacity_bytes();
         let reserved: u64 = self.reserved.iter().map(|r| r.load(Ordering::Relaxed)).sum();
         capacity.saturating_sub(reserved).max(capacity / FLOOR_PART)
     }
 
-    /// Counts `bytes` as taken until the reservation is dropped.
+    /// Reserves `bytes` until the reservation is dropped.
     pub(crate) fn reserve(self: &Arc<Self>, kind: BudgetKind, bytes: u64) -> Reservation {
         let mut reservation = Reservation { budget: self.clone(), kind, bytes: 0 };
         reservation.resize(bytes);
@@ -75,7 +76,7 @@ impl MemoryBudget {
     }
 }
 
-/// A share of the budget.
+/// A reserved part of the budget.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Arc<MemoryBudget>,
@@ -84,13 +85,13 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// Bytes held.
+    /// Bytes reserved.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Holds `bytes` from now on.
+    /// Changes the reserved bytes.
     pub(crate) fn resize(&mut self, bytes: u64) {
         let reserved = &self.budget.reserved[self.kind as usize];
         if bytes >= self.bytes {

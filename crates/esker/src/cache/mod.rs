@@ -1,16 +1,17 @@
-//! One memory budget for the whole engine, and the cache of decoded blocks that lives on what the rest leaves.
+//! One memory budget for the whole engine, and a cache of decoded blocks that uses what the other parts
+//! leave.
 //!
 //! ```text
 //!   memtables, indexes, filters --reserve--> MemoryBudget <--used-- BlockCache --clock--> evicts from
 //!                                                                      |
 //!   table --owns--> SlotTable: one pointer per block <--registered-----'
-//!             reader: pin, load the pointer, use the block                (no hash table, no lock, no shared counter)
+//!             reader: pin, load the pointer, use the block
 //! ```
 //!
-//! A block is found through a pointer in its table's own directory ("swizzling", as in LeanStore), so a hit costs one
-//! load; memory is reclaimed by epochs (`crossbeam-epoch`).
+//! A table owns a directory with one pointer per block ("swizzling", as in LeanStore), so a hit costs one
+//! load. Memory is reclaimed by epochs (`crossbeam-epoch`).
 //!
-//! Start with `slot.rs`, then `block_cache.rs`, then `budget.rs`.
+//! Files in reading order: `slot.rs`, `block_cache.rs`, `budget.rs`.
 
 mod block_cache;
 mod budget;

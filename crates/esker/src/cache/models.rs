@@ -1,5 +1,5 @@
-//! Models of the slot: readers, an insertion and the clock's hand, in every interleaving; and, in `counting`, of the cache's counting.
-//! See `crate::sync`.
+//! Loom models of a slot (readers, an insertion and the clock hand) and, in `counting`, of the cache's byte
+//! counts, in every interleaving. See `crate::sync`.
 #![expect(unsafe_code, reason = "blocks are shared as the engine shares them")]
 
 mod counting;
@@ -13,7 +13,8 @@ use super::slot::Slot;
 use crate::sync::fault::{Broken, Fault};
 use crate::sync::{Pin, model};
 
-/// A block whose content loom watches: a reader without the writer's Release and its own Acquire is reported.
+/// A block whose content loom tracks. A reader that is not synchronized by the writer's Release and its own
+/// Acquire is reported.
 struct Block {
     content: UnsafeCell<u32>,
     dropped: Arc<AtomicUsize>,
@@ -25,7 +26,7 @@ unsafe impl Sync for Block {}
 impl Block {
     fn new(content: u32, dropped: &Arc<AtomicUsize>) -> Arc<Block> {
         let block = Block { content: UnsafeCell::new(0), dropped: dropped.clone() };
-        // SAFETY: nobody else has it yet.
+        // SAFETY: the block is not shared yet.
         block.content.with_mut(|p| unsafe { *p = content });
         Arc::new(block)
     }
@@ -42,11 +43,11 @@ impl Drop for Block {
     }
 }
 
-/// An epoch that ends when the model does: what is deferred waits for all threads.
+/// An epoch that ends when the model does: deferred work waits for all threads.
 #[derive(Clone, Default)]
 struct Epoch(Arc<Mutex<Vec<Box<dyn FnOnce() + Send>>>>);
 
-// SAFETY: nothing deferred runs before `end`, which the models call after all threads were joined.
+// SAFETY: deferred work runs only in `end`, which the models call after joining all threads.
 unsafe impl Pin for Epoch {
     unsafe fn defer(&self, work: impl FnOnce()) {
         struct Anywhere<F>(F);
@@ -57,7 +58,7 @@ unsafe impl Pin for Epoch {
             let work = work;
             (work.0)();
         });
-        // SAFETY: the caller of `defer` allows that it outlives what it borrows.
+        // SAFETY: the caller of `defer` allows the work to outlive what it borrows.
         let boxed = unsafe {
             std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Box<dyn FnOnce() + Send + 'static>>(boxed)
         };
@@ -90,7 +91,7 @@ fn slot_1_slot_2_a_loaded_block_is_whole_and_is_freed_once() {
         let hand = {
             let (slot, epoch) = (slot.clone(), epoch.clone());
             loom::thread::spawn(move || {
-                // The first pass clears the mark that a reader may have set, the second one evicts.
+                // The first pass clears the access bit that a reader may have set; the second evicts.
                 (0..2).filter_map(|_| slot.tick(&epoch, |block| u64::from(block.read()))).count()
             })
         };
@@ -137,7 +138,7 @@ fn slot_2_a_hand_and_an_owner_that_goes_take_a_block_out_once() {
             let (slot, epoch) = (slot.clone(), epoch.clone());
             loom::thread::spawn(move || slot.tick(&epoch, |block| u64::from(block.read())).unwrap_or(0))
         };
-        // SAFETY: nobody has loaded the block.
+        // SAFETY: no reader has loaded the block.
         let own = unsafe { slot.take() }.map_or(0, |block| u64::from(block.read()));
         assert_eq!(own + hand.join().unwrap(), 1, "block_cache.1: its size is counted out once");
         epoch.end();

@@ -1,18 +1,19 @@
-//! A slot: the pointer through which a block is found while it is in memory.
+//! A slot holds the pointer to a block while the block is in memory.
 //!
 //! ```text
 //!   empty --insert--> block, accessed --clock passes--> block --clock passes--> empty
 //!                         ^---------------hit-------------'
 //! ```
 //!
-//! slot.1. A pointer in a slot came from `Arc::into_raw` and owns one count of that Arc.
-//! slot.2. A pointer is taken out of a slot by one thread (swap), which gives up its count only after every epoch pinned
-//!      at that time has ended (`defer`), unless there are no readers any more (`take`). So a block loaded under a
-//!      pin lives, with a count of at least one, until the unpin.
-//! slot.3. The lowest bit of the pointer is the access bit of the clock; it says nothing about the block. It is written
-//!      only when clear, so that readers of hot blocks share the cache line without writing to it.
-//! slot.4. The second pointer is a hint, where the block's bytes are: it is prefetched, never followed, so it may be stale.
-//!      Block and bytes are then fetched side by side instead of one after the other.
+//! slot.1. A pointer in a slot came from `Arc::into_raw` and owns one reference count.
+//! slot.2. One thread removes a pointer from a slot (by a swap). It releases the count only after every epoch
+//!     pinned at that time has ended (`defer`), or when there can be no readers (`take`). A block loaded
+//!     under a pin therefore stays alive until the unpin.
+//! slot.3. The lowest bit of the pointer is the access bit of the clock, and not part of the address.
+//!
+//! The access bit is written only when clear, so that readers of a hot block share its cache line without
+//! writing to it. The second pointer is a hint to the bytes of the block. It is prefetched and never
+//! dereferenced, so it may be stale. With it, the block and its bytes are fetched in parallel.
 #![expect(unsafe_code, reason = "reference counts are held by atomic pointers")]
 
 use std::marker::PhantomData;
@@ -27,18 +28,18 @@ use crate::types::prefetch::prefetch_line;
 
 const ACCESSED: usize = 1;
 
-/// Bytes fetched ahead: the heads of an 8 KiB block of middle-sized entries.
+/// Bytes prefetched: the heads of an 8 KiB block of medium-sized entries.
 const PREFETCHED_BYTES: usize = 256;
 const LINE_BYTES: usize = 64;
 
-/// A place for one block.
+/// A slot for one block.
 pub(super) struct Slot<T> {
     pointer: AtomicPtr<T>,
     hint: AtomicPtr<u8>,
     _owns: PhantomData<Arc<T>>,
 }
 
-/// A block under the protection of a pin.
+/// A block protected by a pin.
 pub(crate) struct Pinned<'g, T> {
     pointer: NonNull<T>,
     _pin: PhantomData<&'g T>,
@@ -62,11 +63,11 @@ impl<T> Deref for Pinned<'_, T> {
 }
 
 impl<T> Pinned<'_, T> {
-    /// The block for as long as the caller wants it.
+    /// Returns a counted reference to the block, independent of the pin.
     #[inline(always)]
     pub(crate) fn to_arc(self) -> Arc<T> {
-        // SAFETY: the pointer came from Arc::into_raw (slot.1) and the count is at least one (slot.2); the count added here
-        // belongs to the new Arc.
+        // SAFETY: the pointer came from `Arc::into_raw` (slot.1) and the count is at least one (slot.2). The
+        // count added here belongs to the new Arc.
         unsafe {
             Arc::increment_strong_count(self.pointer.as_ptr());
             Arc::from_raw(self.pointer.as_ptr())
@@ -74,7 +75,7 @@ impl<T> Pinned<'_, T> {
     }
 }
 
-/// Asks for the first lines behind the pointer, which may be anything (slot.4).
+/// Prefetches the first cache lines at an address, which need not be valid.
 #[inline(always)]
 fn prefetch(bytes: *const u8) {
     for at in (0..PREFETCHED_BYTES).step_by(LINE_BYTES) {
@@ -97,8 +98,8 @@ impl<T: Send + Sync + 'static> Slot<T> {
         }
     }
 
-    /// The block, and a note that it was used. Acquire pairs with the Release of `insert`: the block's content is
-    /// seen whole.
+    /// Returns the block and sets its access bit. Acquire pairs with the Release of `insert`, so the block is
+    /// seen complete.
     #[inline(always)]
     pub(super) fn load<'g>(&self, _pin: &'g impl Pin) -> Option<Pinned<'g, T>> {
         prefetch(self.hint.load(Ordering::Relaxed));
@@ -106,19 +107,19 @@ impl<T: Send + Sync + 'static> Slot<T> {
         let pointer = NonNull::new(untagged(tagged))?;
         if tagged.addr() & ACCESSED == 0 {
             let marked = tagged.map_addr(|address| address | ACCESSED);
-            // A failure means that the clock or another reader was here: either is fine.
+            // A failure means that the clock or another reader changed the bit first, which is harmless.
             let _ = self.pointer.compare_exchange(tagged, marked, Ordering::Relaxed, Ordering::Relaxed);
         }
         Some(Pinned { pointer, _pin: PhantomData })
     }
 
-    /// The block without a note.
+    /// Returns the block without setting its access bit.
     pub(super) fn peek<'g>(&self, _pin: &'g impl Pin) -> Option<Pinned<'g, T>> {
         let pointer = NonNull::new(untagged(self.pointer.load(Ordering::Acquire)))?;
         Some(Pinned { pointer, _pin: PhantomData })
     }
 
-    /// Puts the block, whose bytes start at `hint`, into an empty slot; false if there is one already.
+    /// Inserts a block, whose bytes start at `hint`, into an empty slot. Returns false if the slot is in use.
     pub(super) fn insert(&self, block: Arc<T>, hint: *const u8, accessed: bool) -> bool {
         let () = Self::ALIGNED;
         self.hint.store(hint.cast_mut(), Ordering::Relaxed);
@@ -134,14 +135,14 @@ impl<T: Send + Sync + 'static> Slot<T> {
             )
             .is_ok();
         if !inserted {
-            // SAFETY: from Arc::into_raw above, and no slot took it.
+            // SAFETY: the pointer came from `Arc::into_raw` above, and no slot holds it.
             drop(unsafe { Arc::from_raw(pointer) });
         }
         inserted
     }
 
-    /// The clock's hand passes: an accessed block loses its mark, another one loses its place. Returns the evicted
-    /// block's `size`.
+    /// Handles a pass of the clock hand: clears the access bit, or evicts the block if the bit is clear.
+    /// Returns the `size` of an evicted block.
     pub(super) fn tick(&self, pin: &impl Pin, size: impl FnOnce(&T) -> u64) -> Option<u64> {
         let tagged = self.pointer.load(Ordering::Acquire);
         if tagged.is_null() {
@@ -152,33 +153,34 @@ impl<T: Send + Sync + 'static> Slot<T> {
         if !won || !next.is_null() {
             return None;
         }
-        // SAFETY: the exchange made this thread the one that took the pointer out (slot.2); it holds the count still.
+        // SAFETY: the exchange made this thread the one that removed the pointer (slot.2), and it still holds
+        // the count.
         let bytes = size(unsafe { &*tagged });
-        // SAFETY: slot.1 and slot.2: the count is given up once, after all present pins; T is Send.
+        // SAFETY: slot.1 and slot.2: the count is released once, after all current pins. `T` is `Send`.
         unsafe { pin.defer(move || drop(Arc::from_raw(tagged.cast_const()))) };
         Some(bytes)
     }
 }
 
 impl<T> Slot<T> {
-    /// Takes the block out for good.
+    /// Removes the block when the slot has no more readers.
     ///
     /// # Safety
-    /// No [`Pinned`] of this slot is left, and none is made any more. Hands may still pass.
+    /// No [`Pinned`] of this slot exists or will be created. The clock hand may still pass.
     pub(super) unsafe fn take(&self) -> Option<Arc<T>> {
         let pointer = untagged(self.pointer.swap(ptr::null_mut(), Ordering::AcqRel));
-        // SAFETY: slot.1, and the swap made this thread the one that took it out (slot.2). There are no readers to wait for, and a hand looks at
-        // a block only after it has taken it out itself.
+        // SAFETY: slot.1, and the swap made this thread the one that removed the pointer (slot.2). There are
+        // no readers, and the clock hand reads a block only after removing it itself.
         NonNull::new(pointer).map(|pointer| unsafe { Arc::from_raw(pointer.as_ptr().cast_const()) })
     }
 }
 
 impl<T> Drop for Slot<T> {
     fn drop(&mut self) {
-        // A load would do, but for loom: it does not see the counts by which a directory goes from one thread to another, and may let a
-        // load return what the slot held before it was emptied.
-        // SAFETY: &mut self means that no reader holds this slot. A `Pinned` cannot outlive the slot's owner:
-        // `CachedBlocks::load` ties it to a borrow of the owner too.
+        // A load would suffice but for a limit of loom: it does not model the counts by which a directory
+        // moves between threads, and may return an old pointer. SAFETY: `&mut self` excludes readers. A
+        // `Pinned` cannot outlive the owner of the slot: `CachedBlocks::load` ties it to a borrow of the
+        // owner.
         drop(unsafe { self.take() });
     }
 }

@@ -28,7 +28,7 @@ use crate::manifest::edit::AddedTable;
 use crate::manifest::history::Floors;
 use crate::manifest::version::{Level, LiveTable, RunId, Version};
 use crate::memtable::Memtable;
-use crate::read::fold::Means;
+use crate::read::fold::FoldContext;
 use crate::read::operators::Operators;
 use crate::sstable::{BlockCache, Table, TableOptions};
 use crate::types::entry::EntryRef;
@@ -69,8 +69,8 @@ pub(crate) struct Context<'a> {
 
 impl<'a> Context<'a> {
     /// What values are made with.
-    pub(super) fn means(&self) -> Means<'_> {
-        Means { blobs: &self.blobs, operators: &self.operators }
+    pub(super) fn fold_context(&self) -> FoldContext<'_> {
+        FoldContext { blobs: &self.blobs, operators: &self.operators }
     }
 
     /// What its tables are made with.
@@ -293,7 +293,8 @@ fn write_to(
     }
     let mut stretch = 0;
     let mut scan = MergeScan::new(sources)?;
-    let (mut waiting, mut gather) = (Waiting::default(), Gather::new(context.means(), may_expire_below));
+    let (mut waiting, mut gather) =
+        (Waiting::default(), Gather::new(context.fold_context(), may_expire_below));
     let mut write = |entry: EntryRef<'_>, seq| {
         if let Some(sieve) = &mut sieve {
             sieve.see(&entry, seq)?;

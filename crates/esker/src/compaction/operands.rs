@@ -20,7 +20,7 @@
 
 use super::judge::{Judge, Verdict};
 use crate::blob::BlobPointer;
-use crate::read::fold::{Base, Means, Operands};
+use crate::read::fold::{Base, FoldContext, Operands};
 use crate::types::entry::EntryRef;
 use crate::types::expiry::value_of;
 use crate::types::op::Kind;
@@ -33,7 +33,7 @@ const LIST_BYTES_MAX: usize = 1 << 30;
 
 /// Takes what the judge has said of versions, in their order, and gives what is to be written.
 pub(super) struct Gather<'a> {
-    means: Means<'a>,
+    fold_context: FoldContext<'a>,
     /// Whether a source below may hold a version of an encoded key that expires (fold.4).
     may_expire_below: &'a dyn Fn(&[u8]) -> bool,
     /// Versions cannot stay beside each other: a failure is an error.
@@ -64,13 +64,13 @@ struct Made {
 }
 
 impl<'a> Gather<'a> {
-    pub(super) fn new(means: Means<'a>, may_expire_below: &'a dyn Fn(&[u8]) -> bool) -> Self {
-        Gather { means, may_expire_below, is_strict: false, key: Vec::new(), pending: None }
+    pub(super) fn new(fold_context: FoldContext<'a>, may_expire_below: &'a dyn Fn(&[u8]) -> bool) -> Self {
+        Gather { fold_context, may_expire_below, is_strict: false, key: Vec::new(), pending: None }
     }
 
     /// The same for an output that holds one version of a key.
-    pub(super) fn strict(means: Means<'a>) -> Self {
-        Gather { is_strict: true, ..Self::new(means, &|_| true) }
+    pub(super) fn strict(fold_context: FoldContext<'a>) -> Self {
+        Gather { is_strict: true, ..Self::new(fold_context, &|_| true) }
     }
 
     /// Takes a version and its fate; `write` gets what is to be written, and the number that its source has
@@ -209,7 +209,7 @@ impl<'a> Gather<'a> {
     ) -> Result<Option<Made>> {
         let is_unresolved = is_unresolved || pending.is_unresolved;
         let base = base.map(|base| Base::of(base.kind, base.value));
-        match pending.operands.fold(&self.key, base, self.means) {
+        match pending.operands.fold(&self.key, base, self.fold_context) {
             Ok((value, expiry)) => {
                 let kind = if expiry.is_some() { Kind::PUT.expiring() } else { Kind::PUT };
                 let kind = if is_unresolved { kind.unresolved() } else { kind };
@@ -242,7 +242,7 @@ impl<'a> Gather<'a> {
         may_expire_below: bool,
         write: &mut impl FnMut(EntryRef<'_>, SeqNo) -> Result<()>,
     ) -> Result<()> {
-        let list = pending.operands.joined(&self.key, self.means.operators, may_expire_below);
+        let list = pending.operands.joined(&self.key, self.fold_context.operators, may_expire_below);
         let kind = if pending.is_unresolved { Kind::MERGE.unresolved() } else { Kind::MERGE };
         write(EntryRef { key: &self.key, seq: pending.seq, kind, value: &list }, pending.seq)
     }

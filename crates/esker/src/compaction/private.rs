@@ -61,7 +61,7 @@ fn write_to(
 ) -> Result<PrivateBuilt> {
     let (mut stats, mut puts) = (CompactionStats::default(), Puts::default());
     let mut scan = MergeScan::new(layers)?;
-    let mut gather = Gather::strict(context.means());
+    let mut gather = Gather::strict(context.fold_context());
     let mut write = |entry: EntryRef<'_>, _| {
         puts.add(&entry);
         output.add(EntryRef { seq: SeqNo::ZERO, ..entry })

@@ -15,7 +15,7 @@ use super::reads::Reads;
 use super::writes::{encode_bounds, prefix_bounds};
 use crate::engine::state::history::{History, PastSource};
 use crate::engine::state::reads::ReadSource;
-use crate::read::point::{Presence, ValueAsMade, ValueOf, Want};
+use crate::read::point::{PointQuery, Presence, ValueAsMade, ValueOf};
 use crate::read::value_reader::{ReaderOf, ValueReader};
 use crate::read::versions::NewerCursor;
 use crate::read::view::ReadView;
@@ -203,7 +203,7 @@ impl Past {
         self.source.at
     }
 
-    fn find<W: Want>(&self, key: &[u8]) -> Result<Option<W::Out>> {
+    fn find<W: PointQuery>(&self, key: &[u8]) -> Result<Option<W::Out>> {
         self.source.view.check_open()?;
         check_key(key)?;
         let key = KeyBuf::new(self.keyspace.state.id, key);

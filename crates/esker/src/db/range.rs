@@ -56,11 +56,11 @@ impl Walk {
             return match view.only_run(&bounds) {
                 Some(run) => {
                     let walk = RunWalk::new(run, *at, bounds, view);
-                    Walk::Run(walk.with_gaps(view, source._pin.is_some()))
+                    Walk::Run(walk.with_skip_ranges(view, source._pin.is_some()))
                 }
                 None => {
                     let walk = view.live(*at, bounds).at_time(&view.time);
-                    Walk::Plain(walk.with_gaps(view, *at, source._pin.is_some()))
+                    Walk::Plain(walk.with_skip_ranges(view, *at, source._pin.is_some()))
                 }
             };
         };
@@ -68,7 +68,7 @@ impl Walk {
         let tombstones = own_tombstones(view, *at, own.removals());
         let sources = view.sources(*at, &bounds, own.cursors(&bounds));
         let walk = VisibleCursor::new(sources, tombstones, SeqNo::MAX, bounds);
-        Walk::Own(walk.with_means(view).at_time(&view.time))
+        Walk::Own(walk.with_fold_context(view).at_time(&view.time))
     }
 
     fn valid(&self) -> bool {

@@ -13,7 +13,7 @@ use crate::engine::life::handle::Handle;
 use crate::engine::state::catalog::KeyspaceState;
 use crate::engine::state::reads::ReadSource;
 use crate::read::fold::Operands;
-use crate::read::point::{ExpiryOf, Presence, ValueOf, Want};
+use crate::read::point::{ExpiryOf, PointQuery, Presence, ValueOf};
 use crate::read::value_reader::{ReaderOf, ValueReader};
 use crate::txn::snapshots::SnapshotGuard;
 use crate::types::bounds::Bounds;
@@ -57,12 +57,12 @@ impl Snapshot {
     }
 
     /// Looks a key up in a keyspace that is there.
-    pub(super) fn find<W: Want>(&self, keyspace: &KeyspaceState, key: &[u8]) -> Result<Option<W::Out>> {
+    pub(super) fn find<W: PointQuery>(&self, keyspace: &KeyspaceState, key: &[u8]) -> Result<Option<W::Out>> {
         self.handle.core.find_at::<W>(keyspace, key, self.pin.seq(), Operands::default())
     }
 
     /// The same below a transaction's operands.
-    pub(super) fn find_below<W: Want>(
+    pub(super) fn find_below<W: PointQuery>(
         &self,
         keyspace: &KeyspaceState,
         key: &[u8],

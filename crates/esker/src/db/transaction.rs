@@ -22,7 +22,7 @@ use crate::engine::state::catalog::KeyspaceState;
 use crate::engine::state::keyspace_options::KeyspaceOptions;
 use crate::engine::state::reads::ReadSource;
 use crate::read::fold::Operands;
-use crate::read::point::{EntryOf, ExpiryOf, Presence, ValueOf, Want};
+use crate::read::point::{EntryOf, ExpiryOf, PointQuery, Presence, ValueOf};
 use crate::read::value_reader::{ReaderOf, ValueReader};
 use crate::txn::commit::{Durability, Isolation};
 use crate::txn::layers::OwnAnswer;
@@ -343,7 +343,7 @@ impl Transaction {
         }
     }
 
-    fn find<W: Want>(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<W::Out>> {
+    fn find<W: PointQuery>(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<W::Out>> {
         check_key(key)?;
         let state = self.state_of(keyspace)?;
         self.check_there(state)?;

@@ -24,7 +24,7 @@ use crate::engine::state::keyspace_options::KeyspaceOptions;
 use crate::engine::writes::catalog_changes::Changes;
 use crate::read::fold::{Base, Operands};
 use crate::read::operators::none_of;
-use crate::read::point::Want;
+use crate::read::point::PointQuery;
 use crate::read::view::ReadView;
 use crate::txn::blobs::BlobUse;
 use crate::txn::commit::{CommitRequest, Durability, KeyspaceLife};
@@ -211,7 +211,7 @@ impl Writes {
     }
 
     /// What they say of an encoded key.
-    pub(super) fn find<W: Want>(&self, core: &Core, key: &[u8]) -> Result<OwnAnswer<W::Out>> {
+    pub(super) fn find<W: PointQuery>(&self, core: &Core, key: &[u8]) -> Result<OwnAnswer<W::Out>> {
         let own = self.set.get(key);
         match own {
             Own::Removed => return Ok(OwnAnswer::Known(None)),
@@ -294,7 +294,7 @@ impl Writes {
             let mut lists = Operands::default();
             lists.push(Value::copy_of(operands.value));
             let base = base.kind.is_live().then(|| Base::of(base.kind, base.value));
-            lists.fold(operands.key, base, core.view.get().means())
+            lists.fold(operands.key, base, core.view.get().fold_context())
         })?;
         Ok(settled.map_or_else(|| self.set.clone(), Arc::new))
     }

@@ -1,16 +1,16 @@
-//! A blocked Bloom filter: "is this key certainly absent?" at the price of one cache line.
+//! A blocked Bloom filter: detects absent keys with one cache line access.
 //!
 //! ```text
 //!   key_hash(key) --high bits--> one line of 512 bits
 //!                 `-remixed----> a few bits in that line, all set by insert
 //! ```
 //!
-//! bloom.1. No false negatives: `may_contain` is true for every hash inserted before (in the reader's happens-before).
-//! bloom.2. A probe touches one 64-byte line.
+//! bloom.1. No false negatives: `may_contain` returns true for every hash whose insertion happened before the
+//!     probe.
 //!
-//! Memtables fill one while readers probe it; tables build one when they are finished and store it (bytes:
-//! docs/formats/sstable.md). The technique is Putze, Sanders and Singler's (2007); with 10 bits a key about 1 % of
-//! absent keys pass.
+//! A probe touches one 64-byte line. A memtable fills its filter while readers probe it. A table builds its
+//! filter when it is finished and stores it (bytes: docs/formats/sstable.md). The technique is that of Putze,
+//! Sanders and Singler (2007); with 10 bits per key about 1 % of absent keys pass.
 
 use super::bytes::{DecodeError, Decoded};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -25,26 +25,27 @@ const PROBES_MAX: u32 = 7;
 #[derive(Default)]
 struct Line([AtomicU64; LINE_BYTES / 8]);
 
-/// The filter. The hashes are those of [`key_hash`](super::hash::key_hash).
+/// A blocked Bloom filter. Its hashes are those of [`key_hash`](super::hash::key_hash).
 pub struct BlockedBloom {
     lines: Box<[Line]>,
     probes: u32,
 }
 
 impl BlockedBloom {
-    /// An empty filter of a size that suits `keys` keys at `bits_per_key` (10 is usual). More keys may be inserted;
-    /// more absent ones pass then.
+    /// Creates an empty filter sized for `keys` keys at `bits_per_key` (usually 10). Inserting more keys only
+    /// raises the rate of false positives.
     pub fn new(keys: usize, bits_per_key: u32) -> Self {
         let bits = (keys as u64).saturating_mul(u64::from(bits_per_key));
         let lines = bits.div_ceil(LINE_BITS).max(1) as usize;
-        // The optimum of a plain Bloom filter is 0.69 bits a key; lines fill unevenly, which favours fewer.
+        // The optimum of a plain Bloom filter is 0.69 probes per bit; lines fill unevenly, which favours
+        // fewer.
         let probes = (bits_per_key * 6 / 10).clamp(1, PROBES_MAX);
         BlockedBloom { lines: (0..lines).map(|_| Line::default()).collect(), probes }
     }
 
-    /// Adds a hash. At most one thread may insert at a time, since bits are set by load and store (a locked
-    /// instruction for each would triple the cost); any number may probe meanwhile. The inserter publishes
-    /// its keys to readers by its own release store: the filter adds no ordering.
+    /// Adds a hash. Only one thread may insert at a time: bits are set by a load and a store, because an
+    /// atomic instruction per bit would triple the cost. Any number of threads may probe meanwhile. The
+    /// inserter publishes its keys with a release store of its own; the filter adds no ordering.
     #[inline]
     pub fn insert(&self, hash: u64) {
         if canary::is_set(Canary::FilterForgets) && hash.is_multiple_of(16) {
@@ -57,23 +58,23 @@ impl BlockedBloom {
         }
     }
 
-    /// False if the hash was certainly not inserted.
+    /// Returns false if the hash was not inserted.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         let line = self.line(hash);
-        // Without branches: a mispredicted one costs more than the remaining probes of a line at hand.
+        // Without branches: a mispredicted branch costs more than the remaining probes of a loaded line.
         let missing = probe_bits(hash, self.probes)
             .fold(0, |missing, bit| missing | (!line.0[bit / 64].load(Ordering::Relaxed) >> (bit % 64) & 1));
         missing == 0
     }
 
-    /// Where the line of a hash is, for callers that prefetch it.
+    /// Returns the address of the line of a hash, for prefetching.
     #[inline]
     pub fn line_address(&self, hash: u64) -> *const u8 {
         std::ptr::from_ref(self.line(hash)).cast()
     }
 
-    /// Bytes of memory, and on disk one more.
+    /// Bytes in memory. The stored form is one byte longer.
     pub fn size_bytes(&self) -> usize {
         self.lines.len() * LINE_BYTES
     }
@@ -92,21 +93,18 @@ impl BlockedBloom {
         out.push(self.probes as u8);
     }
 
-    /// Reads the stored form.
+    /// Decodes the stored form.
     pub fn decode(bytes: &[u8]) -> Decoded<Self> {
         let Some((&probes, lines)) = bytes.split_last() else {
-            return Err(DecodeError::new(0, "an empty filter"));
+            return Err(DecodeError::new(0, "the filter is empty"));
         };
         if lines.is_empty() || lines.len() % LINE_BYTES != 0 {
-            return Err(DecodeError::new(
-                lines.len(),
-                "a filter of whole 64-byte lines and one byte expected",
-            ));
+            return Err(DecodeError::new(lines.len(), "expected whole 64-byte lines and one byte"));
         }
         if !(1..=PROBES_MAX).contains(&u32::from(probes)) {
             return Err(DecodeError::new(
                 lines.len(),
-                format!("{probes} probes: 1 to {PROBES_MAX} expected"),
+                format!("{probes} probes, expected 1 to {PROBES_MAX}"),
             ));
         }
         let word = |b: &[u8]| AtomicU64::new(b.iter().rev().fold(0, |n, &byte| n << 8 | u64::from(byte)));
@@ -118,8 +116,8 @@ impl BlockedBloom {
     }
 }
 
-/// The positions of a hash's bits in its line. The high bits of the hash chose the line; the multiplication (by
-/// 2^64 over the golden ratio) lets all bits take part in the positions.
+/// Returns the bit positions of a hash in its line. The high bits of the hash select the line. The
+/// multiplication (by 2^64 divided by the golden ratio) makes all bits contribute to the positions.
 #[inline]
 fn probe_bits(hash: u64, probes: u32) -> impl Iterator<Item = usize> {
     let mixed = hash.wrapping_mul(0x9E37_79B9_7F4A_7C15);

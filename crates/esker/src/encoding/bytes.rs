@@ -1,40 +1,40 @@
-//! Little-endian numbers, varints and length-prefixed strings; the one place where lengths from disk are checked.
+//! Little-endian numbers, varints and length-prefixed strings. All lengths read from disk are checked here.
 //!
 //! ```text
 //!   Vec<u8> <--put_*-- encoder        decoder <--ByteReader::*-- &[u8]
 //! ```
 //!
-//! bytes.1. No method of [`ByteReader`] panics or allocates, whatever the bytes.
-//! bytes.2. A varint has one encoding: the shortest; anything else is refused.
+//! bytes.1. No method of [`ByteReader`] panics or allocates, for any input.
+//! bytes.2. A varint has exactly one valid encoding, the shortest.
 
 use std::path::Path;
 
 use crate::types::Error;
 
-/// What a decoder found wrong, and where in its input.
+/// A decoding error and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodeError {
-    /// Offset in the decoder's input, in bytes.
+    /// Offset in the input of the decoder, in bytes.
     pub offset: usize,
-    /// What was wrong.
+    /// Description of the error.
     pub detail: String,
 }
 
 impl DecodeError {
-    /// A complaint about the byte at `offset` of the input.
+    /// Creates an error at the byte at `offset` of the input.
     #[cold]
     pub fn new(offset: usize, detail: impl Into<String>) -> Self {
         DecodeError { offset, detail: detail.into() }
     }
 
-    /// Names the file, and the offset in it where the decoder's input starts.
+    /// Converts to a corruption error of a file. `base` is the offset in the file where the input starts.
     #[cold]
     pub fn in_file(self, what: &'static str, path: &Path, base: u64) -> Error {
         Error::corrupt(what, path, base.saturating_add(self.offset as u64), self.detail)
     }
 }
 
-/// A result of a decoder.
+/// Result of a decoder.
 pub type Decoded<T> = Result<T, DecodeError>;
 
 /// A cursor over untrusted bytes.
@@ -45,7 +45,7 @@ pub struct ByteReader<'a> {
 }
 
 impl<'a> ByteReader<'a> {
-    /// Starts at the first byte.
+    /// Creates a reader at the first byte.
     pub fn new(bytes: &'a [u8]) -> Self {
         ByteReader { bytes, at: 0 }
     }
@@ -60,26 +60,26 @@ impl<'a> ByteReader<'a> {
         self.bytes.len() - self.at
     }
 
-    /// Whether all is read.
+    /// Returns whether all bytes have been read.
     pub fn is_empty(&self) -> bool {
         self.remaining() == 0
     }
 
-    /// The next `n` bytes. `n` may come from disk.
+    /// Reads the next `n` bytes. `n` may come from disk.
     pub fn take(&mut self, n: u64) -> Decoded<&'a [u8]> {
         let end = usize::try_from(n)
             .ok()
             .and_then(|n| self.at.checked_add(n))
             .filter(|&end| end <= self.bytes.len());
         let Some(end) = end else {
-            return Err(self.error(format!("{n} bytes expected, {} left", self.remaining())));
+            return Err(self.error(format!("expected {n} bytes, {} left", self.remaining())));
         };
         let taken = &self.bytes[self.at..end];
         self.at = end;
         Ok(taken)
     }
 
-    /// All bytes not read yet.
+    /// Reads all remaining bytes.
     pub fn rest(&mut self) -> &'a [u8] {
         let rest = &self.bytes[self.at..];
         self.at = self.bytes.len();
@@ -92,24 +92,24 @@ impl<'a> ByteReader<'a> {
         Ok(out)
     }
 
-    /// One byte.
+    /// Reads one byte.
     pub fn u8(&mut self) -> Decoded<u8> {
         Ok(self.array::<1>()?[0])
     }
-    /// Two bytes, little-endian.
+    /// Reads two bytes, little-endian.
     pub fn u16(&mut self) -> Decoded<u16> {
         self.array().map(u16::from_le_bytes)
     }
-    /// Four bytes, little-endian.
+    /// Reads four bytes, little-endian.
     pub fn u32(&mut self) -> Decoded<u32> {
         self.array().map(u32::from_le_bytes)
     }
-    /// Eight bytes, little-endian.
+    /// Reads eight bytes, little-endian.
     pub fn u64(&mut self) -> Decoded<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// An unsigned LEB128 number (see [`put_varint`]).
+    /// Reads an unsigned LEB128 number (see [`put_varint`]).
     pub fn varint(&mut self) -> Decoded<u64> {
         let start = self.at;
         let mut value = 0;
@@ -130,25 +130,26 @@ impl<'a> ByteReader<'a> {
         Err(DecodeError::new(start, "not a varint in its shortest form"))
     }
 
-    /// A varint length, then so many bytes.
+    /// Reads a varint length, then that many bytes.
     pub fn string(&mut self) -> Decoded<&'a [u8]> {
         let len = self.varint()?;
         self.take(len)
     }
 
-    /// Fails unless all is read.
+    /// Fails unless all bytes have been read.
     pub fn finish(self) -> Decoded<()> {
         if self.is_empty() { Ok(()) } else { Err(self.error(format!("{} bytes too many", self.remaining()))) }
     }
 
-    /// A complaint about the current position.
+    /// Creates an error at the current position.
     #[cold]
     pub fn error(&self, detail: impl Into<String>) -> DecodeError {
         DecodeError::new(self.at, detail)
     }
 }
 
-/// Appends `value` in unsigned LEB128: 7 bits a byte, low bits first, the high bit set on all bytes but the last.
+/// Appends `value` in unsigned LEB128: 7 bits per byte, low bits first, the high bit set on all bytes except
+/// the last.
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -163,7 +164,7 @@ pub fn put_string(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Maps a signed number to an unsigned one, small magnitudes to small numbers.
+/// Maps a signed number to an unsigned one so that small magnitudes give small numbers.
 pub fn zigzag(n: i64) -> u64 {
     ((n << 1) ^ (n >> 63)) as u64
 }

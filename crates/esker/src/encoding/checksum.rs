@@ -1,11 +1,11 @@
 //! CRC-32C (Castagnoli), the checksum of every block and record. Computed by the `crc32c` crate.
 
-/// The CRC-32C of the bytes.
+/// Returns the CRC-32C of the bytes.
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// Continues a CRC-32C over more bytes.
+/// Continues a CRC-32C with more bytes.
 pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, bytes)
 }

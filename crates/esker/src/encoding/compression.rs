@@ -1,4 +1,4 @@
-//! Codecs for blocks and records. Each is a library; the numbers stand in files.
+//! Codecs for blocks and records. Their numbers are stored in files.
 //!
 //! compression.1. Decompression never allocates more than the size that the caller allows.
 
@@ -6,11 +6,11 @@ use std::io::{Read, Write};
 
 use super::bytes::{DecodeError, Decoded};
 
-/// How bytes are compressed.
+/// A compression codec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Compression {
-    /// Stored as they are.
+    /// No compression.
     #[default]
     None,
     /// gzip (RFC 1952), level 6.
@@ -24,7 +24,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// All codecs that this build can use.
+    /// All codecs that this build supports.
     pub const ALL: &'static [Compression] = &[
         Compression::None,
         Compression::Gzip,
@@ -34,7 +34,7 @@ impl Compression {
         Compression::Zstd,
     ];
 
-    /// The number in files.
+    /// The number stored in files.
     pub const fn id(self) -> u8 {
         match self {
             Compression::None => 0,
@@ -45,12 +45,12 @@ impl Compression {
         }
     }
 
-    /// The codec of a number in a file, if this build knows it.
+    /// Returns the codec with a number from a file, if this build supports it.
     pub fn from_id(id: u8) -> Option<Self> {
         Self::ALL.iter().copied().find(|c| c.id() == id)
     }
 
-    /// The name users write: `none`, `gzip`, `snappy`, `lz4`, `zstd`.
+    /// The name in configuration: `none`, `gzip`, `snappy`, `lz4`, `zstd`.
     pub const fn name(self) -> &'static str {
         match self {
             Compression::None => "none",
@@ -61,7 +61,7 @@ impl Compression {
         }
     }
 
-    /// Appends the compressed form of `input`. Fails only for a codec that this build lacks.
+    /// Appends the compressed form of `input`. Fails only if this build lacks the codec.
     pub(crate) fn compress(self, input: &[u8], out: &mut Vec<u8>) -> std::io::Result<()> {
         match self {
             Compression::None => out.extend_from_slice(input),
@@ -90,21 +90,21 @@ impl Compression {
         Ok(())
     }
 
-    /// The original bytes, which must be exactly `raw_len` long. The caller has checked that `raw_len` is a
-    /// size it is ready to allocate (compression.1).
+    /// Decompresses to exactly `raw_len` bytes. The caller must have checked that it may allocate `raw_len`
+    /// (compression.1).
     pub(crate) fn decompress(self, input: &[u8], raw_len: usize) -> Decoded<Vec<u8>> {
         let mut out = vec![0; raw_len];
         self.decompress_into(input, &mut out)?;
         Ok(out)
     }
 
-    /// Fills `out` with the original bytes, which must be exactly as many.
+    /// Decompresses into `out`, which must have exactly the original length.
     pub(crate) fn decompress_into(self, input: &[u8], out: &mut [u8]) -> Decoded<()> {
         let raw_len = out.len();
         let wrong = |detail: String| DecodeError::new(0, format!("{} data: {detail}", self.name()));
         match self {
             Compression::None if input.len() == raw_len => out.copy_from_slice(input),
-            Compression::None => return Err(wrong(format!("{} bytes, {raw_len} expected", input.len()))),
+            Compression::None => return Err(wrong(format!("{} bytes, expected {raw_len}", input.len()))),
             Compression::Gzip => {
                 let mut decoder = flate2::read::GzDecoder::new(input);
                 decoder.read_exact(out).map_err(|e| wrong(e.to_string()))?;
@@ -115,20 +115,20 @@ impl Compression {
             Compression::Snappy => {
                 let len = snap::raw::decompress_len(input).map_err(|e| wrong(e.to_string()))?;
                 if len != raw_len {
-                    return Err(wrong(format!("{len} bytes, {raw_len} expected")));
+                    return Err(wrong(format!("{len} bytes, expected {raw_len}")));
                 }
                 snap::raw::Decoder::new().decompress(input, out).map_err(|e| wrong(e.to_string()))?;
             }
             Compression::Lz4 => {
                 let len = lz4_flex::block::decompress_into(input, out).map_err(|e| wrong(e.to_string()))?;
                 if len != raw_len {
-                    return Err(wrong(format!("{len} bytes, {raw_len} expected")));
+                    return Err(wrong(format!("{len} bytes, expected {raw_len}")));
                 }
             }
             Compression::Zstd => {
                 let len = zstd_codec::decompress(input, out).map_err(|e| wrong(e.to_string()))?;
                 if len != raw_len {
-                    return Err(wrong(format!("{len} bytes, {raw_len} expected")));
+                    return Err(wrong(format!("{len} bytes, expected {raw_len}")));
                 }
             }
         }

@@ -1,27 +1,27 @@
-//! Digests of whole files: XXH3, 128 bits. They stand in backups: never change them.
+//! 128-bit XXH3 digests of whole files. Backups store them: the algorithm must never change.
 //!
-//! They tell damage. They are no proof against somebody who makes a file to fit.
+//! They detect accidental damage, not deliberate forgery.
 
 use xxhash_rust::xxh3::Xxh3;
 
-/// How long one is.
+/// Bytes of a digest.
 pub const DIGEST_BYTES: usize = 16;
 
-/// Of all bytes of a file.
+/// Digest of all bytes of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Digest(pub [u8; DIGEST_BYTES]);
 
-/// Takes bytes in pieces.
+/// Computes a digest of bytes passed in pieces.
 #[derive(Default)]
 pub struct Digester(Xxh3);
 
 impl Digester {
-    /// More bytes.
+    /// Adds bytes.
     pub fn add(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The digest of all.
+    /// Returns the digest of all bytes added.
     pub fn finish(&self) -> Digest {
         Digest(self.0.digest128().to_be_bytes())
     }

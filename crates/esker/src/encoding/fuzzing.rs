@@ -1,4 +1,4 @@
-//! Entries for fuzzers: numbers, codecs and filters on any bytes.
+//! Fuzzing entry points for numbers, codecs and filters.
 //!
 //! ```text
 //!   bytes --decoder--> an error, or a value that encodes to what was read
@@ -8,10 +8,10 @@ use super::bloom::BlockedBloom;
 use super::bytes::{ByteReader, put_string, put_varint, unzigzag, zigzag};
 use super::compression::Compression;
 
-/// The largest output that the codecs are asked for.
+/// Largest output requested from the codecs.
 const RAW_BYTES_MAX: usize = 1 << 20;
 
-/// A sequence of varints and strings, which must encode to the bytes they came from.
+/// Reads varints and strings and checks that each encodes to the bytes it was read from.
 pub fn numbers(bytes: &[u8]) {
     let mut reader = ByteReader::new(bytes);
     let mut again = Vec::new();
@@ -34,7 +34,8 @@ pub fn numbers(bytes: &[u8]) {
     assert!(reader.remaining() < 8);
 }
 
-/// One byte for the codec, three for the length expected, then compressed data; and all of it as data to compress.
+/// Decompresses: one byte selects the codec, three give the expected length, and compressed data follows.
+/// Then compresses all of the input.
 pub fn compression(bytes: &[u8]) {
     let mut reader = ByteReader::new(bytes);
     let Ok(head) = reader.u32() else { return };
@@ -49,7 +50,7 @@ pub fn compression(bytes: &[u8]) {
     assert_eq!(codec.decompress(&packed, bytes.len()).as_deref(), Ok(bytes));
 }
 
-/// A stored filter.
+/// Decodes a stored filter.
 pub fn filter(bytes: &[u8]) {
     let Ok(filter) = BlockedBloom::decode(bytes) else { return };
     let mut again = Vec::new();

@@ -1,6 +1,6 @@
-//! The hash of keys, for filters and hash tables: XXH3, 64 bits. It stands in files (filters): never change it.
+//! The hash of keys for filters and hash tables: 64-bit XXH3. Filters store it: it must never change.
 
-/// The hash of an encoded key.
+/// Returns the hash of an encoded key.
 #[inline]
 pub fn key_hash(key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(key)

@@ -1,4 +1,4 @@
-//! Bytes and numbers: the bounded reader that every decoder uses, varints, checksums, hashes, filters, codecs.
+//! Encoding primitives: the bounded reader of all decoders, varints, checksums, hashes, filters and codecs.
 
 pub(crate) mod bloom;
 pub(crate) mod bytes;

@@ -1,14 +1,14 @@
-//! Operands of merges, and the lists of them that stand beside keys.
+//! Operands of the merge operator, and lists of them as stored next to keys.
 //!
 //! ```text
 //!   list:     operand, operand, ...      oldest first
 //!   operand:  [time of the merge][lifetime][length][bytes]
 //! ```
 //!
-//! An operand is written without a look at what the key has. So it carries what readers need to decide that: the time of the
-//! call, and the lifetime that a value gets which begins with it (read/fold.rs).
+//! An operand is written without reading the key. It therefore carries what readers need to apply it: the
+//! time of the call, and the lifetime of a value that it creates (`read/fold.rs`).
 //!
-//! operand.1. Joining two lists is writing the bytes of the older one before those of the newer one.
+//! operand.1. The concatenation of the bytes of an older list and a newer list is their joined list.
 //!
 //! Bytes: docs/formats/sstable.md, "Operands"
 
@@ -17,57 +17,57 @@ use crate::types::canary::{self, Canary};
 use crate::types::expiry::Expiry;
 use crate::types::op::Kind;
 
-/// A list adds at most this many bytes to an operand: two times and a length.
+/// Maximum number of bytes that a list adds to an operand: two times and a length.
 pub(crate) const LIST_BYTES_MAX: usize = 10 + 10 + 5;
 
-/// An operand of a merge.
+/// An operand of the merge operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Operand<'a> {
-    /// When `merge` was called, in milliseconds since 1970 by the engine's time.
+    /// When `merge` was called, in milliseconds since 1970 on the engine's clock.
     pub(crate) at_ms: u64,
-    /// How long a value lasts that begins with it, in milliseconds; 0: without end.
+    /// Lifetime in milliseconds of a value that this operand creates; 0 if it does not expire.
     pub(crate) lifetime_ms: u64,
-    /// The operand as the caller gave it.
+    /// The operand as passed by the caller.
     pub(crate) bytes: &'a [u8],
 }
 
 impl<'a> Operand<'a> {
-    /// Appends it to a list.
+    /// Appends the operand to a list.
     pub(crate) fn append_to(&self, list: &mut Vec<u8>) {
         put_varint(list, self.at_ms);
         put_varint(list, self.lifetime_ms);
         put_string(list, self.bytes);
     }
 
-    /// The list of this operand alone.
+    /// Returns a list of this operand alone.
     pub(crate) fn to_list(self) -> Vec<u8> {
         let mut list = Vec::with_capacity(self.bytes.len() + LIST_BYTES_MAX);
         self.append_to(&mut list);
         list
     }
 
-    /// The first operand of a list.
+    /// Reads the first operand of a list.
     fn read(reader: &mut ByteReader<'a>) -> Decoded<Self> {
         let (at_ms, lifetime_ms) = (reader.varint()?, reader.varint()?);
         Ok(Operand { at_ms, lifetime_ms, bytes: reader.string()? })
     }
 
-    /// When a value expires that begins with it.
+    /// Returns when a value created by this operand expires.
     pub(crate) fn expiry(&self) -> Option<Expiry> {
         (self.lifetime_ms > 0).then(|| Expiry::at_ms(self.at_ms.saturating_add(self.lifetime_ms)))
     }
 
-    /// Whether it applies to a value of this expiry, rather than beginning a new one.
+    /// Returns whether the operand applies to a value with this expiry. Otherwise it creates a new value.
     pub(crate) fn applies_to(&self, expiry: Option<Expiry>) -> bool {
         expiry.is_none_or(|expiry| expiry.ms() > self.at_ms || canary::is_set(Canary::OperandOutlivesBase))
     }
 }
 
-/// Goes through the operands of a list, oldest first. After an error it ends.
+/// Iterates over the operands of a list, oldest first. Ends after an error.
 pub(crate) struct Elements<'a>(ByteReader<'a>);
 
 impl<'a> Elements<'a> {
-    /// Those of a list.
+    /// Creates an iterator over the operands of a list.
     pub(crate) fn of(list: &'a [u8]) -> Self {
         Elements(ByteReader::new(list))
     }
@@ -89,15 +89,16 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// The operands of a list, oldest first. There is at least one.
+/// Returns the operands of a list, oldest first. An empty list is an error.
 pub(crate) fn elements(list: &[u8]) -> Decoded<Vec<Operand<'_>>> {
     if list.is_empty() {
-        return Err(ByteReader::new(list).error("a list of no operands"));
+        return Err(ByteReader::new(list).error("the list of operands is empty"));
     }
     Elements::of(list).collect()
 }
 
-/// The moments at which a version may make its key expire: that of a put, or of each operand that may begin a value. Damage ends them.
+/// Returns the times at which a version may make its key expire: that of a put, or of each operand that may
+/// create a value. Stops at damage.
 pub(crate) fn expiries(kind: Kind, beside: &[u8]) -> impl Iterator<Item = Expiry> {
     let list = if kind.is_operand() { beside } else { &[] };
     let of_operands =

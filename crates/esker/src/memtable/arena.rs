@@ -1,12 +1,14 @@
-//! The arena: memory that is handed out once and given back as a whole.
+//! Allocates memory that is never freed individually; the whole arena is freed at once.
 //!
 //! ```text
 //!   Bump::alloc --> [chunk 64 KiB][128 KiB] ... [4 MiB][4 MiB]   + a chunk for each very large record
 //! ```
 //!
-//! Chunks are buffers of the operating system's pages: what a memtable held is not kept by an allocator when it has gone.
+//! Chunks are pages obtained directly from the operating system, so that dropping a memtable returns its
+//! memory instead of leaving it in the allocator.
 //!
-//! arena.1. What was handed out stays at its address, untouched by the arena, until the arena is dropped.
+//! An allocation keeps its address until the arena is dropped.
+//!
 //! arena.2. No two allocations overlap.
 #![expect(unsafe_code, reason = "hands out raw memory")]
 
@@ -16,7 +18,7 @@ use std::ptr::{self, NonNull};
 
 use esker_env::PageBuf;
 
-/// The first chunk is small, so that a tiny database stays tiny.
+/// The first chunk is small, so that a tiny database uses little memory.
 const CHUNK_BYTES_MIN: usize = 64 << 10;
 const CHUNK_BYTES_MAX: usize = 4 << 20;
 const CHUNK_ALIGN: usize = PageBuf::ALIGN;
@@ -25,12 +27,12 @@ const CHUNK_ALIGN: usize = PageBuf::ALIGN;
 #[derive(Default)]
 pub(super) struct Arena {
     chunks: Mutex<Vec<PageBuf>>,
-    /// A statistic: Relaxed, it protects nothing.
+    /// A statistic. Relaxed: it protects no other data.
     used: AtomicUsize,
 }
 
 impl Arena {
-    /// Bytes handed out.
+    /// Bytes allocated so far.
     pub(super) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
@@ -43,14 +45,14 @@ impl Arena {
     }
 }
 
-/// The unused rest of an arena's newest chunk. Only the applier has one.
+/// The unused remainder of the newest chunk of an arena. Owned by the applier.
 pub(super) struct Bump {
     next: *mut u8,
     left: usize,
     chunk_size: usize,
 }
 
-// SAFETY: the memory it points to belongs to it alone until handed out (arena.2), whichever thread holds it.
+// SAFETY: the memory from `next` on is owned by this value until it is allocated (arena.2), on any thread.
 unsafe impl Send for Bump {}
 
 impl Bump {
@@ -58,7 +60,8 @@ impl Bump {
         Bump { next: ptr::null_mut(), left: 0, chunk_size: CHUNK_BYTES_MIN }
     }
 
-    /// Uninitialised memory of this size and alignment (at most 64), valid until the arena is dropped.
+    /// Returns uninitialized memory of this size and alignment (at most 64), valid until the arena is
+    /// dropped.
     #[inline]
     pub(super) fn alloc(&mut self, arena: &Arena, size: usize, align: usize) -> NonNull<u8> {
         debug_assert!(align.is_power_of_two() && align <= CHUNK_ALIGN && size > 0);
@@ -71,7 +74,7 @@ impl Bump {
 
     #[cold]
     fn alloc_in_new_chunk(&mut self, arena: &Arena, size: usize) -> NonNull<u8> {
-        // What is large beside a chunk gets its own, so that at most a quarter of a chunk is ever left unused.
+        // A large allocation gets a chunk of its own, so that at most a quarter of a chunk stays unused.
         if size > self.chunk_size / 4 {
             arena.used.fetch_add(size, Ordering::Relaxed);
             return arena.add_chunk(size);
@@ -89,7 +92,7 @@ impl Bump {
         let (start, end) = unsafe { (self.next.add(padding), self.next.add(padding + size)) };
         self.next = end;
         self.left -= padding + size;
-        // Only the applier changes the counter here: a load and a store do, where an atomic add would cost more.
+        // Only the applier changes the counter here, so a load and a store suffice; an atomic add costs more.
         arena.used.store(arena.used.load(Ordering::Relaxed) + padding + size, Ordering::Relaxed);
         NonNull::new(start).expect("a chunk is not at address zero")
     }

@@ -1,7 +1,7 @@
-//! A reader's walk over a memtable at one sequence number.
+//! A cursor over a memtable at one sequence number.
 //!
-//! memtable_cursor.1. The cursor stands on each key that has a version not newer than `at`, and shows the newest such version.
-//! memtable_cursor.2. A cursor for values shows a long run of operands as one list (runs.rs); one for versions shows each.
+//! It stops at each key that has a version up to `at` and shows the newest such version. A cursor for values
+//! shows a long run of operands as one list (`runs.rs`); a cursor for versions shows every operand.
 
 use std::ops::ControlFlow;
 
@@ -14,11 +14,10 @@ use crate::types::op::Kind;
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
 
-/// See [`Memtable::cursor`](super::Memtable::cursor). It keeps the memtable's entries alive.
+/// See [`Memtable::cursor`](super::Memtable::cursor). The cursor keeps the entries of the memtable alive.
 pub(crate) struct MemtableCursor {
     position: Position,
     at: SeqNo,
-    /// memtable_cursor.2
     is_for_values: bool,
 }
 
@@ -27,7 +26,7 @@ impl MemtableCursor {
         MemtableCursor { position, at, is_for_values }
     }
 
-    /// From the key where the position stands, goes to the first one with a version to show (memtable_cursor.1).
+    /// Moves from the current key in the direction of `step` to the first key with a visible version.
     #[inline]
     fn settle(&mut self, step: impl Fn(&mut Position)) -> Result<()> {
         while self.position.version().is_some() && !self.show() {
@@ -45,8 +44,9 @@ impl MemtableCursor {
         }
     }
 
-    /// Shows the user keys and values behind the one at hand, up to the end of its leaf, while `visit` wants more, `is_inside` admits their keys, and
-    /// each is a put that says all by itself. Stands on the one that was shown last.
+    /// Passes the keys and values after the current one to `visit`, up to the end of the leaf, while
+    /// `is_inside` admits the key and the entry is a plain put. Stops when `visit` breaks. The cursor ends on
+    /// the last entry visited.
     #[inline]
     pub(crate) fn visit_leaf(
         &mut self,
@@ -56,7 +56,7 @@ impl MemtableCursor {
         let at = self.at;
         let is_shown =
             |version: RecordRef<'_>| version.kind().resolved().is_plain() && is_inside(version.key());
-        // All keys inside the bounds of a walk are of one keyspace.
+        // All keys within the bounds of a walk belong to one keyspace.
         let prefix_len = prefix_len(self.version().key());
         while self.position.next_in_leaf(at, is_shown) {
             self.position.prefetch_value();

@@ -1,14 +1,15 @@
-//! The filter in front of the tree: "this key is certainly not in the memtable".
+//! A Bloom filter in front of the tree: it detects keys that are not in the memtable.
 //!
 //! ```text
 //!   hash --> [small][sized for the memtable][twice that] ...     the newest is filled, all are probed
 //! ```
 //!
-//! filter.1. No false negatives: a key's bits are set before the key is reachable, and a filter is listed before it is used.
-//! filter.2. Each Bloom filter takes as many keys as it was made for; then a larger one follows.
+//! There are no false negatives (memtable.3): the bits of a key are set before the key becomes reachable, and
+//! a filter is published before it is used. Each filter takes as many keys as it was sized for; then a larger
+//! one is added.
 //!
-//! The number of keys is not known in advance: the first filter is small, for tiny databases; the second suits keys and
-//! values of some 100 bytes, so that usually no more are needed.
+//! The number of keys is not known in advance. The first filter is small, for tiny databases. The second is
+//! sized for keys and values of about 100 bytes, so that more are rarely needed.
 
 use std::sync::OnceLock;
 
@@ -17,7 +18,7 @@ use crate::types::prefetch::prefetch_line;
 
 const BITS_PER_KEY: u32 = 10;
 const SMALL_KEYS: usize = 4096;
-/// What a key and its value are expected to take.
+/// Expected bytes of a key and its value.
 const ENTRY_BYTES: usize = 100;
 const FILTERS_MAX: usize = 24;
 
@@ -25,19 +26,19 @@ const FILTERS_MAX: usize = 24;
 pub(super) struct Filter {
     /// Set in order, by the applier; `OnceLock` publishes them to readers.
     filters: [OnceLock<BlockedBloom>; FILTERS_MAX],
-    /// Keys expected in the memtable.
+    /// Number of keys expected in the memtable.
     expected: usize,
 }
 
-/// Where the applier is. There is one for each [`Filter`].
+/// The state of the applier for one [`Filter`].
 pub(super) struct FilterWriter {
     newest: usize,
-    /// Keys that the newest filter still takes.
+    /// Number of keys that the newest filter still takes.
     left: usize,
 }
 
 impl Filter {
-    /// For a memtable of this size.
+    /// Creates a filter for a memtable of this size.
     pub(super) fn new(expected_bytes: usize) -> (Self, FilterWriter) {
         let expected = (expected_bytes / ENTRY_BYTES).max(1);
         let filter = Filter { filters: Default::default(), expected };
@@ -45,7 +46,7 @@ impl Filter {
         (filter, FilterWriter { newest: 0, left })
     }
 
-    /// Keys that the n-th filter takes.
+    /// Number of keys that filter `n` takes.
     fn capacity(&self, n: usize) -> usize {
         let small = SMALL_KEYS.min(self.expected);
         if n == 0 { small } else { self.expected.max(small * 4).saturating_mul(1 << (n - 1)) }
@@ -57,7 +58,7 @@ impl Filter {
         keys
     }
 
-    /// Asks the processor for what `insert` of the same hash touches.
+    /// Prefetches the memory that `insert` of the same hash writes.
     #[inline]
     pub(super) fn prefetch(&self, writer: &FilterWriter, hash: u64) {
         if let Some(filter) = self.filters[writer.newest].get() {
@@ -65,7 +66,7 @@ impl Filter {
         }
     }
 
-    /// Adds a key's hash.
+    /// Adds the hash of a key.
     #[inline]
     pub(super) fn insert(&self, writer: &mut FilterWriter, hash: u64) {
         if writer.left == 0 && writer.newest + 1 < FILTERS_MAX {
@@ -73,10 +74,10 @@ impl Filter {
             writer.left = self.open(writer.newest);
         }
         writer.left = writer.left.saturating_sub(1);
-        self.filters[writer.newest].get().expect("filter.1").insert(hash);
+        self.filters[writer.newest].get().expect("the newest filter is open").insert(hash);
     }
 
-    /// False if the key is certainly not there.
+    /// Returns false if the key was not inserted.
     #[inline]
     pub(super) fn may_contain(&self, hash: u64) -> bool {
         self.filters.iter().map_while(OnceLock::get).any(|filter| filter.may_contain(hash))
@@ -94,7 +95,7 @@ mod tests {
 
     #[test]
     fn filter_1_filter_2_grows_without_false_negatives() {
-        // Miri's keys are fewer than the first filters take, but for the smallest.
+        // Under Miri all keys but those of the smallest filter fit in the first filters.
         let keys = if cfg!(miri) { 600 } else { 60_000 };
         for expected_bytes in [0, 1000, 1 << 20] {
             let (filter, mut writer) = Filter::new(expected_bytes);

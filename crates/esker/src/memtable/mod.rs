@@ -1,4 +1,4 @@
-//! The memtable: the newest writes, sorted, in memory.
+//! The memtable holds the newest writes in memory, sorted by key.
 //!
 //! ```text
 //!   commit --Applier--> filter bits --> arena B+tree: key --> newest version --> older ...
@@ -6,16 +6,19 @@
 //!   get    --may_contain--> get at a sequence number      cursor, scan --> in key order
 //! ```
 //!
-//! memtable.1. One applier inserts; any number of readers read meanwhile, without locks. A reader that takes its sequence number by
-//!     an acquire load, from where the applier's side stored it with release after inserting, finds everything up
-//!     to that number, and never half an entry.
-//! memtable.2. A key's versions come with strictly increasing sequence numbers.
-//! memtable.3. A key that was inserted is never denied by `may_contain`. Range tombstones are not in the filter: whoever skips
-//!     `get` because of it still looks at `range_tombstones`.
-//! memtable.4. Memory is given back as a whole, when the last owner (memtable, applier, cursor, scan) is gone.
+//! memtable.1. One applier inserts, and any number of readers read at the same time without locks. The
+//!     committer publishes a sequence number with a release store after the inserts; a reader that loads it
+//!     with acquire finds every entry up to that number, complete.
+//! memtable.2. The versions of a key are inserted with strictly increasing sequence numbers.
+//! memtable.3. `may_contain` returns true for every inserted key. Range tombstones are not in the filter: a
+//!     reader that skips `get` because of the filter must still check `range_tombstones`.
 //!
-//! The files, in reading order: `permutation`, `arena`, `record`, `node`, `tree` (how readers and the applier work
-//! together), `writer`, `position`, `cursor`, `scan`, `filter`, `runs` (many operands of one key). `piece` holds sorted writes of one transaction, which never change. There is no file format here: tables have one.
+//! All memory is freed together, when the last owner (memtable, applier, cursor or scan) is dropped.
+//!
+//! Files in reading order: `permutation`, `arena`, `record`, `node`, `tree` (how readers and the applier
+//! cooperate), `writer`, `position`, `cursor`, `scan`, `filter`, `runs` (long operand chains of one key).
+//! `piece` holds immutable sorted writes of one transaction. A memtable has no file format: a flush writes it
+//! as a table.
 
 mod arena;
 mod cursor;
@@ -59,18 +62,20 @@ use crate::types::entry::EntryRef;
 use crate::types::key_range::KeyRange;
 use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
 
-/// See the module's documentation.
+/// The newest writes of the database; see the module documentation.
 pub(crate) struct Memtable {
     tree: Arc<Tree>,
     filter: Filter,
-    /// Until the applier takes it.
+    /// `None` once the applier has taken it.
     filter_writer: Mutex<Option<FilterWriter>>,
     range_tombstones: RwLock<Arc<RangeTombstones>>,
-    /// The blob files that it may be the only one to know (blob_set.1 in blob/set.rs).
+    /// Blob files kept open because this memtable may hold the only reference to them (blob_set.1).
     blobs: Mutex<Vec<Arc<BlobFile>>>,
-    /// Release store after the set is replaced, acquire load: who sees true finds the tombstones.
+    /// Stored with release after the set is replaced, loaded with acquire: a reader that sees true finds the
+    /// tombstones.
     has_range_tombstones: AtomicBool,
-    /// The rest are statistics, stored by the applier alone. Relaxed: they protect nothing.
+    /// This field and those below are statistics, stored only by the applier. Relaxed: they protect no other
+    /// data.
     range_tombstone_bytes: AtomicUsize,
     entries: AtomicU64,
     removals: AtomicU64,
@@ -82,7 +87,7 @@ pub(crate) struct Memtable {
     max_seq: AtomicU64,
 }
 
-/// The right to write to one memtable (memtable.1).
+/// The exclusive right to insert into one memtable (memtable.1).
 pub(crate) struct Applier {
     tree: TreeWriter,
     filter: FilterWriter,
@@ -90,7 +95,7 @@ pub(crate) struct Applier {
 }
 
 impl Applier {
-    /// From here on it joins the operands of long runs (runs.rs).
+    /// Joins the operands of long runs with `join` from now on; see `runs.rs`.
     pub(crate) fn joining(mut self, join: Box<dyn Join>) -> Self {
         self.runs.join_by(join);
         self
@@ -98,7 +103,7 @@ impl Applier {
 }
 
 impl Memtable {
-    /// An empty memtable; the filter is sized for `expected_bytes` of entries.
+    /// Creates an empty memtable with a filter sized for `expected_bytes` of entries.
     pub(crate) fn new(expected_bytes: usize) -> Self {
         let (filter, filter_writer) = Filter::new(expected_bytes);
         Memtable {
@@ -119,10 +124,10 @@ impl Memtable {
         }
     }
 
-    /// The applier.
+    /// Returns the applier.
     ///
     /// # Panics
-    /// On the second call (memtable.1).
+    /// If the applier was already taken (memtable.1).
     pub(crate) fn applier(&self) -> Applier {
         let tree = TreeWriter::new(Arc::clone(&self.tree));
         Applier {
@@ -132,7 +137,7 @@ impl Memtable {
         }
     }
 
-    /// Keeps a blob file open that its entries are about to reference.
+    /// Keeps a blob file open because entries are about to reference it.
     pub(crate) fn keep(&self, file: &Arc<BlobFile>) {
         let mut blobs = self.blobs.lock();
         if !blobs.last().is_some_and(|last| Arc::ptr_eq(last, file)) {
@@ -140,10 +145,11 @@ impl Memtable {
         }
     }
 
-    /// Inserts a version. Ascending keys are inserted fastest.
+    /// Inserts a version. Inserting in ascending key order is fastest.
     ///
     /// # Panics
-    /// If the key has a version of this or a newer sequence number (memtable.2), or the applier is another memtable's.
+    /// If the key already has a version with this or a larger sequence number (memtable.2), or if the applier
+    /// belongs to another memtable.
     pub(crate) fn insert(&self, applier: &mut Applier, entry: EntryRef<'_>) {
         assert!(applier.tree.writes_to(&self.tree), "memtable.1");
         let Applier { tree, filter, runs } = applier;
@@ -165,10 +171,10 @@ impl Memtable {
         self.note_seq(entry.seq);
     }
 
-    /// Inserts versions in ascending order of their keys.
+    /// Inserts versions in ascending key order.
     ///
     /// # Panics
-    /// As `insert`.
+    /// Like `insert`.
     pub(crate) fn insert_all<'e>(
         &self,
         applier: &mut Applier,
@@ -187,16 +193,16 @@ impl Memtable {
         }
     }
 
-    /// Asks the processor for what look-ups of these keys will need, as far as it goes at once.
+    /// Prefetches the memory that lookups of these keys will read, for a limited number of keys.
     pub(crate) fn warm<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         self.tree.warm(keys);
     }
 
-    /// Adds a range tombstone. Costs time in proportion to the fragments that it covers, and a little for the others
+    /// Adds a range tombstone. The cost is proportional to the number of fragments it overlaps
     /// (range_tombstone.3).
     ///
     /// # Panics
-    /// If the applier is another memtable's.
+    /// If the applier belongs to another memtable.
     pub(crate) fn add_range_tombstone(&self, applier: &mut Applier, tombstone: RangeTombstone) {
         assert!(applier.tree.writes_to(&self.tree), "memtable.1");
         if tombstone.start >= tombstone.end {
@@ -208,7 +214,7 @@ impl Memtable {
         self.range_tombstone_bytes.store(set.size_bytes(), Ordering::Relaxed);
         let old = std::mem::replace(&mut *self.range_tombstones.write(), Arc::new(set));
         self.has_range_tombstones.store(true, Ordering::Release);
-        // Freed only now, so that no reader waits for it.
+        // Freed after the lock is released, so that readers do not wait for it.
         drop(old);
     }
 
@@ -218,20 +224,21 @@ impl Memtable {
         self.max_seq.store(max.max(seq.get()), Ordering::Relaxed);
     }
 
-    /// False if the key with this hash certainly has no entry. Says nothing about range tombstones (memtable.3).
+    /// Returns false if no key with this hash was inserted. Ignores range tombstones (memtable.3).
     #[inline]
     pub(crate) fn may_contain(&self, hash: u64) -> bool {
         self.filter.may_contain(hash)
     }
 
-    /// The newest version of a key not newer than `at`, tombstones included. Does not probe the filter.
+    /// Returns the newest version of a key with a sequence number up to `at`, including tombstones. Does not
+    /// probe the filter.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], at: SeqNo) -> Option<EntryRef<'_>> {
         Some(self.tree.find(key)?.visible(at)?.entry())
     }
 
-    /// The versions of a key not newer than `at`, newest first; a long run of operands may come as one list (runs.rs). Does not probe
-    /// the filter.
+    /// Returns the versions of a key up to `at`, newest first. A long run of operands may be returned as one
+    /// list (`runs.rs`). Does not probe the filter.
     #[inline]
     pub(crate) fn versions(&self, key: &[u8], at: SeqNo) -> impl Iterator<Item = EntryRef<'_>> {
         let newest = self.tree.find(key).and_then(|newest| newest.visible(at));
@@ -241,7 +248,8 @@ impl Memtable {
         shown.map(RecordRef::entry)
     }
 
-    /// The newest version of a key that somebody wrote, not a sweep (conflict.3); none if it is not newer than `since`.
+    /// Returns the sequence number of the newest version of `key` above `since`, ignoring versions written by
+    /// the expiry sweep (conflict.3).
     pub(crate) fn newest_written(&self, key: &[u8], since: SeqNo) -> Option<SeqNo> {
         let mut newer = self.versions(key, SeqNo::MAX).take_while(|entry| entry.seq > since);
         newer.find(|entry| !entry.kind.is_sweep()).map(|entry| entry.seq)
@@ -253,22 +261,22 @@ impl Memtable {
         self.has_range_tombstones.load(Ordering::Acquire)
     }
 
-    /// The range tombstones as they are now.
+    /// Returns the current set of range tombstones.
     pub(crate) fn range_tombstones(&self) -> Arc<RangeTombstones> {
         Arc::clone(&self.range_tombstones.read())
     }
 
-    /// A cursor for a reader of values at `at` (memtable_cursor.2).
+    /// Returns a cursor over values at `at`. It shows a long run of operands as one list (`runs.rs`).
     pub(crate) fn cursor(&self, at: SeqNo) -> MemtableCursor {
         MemtableCursor::new(Position::new(Arc::clone(&self.tree)), at, true)
     }
 
-    /// A cursor for a reader of all versions up to `at` (memtable_cursor.2).
+    /// Returns a cursor over all versions up to `at`. It shows every operand.
     pub(crate) fn version_cursor(&self, at: SeqNo) -> MemtableCursor {
         MemtableCursor::new(Position::new(Arc::clone(&self.tree)), at, false)
     }
 
-    /// All versions, from the first key on.
+    /// Returns a scan over all versions of all keys, starting at the first key.
     pub(crate) fn scan(&self) -> MemtableScan {
         MemtableScan::new(Position::new(Arc::clone(&self.tree)))
     }
@@ -278,39 +286,40 @@ impl Memtable {
         self.content_bytes() + self.filter.size_bytes()
     }
 
-    /// The same without the filter, whose size is the same from the beginning.
+    /// Bytes in use without the filter, whose initial size does not depend on the contents.
     pub(crate) fn content_bytes(&self) -> usize {
         self.tree.arena.used() + self.range_tombstone_bytes.load(Ordering::Relaxed)
     }
 
-    /// Versions of keys.
+    /// Number of versions.
     pub(crate) fn entries(&self) -> u64 {
         self.entries.load(Ordering::Relaxed)
     }
 
-    /// Those of them that remove their key.
+    /// Number of versions that remove their key.
     pub(crate) fn removals(&self) -> u64 {
         self.removals.load(Ordering::Relaxed)
     }
 
-    /// Those of them that are unresolved. Who has learned from the published counts of a commit finds those of its versions counted.
+    /// Number of unresolved versions. A reader that has seen the published counts of a commit finds the
+    /// versions of that commit included.
     #[inline]
     pub(crate) fn unresolved(&self) -> u64 {
         self.unresolved.load(Ordering::Relaxed)
     }
 
-    /// Those of them that expire, or whose operands may begin a value that does.
+    /// Number of versions that expire, or whose operands may create a value that expires.
     #[inline]
     pub(crate) fn expiring(&self) -> u64 {
         self.expiring.load(Ordering::Relaxed)
     }
 
-    /// When something of it is due to be swept.
+    /// When the entries of this memtable are due to be swept.
     pub(crate) fn due(&self) -> &Due {
         &self.due
     }
 
-    /// Whether a version in a range of keys is unresolved.
+    /// Returns whether any version in a range of keys is unresolved.
     pub(crate) fn is_unresolved_in(&self, range: &KeyRange) -> bool {
         let mut scan = self.scan();
         scan.seek(&range.start);
@@ -322,17 +331,17 @@ impl Memtable {
         false
     }
 
-    /// Whether there are neither versions nor range tombstones.
+    /// Returns whether the memtable has neither versions nor range tombstones.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries() == 0 && !self.has_range_tombstones()
     }
 
-    /// The smallest sequence number, range tombstones included; none while empty.
+    /// Smallest sequence number, including range tombstones. `None` while empty.
     pub(crate) fn min_seq(&self) -> Option<SeqNo> {
         SeqNo::try_new(self.min_seq.load(Ordering::Relaxed))
     }
 
-    /// The largest sequence number, range tombstones included; none while empty.
+    /// Largest sequence number, including range tombstones. `None` while empty.
     pub(crate) fn max_seq(&self) -> Option<SeqNo> {
         self.min_seq().map(|_| SeqNo::new(self.max_seq.load(Ordering::Relaxed)))
     }

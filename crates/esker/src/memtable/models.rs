@@ -1,6 +1,7 @@
-//! Models of the memtable: one applier and readers, in every interleaving. See `crate::sync`.
+//! Loom models of the memtable: one applier and readers, in every interleaving. See `crate::sync`.
 //!
-//! A node holds 15 entries, so the models fill it first, alone, and let only the last inserts meet readers.
+//! A node holds 15 entries. The models fill it without readers first, so that only the last inserts race with
+//! them.
 
 use std::sync::Arc;
 
@@ -20,12 +21,12 @@ fn key(n: u64) -> [u8; 8] {
 
 struct World {
     memtable: Memtable,
-    /// What the commit pipeline publishes behind its inserts (memtable.1).
+    /// The sequence number that the commit pipeline publishes after its inserts (memtable.1).
     visible: AtomicU64,
 }
 
-/// Inserts keys alone, then `late` keys while a reader runs `read` with the sequence number that it saw. The key that is
-/// inserted at sequence number `s` is `keys(s)`.
+/// Inserts `alone` keys without readers, then `late` keys while a reader calls `read` with the sequence
+/// number that it saw. `keys(s)` is the key inserted at sequence number `s`.
 fn race(alone: u64, late: u64, keys: fn(u64) -> u64, read: fn(&Memtable, u64, fn(u64) -> u64)) {
     model(move || {
         let world = Arc::new(World { memtable: Memtable::new(100), visible: AtomicU64::new(alone) });
@@ -47,9 +48,10 @@ fn race(alone: u64, late: u64, keys: fn(u64) -> u64, read: fn(&Memtable, u64, fn
     });
 }
 
-/// memtable.1, memtable.3: each key up to the visible number is let through by the filter, and found with its newest visible version.
+/// memtable.1, memtable.3: the filter admits each key up to the visible number, and each is found with its
+/// newest visible version.
 fn all_found(memtable: &Memtable, visible: u64, keys: fn(u64) -> u64) {
-    // The newest ones are those in question; two old ones stand for the rest.
+    // Only the newest keys race with the reader; two old ones represent the rest.
     for seq in [1, 8].into_iter().chain(visible.saturating_sub(1)..=visible) {
         let key = key(keys(seq));
         assert!(memtable.may_contain(key_hash(&key)), "memtable.3: seq {seq}");
@@ -59,7 +61,7 @@ fn all_found(memtable: &Memtable, visible: u64, keys: fn(u64) -> u64) {
     }
 }
 
-/// tree.1 to tree.4: a walk from the first key shows every key up to the visible number, in order.
+/// tree.1 to tree.3: a walk from the first key shows every key up to the visible number, in order.
 fn all_walked(memtable: &Memtable, visible: u64, keys: fn(u64) -> u64) {
     let mut expected: Vec<_> = (1..=visible).map(keys).collect();
     expected.sort_unstable();
@@ -74,12 +76,12 @@ fn all_walked(memtable: &Memtable, visible: u64, keys: fn(u64) -> u64) {
     assert!(!cursor.valid());
 }
 
-/// Every second number, so that late keys fall between early ones: 2, 4, ..., 30, then 1, 3, ...
+/// Even numbers first, so that late keys fall between early ones: 2, 4, ..., 30, then 1, 3, ...
 fn into_the_middle(seq: u64) -> u64 {
     if seq <= 15 { 2 * seq } else { 2 * (seq - 15) + 7 }
 }
 
-/// A new key, then newer versions of it and of an old one.
+/// A new key, then newer versions of it and of an older key.
 fn again(seq: u64) -> u64 {
     if seq % 2 == 0 { 3 } else { 4 }
 }
@@ -104,8 +106,8 @@ fn tree_1_appending_begins_a_new_leaf() {
     race(15, 2, |seq| seq, all_found);
 }
 
-/// The 16th key halves the root leaf; seven more fill the left half, and the 24th splits it under its parent. The 22nd and
-/// 23rd are in the half that moves.
+/// The 16th key splits the root leaf; seven more fill the left half, and the 24th splits it below its parent.
+/// The 22nd and 23rd are in the half that moves.
 fn splits_a_child(seq: u64) -> u64 {
     match seq {
         ..=16 => into_the_middle(seq),
@@ -130,7 +132,7 @@ fn record_2_versions_of_one_key() {
         for seq in [visible, visible - 1] {
             let found = memtable.get(&key(keys(seq)), SeqNo::new(visible)).expect("memtable.1");
             assert_eq!(found.value, seq.to_le_bytes());
-            let older = memtable.get(&key(keys(seq)), SeqNo::new(seq - 1)).expect("record.2");
+            let older = memtable.get(&key(keys(seq)), SeqNo::new(seq - 1)).expect("memtable.2");
             assert_eq!(older.value, (seq - 2).to_le_bytes());
         }
     });

@@ -1,18 +1,19 @@
-//! Nodes of the tree: leaves with records, inner nodes with separators and children.
+//! Nodes of the tree: leaves hold records, inner nodes hold separators and children.
 //!
 //! ```text
 //!   Inner  [permutation][prefix, level][15 heads][16 children][15 separators]     384 bytes
 //!   Leaf   [permutation][prefix, level][15 heads][15 records]                     256 bytes
 //! ```
 //!
-//! node.1. A slot's head and separator (in a leaf: its key) are written before the permutation that shows the slot, and
-//!     never again. What does change later: a leaf's record pointer, to a newer version of the same key; an inner
-//!     node's child pointer, to a node of the same or a narrower key range (tree.2).
-//! node.2. All keys that a search brings to a node share its first `prefix` bytes, and so do the node's own keys; heads
-//!     are the 8 bytes after those.
+//! node.1. The head and the separator (in a leaf: the key) of a slot are written before the permutation that
+//!     exposes the slot, and never again. Only pointers change later: a record pointer of a leaf moves to a
+//!     newer version of the same key, and a child pointer of an inner node to a node with the same or a
+//!     narrower key range (tree.2).
+//! node.2. All keys that a search leads to a node share its first `prefix` bytes, as do the keys of the node.
+//!     Heads are the 8 bytes after the prefix.
 //!
-//! An inner node has one child more than separators: child 0 is left of all; child `s + 1` begins at the separator in
-//! slot `s`.
+//! An inner node has one more child than separators: child 0 lies left of all separators, and child `s + 1`
+//! starts at the separator in slot `s`.
 #![expect(unsafe_code, reason = "follows pointers between nodes in the arena")]
 
 use std::cmp::Ordering::{Equal, Greater, Less};
@@ -25,14 +26,15 @@ use crate::sync::fault::{self, Fault};
 use crate::types::key::head8;
 use crate::types::prefetch::prefetch_line;
 
-/// What leaves and inner nodes share, at the head of both.
+/// Common first part of leaves and inner nodes.
 #[repr(C)]
 pub(super) struct Node {
-    /// Release store by the applier, acquire load by readers: it publishes the slots that it shows (node.1).
+    /// Stored with release by the applier, loaded with acquire by readers: it publishes the slots that it
+    /// exposes (node.1).
     permutation: AtomicU64,
     prefix: u32,
     level: u32,
-    /// Relaxed: readers use the heads that a permutation showed them.
+    /// Relaxed: readers only use heads exposed by a permutation that they loaded.
     heads: [AtomicU64; SLOTS],
 }
 
@@ -40,7 +42,8 @@ pub(super) struct Node {
 #[repr(C)]
 pub(super) struct Leaf {
     pub(super) node: Node,
-    /// Newest version of each key. Release store, acquire load: publishes a newer version's record.
+    /// Newest version of each key. Stored with release, loaded with acquire: it publishes the record of a
+    /// newer version.
     records: [AtomicPtr<Record>; SLOTS],
 }
 
@@ -48,24 +51,25 @@ pub(super) struct Leaf {
 #[repr(C)]
 pub(super) struct Inner {
     pub(super) node: Node,
-    /// Release store, acquire load: publishes a new child, and the permutation stored before it (tree.2).
+    /// Stored with release, loaded with acquire: it publishes a new child, and the permutation stored before
+    /// it (tree.2).
     children: [AtomicPtr<Node>; SLOTS + 1],
     /// Records whose keys separate the children. Relaxed: the permutation publishes them.
     separators: [AtomicPtr<Record>; SLOTS],
 }
 
-// Pointers of 32 bits make them smaller.
+// Nodes are smaller where pointers have 32 bits.
 #[cfg(all(not(loom), target_pointer_width = "64"))]
 const _: () = assert!(size_of::<Leaf>() == 256 && size_of::<Inner>() == 384);
 
-/// Where a node begins: on a cache line.
+/// Nodes start on a cache line.
 const NODE_ALIGN: usize = 64;
 
-/// An entry to build a node from.
+/// An entry from which a node is built.
 #[derive(Clone, Copy)]
 pub(super) struct Slot<'a> {
     pub(super) head: u64,
-    /// A leaf's record, or an inner node's separator.
+    /// The record of a leaf, or the separator of an inner node.
     pub(super) record: RecordRef<'a>,
 }
 
@@ -90,14 +94,14 @@ impl Node {
         self.prefix as usize
     }
 
-    /// The entries in use, for readers: what it shows may be read.
+    /// Returns the permutation. A reader may use every slot that it exposes.
     #[inline(always)]
     pub(super) fn permutation(&self) -> Permutation {
         Permutation::from_word(self.permutation.load(Ordering::Acquire))
     }
 
-    /// Whether the permutation is still this one. After an acquire load of a child, false if that child was stored
-    /// after a newer permutation (tree.2).
+    /// Returns whether the permutation is unchanged. After an acquire load of a child, false means that the
+    /// child may belong to a newer permutation (tree.2).
     #[inline(always)]
     pub(super) fn permutation_is_still(&self, permutation: Permutation) -> bool {
         self.permutation.load(Ordering::Relaxed) == permutation.word()
@@ -108,8 +112,8 @@ impl Node {
         self.heads[slot].load(Ordering::Relaxed)
     }
 
-    /// The rank of the first entry whose key is not below `key`, and whether it is equal. `key` has the node's
-    /// prefix (node.2); `key_of` gives the key of a slot.
+    /// Returns the rank of the first entry whose key is `>= key`, and whether it is equal. `key` starts with
+    /// the prefix of the node (node.2); `key_of` returns the key of a slot.
     #[inline(always)]
     fn lower_bound<'a>(
         &self,
@@ -119,7 +123,8 @@ impl Node {
     ) -> (usize, bool) {
         let tail = &key[self.prefix()..];
         let head = head8(tail);
-        // Without branches, over all slots: the order does not matter for counting, and slots not yet shown are masked.
+        // Compares all slots without branches. The order of slots does not matter for counting; unexposed
+        // slots are masked.
         let mut below = 0u32;
         for (slot, other) in self.heads.iter().enumerate() {
             below |= u32::from(other.load(Ordering::Relaxed) < head) << slot;
@@ -138,7 +143,7 @@ impl Node {
             Greater => return (rank, false),
             Less => {}
         }
-        // Several equal heads: halve what is left.
+        // Several heads are equal: search the rest of them by bisection.
         let (mut low, mut high) = (rank + 1, len);
         while low < high {
             let middle = (low + high) / 2;
@@ -153,7 +158,7 @@ impl Node {
 }
 
 impl Leaf {
-    /// A leaf of these entries, in order.
+    /// Builds a leaf from entries in key order.
     pub(super) fn new(prefix: usize, slots: &[Slot<'_>]) -> Self {
         Leaf {
             node: Node::new(0, prefix, slots),
@@ -161,11 +166,11 @@ impl Leaf {
         }
     }
 
-    /// The newest version in a slot that a permutation showed.
+    /// Returns the newest version in a slot exposed by a permutation.
     #[inline(always)]
     pub(super) fn record(&self, slot: usize) -> RecordRef<'_> {
-        // SAFETY: records are written into the arena that holds this leaf; the acquire load pairs with the release store
-        // of the pointer or, for the first one, of the permutation that the caller saw.
+        // SAFETY: records are written into the arena that holds this leaf. The acquire load pairs with the
+        // release store of the pointer or, for the first version, of the permutation that the caller loaded.
         unsafe { RecordRef::from_ptr(self.records[slot].load(Ordering::Acquire)) }.expect("node.1")
     }
 
@@ -174,7 +179,7 @@ impl Leaf {
         self.node.lower_bound(permutation, key, |slot| self.record(slot).key())
     }
 
-    /// Asks the processor for the beginnings of the records of some slots that a permutation showed.
+    /// Prefetches the start of the records in slots exposed by a permutation.
     #[inline]
     pub(super) fn prefetch_records(&self, slots: impl Iterator<Item = usize>) {
         for slot in slots {
@@ -184,7 +189,7 @@ impl Leaf {
         }
     }
 
-    /// Asks the processor for the record of a key, as far as heads tell which one it is.
+    /// Prefetches the first record whose head equals that of `key`.
     #[inline]
     pub(super) fn prefetch_record_of(&self, key: &[u8]) {
         let permutation = self.node.permutation();
@@ -193,19 +198,19 @@ impl Leaf {
         self.prefetch_records(slot.into_iter());
     }
 
-    /// Adds a key (applier only).
+    /// Adds a key. Called only by the applier.
     #[inline]
     pub(super) fn insert(&self, permutation: Permutation, rank: usize, record: RecordRef<'_>) {
         let slot = permutation.len();
         let head = head8(&record.key()[self.node.prefix()..]);
         self.node.heads[slot].store(head, Ordering::Relaxed);
         self.records[slot].store(record.as_ptr().cast_mut(), Ordering::Relaxed);
-        // Publishes head, pointer and record.
+        // Publishes the head, the pointer and the record.
         let release = fault::ordering(Fault::PermutationNotReleased, Ordering::Release);
         self.node.permutation.store(permutation.with(rank).word(), release);
     }
 
-    /// Puts a newer version before the one in a slot (applier only).
+    /// Replaces the version in a slot by a newer one. Called only by the applier.
     #[inline]
     pub(super) fn replace(&self, slot: usize, record: RecordRef<'_>) {
         self.records[slot].store(record.as_ptr().cast_mut(), Ordering::Release);
@@ -213,7 +218,7 @@ impl Leaf {
 }
 
 impl Inner {
-    /// An inner node of these separators, in order, with a child more than separators.
+    /// Builds an inner node from separators in key order and one more child than separators.
     pub(super) fn new(level: u32, prefix: usize, separators: &[Slot<'_>], children: &[*const Node]) -> Self {
         assert!(children.len() == separators.len() + 1 && level > 0);
         let child = |i| children.get(i).map_or(std::ptr::null_mut(), |c: &*const Node| c.cast_mut());
@@ -224,10 +229,10 @@ impl Inner {
         }
     }
 
-    /// The separator in a slot that a permutation showed.
+    /// Returns the separator in a slot exposed by a permutation.
     #[inline(always)]
     pub(super) fn separator(&self, slot: usize) -> RecordRef<'_> {
-        // SAFETY: as for `Leaf::record`; the permutation that the caller saw published the pointer.
+        // SAFETY: as for `Leaf::record`; the permutation that the caller loaded published the pointer.
         unsafe { RecordRef::from_ptr(self.separators[slot].load(Ordering::Relaxed)) }.expect("node.1")
     }
 
@@ -236,13 +241,13 @@ impl Inner {
         self.node.lower_bound(permutation, key, |slot| self.separator(slot).key())
     }
 
-    /// The child to the left of the separator with this rank (behind the last, for `rank == len`).
+    /// Returns the child left of the separator with this rank, or the last child for `rank == len`.
     #[inline(always)]
     pub(super) fn child(&self, permutation: Permutation, rank: usize) -> *const Node {
         self.children[child_index(permutation, rank)].load(Ordering::Acquire)
     }
 
-    /// Adds a separator of this rank and the child that begins there (applier only).
+    /// Adds a separator at a rank and the child that starts at it. Called only by the applier.
     pub(super) fn insert(
         &self,
         permutation: Permutation,
@@ -255,13 +260,13 @@ impl Inner {
         self.node.heads[slot].store(head, Ordering::Relaxed);
         self.separators[slot].store(separator.as_ptr().cast_mut(), Ordering::Relaxed);
         self.children[slot + 1].store(child.cast_mut(), Ordering::Relaxed);
-        // Publishes head, separator and child.
+        // Publishes the head, the separator and the child.
         self.node.permutation.store(permutation.with(rank).word(), Ordering::Release);
     }
 
-    /// Replaces the child to the left of the separator with this rank (applier only).
+    /// Replaces the child left of the separator with this rank. Called only by the applier.
     pub(super) fn replace(&self, permutation: Permutation, rank: usize, child: *const Node) {
-        // Publishes the child; and the permutation stored before, to those who see the child (tree.2).
+        // Publishes the child and the permutation stored before it to readers that see the child (tree.2).
         self.children[child_index(permutation, rank)].store(child.cast_mut(), Ordering::Release);
     }
 }
@@ -278,10 +283,11 @@ fn record_or_null(slot: Option<&Slot<'_>>) -> *mut Record {
 macro_rules! place_in_arena {
     ($node:ty) => {
         impl $node {
-            /// Moves the node into the arena. The pointer may be used for the node's whole memory; nobody else knows it yet.
+            /// Moves the node into the arena. The returned pointer is valid for the memory of the whole node
+            /// and is not shared yet.
             pub(super) fn place(self, bump: &mut Bump, arena: &Arena) -> *const Node {
                 let ptr = bump.alloc(arena, size_of::<$node>(), NODE_ALIGN).cast::<$node>();
-                // SAFETY: the arena gave us memory of this size and alignment, not used by anybody else.
+                // SAFETY: the arena returned unshared memory of this size and alignment.
                 unsafe { ptr.write(self) };
                 ptr.as_ptr().cast::<Node>().cast_const()
             }
@@ -292,7 +298,7 @@ macro_rules! place_in_arena {
 place_in_arena!(Leaf);
 place_in_arena!(Inner);
 
-/// Asks the processor for a node's lines, of which a search needs most.
+/// Prefetches the cache lines of a node that a search reads.
 #[inline(always)]
 pub(super) fn prefetch_node(node: *const Node) {
     for line in 0..size_of::<Leaf>() / 64 {

@@ -1,23 +1,24 @@
-//! The permutation word: which slots of a node are in use, and in which order.
+//! The permutation word: which slots of a node are in use, and their key order.
 //!
 //! ```text
 //!   bits 0..4: number of slots in use     bits 4+4r..8+4r: slot of the entry with rank r
 //! ```
 //!
-//! permutation.1. Slots are taken in the order 0, 1, 2, ... and never given back, so the slots in use are those below `len`.
+//! permutation.1. Slots are allocated in the order 0, 1, 2, ... and never freed, so the slots in use are
+//!     those below `len`.
 //!
-//! The technique is Masstree's (Mao, Kohler, Morris 2012): an insert fills a free slot, then publishes it and its place
-//! among the others with one store.
+//! The technique is Masstree's (Mao, Kohler, Morris 2012): an insert fills a free slot, then publishes the
+//! slot and its rank with one store.
 
-/// Entries of a node.
+/// Maximum number of entries in a node.
 pub(super) const SLOTS: usize = 15;
 
-/// The order of a node's entries.
+/// The key order of the entries of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Permutation(u64);
 
 impl Permutation {
-    /// Slots 0 to `len - 1`, in this order.
+    /// Returns the permutation of the slots `0..len` in slot order.
     pub(super) fn in_order(len: usize) -> Self {
         (0..len).fold(Permutation(0), |all, rank| all.with(rank))
     }
@@ -32,25 +33,26 @@ impl Permutation {
         self.0
     }
 
-    /// Entries in use.
+    /// Number of slots in use.
     #[inline(always)]
     pub(super) const fn len(self) -> usize {
         (self.0 & 0xF) as usize
     }
 
-    /// Whether every slot is taken.
+    /// Returns whether every slot is in use.
     pub(super) const fn is_full(self) -> bool {
         self.len() == SLOTS
     }
 
-    /// The slot of the entry with this rank.
+    /// Returns the slot of the entry with this rank.
     #[inline(always)]
     pub(super) const fn slot(self, rank: usize) -> usize {
         debug_assert!(rank < self.len());
         (self.0 >> (4 + 4 * rank) & 0xF) as usize
     }
 
-    /// Takes the next free slot (permutation.1) for a new entry of this rank; later entries move up by one.
+    /// Returns the permutation with the next free slot (permutation.1) inserted at `rank`. Later entries move
+    /// up by one rank.
     #[must_use]
     pub(super) fn with(self, rank: usize) -> Self {
         let slot = self.len();

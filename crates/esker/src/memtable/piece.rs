@@ -1,11 +1,12 @@
-//! A piece of a large transaction's writes: sorted, packed, and never changed again.
+//! A piece: an immutable, sorted and packed part of the writes of a large transaction.
 //!
 //! ```text
-//!   write set, full --sorted--> [key value][key value]...   in key order, so that walks and merges read memory from front to back
-//!                               op op op ...                where each begins
+//!   full write set --sorted--> [key value][key value]...   in key order, read sequentially
+//!                              op op op ...                start offset of each entry
 //! ```
 //!
-//! piece.1. One op a key, in key order. The piece's range removals come before its ops: they hide only what is in older pieces.
+//! A piece holds at most one op per key. Its range removals precede its ops: they hide only entries of older
+//! pieces.
 
 use std::sync::Arc;
 
@@ -20,16 +21,16 @@ use crate::types::op::Kind;
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
 
-/// Sorted writes.
+/// Immutable sorted writes.
 pub(crate) struct Piece {
     bytes: PageBuf,
-    /// Those in use.
+    /// Bytes used at the start of `bytes`.
     byte_len: usize,
     ops: Vec<Op>,
     ranges: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Where a key begins, behind which its value stands.
+/// Start of a key. Its value follows it.
 #[derive(Clone, Copy)]
 struct Op {
     start: usize,
@@ -38,7 +39,8 @@ struct Op {
 }
 
 impl Piece {
-    /// A piece of these entries, which are at most `count` and take at most `byte_len` bytes, keys and values; and of range removals (piece.1).
+    /// Builds a piece from at most `count` sorted entries, whose keys and values take at most `byte_len`
+    /// bytes, and from range removals.
     pub(crate) fn new<'e>(
         entries: impl Iterator<Item = EntryRef<'e>>,
         (count, byte_len): (usize, usize),
@@ -56,22 +58,22 @@ impl Piece {
         Piece { bytes, byte_len: at, ops, ranges }
     }
 
-    /// Bytes of memory that a piece takes with so many ops of so many bytes.
+    /// Bytes of memory used by a piece of `count` ops with `byte_len` bytes of keys and values.
     pub(crate) fn memory_bytes_of(count: usize, byte_len: usize) -> u64 {
         (byte_len + count * size_of::<Op>()) as u64
     }
 
-    /// The number of keys that it has ops for.
+    /// Number of ops, one per key.
     pub(crate) fn len(&self) -> usize {
         self.ops.len()
     }
 
-    /// The range removals, as encoded keys (first removed, first not removed).
+    /// Range removals, as pairs of encoded keys: start (included) and end (excluded).
     pub(crate) fn ranges(&self) -> &[(Vec<u8>, Vec<u8>)] {
         &self.ranges
     }
 
-    /// From the first key to the last one, removed ranges included; none if it is empty.
+    /// Returns the smallest range that covers all keys and removed ranges. `None` if the piece is empty.
     pub(crate) fn range(&self) -> Option<KeyRange> {
         let last = self.len().checked_sub(1);
         let keys = last.map(|last| KeyRange {
@@ -102,7 +104,7 @@ impl Piece {
         EntryRef { key, seq, kind: op.kind, value }
     }
 
-    /// The number of ops with a key below `key`.
+    /// Returns the number of ops with a key below `key`.
     fn rank(&self, key: &[u8]) -> usize {
         let head = head8(key);
         let before = |i: usize| head8(self.key(i)).cmp(&head).then_with(|| self.key(i).cmp(key)).is_lt();
@@ -114,38 +116,39 @@ impl Piece {
         low
     }
 
-    /// The keys that cut it into so many parts of equal length.
+    /// Returns the keys that divide the piece into `parts` parts with equal numbers of ops.
     pub(crate) fn cuts(&self, parts: usize) -> impl Iterator<Item = &[u8]> {
         let at = move |part: usize| (self.len() * part / parts).min(self.len().saturating_sub(1));
         let parts = if self.len() == 0 { 0 } else { parts };
         (1..parts).map(move |part| self.key(at(part)))
     }
 
-    /// The op of a key.
+    /// Returns the op for a key.
     pub(crate) fn get(&self, key: &[u8]) -> Option<EntryRef<'_>> {
         let at = self.rank(key);
         (at < self.len() && self.key(at) == key).then(|| self.entry(at, SeqNo::ZERO))
     }
 }
 
-/// Ops in order.
+/// Iterates over the ops of a piece in key order.
 pub(crate) struct PieceScan {
     piece: Arc<Piece>,
     seq: SeqNo,
-    /// The op behind the one at hand.
+    /// Index of the op after the current one.
     next: usize,
     end: usize,
 }
 
 impl PieceScan {
-    /// Before the first op whose key is not below `start`, if there is one; up to the last one below `end`. Entries have this number.
+    /// Creates a scan of the keys in `start..end`, positioned before its first op. Entries are returned with
+    /// sequence number `seq`.
     pub(crate) fn new(piece: Arc<Piece>, seq: SeqNo, start: Option<&[u8]>, end: Option<&[u8]>) -> Self {
         let next = start.map_or(0, |start| piece.rank(start));
         let end = end.map_or(piece.len(), |end| piece.rank(end));
         PieceScan { piece, seq, next, end }
     }
 
-    /// Moves on; false after the last.
+    /// Moves to the next op. Returns false at the end.
     #[inline]
     pub(crate) fn advance(&mut self) -> bool {
         self.next += 1;
@@ -163,16 +166,16 @@ impl PieceScan {
     }
 }
 
-/// A position in a piece.
+/// A cursor over the ops of a piece.
 pub(crate) struct PieceCursor {
     piece: Arc<Piece>,
     seq: SeqNo,
-    /// Past the end if not valid.
+    /// Index of the current op; past the end if the cursor is not valid.
     at: usize,
 }
 
 impl PieceCursor {
-    /// Nowhere yet. Entries have this number.
+    /// Creates a cursor without a position. Entries are returned with sequence number `seq`.
     pub(crate) fn new(piece: Arc<Piece>, seq: SeqNo) -> Self {
         PieceCursor { piece, seq, at: usize::MAX }
     }
@@ -230,7 +233,7 @@ impl SourceCursor for PieceCursor {
         self.stored().to_value()
     }
     fn older(&mut self) -> Result<bool> {
-        // piece.1
+        // A piece holds one version per key.
         Ok(false)
     }
 }

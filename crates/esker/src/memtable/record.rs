@@ -1,4 +1,4 @@
-//! A version record: one version of one key, as it lies in the arena.
+//! A record: one version of one key in the arena.
 //!
 //! ```text
 //!   [previous version][seq << 8 | kind][key length u32][value length u32][key][value][joined record]
@@ -6,13 +6,13 @@
 //!          `--> record of the same key with a smaller sequence number, or null
 //! ```
 //!
-//! The top bit of the key length says whether there is a joined record.
+//! The top bit of the key length marks a record with a joined record.
 //!
-//! record.1. A record is complete before a pointer to it is published, and never written again; its memory lives as long
-//!     as the arena.
-//! record.2. Along the chain of previous versions the key stays and sequence numbers strictly decrease.
-//! record.3. A joined record has the key, number and kind of the record that leads to it. Its value is the list of the operands from
-//!     there down to its own previous version (runs.rs).
+//! record.1. A record is complete before a pointer to it is published, and is never written again. Its memory
+//!     lives as long as the arena. Along the chain of previous versions the key stays the same and sequence
+//!     numbers decrease.
+//! record.3. A joined record has the key, sequence number and kind of the record that points to it. Its value
+//!     lists all operands from there down to its own previous version (`runs.rs`).
 #![expect(unsafe_code, reason = "reads and writes records in raw arena memory")]
 
 use std::marker::PhantomData;
@@ -24,11 +24,11 @@ use crate::types::entry::EntryRef;
 use crate::types::op::Kind;
 use crate::types::prefetch::prefetch_line;
 
-/// What walks ask the processor for of each record, and of one whose value they read.
+/// Bytes of each record prefetched by a cursor, and the maximum for a record whose value is read.
 const PREFETCHED_BYTES: usize = 128;
 const PREFETCHED_BYTES_MAX: usize = 1024;
 
-/// Marks in the length of the key that a joined record follows.
+/// Bit in the key length that marks a record followed by a pointer to a joined record.
 const JOINED: u32 = 1 << 31;
 
 /// The fixed part of a record.
@@ -40,7 +40,7 @@ pub(super) struct Record {
     value_len: u32,
 }
 
-/// A record that can be read while the arena is borrowed (record.1).
+/// A reference to a record, valid while the arena is borrowed (record.1).
 #[derive(Clone, Copy)]
 pub(super) struct RecordRef<'a> {
     ptr: NonNull<Record>,
@@ -48,7 +48,7 @@ pub(super) struct RecordRef<'a> {
 }
 
 impl Record {
-    /// Writes a record. Nobody sees it until the pointer is published.
+    /// Writes a record. Other threads cannot see it until the caller publishes the pointer.
     #[inline]
     pub(super) fn write<'a>(
         bump: &mut Bump,
@@ -68,8 +68,8 @@ impl Record {
         let behind = if joined.is_some() { size_of::<*const Record>() } else { 0 };
         let size = size_of::<Record>() + entry.key.len() + entry.value.len() + behind;
         let ptr = bump.alloc(arena, size, align_of::<Record>()).cast::<Record>();
-        // SAFETY: the arena gave us `size` bytes of our own, aligned for the header, with room for key, value and
-        // pointer behind. The pointer need not be aligned.
+        // SAFETY: the arena returned `size` unshared bytes, aligned for the header, with space after it for
+        // the key, the value and the pointer. The pointer is written unaligned.
         unsafe {
             ptr.write(header);
             let key = ptr.add(1).cast::<u8>().as_ptr();
@@ -85,11 +85,12 @@ impl Record {
 }
 
 impl<'a> RecordRef<'a> {
-    /// The record at an address; none at null.
+    /// Returns the record at an address. `None` if it is null.
     ///
     /// # Safety
-    /// `ptr` is null or comes from [`RecordRef::as_ptr`] of a record whose arena outlives `'a`, and the reader synchronised
-    /// with the writer of the record (by an acquire load of the pointer, or of a word published after it).
+    /// `ptr` is null or comes from [`RecordRef::as_ptr`] of a record whose arena outlives `'a`. The reader
+    /// has synchronized with the writer of the record, by an acquire load of the pointer or of a word
+    /// published after it.
     #[inline(always)]
     pub(super) unsafe fn from_ptr(ptr: *const Record) -> Option<Self> {
         NonNull::new(ptr.cast_mut()).map(|ptr| RecordRef { ptr, arena: PhantomData })
@@ -106,11 +107,12 @@ impl<'a> RecordRef<'a> {
         unsafe { self.ptr.as_ref() }
     }
 
-    /// Bytes behind the header.
+    /// Returns bytes after the header.
     #[inline(always)]
     fn bytes(self, start: usize, len: usize) -> &'a [u8] {
-        // SAFETY: key and value follow the header in the same allocation, complete and never written again (record.1); both
-        // callers stay within their lengths. The pointer was made from the allocation, not from a reference to the header.
+        // SAFETY: key and value follow the header in the same allocation, complete and never written again
+        // (record.1). Both callers stay within their lengths. The pointer comes from the allocation, not from
+        // a reference to the header.
         unsafe { std::slice::from_raw_parts(self.ptr.add(1).cast::<u8>().as_ptr().add(start), len) }
     }
 
@@ -144,7 +146,7 @@ impl<'a> RecordRef<'a> {
         EntryRef { key: self.key(), seq: self.seq(), kind: self.kind(), value: self.value() }
     }
 
-    /// Asks the processor for what lies behind the first two cache lines.
+    /// Prefetches the part of the record after its first two cache lines.
     #[inline]
     pub(super) fn prefetch(self) {
         let size = size_of::<Record>() + self.key_len() + self.header().value_len as usize;
@@ -153,14 +155,15 @@ impl<'a> RecordRef<'a> {
         }
     }
 
-    /// The version before this one.
+    /// Returns the next older version of the key.
     #[inline]
     pub(super) fn previous(self) -> Option<RecordRef<'a>> {
         // SAFETY: the previous record was written before this one, into the same arena.
         unsafe { RecordRef::from_ptr(self.header().previous) }
     }
 
-    /// What readers of the key take in place of this version: its joined record, if it has one (record.3).
+    /// Returns the record that readers of the value use instead of this one: its joined record, if it has one
+    /// (record.3).
     #[inline]
     pub(super) fn shown(self) -> RecordRef<'a> {
         if self.header().key_len & JOINED == 0 {
@@ -168,13 +171,13 @@ impl<'a> RecordRef<'a> {
         }
         let start = self.key_len() + self.header().value_len as usize;
         let bytes = self.bytes(start, size_of::<*const Record>());
-        // SAFETY: the bytes hold a pointer that was written with the record (record.1), to a record that was written before
-        // this one, into the same arena. Only its address is read from the bytes, with the provenance it was written with.
+        // SAFETY: the bytes hold a pointer written with the record (record.1). It points to a record written
+        // earlier into the same arena. The pointer is read back with the provenance it was written with.
         let joined = unsafe { RecordRef::from_ptr(bytes.as_ptr().cast::<*const Record>().read_unaligned()) };
         joined.unwrap_or(self)
     }
 
-    /// The newest version not newer than `at`, in the chain that starts here.
+    /// Returns the newest version with a sequence number up to `at` in the chain that starts here.
     #[inline]
     pub(super) fn visible(self, at: SeqNo) -> Option<RecordRef<'a>> {
         let mut record = self;
@@ -189,7 +192,7 @@ impl<'a> RecordRef<'a> {
 mod tests {
     use super::*;
 
-    /// Numbers that four bytes do not hold, up to the largest.
+    /// Sequence numbers that do not fit in four bytes, up to the largest.
     #[test]
     fn large_numbers_come_back_whole_with_their_kinds() {
         let (arena, mut bump) = (Arena::default(), Bump::new());

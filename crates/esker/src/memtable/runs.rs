@@ -1,4 +1,4 @@
-//! Long runs of operands of one key, which readers get as one list.
+//! Joins long runs of operands of one key, so that readers get them as one list.
 //!
 //! ```text
 //!   chain:     operand --> operand --> ... --> operand --> base
@@ -6,17 +6,19 @@
 //!                 `--> joined record: all of these operands -'
 //! ```
 //!
-//! A reader of a key needs all operands down to the base. So that a counter with 100,000 operands is not read operand by operand, the
-//! applier writes a joined record with some of them. Readers take it in place of the run. Who needs each version (a flush, a history)
-//! follows the chain.
+//! A reader of a key needs all operands down to the base. To avoid reading a counter with 100,000 operands
+//! one by one, the applier writes a joined record that lists the operands of a run. Readers of the value use
+//! it instead of the run. A flush or a history read needs each version and follows the chain.
 //!
-//! runs.1. A joined record is written when a key has got [`OPERANDS_MIN`] operands since the last one, and as many bytes of them as that
-//!      one has. So joined records take at most twice the memory of the operands, and a reader meets few operands one by one, or
-//!      few beside what the joined record has.
-//! runs.2. A run ends above a version that is no operand, and above what a range tombstone of the same memtable hides. Other range
-//!      tombstones are older or newer than all of the run.
-//! runs.3. Which keys have long runs is an estimate: keys that share a place in a small table may hide each other's runs. Then they
-//!      are read operand by operand.
+//! A joined record is written once a key has received [`OPERANDS_MIN`] operands since the last one, with at
+//! least as many bytes as the last one holds. Joined records therefore take at most twice the memory of the
+//! operands. A reader meets few operands one by one, or few compared with those in the joined record.
+//!
+//! runs.2. A run ends above a version that is not an operand, and above what a range tombstone of the same
+//!     memtable hides. Other range tombstones are older or newer than the whole run.
+//!
+//! Keys with long runs are tracked in a small table. Keys that collide in it may stay unjoined; readers then
+//! read their operands one by one.
 
 use super::Memtable;
 use super::record::RecordRef;
@@ -25,20 +27,21 @@ use crate::types::entry::EntryRef;
 use crate::types::expiry::Expiry;
 use crate::types::limits::VALUE_BYTES_MAX;
 
-/// runs.1
+/// Number of operands of a key after which a joined record is written.
 const OPERANDS_MIN: u32 = 64;
-/// Places of the table of keys. A key may stand in any of `WAYS` places.
-const PLACES: usize = 256;
-const WAYS: usize = 4;
+/// Entries in the table of tracked keys, and how many of them a key may use.
+const TRACKED_KEYS: usize = 256;
+const KEYS_PER_SET: usize = 4;
 
-/// Makes one list of the operands of a run.
+/// Joins the operands of a run into one list.
 pub(crate) trait Join: Send {
-    /// The lists of an encoded key, the newest first, as one. `may_expire_below`: whether what the run lies on is a value that expires;
-    /// none: that is in older memtables or tables. None: they stay apart.
+    /// Joins the operand lists of an encoded key, newest first, into one. `may_expire_below` says whether the
+    /// value below the run expires; `None` if that value is in older memtables or tables. Returns `None` to
+    /// leave the lists separate.
     fn join(&self, key: &[u8], lists: &[&[u8]], may_expire_below: Option<bool>) -> Option<Vec<u8>>;
 }
 
-/// A joined record to write.
+/// A joined record to be written.
 pub(super) struct Joined<'a> {
     /// The operands.
     pub(super) list: Vec<u8>,
@@ -46,20 +49,20 @@ pub(super) struct Joined<'a> {
     pub(super) below: Option<RecordRef<'a>>,
 }
 
-/// Finds the keys with long runs.
+/// Tracks keys to find those with long runs.
 #[derive(Default)]
 pub(super) struct Runs {
-    /// None: nothing is joined.
+    /// `None` disables joining.
     join: Option<Box<dyn Join>>,
-    /// Empty until there are operands.
-    places: Vec<Place>,
+    /// Empty until the first operand is inserted.
+    keys: Vec<TrackedKey>,
 }
 
-/// What is known of a key's run.
+/// The tracked run of one key.
 #[derive(Clone, Default)]
-struct Place {
+struct TrackedKey {
     hash: u64,
-    /// Operands since the last joined record, less the operands of keys that found no place.
+    /// Operands since the last joined record, minus the operands of colliding keys that found no entry.
     operands: u32,
     /// Bytes of these operands.
     bytes: usize,
@@ -72,7 +75,8 @@ impl Runs {
         self.join = Some(join);
     }
 
-    /// Notes an operand that is about to be inserted. The joined record to insert with it, if one is due (runs.1).
+    /// Records an operand that is about to be inserted. Returns the joined record to insert with it, if one
+    /// is due.
     pub(super) fn joined<'m>(
         &mut self,
         entry: EntryRef<'_>,
@@ -80,40 +84,41 @@ impl Runs {
         memtable: &'m Memtable,
     ) -> Option<Joined<'m>> {
         let join = self.join.as_ref()?;
-        if self.places.is_empty() {
-            self.places = vec![Place::default(); PLACES];
+        if self.keys.is_empty() {
+            self.keys = vec![TrackedKey::default(); TRACKED_KEYS];
         }
-        let first = hash as usize % (PLACES / WAYS) * WAYS;
-        let place = Place::of(&mut self.places[first..first + WAYS], hash)?;
-        place.operands += 1;
-        place.bytes += entry.value.len();
-        if place.operands < OPERANDS_MIN || place.bytes < place.joined_bytes {
+        let first = hash as usize % (TRACKED_KEYS / KEYS_PER_SET) * KEYS_PER_SET;
+        let tracked = TrackedKey::of(&mut self.keys[first..first + KEYS_PER_SET], hash)?;
+        tracked.operands += 1;
+        tracked.bytes += entry.value.len();
+        if tracked.operands < OPERANDS_MIN || tracked.bytes < tracked.joined_bytes {
             return None;
         }
         let joined = join_run(&**join, entry, memtable);
-        (place.operands, place.bytes) = (0, 0);
-        place.joined_bytes = joined.as_ref().map_or(0, |joined| joined.list.len());
+        (tracked.operands, tracked.bytes) = (0, 0);
+        tracked.joined_bytes = joined.as_ref().map_or(0, |joined| joined.list.len());
         joined
     }
 }
 
-impl Place {
-    /// The place of a key, or one whose key has had few operands lately (runs.3).
-    fn of(set: &mut [Place], hash: u64) -> Option<&mut Place> {
-        if let Some(known) = set.iter().position(|place| place.hash == hash) {
+impl TrackedKey {
+    /// Returns the entry of a key, or an entry taken over from a key with few recent operands. `None` if all
+    /// candidates are in use.
+    fn of(set: &mut [TrackedKey], hash: u64) -> Option<&mut TrackedKey> {
+        if let Some(known) = set.iter().position(|tracked| tracked.hash == hash) {
             return Some(&mut set[known]);
         }
-        let coldest = set.iter_mut().min_by_key(|place| place.operands)?;
+        let coldest = set.iter_mut().min_by_key(|tracked| tracked.operands)?;
         if coldest.operands > 0 {
             coldest.operands -= 1;
             return None;
         }
-        *coldest = Place { hash, ..Place::default() };
+        *coldest = TrackedKey { hash, ..TrackedKey::default() };
         Some(coldest)
     }
 }
 
-/// runs.2
+/// Joins the run that ends with `entry` (runs.2).
 fn join_run<'m>(join: &dyn Join, entry: EntryRef<'_>, memtable: &'m Memtable) -> Option<Joined<'m>> {
     let cover = match memtable.has_range_tombstones() {
         true => memtable.range_tombstones().cover(entry.key, entry.seq),
@@ -151,7 +156,7 @@ mod tests {
     use crate::types::op::Kind;
     use crate::types::range_tombstone::RangeTombstone;
 
-    /// Makes one text of texts.
+    /// Concatenates texts.
     struct Concat;
 
     impl Join for Concat {
@@ -160,7 +165,7 @@ mod tests {
         }
     }
 
-    /// The text of a key, and how many versions were read for it.
+    /// Returns the text of a key and the number of versions read for it.
     fn text<'e>(
         versions: impl Iterator<Item = (SeqNo, Kind, Vec<u8>)> + 'e,
         cover: SeqNo,
@@ -193,7 +198,8 @@ mod tests {
         versions
     }
 
-    /// At each sequence number readers find the same text by joined records as by the chain, among puts, removals and range removals.
+    /// Readers get the same text from joined records as from the chain, at each sequence number, among puts,
+    /// removals and range removals.
     #[test]
     fn runs_1_runs_2_joined_records_say_what_the_chain_says() {
         let mut rng = Rng::with_seed(1);
@@ -228,7 +234,7 @@ mod tests {
                 let by_walk = text(walk(memtable.cursor(at), key).into_iter(), cover).0;
                 assert_eq!(by_walk, expected, "runs.2: by a walk at {at}");
                 longest = longest.max(expected.len());
-                assert!(read <= 2 * OPERANDS_MIN as usize + longest / 2, "runs.1: {read} of {longest}");
+                assert!(read <= 2 * OPERANDS_MIN as usize + longest / 2, "{read} of {longest}");
             }
         }
     }

@@ -1,14 +1,17 @@
-//! All versions of all keys of a memtable, in the order of tables: key ascending, sequence number descending.
+//! Iterates over all versions of all keys of a memtable in table order: key ascending, sequence number
+//! descending.
 //!
-//! It is meant for a memtable that is not written any more (a flush); of entries inserted meanwhile it may show some.
+//! Meant for a memtable that receives no more writes, as in a flush. Entries inserted during the scan may or
+//! may not be returned.
 
 use super::position::Position;
 use crate::types::entry::EntryRef;
 
-/// See [`Memtable::scan`](super::Memtable::scan). It keeps the memtable's entries alive.
+/// A scan of all versions; see [`Memtable::scan`](super::Memtable::scan). It keeps the entries of the
+/// memtable alive.
 pub(crate) struct MemtableScan {
     position: Position,
-    /// The position's version was not returned yet.
+    /// Whether the current version has not been returned yet.
     pending: bool,
 }
 
@@ -18,7 +21,7 @@ impl MemtableScan {
         MemtableScan { position, pending: true }
     }
 
-    /// The next entry. Not an `Iterator`, since an entry borrows the scan.
+    /// Returns the next entry. Not an `Iterator`, because an entry borrows the scan.
     pub(crate) fn next(&mut self) -> Option<EntryRef<'_>> {
         if !self.pending && self.position.version().is_some() && !self.position.older_version() {
             self.position.next();
@@ -27,7 +30,7 @@ impl MemtableScan {
         Some(self.position.version()?.entry())
     }
 
-    /// The entry that `next` returned last.
+    /// Returns the entry that `next` returned last.
     ///
     /// # Panics
     /// Before the first entry and after the last.
@@ -36,7 +39,7 @@ impl MemtableScan {
         self.position.version().expect("the scan stands on an entry").entry()
     }
 
-    /// Goes on at the newest version of the first key `>= key`.
+    /// Continues at the newest version of the first key `>= key`.
     pub(crate) fn seek(&mut self, key: &[u8]) {
         self.position.seek(key);
         self.pending = true;

@@ -1,4 +1,4 @@
-//! The memtable against a sorted map of versions, alone and under concurrent readers.
+//! Compares the memtable with a sorted map of versions, single-threaded and under concurrent readers.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use crate::types::op::Kind;
 
 type Model = BTreeMap<(Vec<u8>, Reverse<u64>), (Kind, Vec<u8>)>;
 
-/// A memtable and what it must hold.
+/// A memtable and its expected contents.
 struct Pair {
     memtable: Arc<Memtable>,
     applier: Applier,
@@ -39,7 +39,7 @@ impl Pair {
         self.model.insert((key.to_vec(), Reverse(self.seq)), (kind, value.to_vec()));
     }
 
-    /// Fills with `count` entries; about a quarter are tombstones or overwrites, as the keys allow.
+    /// Inserts `count` entries; about a quarter are tombstones or overwrites, as far as the keys allow.
     fn fill(&mut self, count: usize, rng: &mut Rng, mut key: impl FnMut(&mut Rng, usize) -> Vec<u8>) {
         for n in 0..count {
             let key = key(rng, n);
@@ -113,7 +113,7 @@ impl Pair {
         let mut cursor = self.memtable.cursor(SeqNo::new(at));
         let keys: Vec<&Vec<u8>> = self.model.keys().map(|(key, _)| key).collect();
         for n in 0..scaled(200) {
-            // A key of the model, bent a little.
+            // A key of the model, slightly changed.
             let mut key = rng.choice(&keys).map_or(Vec::new(), |&key| key.clone());
             match n % 4 {
                 0 => key.push(rng.u8(..)),
@@ -148,7 +148,7 @@ fn shown(cursor: &MemtableCursor) -> Option<Seen> {
     })
 }
 
-/// A cursor walks over exactly what is visible, forward and back.
+/// Checks that a cursor walks over exactly the visible entries, forward and backward.
 fn check_walks(memtable: &Memtable, visible: &[Seen], at: u64) {
     let mut cursor = memtable.cursor(SeqNo::new(at));
     assert!(!cursor.valid());
@@ -167,7 +167,7 @@ fn check_walks(memtable: &Memtable, visible: &[Seen], at: u64) {
     assert!(!cursor.valid());
 }
 
-/// Miri takes a thousand times longer.
+/// Miri is a thousand times slower.
 fn scaled(count: usize) -> usize {
     if cfg!(miri) { count.div_ceil(100) } else { count }
 }
@@ -281,7 +281,7 @@ fn a_value_larger_than_a_chunk() {
     assert!(pair.memtable.bytes_used() > large.len());
 }
 
-/// Four bytes do not hold the numbers of a database that has lived long.
+/// Sequence numbers of a long-lived database do not fit in four bytes.
 #[test]
 fn memtable_1_versions_at_large_numbers_are_found_at_theirs() {
     let mut rng = Rng::with_seed(13);
@@ -334,7 +334,7 @@ fn memtable_3_range_tombstones_are_apart_from_the_filter() {
 }
 
 #[test]
-#[should_panic(expected = "memtable_writer.2")]
+#[should_panic(expected = "memtable.2")]
 fn memtable_2_a_version_twice_is_refused() {
     let memtable = Memtable::new(1000);
     let mut applier = memtable.applier();
@@ -374,8 +374,8 @@ fn memtable_4_cursors_and_scans_outlive_the_memtable() {
     assert_eq!(scan.next().map(|e| e.key), Some(&visible[0].0[..]));
 }
 
-/// The key of the n-th insert of the concurrent test: a permutation of a small space, so that readers can compute what
-/// must be there. Every key is inserted again and again.
+/// The key of insert `n` of the concurrent test: a permutation of a small key space, so that readers can
+/// compute what must be there. Every key is inserted repeatedly.
 struct Keys {
     count: u64,
     step: u64,
@@ -390,13 +390,14 @@ impl Keys {
         format!("common/prefix/{key:09}").into_bytes()
     }
 
-    /// The newest insert of a key up to `at`: one of the last `count`.
+    /// The newest insert of a key up to `at`: one of the last `count` inserts.
     fn newest(&self, key: u64, at: u64) -> Option<u64> {
         (at.saturating_sub(self.count - 1).max(1)..=at).rev().find(|&seq| self.nth(seq) == key)
     }
 }
 
-/// One reader at the published sequence number: point reads and walks both ways see exactly the snapshot.
+/// A reader at the published sequence number: point reads and walks in both directions see exactly the
+/// snapshot.
 fn read_snapshot(
     memtable: &Memtable,
     keys: &Keys,
@@ -440,14 +441,14 @@ fn read_snapshot(
     }
 }
 
-/// Readers hold their snapshots while the tree splits under them (memtable.1, tree.1 to tree.4).
+/// Readers hold their snapshots while the tree splits under them (memtable.1, tree.1 to tree.3).
 #[test]
 fn memtable_1_concurrent_readers_see_exactly_their_snapshot() {
     // Steps: scattered, ascending, descending.
     for (step, seed) in [(7919, 1), (1, 2), (u64::MAX, 3)] {
         let count = scaled(20_000) as u64 | 1;
         let keys = Keys { count, step: if step == u64::MAX { count - 1 } else { step } };
-        // seq of a key in the first round, so that readers need no search.
+        // Sequence number of a key in the first round, so that readers need no search.
         let mut first = vec![0; count as usize];
         (1..=count).for_each(|seq| first[keys.nth(seq) as usize] = seq);
         let inverse = |key: u64, at: u64| {
@@ -486,7 +487,8 @@ fn memtable_1_concurrent_readers_see_exactly_their_snapshot() {
     }
 }
 
-/// The tree in the middle of a split, as readers may find it: the left child still holds what the right one has.
+/// The tree in the middle of a split, as readers may find it: the left child still holds the keys of the
+/// right one.
 #[test]
 fn tree_3_walks_over_a_leaf_wider_than_its_fences() {
     let tree = Arc::new(Tree::new());
@@ -505,7 +507,7 @@ fn tree_3_walks_over_a_leaf_wider_than_its_fences() {
         let mut position = Position::new(Arc::clone(&tree));
         let on = |position: &Position| position.version().map(|version| version.key()[0]);
         for key in 0..=SLOTS as u8 * 2 {
-            // From each key, to the end and to the beginning.
+            // From each key to the end and to the beginning.
             position.seek(&[key]);
             let mut expected = key.next_multiple_of(2);
             while expected < SLOTS as u8 * 2 {
@@ -524,7 +526,7 @@ fn tree_3_walks_over_a_leaf_wider_than_its_fences() {
     }
 }
 
-/// Cursors that stand in the tree while it is rebuilt around them, and turn round at any moment (position.1).
+/// Cursors stand in the tree while it changes around them, and turn back at any moment (position.1).
 #[test]
 fn tree_3_cursors_made_before_go_on_over_their_snapshot() {
     let mut rng = Rng::with_seed(12);
@@ -543,7 +545,7 @@ fn tree_3_cursors_made_before_go_on_over_their_snapshot() {
             let turns = rng.u8(0..3) > 0;
             for step in 0..rng.usize(0..100) {
                 assert_eq!(shown(cursor).as_ref(), visible.get(*at), "forward: {forward}, step {step}");
-                // The first step after inserts turns as often as the other way; later ones now and then.
+                // The first step after inserts reverses direction half of the time, later ones occasionally.
                 if turns && rng.u8(0..if step == 0 { 2 } else { 12 }) == 0 {
                     *forward = !*forward;
                     turns_after_inserts += usize::from(step == 0);

@@ -1,16 +1,18 @@
-//! The applier's side of the tree: inserts and splits.
+//! The writing side of the tree: inserts and splits.
 //!
 //! ```text
-//!   entry --finger or descent--> leaf --room?--> free slot, permutation
-//!                                   `--full----> split: fresh leaves, separator into the parent, and so on up
+//!   entry --finger or descent--> leaf --free slot--> slot, permutation
+//!                                   `--full-------> split: new leaves, separator into the parent
 //! ```
 //!
-//! memtable_writer.1. There is one writer per tree; only it stores to nodes.
-//! memtable_writer.2. Versions of one key come with strictly increasing sequence numbers.
-//! memtable_writer.3. The finger's leaf is in the tree, and its path and fences are those of a descent now: a split drops the finger.
+//! Each tree has one writer (memtable.1), and only it stores to nodes. The finger remembers the leaf of the
+//! last insert.
 //!
-//! A split at the end of the tree, or in a run of ascending keys, leaves the full node as it is and begins a new one
-//! with the new entry, so that sorted loads fill their nodes and copy nothing.
+//! memtable_writer.3. The leaf of the finger is in the tree, and the path and the fences are those that a
+//!     descent would produce. A split clears the finger.
+//!
+//! A split at the end of the tree, or in a run of ascending keys, leaves the full node unchanged and starts a
+//! new one with the new entry. Sorted loads therefore fill their nodes completely and copy nothing.
 #![expect(unsafe_code, reason = "keeps pointers to nodes from one insert to the next")]
 
 use std::ptr;
@@ -25,37 +27,38 @@ use super::tree::Tree;
 use crate::types::entry::EntryRef;
 use crate::types::key::{common_prefix_len, head8};
 
-/// So many ascending keys in a row count as a sorted batch. In random order, 1 key of 720 follows such a run.
+/// Number of consecutive ascending keys that count as a sorted batch. In random order, one key in 720 follows
+/// such a run.
 const ASCENDING_MIN: u32 = 5;
 
-/// After a look at the fence that was in vain, so many inserts do without.
-const LOOKS_SPARED: u32 = 16;
+/// Number of inserts that skip the fence check after a check that failed.
+const CHECKS_SKIPPED: u32 = 16;
 
-/// The one writer of a tree.
+/// The only writer of a tree.
 pub(super) struct TreeWriter {
     tree: Arc<Tree>,
     bump: Bump,
     finger: Finger,
 }
 
-/// Where the last insert went.
+/// The leaf of the last insert and the path to it.
 struct Finger {
     path: Vec<RawStep>,
-    /// Null: no leaf known.
+    /// Null if no leaf is known.
     leaf: *const Leaf,
     low: *const Record,
     high: *const Record,
-    /// The record of the last insert.
+    /// The record written by the last insert.
     last: *const Record,
     /// Length of the run of ascending keys that ends with the last insert.
     ascending: u32,
-    /// An insert found its leaf by the finger since the last descent.
-    has_paid: bool,
-    /// So many inserts do without the finger: their batch is sparse beside the tree.
-    spared: u32,
+    /// Whether the finger has found the leaf of an insert since the last descent.
+    has_hit: bool,
+    /// Number of inserts that still skip the finger, because their batch is sparse compared with the tree.
+    skipped: u32,
 }
 
-/// A step of the path: see `tree::Step`.
+/// A step of the path; see `tree::Step`.
 struct RawStep {
     inner: *const Inner,
     rank: usize,
@@ -63,14 +66,15 @@ struct RawStep {
     high: *const Record,
 }
 
-// SAFETY: the pointers lead into the arena of `tree`, which the writer keeps alive; they have no ties to a thread.
+// SAFETY: the pointers lead into the arena of `tree`, which the writer keeps alive. They are not tied to a
+// thread.
 unsafe impl Send for TreeWriter {}
 
 impl TreeWriter {
     /// # Panics
-    /// If the tree has a writer already (memtable_writer.1).
+    /// If the tree already has a writer (memtable.1).
     pub(super) fn new(tree: Arc<Tree>) -> Self {
-        let bump = tree.take_bump().expect("memtable_writer.1: one applier per memtable");
+        let bump = tree.take_bump().expect("memtable.1: one applier per memtable");
         let finger = Finger {
             path: Vec::new(),
             leaf: ptr::null(),
@@ -78,8 +82,8 @@ impl TreeWriter {
             high: ptr::null(),
             last: ptr::null(),
             ascending: 0,
-            has_paid: false,
-            spared: 0,
+            has_hit: false,
+            skipped: 0,
         };
         TreeWriter { tree, bump, finger }
     }
@@ -88,18 +92,19 @@ impl TreeWriter {
         Arc::ptr_eq(&self.tree, tree)
     }
 
-    /// Asks the processor for the leaves of keys that are inserted next, where the finger does not lead there.
+    /// Prefetches the leaves of the keys that are inserted next, unless the finger leads to them.
     #[inline]
     pub(super) fn warm<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
-        if !self.finger.has_paid {
+        if !self.finger.has_hit {
             self.tree.warm(keys);
         }
     }
 
-    /// Inserts a version, and the record of its run if there is one. `before_new_key` runs before a key that the tree did not have becomes reachable.
+    /// Inserts a version, and the joined record of its run if there is one. Calls `before_new_key` before a
+    /// new key becomes reachable.
     ///
     /// # Panics
-    /// If the key has a version of this or a newer sequence number (memtable_writer.2).
+    /// If the key already has a version with this or a larger sequence number (memtable.2).
     #[inline]
     pub(super) fn insert(
         &mut self,
@@ -116,12 +121,7 @@ impl TreeWriter {
         if found {
             let slot = permutation.slot(rank);
             let newest = leaf.record(slot);
-            assert!(
-                newest.seq() < entry.seq,
-                "memtable_writer.2: version {} after {}",
-                entry.seq,
-                newest.seq()
-            );
+            assert!(newest.seq() < entry.seq, "memtable.2: version {} after {}", entry.seq, newest.seq());
             let joined = joined.map(|joined| {
                 let list = EntryRef { value: &joined.list, ..entry };
                 Record::write(bump, &tree.arena, list, joined.below, None)
@@ -142,23 +142,25 @@ impl TreeWriter {
 }
 
 impl Finger {
-    /// The leaf for `key`; path and fences are set.
+    /// Finds the leaf for `key` and sets the path and the fences.
     #[inline]
     fn seek<'a>(&mut self, tree: &'a Tree, key: &[u8]) -> &'a Leaf {
         let ascends = record_at(tree, self.last).is_some_and(|last| last.key() < key);
         self.ascending = if ascends { self.ascending.saturating_add(1) } else { 0 };
-        // The fence may be far from the processor: look at it only if the finger is likely right.
-        self.spared = self.spared.saturating_sub(1);
-        if self.in_run() && !self.leaf.is_null() && self.spared == 0 {
-            // The last key was in the leaf and this one is larger: only the upper fence is left to check.
+        // The fence may not be in the processor cache, so it is checked only if the finger is likely to be
+        // right.
+        self.skipped = self.skipped.saturating_sub(1);
+        if self.in_run() && !self.leaf.is_null() && self.skipped == 0 {
+            // The last key was in this leaf and `key` is larger: only the upper fence remains to be checked.
             if record_at(tree, self.high).is_none_or(|high| key < high.key()) {
-                self.has_paid = true;
-                // SAFETY: the leaf is in the arena of this tree (memtable_writer.3), complete, and all that changes in it is atomic.
+                self.has_hit = true;
+                // SAFETY: the leaf is a complete node in the arena of this tree (memtable_writer.3). Only its
+                // atomics change.
                 return unsafe { &*self.leaf };
             }
-            self.spared = if self.has_paid { 0 } else { LOOKS_SPARED };
+            self.skipped = if self.has_hit { 0 } else { CHECKS_SKIPPED };
         }
-        self.has_paid = false;
+        self.has_hit = false;
         self.path.clear();
         let path = &mut self.path;
         let place = tree.path_to(key, |step| {
@@ -178,7 +180,7 @@ impl Finger {
     }
 }
 
-/// One insert into a full leaf.
+/// An insert into a full leaf.
 struct Split<'a, 'w> {
     tree: &'a Tree,
     bump: &'w mut Bump,
@@ -209,16 +211,19 @@ impl<'a> Split<'a, '_> {
         self.finger.leaf = ptr::null();
     }
 
-    /// Whether to begin a new node for an entry of this rank, instead of halving the full one.
+    /// Returns whether to start a new node with the entry at `rank` instead of splitting the full node in
+    /// half.
     fn appends(&self, rank: usize, high: Option<RecordRef<'_>>) -> bool {
         rank == SLOTS && (high.is_none() || self.finger.in_run())
     }
 
-    /// Puts a separator and the node right of it into the parent, and `left` in the place of the node split (tree.2).
+    /// Inserts a separator and the node right of it into the parent, and replaces the split node by `left`
+    /// (tree.2).
     fn link(&mut self, mut separator: RecordRef<'a>, mut right: *const Node, mut left: Option<*const Node>) {
         let mut level = 1;
         while let Some(step) = self.finger.path.pop() {
-            // SAFETY: the path leads through nodes of this tree's arena (memtable_writer.3), of which only atomics change.
+            // SAFETY: the path consists of nodes in the arena of this tree (memtable_writer.3). Only their
+            // atomics change.
             let inner: &'a Inner = unsafe { &*step.inner };
             let permutation = inner.node.permutation();
             assert!(inner.node.level() == level, "memtable_writer.3");
@@ -238,7 +243,7 @@ impl<'a> Split<'a, '_> {
         self.tree.set_root(root);
     }
 
-    /// Splits a full inner node while adding a child to it. Returns what its parent has to take in.
+    /// Splits a full inner node while adding a child. Returns what must be inserted into its parent.
     fn split_inner(
         &mut self,
         inner: &'a Inner,
@@ -265,7 +270,7 @@ impl<'a> Split<'a, '_> {
         if let Some(left) = left {
             children[rank] = left;
         }
-        // The middle separator moves up: it is the new fence between the halves.
+        // The middle separator moves up and becomes the fence between the halves.
         let middle = SLOTS.div_ceil(2);
         let up = slots[middle].record;
         let below =
@@ -304,9 +309,9 @@ impl<'a> Split<'a, '_> {
     }
 }
 
-/// Chooses the prefix of a new node between two fences (node.2), and adapts the heads. The old prefix stays right, since the
-/// new fences lie within the old ones; a longer one is sought only if half of the heads is the same in all slots,
-/// because fences and keys are cold memory.
+/// Chooses the prefix of a new node between two fences (node.2) and adjusts the heads. The old prefix remains
+/// valid because the new fences lie within the old ones. A longer one is computed only if all heads share
+/// their first half, because reading fences and keys usually misses the processor cache.
 fn lengthen_prefix(
     old: usize,
     slots: &mut [Slot<'_>],
@@ -329,7 +334,7 @@ fn lengthen_prefix(
     prefix
 }
 
-/// Element `i` of a list with a new element at `rank`.
+/// Returns element `i` of a list with `new` inserted at `rank`.
 fn with_new<T>(i: usize, rank: usize, new: T, old: impl Fn(usize) -> T) -> T {
     if i == rank { new } else { old(i - usize::from(i > rank)) }
 }
@@ -340,6 +345,6 @@ fn ptr_of(record: Option<RecordRef<'_>>) -> *const Record {
 
 #[inline]
 fn record_at(_: &Tree, ptr: *const Record) -> Option<RecordRef<'_>> {
-    // SAFETY: the finger holds pointers to records of its own tree only, all written or seen by this writer.
+    // SAFETY: the finger only holds pointers to records of its own tree, which this writer wrote or loaded.
     unsafe { RecordRef::from_ptr(ptr) }
 }

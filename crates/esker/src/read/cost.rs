@@ -1,38 +1,39 @@
-//! What readers lose to extra sources: the evidence for merging early, as a ski rental: it is weighed against what
-//! a compaction costs (compaction/picker.rs).
+//! Estimates the time that readers lose to extra sources. The compaction picker compacts early once this cost
+//! exceeds the cost of a compaction, as in the ski-rental problem (compaction/picker.rs).
 //!
-//! cost.1. Counting costs a reader about a nanosecond: each thread counts for itself and adds up rarely.
+//! Counting costs a reader about a nanosecond, because each thread counts for itself and rarely adds to the
+//! shared total.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::view::ReadView;
 
-/// Positioning one more source costs a walk about so much (measured: 150 to 300 ns).
+/// Estimated cost of positioning one more source for an iterator (measured: 150 to 300 ns).
 const WALK_NS: u32 = 250;
-/// Asking one more source costs a look-up about so much: a filter's cache line (measured: 15 to 60 ns).
+/// Estimated cost of one more source for a lookup: a cache line of a filter (measured: 15 to 60 ns).
 const LOOK_UP_NS: u32 = 40;
-/// A thread reports when it has gathered so much for each extra source.
+/// A thread reports its estimate after this much time per extra source.
 const REPORT_NS: u32 = 16_000;
 
 thread_local! {
     static GATHERED_NS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The time that readers lost, in nanoseconds, by estimate.
+/// Estimated time that readers lost, in nanoseconds.
 #[derive(Debug, Default)]
 pub struct ReadCost {
     lost_ns: AtomicU64,
 }
 
 impl ReadCost {
-    /// A walk over a view begins.
+    /// Counts an iterator over a view.
     #[inline]
     pub fn walk_started(&self, view: &ReadView) {
         self.gather(WALK_NS, view);
     }
 
-    /// A key is looked up in a view.
+    /// Counts the lookup of a key in a view.
     #[inline]
     pub fn looked_up(&self, view: &ReadView) {
         self.gather(LOOK_UP_NS, view);
@@ -56,19 +57,19 @@ impl ReadCost {
         self.lost_ns.fetch_add(extra * u64::from(ns), Ordering::Relaxed);
     }
 
-    /// The time lost since the last reset.
+    /// Time lost since the last reset.
     pub fn lost_ns(&self) -> u64 {
         self.lost_ns.load(Ordering::Relaxed)
     }
 
-    /// So much of it has paid for a merge that left several sources.
-    pub fn pay(&self, ns: u64) {
+    /// Deducts the cost of a compaction that left several sources.
+    pub fn deduct(&self, ns: u64) {
         let _ = self
             .lost_ns
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |lost| Some(lost.saturating_sub(ns)));
     }
 
-    /// Starts again from zero: the sources were merged.
+    /// Resets the estimate after the sources were compacted into one.
     pub fn reset(&self) {
         self.lost_ns.store(0, Ordering::Relaxed);
     }

@@ -1,15 +1,16 @@
-//! Which range tombstones hide a key: the sets of all sources, searched without merging them.
+//! Finds the range tombstones that cover a key, in the sets of all sources, without merging the sets.
 //!
 //! ```text
 //!   active memtable     [a-------)      [m----)
 //!   sealed memtable         [c------)
-//!   run                [a)[b)    [f)[g)             tables side by side: one layer
-//!   known stretch               <-->                between two edges the answer is the same
+//!   run                [a)[b)    [f)[g)             tables of a run form one layer
+//!   cached span                 <-->                the answer is the same between two edges
 //! ```
 //!
-//! cover.1. The answer is that of one set with the tombstones of all layers.
+//! cover.1. The answer is the same as for one set with the tombstones of all layers.
 //!
-//! A walk asks for neighbours: the stretch around the last answer is kept, so that most questions cost two comparisons.
+//! Consecutive keys of an iterator are close together. The span around the last answer is cached, so most
+//! queries cost two comparisons.
 
 use crate::types::SeqNo;
 use crate::types::range_tombstone::{RangeTombstone, RangeTombstones, SharedKey};
@@ -17,25 +18,25 @@ use crate::types::range_tombstone::{RangeTombstone, RangeTombstones, SharedKey};
 /// Sets of range tombstones, each of one or more sources.
 #[derive(Clone, Debug, Default)]
 pub struct Layers {
-    /// None is empty.
+    /// No set is empty.
     sets: Vec<RangeTombstones>,
 }
 
 impl Layers {
-    /// Adds a set. Shares its fragments.
+    /// Adds a set, sharing its fragments.
     pub fn push(&mut self, set: &RangeTombstones) {
         if !set.is_empty() && !self.sets.last_mut().is_some_and(|last| last.append(set)) {
             self.sets.push(set.clone());
         }
     }
 
-    /// Whether there are no tombstones.
+    /// Returns whether there are no tombstones.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.sets.is_empty()
     }
 
-    /// The tombstones, one per fragment and sequence number.
+    /// Iterates over the tombstones, one per fragment and sequence number.
     pub fn iter(&self) -> impl Iterator<Item = RangeTombstone> + '_ {
         self.sets.iter().flat_map(RangeTombstones::iter)
     }
@@ -49,37 +50,37 @@ impl From<RangeTombstones> for Layers {
     }
 }
 
-/// What a reader at one sequence number finds covered.
+/// The range tombstones visible at one sequence number.
 pub struct Cover {
     layers: Layers,
     at: SeqNo,
-    known: Option<Stretch>,
+    known: Option<KnownSpan>,
 }
 
-/// Keys with the same answer.
-struct Stretch {
+/// A span of keys with the same answer.
+struct KnownSpan {
     start: Option<SharedKey>,
     end: Option<SharedKey>,
     newest: SeqNo,
 }
 
 impl Cover {
-    /// For a reader at `at`.
+    /// Creates a cover for a reader at `at`.
     pub fn new(layers: Layers, at: SeqNo) -> Self {
         Cover { layers, at, known: None }
     }
 
-    /// Whether nothing is covered.
+    /// Returns whether there are no tombstones.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.layers.is_empty()
     }
 
-    /// The newest tombstone over `key` that the reader sees; zero if none (cover.1).
+    /// Returns the newest visible tombstone over `key`; zero if there is none (cover.1).
     #[inline]
     pub fn newest(&mut self, key: &[u8]) -> SeqNo {
         match &self.known {
-            Some(stretch) if stretch.holds(key) => stretch.newest,
+            Some(span) if span.holds(key) => span.newest,
             _ => self.look_up(key),
         }
     }
@@ -89,22 +90,22 @@ impl Cover {
         for set in &self.layers.sets {
             let place = set.place_of(key);
             newest = newest.max(place.fragment.map_or(SeqNo::ZERO, |f| f.newest_at(self.at)));
-            // None is below every start, but above every end.
+            // `None` is less than every start but greater than every end.
             start = start.max(place.start);
             end = [end, place.end].into_iter().flatten().min();
         }
-        self.known = Some(Stretch { start: start.cloned(), end: end.cloned(), newest });
+        self.known = Some(KnownSpan { start: start.cloned(), end: end.cloned(), newest });
         newest
     }
 
-    /// Where the stretch around `key` ends whose keys the reader finds covered by one tombstone or several of `cover` or
-    /// newer; none if `key` is not.
+    /// Returns the end of the span around `key` in which every key is covered by a visible tombstone of
+    /// sequence number `cover` or newer. `None` if `key` is not covered so.
     pub fn covered_to(&self, key: &[u8], cover: SeqNo) -> Option<&SharedKey> {
         self.layers.sets.iter().filter_map(|set| set.covered_to(key, self.at, cover)).max()
     }
 }
 
-impl Stretch {
+impl KnownSpan {
     #[inline]
     fn holds(&self, key: &[u8]) -> bool {
         self.start.as_ref().is_none_or(|start| &**start <= key)

@@ -1,10 +1,10 @@
-//! From what a source holds to the value: the only place that may have to read another file for it.
+//! Turns a stored value into a value. Only these functions may have to read a blob file for it.
 
 use crate::blob::BlobSet;
 use crate::types::stored::Stored;
 use crate::types::{Result, Value};
 
-/// The value.
+/// Returns the value.
 #[inline(always)]
 pub fn value(stored: Stored<Value>, blobs: &BlobSet) -> Result<Value> {
     match stored {
@@ -13,7 +13,7 @@ pub fn value(stored: Stored<Value>, blobs: &BlobSet) -> Result<Value> {
     }
 }
 
-/// The same for a walk, which comes by once.
+/// Returns the value for a scan, without displacing cached values.
 #[inline(always)]
 pub fn value_in_passing(stored: Stored<Value>, blobs: &BlobSet) -> Result<Value> {
     match stored {
@@ -22,7 +22,7 @@ pub fn value_in_passing(stored: Stored<Value>, blobs: &BlobSet) -> Result<Value>
     }
 }
 
-/// The value, copied out of its source.
+/// Returns a copy of the value.
 #[inline]
 pub fn copy(stored: Stored<&[u8]>, blobs: &BlobSet) -> Result<Value> {
     match stored {
@@ -31,7 +31,7 @@ pub fn copy(stored: Stored<&[u8]>, blobs: &BlobSet) -> Result<Value> {
     }
 }
 
-/// Its bytes, where they are; none if they are in a blob file.
+/// Returns the bytes in place. `None` if they are in a blob file.
 #[inline]
 pub fn bytes(stored: Stored<&[u8]>) -> Option<&[u8]> {
     match stored {

@@ -1,23 +1,27 @@
-//! What operands make of the value below them: the only place that calls merge operators.
+//! Applies operands to the value below them. Values are computed by merge operators only here.
 //!
 //! ```text
-//!   versions of a key, newest first:  operands, operands, base      base: a value, or nothing
+//!   versions of a key, newest first:  operands, operands, base      base: a value, or none
 //!                                        |          |       |
 //!   Operands <---------push--------------'----------'       |
-//!      `--walk, oldest operand first: which of them count, and when the key expires
-//!           `--operator of the key's keyspace, over those that count --> value
+//!      `--walk, oldest operand first: which operands apply, and when the key expires
+//!           `--merge operator of the keyspace, over the operands that apply --> value
 //! ```
 //!
-//! Beside a key of kind `Merge` stands a list of operands, oldest first. Lists can be joined without their operator: in a commit that
-//! merges into a key twice, in a compaction whose operator does not combine, in a repair.
+//! A key of kind `Merge` stores a list of operands, oldest first. Lists can be concatenated without the
+//! operator: by a commit that merges into a key twice, by a compaction whose operator does not combine, or by
+//! a repair.
 //!
-//! fold.1. A value is made of all operands that lie above its base, oldest first, whatever lists and sources they came in.
-//! fold.2. An operator that fails, panics or is not registered gives an error that names the key's keyspace. Nothing is written then.
-//! fold.3. An operand of time w applies to a value that does not expire, or expires after w, and the key keeps that expiry. Otherwise
-//!      it begins a new value, with the lifetime that it carries. So the result depends on the operands and the base alone, not on the
-//!      time of the reader, who compares the resulting expiry with the engine's time.
-//! fold.4. Two operands become one only where no base can tell them apart: if both are of the same time, or if nothing that
-//!      expires can lie below and the first does not expire before the time of the second.
+//! fold.1. A value is computed from all operands above its base, oldest first, independent of the lists and
+//!     sources that hold them.
+//! fold.2. An operator that fails, panics or is not registered causes an error that names the keyspace of the
+//!     key. Nothing is written then.
+//! fold.3. An operand of time `w` applies to a value that does not expire, or expires after `w`; the key
+//!     keeps that expiry. Otherwise the operand creates a new value with the lifetime that it carries. The
+//!     result therefore depends only on the operands and the base. Readers compare the resulting expiry with
+//!     the engine's time.
+//! fold.4. Two operands may be combined only if no base can distinguish them: if both have the same time, or
+//!     if no expiring version can lie below and the first does not expire before the time of the second.
 //!
 //! Bytes of a list: docs/formats/sstable.md, "Operands"
 
@@ -33,52 +37,52 @@ use crate::types::op::Kind;
 use crate::types::stored::Stored;
 use crate::types::{Error, KeyspaceId, Result, Value};
 
-/// What values are made with.
+/// What computing a value requires besides its versions.
 #[derive(Clone, Copy, Debug)]
-pub struct Means<'a> {
-    /// Where values are that do not stand beside their keys.
+pub struct FoldContext<'a> {
+    /// The blob files of values not stored with their keys.
     pub blobs: &'a BlobSet,
-    /// What operands are merged with.
+    /// The merge operators.
     pub operators: &'a Operators,
 }
 
-/// The value that operands lie above, and when it expires. Readers do not ask whether it has (fold.3).
+/// The value below the operands, and its expiry. It may have expired for the reader (fold.3).
 #[derive(Clone, Debug)]
 pub struct Base {
     /// The value.
     pub stored: Stored<Value>,
-    /// When it expires, if it does.
+    /// When the value expires, if it does.
     pub expiry: Option<Expiry>,
 }
 
 impl Base {
-    /// Of what stands beside a key of this kind.
+    /// Creates the base from a version's kind and the bytes stored with its key.
     pub(crate) fn of(kind: Kind, beside: &[u8]) -> Self {
         Base { stored: Stored::of(kind, beside).to_value(), expiry: Expiry::of_version(kind, beside) }
     }
 }
 
-/// The operands of one key, as far as they have been met.
+/// The operands of one key found so far.
 #[derive(Clone, Debug, Default)]
 pub struct Operands {
-    /// Lists, the newest first.
+    /// Lists of operands, newest first.
     lists: Vec<Value>,
     byte_len: usize,
 }
 
-/// Which operands make the value (fold.3).
+/// The operands that apply (fold.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Walk {
-    /// The number of the first operand that counts: those before it are in values that have ended.
+    /// Index of the first operand that applies. Earlier ones belong to expired values.
     first: usize,
-    /// Whether that one applies to the base.
+    /// Whether the first operand applies to the base.
     keeps_base: bool,
     /// When the key expires.
     expiry: Option<Expiry>,
 }
 
 impl Operands {
-    /// Whether none has been met.
+    /// Returns whether there are no operands.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.lists.is_empty()
@@ -98,20 +102,27 @@ impl Operands {
         self.byte_len
     }
 
-    /// The value of an encoded key that had this before (none: it had none), and when it expires.
+    /// Computes the value of an encoded key with this base (`None` if it had no value), and its expiry.
     #[cold]
-    pub fn fold(&self, key: &[u8], base: Option<Base>, means: Means<'_>) -> Result<(Value, Option<Expiry>)> {
+    pub fn fold(
+        &self,
+        key: &[u8],
+        base: Option<Base>,
+        fold_context: FoldContext<'_>,
+    ) -> Result<(Value, Option<Expiry>)> {
         let folded = Folded::of(self.clone(), base);
-        Ok((folded.value(key, means)?, folded.expiry()))
+        Ok((folded.value(key, fold_context)?, folded.expiry()))
     }
 
-    /// All of them as one list, with those combined that may be. `may_expire_below`: an older source may hold a version that expires.
+    /// Returns all operands as one list, with combinable operands combined. `may_expire_below` says whether
+    /// an older source may hold a version that expires.
     pub fn joined(&self, key: &[u8], operators: &Operators, may_expire_below: bool) -> Vec<u8> {
         self.combined(key, operators, may_expire_below)
             .unwrap_or_else(|| self.lists.iter().rev().flat_map(|list| list.iter().copied()).collect())
     }
 
-    /// fold.4
+    /// Combines operands where fold.4 allows it. `None` if the operator is not registered or a list is
+    /// damaged.
     fn combined(&self, key: &[u8], operators: &Operators, may_expire_below: bool) -> Option<Vec<u8>> {
         let (id, user_key) = decode_key(key)?;
         let operator = operators.of(id).ok()?;
@@ -132,13 +143,13 @@ impl Operands {
         Some(out)
     }
 
-    /// Oldest first (fold.1).
+    /// Iterates over the operands, oldest first (fold.1).
     fn elements(&self) -> impl Iterator<Item = Result<Operand<'_>, String>> {
         let all = self.lists.iter().rev().flat_map(|list| Elements::of(list));
         all.map(|element| element.map_err(|e| format!("a list of operands: {}", e.detail)))
     }
 
-    /// fold.3
+    /// Determines the operands that apply (fold.3).
     fn walk(&self, base: Option<Option<Expiry>>) -> Result<Walk, String> {
         let mut walk = Walk { first: 0, keeps_base: base.is_some(), expiry: None };
         let mut state = base;
@@ -154,7 +165,7 @@ impl Operands {
     }
 }
 
-/// One operand in place of several, if the operator makes one.
+/// Combines several operands into one, if the operator supports it.
 pub fn combine(operator: &Operator, user_key: &[u8], operands: &[Operand<'_>]) -> Option<Vec<u8>> {
     match operands {
         [only] => Some(only.bytes.to_vec()),
@@ -165,17 +176,17 @@ pub fn combine(operator: &Operator, user_key: &[u8], operands: &[Operand<'_>]) -
     }
 }
 
-/// Operands, and the value or nothing that the search for older versions ended at.
+/// Operands and the base at which the search for older versions ended.
 #[derive(Clone, Debug)]
 pub struct Folded {
     operands: Operands,
     base: Option<Stored<Value>>,
-    /// Or what is wrong with the lists.
+    /// The operands that apply, or an error in the lists.
     walk: Result<Walk, String>,
 }
 
 impl Folded {
-    /// What a reader has found; none if there are no operands.
+    /// Creates the result of a search. `None` if there are no operands.
     #[inline]
     pub fn new(operands: Operands, base: Option<Base>) -> Option<Box<Self>> {
         if operands.is_empty() { None } else { Some(Box::new(Self::of(operands, base))) }
@@ -188,21 +199,21 @@ impl Folded {
         Folded { operands, base, walk }
     }
 
-    /// When the key expires, if it does.
+    /// Returns when the key expires, if it does.
     pub fn expiry(&self) -> Option<Expiry> {
         self.walk.as_ref().map_or(None, |walk| walk.expiry)
     }
 
-    /// Whether the value below is in a blob file.
+    /// Returns whether the base is in a blob file.
     pub fn needs_fetch(&self) -> bool {
         matches!(self.base, Some(Stored::Blob(_)))
     }
 
-    /// The value of an encoded key.
+    /// Computes the value of an encoded key.
     #[cold]
-    pub fn value(&self, key: &[u8], means: Means<'_>) -> Result<Value> {
-        let base = self.base.clone().map(|base| fetch::value(base, means.blobs)).transpose()?;
-        self.value_on(key, base.as_deref(), means.operators)
+    pub fn value(&self, key: &[u8], fold_context: FoldContext<'_>) -> Result<Value> {
+        let base = self.base.clone().map(|base| fetch::value(base, fold_context.blobs)).transpose()?;
+        self.value_on(key, base.as_deref(), fold_context.operators)
     }
 
     fn value_on(&self, key: &[u8], base: Option<&[u8]>, operators: &Operators) -> Result<Value> {
@@ -237,7 +248,7 @@ mod tests {
         operators
     }
 
-    /// The value on a base that expires then, and its expiry.
+    /// The value and its expiry, on a base that expires at a given time.
     fn folded(lists: &[Vec<u8>], base: Option<Option<u64>>, operators: &Operators) -> (Vec<u8>, Option<u64>) {
         let mut operands = Operands::default();
         lists.iter().rev().for_each(|list| operands.push(list.clone().into()));
@@ -247,7 +258,7 @@ mod tests {
         });
         let key = encode_key(KeyspaceId::DEFAULT, b"k");
         let blobs = BlobSet::default();
-        let (value, expiry) = operands.fold(&key, base, Means { blobs: &blobs, operators }).unwrap();
+        let (value, expiry) = operands.fold(&key, base, FoldContext { blobs: &blobs, operators }).unwrap();
         (value.to_vec(), expiry.map(Expiry::ms))
     }
 
@@ -288,7 +299,7 @@ mod tests {
         }
     }
 
-    /// What is combined folds as what it was made of.
+    /// Combined operands produce the same value as separate ones.
     #[test]
     fn fold_4_combined_operands_fold_as_they_did_apart() {
         let (operators, key) = (appending(), encode_key(KeyspaceId::DEFAULT, b"k"));
@@ -342,8 +353,8 @@ mod tests {
             let key = encode_key(KeyspaceId::new(id), b"k");
             let base = base.map(|base| Base { stored: Stored::Inline(Value::copy_of(base)), expiry: None });
             let blobs = BlobSet::default();
-            let means = Means { blobs: &blobs, operators: &operators };
-            let error = operands.fold(&key, base, means).unwrap_err().to_string();
+            let fold_context = FoldContext { blobs: &blobs, operators: &operators };
+            let error = operands.fold(&key, base, fold_context).unwrap_err().to_string();
             assert!(error.contains(text), "fold.2: {error}");
         }
     }

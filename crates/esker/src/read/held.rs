@@ -1,15 +1,16 @@
-//! Which views are held by readers, told by the references to them.
+//! Counts the readers that hold views, from the reference counts of the views.
 //!
 //! ```text
-//!   view_cell --each view that is shown--> Held --references that are not the cell's--> how many, since when
+//!   view_cell --each published view--> Held --references besides the cell's--> readers, oldest view
 //! ```
 //!
-//! held.1. A reference is a reader's unless it is the cell's own: one of the current view, and one of each view that is shown, or waits to be freed.
+//! held.1. A reference belongs to a reader unless it is the cell's own. The cell has one reference to the
+//!     current view, and one to each view that is published or waits to be freed.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// All views that are alive.
+/// All live views.
 pub(super) struct Held<T> {
     /// Oldest first; the last is the current one.
     views: Vec<View<T>>,
@@ -17,7 +18,7 @@ pub(super) struct Held<T> {
 
 struct View<T> {
     view: Weak<T>,
-    /// Alive for as long as the cell shows the view, or has not freed it yet.
+    /// Alive while the cell publishes the view or has not freed it yet.
     shown: Weak<()>,
     since: Duration,
 }
@@ -29,13 +30,15 @@ impl<T> Default for Held<T> {
 }
 
 impl<T> Held<T> {
-    /// From now on `view` is the current one. `token` lives as long as the cell's reference for readers.
+    /// Registers `view` as the current one. `token` lives as long as the reference that the cell publishes to
+    /// readers.
     pub(super) fn show(&mut self, view: &Arc<T>, token: &Arc<()>, now: Duration) {
         self.views.retain(|old| old.view.strong_count() > 0);
         self.views.push(View { view: Arc::downgrade(view), shown: Arc::downgrade(token), since: now });
     }
 
-    /// How many references readers have, and when the oldest view was replaced that they have, if that is not the current one.
+    /// Returns the number of references held by readers. Also returns when the oldest view that they hold was
+    /// replaced, unless it is the current one.
     pub(super) fn count(&mut self) -> (u64, Option<Duration>) {
         let (mut holders, mut oldest) = (0, None);
         for (n, view) in self.views.iter().enumerate() {
@@ -72,7 +75,7 @@ mod tests {
         let second = show(&mut held, 5);
         assert_eq!(held.count(), (2, Some(at(5))), "held.1");
         drop((token, reference));
-        assert_eq!(held.count(), (2, Some(at(5))), "held.1: the cell has freed it");
+        assert_eq!(held.count(), (2, Some(at(5))), "held.1: the cell has freed the view");
         let newer = second.0.clone();
         drop(second.0);
         let _third = show(&mut held, 9);
@@ -81,6 +84,6 @@ mod tests {
         assert_eq!(held.count(), (1, Some(at(9))));
         drop((newer, second.1, second.2));
         let _fourth = show(&mut held, 11);
-        assert_eq!(held.views.len(), 2, "those that are gone are forgotten");
+        assert_eq!(held.views.len(), 2, "freed views are forgotten");
     }
 }

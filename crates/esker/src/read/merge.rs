@@ -1,13 +1,14 @@
 //! Merges sorted sources into one, newest version first.
 //!
-//! read_merge.1. Sources stand newest first: where several hold a key, the version of the first of them counts, whatever the
-//!     sequence numbers (for any key, a newer source holds only newer versions).
-//! read_merge.2. After a move forward all sources stand at or after the current key; those that hold it too are in `same`.
-//!     After a move backward, the mirror image.
-//! read_merge.3. After an error the cursor is not valid, whatever its sources stand on, until a seek succeeds.
+//! read_merge.1. Sources are ordered newest first: if several hold a key, the version of the first one wins,
+//!     whatever the sequence numbers. (For any key, a newer source holds only newer versions.)
+//! read_merge.2. After a move forward, all sources are at or after the current key; those at the current key
+//!     are in `same`. After a move backward, the mirror image holds.
+//! read_merge.3. After an error the cursor is not valid, whatever the positions of its sources, until a seek
+//!     succeeds.
 //!
-//! Sources are few (a memtable or two, a handful of runs): a linear pass beats a heap. While one source is ahead of the others, a step
-//! compares its key with the next of theirs alone.
+//! There are few sources (one or two memtables, a handful of runs), so a linear pass beats a heap. While one
+//! source is ahead of the others, a step compares its key only with the smallest key of the others.
 
 use std::cmp::Ordering;
 
@@ -24,28 +25,29 @@ enum Direction {
     Backward,
 }
 
-/// Several sources as one.
+/// Merges several sources into one cursor.
 pub struct MergeCursor<C> {
     lanes: Vec<Lane<C>>,
-    /// The source that holds the current key's newest version; `lanes.len()` if not valid.
+    /// The source with the newest version of the current key; `lanes.len()` if not valid.
     current: usize,
-    /// The other sources that stand on the current key.
+    /// The other sources at the current key.
     same: Vec<usize>,
-    /// Of the sources that stand on other keys, the one whose key comes next (`lanes.len()`: there is none); none: not known.
+    /// Among the sources at other keys, the one with the next key; `lanes.len()` if there is none. `None` if
+    /// not known.
     rival: Option<usize>,
     direction: Direction,
 }
 
-/// A source, and what a comparison needs of it. Of a single source nothing is kept.
+/// A source with cached data for comparisons. With a single source nothing is cached.
 struct Lane<C> {
     cursor: C,
     valid: bool,
-    /// The head of the key.
+    /// First bytes of the key.
     head: u64,
 }
 
 impl<C: SourceCursor> Lane<C> {
-    /// After a move.
+    /// Updates the cached data after a move.
     #[inline(always)]
     fn note(&mut self) {
         self.valid = self.cursor.valid();
@@ -56,7 +58,7 @@ impl<C: SourceCursor> Lane<C> {
 }
 
 impl<C: SourceCursor> MergeCursor<C> {
-    /// Merges sources, newest first.
+    /// Creates a cursor over sources ordered newest first.
     pub fn new(sources: impl IntoIterator<Item = C>) -> Self {
         let lane = |cursor| Lane { cursor, valid: false, head: 0 };
         let lanes: Vec<_> = sources.into_iter().map(lane).collect();
@@ -64,7 +66,7 @@ impl<C: SourceCursor> MergeCursor<C> {
         MergeCursor { lanes, current, same: Vec::new(), rival: None, direction: Direction::Forward }
     }
 
-    /// In which order the keys of two sources come.
+    /// Compares the keys of two sources in the current direction.
     #[inline]
     fn order(&self, a: usize, b: usize) -> Ordering {
         let (a, b) = (&self.lanes[a], &self.lanes[b]);
@@ -72,7 +74,7 @@ impl<C: SourceCursor> MergeCursor<C> {
         if self.direction == Direction::Forward { order } else { order.reverse() }
     }
 
-    /// Finds the source of the next key to show (read_merge.2), after all have moved.
+    /// Finds the source of the next key (read_merge.2) after all sources have moved.
     #[inline]
     fn choose(&mut self) {
         if let [only] = &self.lanes[..] {
@@ -83,7 +85,7 @@ impl<C: SourceCursor> MergeCursor<C> {
         self.choose_noted();
     }
 
-    /// The same, of sources that have been noted.
+    /// Like `choose`, for sources whose cached data is up to date.
     fn choose_noted(&mut self) {
         self.same.clear();
         let none = self.lanes.len();
@@ -109,7 +111,8 @@ impl<C: SourceCursor> MergeCursor<C> {
         (self.current, self.rival) = (first, Some(second));
     }
 
-    /// After a move of the source that was current, and of those in `same`: mostly one comparison tells that it still is.
+    /// Finds the next source after the current one and those in `same` have moved. Usually one comparison
+    /// shows that the current source is still ahead.
     #[inline]
     fn choose_after(&mut self, moved: usize) {
         if self.lanes.len() == 1 {
@@ -133,7 +136,7 @@ impl<C: SourceCursor> MergeCursor<C> {
         self.choose_noted();
     }
 
-    /// Stands on no key until one is chosen (read_merge.3); says which source held the current one.
+    /// Makes the cursor invalid until a source is chosen (read_merge.3). Returns the previous current source.
     #[inline]
     fn leave(&mut self) -> usize {
         std::mem::replace(&mut self.current, self.lanes.len())
@@ -150,7 +153,8 @@ impl<C: SourceCursor> MergeCursor<C> {
         Ok(())
     }
 
-    /// Turns round on the key of the source `current`: places all others on its far side.
+    /// Reverses the direction at the key of the source `current`: moves the other sources to the other side
+    /// of that key.
     #[cold]
     fn turn(&mut self, current: usize, direction: Direction) -> Result<()> {
         self.rival = None;
@@ -175,8 +179,8 @@ impl<C: SourceCursor> MergeCursor<C> {
         Ok(())
     }
 
-    /// Skips forward: sources for which `skip` holds move to the first key `>= key`, the others stay; then the
-    /// smallest key counts. For jumping over what a range tombstone covers.
+    /// Skips forward over keys covered by a range tombstone: sources for which `skip` returns true seek to
+    /// the first key `>= key`, the others stay.
     pub fn skip_to(&mut self, key: &[u8], skip: impl Fn(usize) -> bool) -> Result<()> {
         debug_assert_eq!(self.direction, Direction::Forward);
         self.leave();
@@ -191,7 +195,7 @@ impl<C: SourceCursor> MergeCursor<C> {
         Ok(())
     }
 
-    /// The source, if there is one alone, and the cursor goes forward.
+    /// Returns the source if there is only one and the cursor moves forward.
     #[inline]
     pub fn only(&mut self) -> Option<&mut C> {
         match &mut self.lanes[..] {
@@ -200,7 +204,7 @@ impl<C: SourceCursor> MergeCursor<C> {
         }
     }
 
-    /// The index of the source that shows the current key.
+    /// Returns the index of the source at the current key.
     pub fn current_source(&self) -> usize {
         self.current
     }
@@ -292,7 +296,8 @@ impl<C: SourceCursor> SourceCursor for MergeCursor<C> {
             self.current = current;
             return Ok(true);
         }
-        // read_merge.1: the next source that holds the key has the next older version. All of them stay in `same` or current (read_merge.2).
+        // read_merge.1: the next source with this key has the next older version. All of them are in `same`
+        // or current (read_merge.2).
         self.current = current;
         let Some(at) = self.same.iter().position(|&i| i > current) else { return Ok(false) };
         self.current = std::mem::replace(&mut self.same[at], current);

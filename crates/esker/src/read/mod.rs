@@ -1,24 +1,24 @@
-//! Reading: one key or a stretch of keys, at one sequence number, over memtables and tables.
+//! Reads: one key or a range of keys, at one sequence number, over memtables and tables.
 //!
 //! ```text
 //!   ViewCell --> ReadView = active memtable + immutable memtables + Version
-//!                  |- point.rs    get: newest source first, until the resolver has its answer
-//!                  |- RunWalk     a range over one run with nothing above it
+//!                  |- point.rs    get: newest source first, until the resolver has an answer
+//!                  |- RunWalk     a range over a single run with nothing above it
 //!                  `- VisibleCursor (bounds, range tombstones, only live keys)
 //!                        |- Cover (range tombstones of all sources)
 //!                        `- MergeCursor (newest source wins)
 //!                              `- SourceCursor of each memtable, run, write set
-//!   fold.rs, operators.rs: what operands make of values
-//!   versions.rs: older versions, and what has changed since a commit
-//!   swept.rs: ranges that sweeps removed
-//!   unresolved.rs: how many keys were counted twice;  resolve.rs: what versions mean; fetch.rs: from what is stored to a value
+//!   fold.rs, operators.rs: apply operands to values      resolve.rs: what the versions of a key mean
+//!   fetch.rs: from a stored value to a value             versions.rs: older versions, changes since a commit
+//!   swept.rs: ranges removed by expiry sweeps            unresolved.rs: keys that commits counted twice
+//!   skip_ranges.rs, dead_keys.rs: skipping dead keys
 //! ```
 
 pub(crate) mod cost;
 pub(crate) mod cover;
+mod dead_keys;
 pub(crate) mod fetch;
 pub(crate) mod fold;
-pub(crate) mod gaps;
 mod held;
 pub(crate) mod merge;
 #[cfg(all(test, loom))]
@@ -28,8 +28,8 @@ pub(crate) mod point;
 pub(crate) mod resolve;
 pub(crate) mod run_cursor;
 pub(crate) mod run_walk;
+pub(crate) mod skip_ranges;
 pub(crate) mod source;
-mod stretch;
 pub(crate) mod swept;
 pub(crate) mod time;
 pub(crate) mod unresolved;

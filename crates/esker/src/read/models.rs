@@ -1,4 +1,4 @@
-//! Models of the view cell: readers and replacements, in every interleaving. See `crate::sync`.
+//! Loom models of the view cell: readers and replacements, in every interleaving. See `crate::sync`.
 #![expect(unsafe_code, reason = "views are shared as the engine shares them")]
 
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use super::view_cell::ViewCell;
 use crate::sync::fault::{Broken, Fault};
 use crate::sync::{Mutex, Pin, model};
 
-/// A view whose content loom watches: a reader without the writer's Release and its own Acquire is reported, and so is one
-/// that nothing keeps from reading while the view is dropped.
+/// A view whose content loom tracks. It reports a reader that is not synchronized with the writer, and one
+/// that can still read while the view is dropped.
 struct View {
     content: UnsafeCell<u32>,
     dropped: Arc<AtomicUsize>,
@@ -24,7 +24,7 @@ unsafe impl Sync for View {}
 impl View {
     fn new(content: u32, dropped: &Arc<AtomicUsize>) -> View {
         let view = View { content: UnsafeCell::new(0), dropped: dropped.clone() };
-        // SAFETY: nobody else has it yet.
+        // SAFETY: the view is not shared yet.
         view.content.with_mut(|p| unsafe { *p = content });
         view
     }
@@ -41,17 +41,17 @@ impl View {
 
 impl Drop for View {
     fn drop(&mut self) {
-        // A model that fails drops everything wherever it stands.
+        // A failing model drops everything at arbitrary points.
         if std::thread::panicking() {
             return;
         }
-        // SAFETY: view_cell.1 and view_cell.3: nobody reads it any more; loom checks it.
+        // SAFETY: view_cell.1 and view_cell.3: there are no readers left, which loom checks.
         self.content.with_mut(|p| unsafe { *p = u32::MAX });
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Counted pins: what is deferred runs with the end of the last one, which is after the end of all.
+/// Counted pins: deferred work runs when the last pin ends.
 #[derive(Clone, Default)]
 struct Epoch(Arc<Mutex<Pins>>);
 
@@ -75,11 +75,11 @@ impl Epoch {
     }
 }
 
-// SAFETY: what is deferred runs when no pin is left.
+// SAFETY: deferred work runs when no pin is left.
 unsafe impl Pin for Pinned {
     unsafe fn defer(&self, work: impl FnOnce()) {
         let work: Box<dyn FnOnce() + '_> = Box::new(work);
-        // SAFETY: the caller of `defer` allows that it outlives what it borrows.
+        // SAFETY: the caller of `defer` allows the work to outlive what it borrows.
         let work =
             unsafe { std::mem::transmute::<Box<dyn FnOnce() + '_>, Box<dyn FnOnce() + 'static>>(work) };
         self.0.0.lock().garbage.push(Work(work));
@@ -118,7 +118,7 @@ impl World {
         drop(self.cell.replace(|| self.epoch.pin(), View::next));
     }
 
-    /// The current content; all views are freed with the cell, each once.
+    /// Returns the current content. All views are freed with the cell, each once.
     fn end(self: Arc<World>) -> u32 {
         let pin = self.epoch.pin();
         let content = self.cell.load(&pin).read();
@@ -145,7 +145,7 @@ fn view_cell_1_view_cell_3_a_loaded_view_is_whole_and_is_freed_once() {
         };
         let pin = world.epoch.pin();
         let (mut found, mut last) = (Vec::new(), 0);
-        // Twice: loom tries no switch before the first access to an object that a thread has.
+        // Twice, because loom tries no switch before the first access of a thread to an object.
         for _ in 0..2 {
             let view = world.cell.load(&pin);
             let seen = view.read();

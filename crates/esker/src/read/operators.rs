@@ -1,12 +1,14 @@
-//! Merge operators: what `merge` does to values.
+//! Merge operators: how `merge` changes values.
 //!
 //! ```text
 //!   Builder --registered by name--> Registered --.
 //!   catalog: keyspace --name--> Operators::set ---+--> Operators::of(keyspace) --> Operator
 //! ```
 //!
-//! operators.1. A keyspace has one operator, for good: operands that were written for one mean nothing to another.
-//! operators.2. What an operator does is the program's: it may fail or panic, and nothing of the engine's is broken by that.
+//! operators.1. The operator of a keyspace never changes: operands written for one operator are meaningless
+//!     to another.
+//! operators.2. An operator is code of the embedding program. It may fail or panic without damage to the
+//!     engine.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -20,16 +22,19 @@ use crate::types::{Error, KeyspaceId, Result};
 mod builtin;
 pub mod set;
 
-/// Merges operands into values: how [`Keyspace::merge`](crate::Keyspace::merge) changes a key without reading it.
+/// Merges operands into values. [`Keyspace::merge`](crate::Keyspace::merge) uses it to change a key without
+/// reading it.
 ///
-/// The engine calls it when somebody reads the key, and in compactions, with as many operands as it happens to find. Readers get the same value
-/// if these rules hold:
+/// The engine calls the operator when the key is read and during compactions, with any number of operands.
+/// All readers get the same value if these rules hold:
 ///
-/// - `merge(merge(v, [a]), [b])` is `merge(v, [a, b])`, for any value `v` and for none.
-/// - If `combine([a, b])` is `c`, then `merge(v, [a, b])` is `merge(v, [c])`.
-/// - It depends on its arguments alone, and stays the same for as long as there are databases that use its name.
+/// - `merge(merge(v, [a]), [b])` equals `merge(v, [a, b])`, for any value `v` and for none.
+/// - If `combine([a, b])` returns `c`, then `merge(v, [a, b])` equals `merge(v, [c])`.
+/// - The result depends only on the arguments, and never changes as long as a database uses the name of the
+///   operator.
 ///
-/// [`Builder::merge_operator`](crate::Builder::merge_operator) makes one of a function, which does not combine.
+/// [`Builder::merge_operator`](crate::Builder::merge_operator) registers a function as an operator that does
+/// not combine.
 ///
 /// ```
 /// /// Keeps the longest.
@@ -57,29 +62,31 @@ pub mod set;
 /// # }
 /// ```
 pub trait MergeOperator: Send + Sync {
-    /// The value that a key has once operands, oldest first and at least one, have been merged into what it had; none: it was not there.
+    /// Returns the value of a key after merging operands (at least one, oldest first) into `existing`.
+    /// `existing` is `None` if the key had no value.
     ///
     /// # Errors
-    /// What is wrong with the value or an operand. Who reads the key gets [`Error::Merge`](crate::Error::Merge) with this text.
+    /// A description of what is wrong with the value or an operand. Readers of the key get
+    /// [`Error::Merge`](crate::Error::Merge) with this text.
     fn merge(&self, existing: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<u8>, String>;
 
-    /// One operand in place of several, oldest first; none: they stay apart.
+    /// Combines several operands, oldest first, into one. `None` keeps them separate.
     fn combine(&self, operands: &[&[u8]]) -> Option<Vec<u8>> {
         let _ = operands;
         None
     }
 
-    /// Refuses an operand when it is written.
+    /// Validates an operand before it is written.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of what is wrong with the operand.
     fn check(&self, operand: &[u8]) -> Result<(), String> {
         let _ = operand;
         Ok(())
     }
 }
 
-/// The operator that a function is.
+/// Adapts a function to a merge operator.
 pub(crate) struct ByFunction<F>(pub(crate) F);
 
 impl<F> MergeOperator for ByFunction<F>
@@ -91,17 +98,17 @@ where
     }
 }
 
-/// Operators by name.
+/// Merge operators by name.
 #[derive(Clone, Default)]
 pub(crate) struct Registered(BTreeMap<String, Arc<dyn MergeOperator>>);
 
 impl Registered {
-    /// Takes another one, in place of one of the same name.
+    /// Adds an operator. Replaces an operator with the same name.
     pub(crate) fn add(&mut self, name: impl Into<String>, operator: impl MergeOperator + 'static) {
         self.0.insert(name.into(), Arc::new(operator));
     }
 
-    /// The operator of this name, registered or built in.
+    /// Returns the operator with this name, registered or built in.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<dyn MergeOperator>> {
         self.0.get(name).cloned().or_else(|| builtin::find(name))
     }
@@ -117,14 +124,14 @@ impl std::fmt::Debug for Registered {
 #[derive(Clone)]
 pub struct Operator {
     name: Arc<str>,
-    /// None: it is not registered.
+    /// `None` if it is not registered.
     operator: Option<Arc<dyn MergeOperator>>,
-    /// What the keyspace is called now.
+    /// Returns the current name of the keyspace.
     keyspace: Arc<dyn Fn() -> String + Send + Sync>,
 }
 
 impl Operator {
-    /// What is known of a failure.
+    /// Creates the error of a failed operator.
     #[cold]
     pub fn failed(&self, user_key: &[u8], detail: String) -> Error {
         let (keyspace, operator) = ((self.keyspace)(), self.name.to_string());
@@ -135,11 +142,11 @@ impl Operator {
         Error::MergeOperatorMissing { keyspace: (self.keyspace)(), operator: self.name.to_string() }
     }
 
-    /// Calls it (operators.2).
+    /// Calls the operator and catches its panics (operators.2).
     fn call<T>(&self, key: &[u8], f: impl FnOnce(&dyn MergeOperator) -> Result<T, String>) -> Result<T> {
         let operator = self.operator.as_deref().ok_or_else(|| self.missing())?;
         let done = catch_unwind(AssertUnwindSafe(|| f(operator)))
-            .unwrap_or_else(|panic| Err(format!("it panicked: {}", text_of_panic(&*panic))));
+            .unwrap_or_else(|panic| Err(format!("the operator panicked: {}", text_of_panic(&*panic))));
         done.map_err(|detail| self.failed(key, detail))
     }
 
@@ -159,13 +166,13 @@ impl Operator {
     }
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 pub(crate) fn text_of_panic(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-/// The operators of a database's keyspaces.
+/// The operators of the keyspaces of a database.
 #[derive(Default)]
 pub struct Operators {
     registered: Registered,
@@ -173,27 +180,27 @@ pub struct Operators {
 }
 
 impl Operators {
-    /// None yet of these.
+    /// Creates an empty set of operators.
     pub(crate) fn new(registered: Registered) -> Self {
         Operators { registered, of: RwLock::default() }
     }
 
-    /// Whether there is an operator of this name.
+    /// Returns whether an operator with this name is registered.
     pub fn knows(&self, name: &str) -> bool {
         self.registered.get(name).is_some()
     }
 
-    /// A keyspace has this operator from now on.
+    /// Sets the operator of a keyspace.
     pub fn set(&self, id: KeyspaceId, name: &str, keyspace: impl Fn() -> String + Send + Sync + 'static) {
         let operator = self.registered.get(name);
         let operator = Operator { name: name.into(), operator, keyspace: Arc::new(keyspace) };
         self.of.write().insert(id, operator);
     }
 
-    /// The operator of a keyspace.
+    /// Returns the operator of a keyspace.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if it has none.
+    /// [`Error::Invalid`] if the keyspace has no operator.
     pub fn of(&self, id: KeyspaceId) -> Result<Operator> {
         self.of.read().get(&id).cloned().ok_or_else(|| none_of(&id.to_string()))
     }
@@ -205,10 +212,8 @@ impl std::fmt::Debug for Operators {
     }
 }
 
-/// A keyspace has no operator.
+/// Creates the error for a keyspace without an operator.
 #[cold]
 pub(crate) fn none_of(keyspace: &str) -> Error {
-    Error::Invalid(format!(
-        "keyspace {keyspace:?} has no merge operator: give it one by `set_merge_operator`"
-    ))
+    Error::Invalid(format!("keyspace {keyspace:?} has no merge operator: set one with `set_merge_operator`"))
 }

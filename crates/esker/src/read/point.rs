@@ -1,20 +1,22 @@
-//! Finding one key: ask the sources from newest to oldest, stop at the first that knows it.
+//! Looks up one key: searches the sources from newest to oldest, up to the first one with an answer.
 //!
 //! ```text
 //!   key --hash--> each memtable's filter, tree --> each run: its one table, filter, index, block
 //! ```
 //!
-//! point.1. The first version found not newer than `at` is the newest (view.1), and the resolver says what it means. Of range tombstones it
-//!     hears those of that source and of newer ones: older sources hold only older tombstones over that key.
-//! point.2. Whoever looks many keys up in one call repins after every [`LOOKUPS_PER_PIN`]: what look-ups evict from the
-//!     block cache stays in memory for as long as their pin.
+//! point.1. The first version found up to `at` is the newest (view.1), and the resolver interprets it. The
+//!     resolver is given the range tombstones of that source and of newer ones. Older sources hold only older
+//!     tombstones over the key.
+//!
+//! A caller that looks up many keys repins after every [`LOOKUPS_PER_PIN`]. Blocks that lookups evict from
+//! the block cache stay in memory as long as the pin.
 
 use std::sync::Arc;
 
 use crossbeam_epoch::Guard;
 
 use super::fetch;
-use super::fold::{Base, Folded, Means, Operands};
+use super::fold::{Base, FoldContext, Folded, Operands};
 use super::resolve::{Answer, Resolver};
 use super::view::ReadView;
 use crate::blob::BlobSet;
@@ -27,49 +29,49 @@ use crate::types::range_tombstone::RangeTombstones;
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
 
-/// So many keys are looked up under one pin (point.2).
+/// Number of keys looked up under one pin.
 pub const LOOKUPS_PER_PIN: usize = 16;
 
-/// A memtable with fewer entries is near the processor.
+/// A memtable with fewer entries is likely in the processor cache.
 const WARM_ENTRIES_MIN: u64 = 10_000;
 
-/// What is to be known of a key.
-pub trait Want {
-    /// The answer.
+/// What a lookup returns about a key.
+pub trait PointQuery {
+    /// Type of the answer.
     type Out;
-    /// Whether the key is likely absent, so that it pays to ask filters before blocks that are in memory.
+    /// Whether the key is likely absent, so that filters are checked before cached blocks.
     const EXPECTS_NONE: bool;
-    /// Whether versions that have expired count as live (resolve.3).
+    /// Whether expired versions count as live (resolve.3).
     const SEES_EXPIRED: bool = false;
-    /// Whether an operand alone is the answer, whatever lies below.
+    /// Whether an operand alone is the answer, whatever lies below it.
     const OPERAND_SUFFICES: bool = false;
-    /// Makes it of a live version in a memtable.
+    /// Returns the answer for a live version in a memtable.
     fn of_memtable(stored: Stored<&[u8]>, blobs: &BlobSet) -> Result<Self::Out>;
-    /// The same of one whose expiry is known.
+    /// Like `of_memtable`, for a version whose expiry is known.
     #[inline(always)]
     fn of_entry(entry: &EntryRef<'_>, blobs: &BlobSet) -> Result<Self::Out> {
         Self::of_memtable(Stored::of(entry.kind, entry.value), blobs)
     }
-    /// Makes it of a live version in a table.
+    /// Returns the answer for a live version in a table.
     fn of_table(found: Found<'_>, blobs: &BlobSet) -> Result<Self::Out>;
-    /// Makes it of operands on an encoded key.
-    fn of_folded(folded: &Folded, key: &[u8], means: Means<'_>) -> Result<Self::Out>;
+    /// Returns the answer for operands of an encoded key.
+    fn of_folded(folded: &Folded, key: &[u8], fold_context: FoldContext<'_>) -> Result<Self::Out>;
 }
 
-/// Its value.
+/// The value.
 pub struct ValueOf;
-/// Whether it is there.
+/// Whether the key is present.
 pub struct Presence;
-/// Whether counts hold it: it is there, or has expired and was not swept yet.
+/// Whether the key is counted: it is present, or has expired without having been swept.
 pub struct CountedPresence;
-/// Its value, and when it expires; none if never.
+/// The value and its expiry, if it expires.
 pub struct EntryOf;
-/// When it expires; none if never.
+/// The expiry, if the key expires.
 pub struct ExpiryOf;
-/// The same, also of what has expired already.
+/// Like `ExpiryOf`, including expired keys.
 pub struct ExpiryOfCounted;
 
-impl Want for ValueOf {
+impl PointQuery for ValueOf {
     type Out = Value;
     const EXPECTS_NONE: bool = false;
     #[inline]
@@ -80,15 +82,15 @@ impl Want for ValueOf {
     fn of_table(found: Found<'_>, blobs: &BlobSet) -> Result<Value> {
         fetch::value(found.share(), blobs)
     }
-    fn of_folded(folded: &Folded, key: &[u8], means: Means<'_>) -> Result<Value> {
-        folded.value(key, means)
+    fn of_folded(folded: &Folded, key: &[u8], fold_context: FoldContext<'_>) -> Result<Value> {
+        folded.value(key, fold_context)
     }
 }
 
-/// The value that a version was made with, also if it has expired.
+/// The value of a version, even if it has expired.
 pub struct ValueAsMade;
 
-impl Want for ValueAsMade {
+impl PointQuery for ValueAsMade {
     type Out = Value;
     const EXPECTS_NONE: bool = false;
     const SEES_EXPIRED: bool = true;
@@ -98,12 +100,12 @@ impl Want for ValueAsMade {
     fn of_table(found: Found<'_>, blobs: &BlobSet) -> Result<Value> {
         ValueOf::of_table(found, blobs)
     }
-    fn of_folded(folded: &Folded, key: &[u8], means: Means<'_>) -> Result<Value> {
-        ValueOf::of_folded(folded, key, means)
+    fn of_folded(folded: &Folded, key: &[u8], fold_context: FoldContext<'_>) -> Result<Value> {
+        ValueOf::of_folded(folded, key, fold_context)
     }
 }
 
-impl Want for EntryOf {
+impl PointQuery for EntryOf {
     type Out = (Value, Option<Expiry>);
     const EXPECTS_NONE: bool = false;
     fn of_memtable(stored: Stored<&[u8]>, blobs: &BlobSet) -> Result<Self::Out> {
@@ -117,15 +119,15 @@ impl Want for EntryOf {
         let expiry = found.expiry();
         Ok((fetch::value(found.share(), blobs)?, expiry))
     }
-    fn of_folded(folded: &Folded, key: &[u8], means: Means<'_>) -> Result<Self::Out> {
-        Ok((folded.value(key, means)?, folded.expiry()))
+    fn of_folded(folded: &Folded, key: &[u8], fold_context: FoldContext<'_>) -> Result<Self::Out> {
+        Ok((folded.value(key, fold_context)?, folded.expiry()))
     }
 }
 
-/// Its value, if that stands beside it.
+/// The value, if it is stored inline.
 pub struct InlineOf;
 
-impl Want for InlineOf {
+impl PointQuery for InlineOf {
     type Out = Option<Value>;
     const EXPECTS_NONE: bool = false;
     fn of_memtable(stored: Stored<&[u8]>, _: &BlobSet) -> Result<Option<Value>> {
@@ -140,12 +142,12 @@ impl Want for InlineOf {
             Stored::Blob(_) => None,
         })
     }
-    fn of_folded(folded: &Folded, key: &[u8], means: Means<'_>) -> Result<Option<Value>> {
-        if folded.needs_fetch() { Ok(None) } else { folded.value(key, means).map(Some) }
+    fn of_folded(folded: &Folded, key: &[u8], fold_context: FoldContext<'_>) -> Result<Option<Value>> {
+        if folded.needs_fetch() { Ok(None) } else { folded.value(key, fold_context).map(Some) }
     }
 }
 
-impl Want for Presence {
+impl PointQuery for Presence {
     type Out = ();
     const EXPECTS_NONE: bool = true;
     #[inline]
@@ -156,12 +158,12 @@ impl Want for Presence {
     fn of_table(_: Found<'_>, _: &BlobSet) -> Result<()> {
         Ok(())
     }
-    fn of_folded(_: &Folded, _: &[u8], _: Means<'_>) -> Result<()> {
+    fn of_folded(_: &Folded, _: &[u8], _: FoldContext<'_>) -> Result<()> {
         Ok(())
     }
 }
 
-impl Want for CountedPresence {
+impl PointQuery for CountedPresence {
     type Out = ();
     const EXPECTS_NONE: bool = true;
     const SEES_EXPIRED: bool = true;
@@ -174,14 +176,14 @@ impl Want for CountedPresence {
     fn of_table(_: Found<'_>, _: &BlobSet) -> Result<()> {
         Ok(())
     }
-    fn of_folded(_: &Folded, _: &[u8], _: Means<'_>) -> Result<()> {
+    fn of_folded(_: &Folded, _: &[u8], _: FoldContext<'_>) -> Result<()> {
         Ok(())
     }
 }
 
-macro_rules! wants_expiry {
-    ($want:ty, $sees_expired:literal) => {
-        impl Want for $want {
+macro_rules! expiry_query {
+    ($query:ty, $sees_expired:literal) => {
+        impl PointQuery for $query {
             type Out = Option<Expiry>;
             const EXPECTS_NONE: bool = false;
             const SEES_EXPIRED: bool = $sees_expired;
@@ -194,30 +196,30 @@ macro_rules! wants_expiry {
             fn of_table(found: Found<'_>, _: &BlobSet) -> Result<Option<Expiry>> {
                 Ok(found.expiry())
             }
-            fn of_folded(folded: &Folded, _: &[u8], _: Means<'_>) -> Result<Option<Expiry>> {
+            fn of_folded(folded: &Folded, _: &[u8], _: FoldContext<'_>) -> Result<Option<Expiry>> {
                 Ok(folded.expiry())
             }
         }
     };
 }
-wants_expiry!(ExpiryOf, false);
-wants_expiry!(ExpiryOfCounted, true);
+expiry_query!(ExpiryOf, false);
+expiry_query!(ExpiryOfCounted, true);
 
 impl ReadView {
-    /// Whether a version that expires has done so, for who wants this.
+    /// Returns whether a version with this expiry has expired, as far as the query cares.
     #[inline]
-    pub(crate) fn has_expired<W: Want>(&self, expiry: Option<Expiry>) -> bool {
+    pub(crate) fn has_expired<W: PointQuery>(&self, expiry: Option<Expiry>) -> bool {
         !W::SEES_EXPIRED && expiry.is_some_and(|expiry| self.time.has_come(expiry))
     }
 
-    /// Looks an encoded key up as of `at`.
+    /// Looks up an encoded key at `at`.
     #[inline]
-    pub fn find<W: Want>(&self, key: &[u8], at: SeqNo, guard: &Guard) -> Result<Option<W::Out>> {
+    pub fn find<W: PointQuery>(&self, key: &[u8], at: SeqNo, guard: &Guard) -> Result<Option<W::Out>> {
         self.find_hashed::<W>(key, key_hash(key), at, guard)
     }
 
-    /// False if no source holds a version of this key, as far as all their filters know. Asks them one after the other without waiting for an
-    /// answer: so the cache misses of several keys overlap.
+    /// Returns false if the filters of all sources show that no version of the key exists. Probes all filters
+    /// without waiting for each answer, so that their cache misses overlap.
     #[inline]
     pub fn may_contain(&self, key: &[u8], hash: u64) -> bool {
         let in_memtables = self.memtables().fold(false, |may, memtable| may | memtable.may_contain(hash));
@@ -225,20 +227,20 @@ impl ReadView {
         self.version.runs().iter().fold(in_memtables, |may, run| may | may_hold(run))
     }
 
-    /// Has the processor fetch what look-ups of these keys will need of memtables: those of several keys overlap. At most
-    /// [`LOOKUPS_PER_PIN`] keys, with their hashes.
+    /// Prefetches the parts of memtables that lookups of these keys will read, so that their cache misses
+    /// overlap. Takes at most [`LOOKUPS_PER_PIN`] keys with their hashes.
     pub(crate) fn warm<'k>(&self, keys: impl Iterator<Item = (&'k [u8], u64)> + Clone) {
         for memtable in self.memtables().filter(|memtable| memtable.entries() >= WARM_ENTRIES_MIN) {
-            // Who looks keys up in a commit puts them into the active one.
+            // Lookups made by a commit are followed by inserts into the active memtable.
             let is_active = Arc::ptr_eq(memtable, &self.active);
             let held = keys.clone().filter(|(_, hash)| is_active || memtable.may_contain(*hash));
             memtable.warm(held.map(|(key, _)| key));
         }
     }
 
-    /// Looks an encoded key up whose hash is known.
+    /// Looks up an encoded key with its hash.
     #[inline]
-    pub fn find_hashed<W: Want>(
+    pub fn find_hashed<W: PointQuery>(
         &self,
         key: &[u8],
         hash: u64,
@@ -248,8 +250,8 @@ impl ReadView {
         self.find_by::<W, ReadIt>(key, hash, at, Operands::default(), guard)
     }
 
-    /// Looks an encoded key up below operands that lie above all that is here.
-    pub(crate) fn find_below<W: Want>(
+    /// Looks up an encoded key below operands that are newer than every source.
+    pub(crate) fn find_below<W: PointQuery>(
         &self,
         key: &[u8],
         at: SeqNo,
@@ -259,15 +261,16 @@ impl ReadView {
         self.find_by::<W, ReadIt>(key, key_hash(key), at, operands, guard)
     }
 
-    /// What values are made with.
+    /// Returns what is needed to compute values.
     #[inline(always)]
-    pub fn means(&self) -> Means<'_> {
-        Means { blobs: self.version.blobs(), operators: &self.operators }
+    pub fn fold_context(&self) -> FoldContext<'_> {
+        FoldContext { blobs: self.version.blobs(), operators: &self.operators }
     }
 
-    /// What operands come to whose search has ended; none: there are none, or the value that they make has expired.
+    /// Returns the answer for operands after the search has ended. `None` if there are no operands or their
+    /// value has expired.
     #[inline]
-    pub(crate) fn folded<W: Want>(
+    pub(crate) fn folded<W: PointQuery>(
         &self,
         key: &[u8],
         operands: Operands,
@@ -275,14 +278,14 @@ impl ReadView {
     ) -> Result<Option<W::Out>> {
         match Folded::new(operands, base) {
             Some(folded) if !self.has_expired::<W>(folded.expiry()) => {
-                W::of_folded(&folded, key, self.means()).map(Some)
+                W::of_folded(&folded, key, self.fold_context()).map(Some)
             }
             _ => Ok(None),
         }
     }
 
-    /// The same without reading a table's file: `None` if it would have to be read.
-    pub(crate) fn find_in_memory<W: Want>(
+    /// Looks up a key without reading files. `None` if a file would have to be read.
+    pub(crate) fn find_in_memory<W: PointQuery>(
         &self,
         key: &[u8],
         hash: u64,
@@ -297,7 +300,7 @@ impl ReadView {
     }
 
     #[inline]
-    fn find_by<W: Want, M: OnMiss>(
+    fn find_by<W: PointQuery, M: OnMiss>(
         &self,
         key: &[u8],
         hash: u64,
@@ -314,7 +317,7 @@ impl ReadView {
                 continue;
             }
             for entry in memtable.versions(key, at) {
-                // What operands lie above counts, whether it has expired or not (fold.3).
+                // The base of operands counts even if it has expired (fold.3).
                 let expired = || operands.is_empty() && self.has_expired::<W>(Some(Expiry::of(entry.value)));
                 match resolver.feed_reader(entry.seq, entry.kind, expired) {
                     Answer::Live if operands.is_empty() => {
@@ -372,18 +375,18 @@ impl ReadView {
         Ok(self.folded::<W>(key, operands, None)?)
     }
 
-    /// The newest commit in which a user wrote or removed an encoded key, if it is newer than `since`. For conflict checks:
-    /// sweeps do not count (conflict.3).
+    /// Returns the newest commit after `since` in which a user wrote or removed an encoded key, for conflict
+    /// checks. Expiry sweeps do not count (conflict.3).
     pub fn newest_write(&self, key: &[u8], since: SeqNo) -> Result<Option<SeqNo>> {
         self.newest_by(key, since, false)
     }
 
-    /// The number of the newest version of an encoded key, that of a sweep included, if it is newer than `since`.
+    /// Returns the sequence number of the newest version of an encoded key after `since`, including sweeps.
     pub(crate) fn newest_version(&self, key: &[u8], since: SeqNo) -> Result<Option<SeqNo>> {
         self.newest_by(key, since, true)
     }
 
-    /// The newest range removal over a key that a user made, if it is newer than `since`.
+    /// Returns the newest range removal over a key that was made by a user and is newer than `since`.
     fn newest_removal(&self, tombstones: &RangeTombstones, key: &[u8], since: SeqNo) -> SeqNo {
         let mut cover = tombstones.cover(key, SeqNo::MAX);
         while cover > since && self.time.swept.is_sweep(cover, since) {

@@ -1,32 +1,35 @@
-//! What the versions of a key come to.
+//! Decides what the versions of a key mean.
 //!
 //! ```text
-//!   versions of one key, newest first --feed--> Live | Gone | Operand | Older, please
+//!   versions of one key, newest first --feed--> Live | Gone | Operand | Older
 //! ```
 //!
-//! The one place that knows what a kind of entry means to a reader: point reads, walks, counts, transactions and the
-//! judge of compactions all ask here.
+//! Only this file knows what each kind of entry means to a reader. Point reads, iterators, counts,
+//! transactions and compactions use it.
 //!
-//! resolve.1. A version is hidden by a range tombstone over its key with a larger sequence number (range_tombstone.2).
-//! resolve.2. Versions are fed newest first until one ends the search; who has no older version has no key.
-//! resolve.3. To a reader a version that has expired is a removal: older versions stay hidden. What counts keys, and merges, take it for live
-//!      until a sweep has removed it (engine/writes/sweep.rs).
-//! resolve.4. A key with an operand is there, whatever lies below. Its value is what the operands met until the search ended make of that
-//!      version's value, or of nothing (fold.rs).
+//! resolve.1. A version is hidden by a range tombstone over its key with a larger sequence number
+//!     (range_tombstone.2).
+//! resolve.2. Versions are fed newest first until one ends the search. If there is no older version, the key
+//!     does not exist.
+//! resolve.3. For a reader, an expired version is a removal: older versions stay hidden. Counts and merges
+//!     treat it as live until a sweep has removed it (engine/writes/sweep.rs).
+//!
+//! A key with an operand exists, whatever lies below. Its value results from applying the operands found
+//! until the search ended to the value of that version, or to none (`fold.rs`).
 
 use crate::types::SeqNo;
 use crate::types::op::Kind;
 
-/// What a version settles.
+/// The meaning of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The key has the value of this version.
     Live,
-    /// The key is not there.
+    /// The key does not exist.
     Gone,
-    /// The key is there; its value is made of this operand and what older versions say.
+    /// The key exists. Its value depends on this operand and on older versions.
     Operand,
-    /// Nothing yet: the next older version is needed.
+    /// Undecided: the next older version is needed.
     Older,
 }
 
@@ -38,19 +41,21 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// A range tombstone of this number lies over the key; zero: none does. Said before the versions that it may hide.
+    /// Adds a range tombstone over the key; zero for none. Must be called before the versions that it may
+    /// hide are fed.
     #[inline(always)]
     pub fn cover(&mut self, seq: SeqNo) {
         self.cover = self.cover.max(seq);
     }
 
-    /// Whether a range tombstone hides a version (resolve.1).
+    /// Returns whether a range tombstone hides a version (resolve.1).
     #[inline(always)]
     pub fn hides(&self, seq: SeqNo) -> bool {
         seq < self.cover
     }
 
-    /// The next version, for a reader: `expired` says whether the version has expired, and is asked if its kind can (resolve.3).
+    /// Feeds the next version for a reader. `expired` is called if its kind can expire, and returns whether
+    /// it has (resolve.3).
     #[inline(always)]
     pub fn feed_reader(&self, seq: SeqNo, kind: Kind, expired: impl FnOnce() -> bool) -> Answer {
         match self.feed(seq, kind) {
@@ -59,7 +64,7 @@ impl Resolver {
         }
     }
 
-    /// The next version (resolve.2).
+    /// Feeds the next version (resolve.2).
     #[inline(always)]
     pub fn feed(&self, seq: SeqNo, kind: Kind) -> Answer {
         if self.hides(seq) {
@@ -72,7 +77,7 @@ impl Resolver {
         } else if kind.ends_search() {
             Answer::Gone
         } else {
-            // A range removal counts by its cover.
+            // A range removal takes effect through `cover`.
             Answer::Older
         }
     }
@@ -93,7 +98,7 @@ mod tests {
             resolver.feed(seq(version), kind)
         };
         assert_eq!(answer(0, 0, Kind::PUT), Answer::Live);
-        assert_eq!(answer(5, 5, Kind::PUT), Answer::Live, "resolve.1: of its own commit it comes first");
+        assert_eq!(answer(5, 5, Kind::PUT), Answer::Live, "resolve.1: same commit");
         assert_eq!(answer(6, 5, Kind::PUT), Answer::Gone, "resolve.1");
         assert_eq!(answer(0, 5, Kind::REMOVE), Answer::Gone);
         assert_eq!(answer(0, 5, Kind::REMOVE_RANGE), Answer::Older, "resolve.2");
@@ -107,7 +112,7 @@ mod tests {
             let fed = Resolver::default().feed_reader(seq(5), kind, || expired);
             assert_eq!(fed, expected, "resolve.3: {kind:?}");
         }
-        assert_eq!(answer(5, 5, Kind::MERGE), Answer::Operand, "resolve.4");
+        assert_eq!(answer(5, 5, Kind::MERGE), Answer::Operand);
         assert_eq!(answer(6, 5, Kind::MERGE.unresolved()), Answer::Gone, "resolve.1");
     }
 }

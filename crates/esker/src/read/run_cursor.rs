@@ -1,8 +1,7 @@
-//! Walks a sorted run: its tables one after the other.
+//! A cursor over a sorted run, table after table.
 //!
-//! run_cursor.1. At most one table is open in the cursor; tables of a run do not overlap (version.2), so their order is the order
-//!      of their keys.
-//! run_cursor.2. No table is read that holds no key inside the bounds of the walk: damage there is not met.
+//! At most one table is open in the cursor. The tables of a run are in key order and do not overlap
+//! (version.2). Tables without keys inside the bounds are not read, so damage in them is not noticed.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,10 +15,10 @@ use crate::types::op::Kind;
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
 
-/// A position in a run.
+/// A cursor over a run.
 pub struct RunCursor {
     run: Arc<Run>,
-    /// Those that may hold keys inside the bounds.
+    /// Tables that may hold keys inside the bounds.
     tables: Range<usize>,
     at: SeqNo,
     /// The open table: its index and a cursor on it.
@@ -27,13 +26,13 @@ pub struct RunCursor {
 }
 
 impl RunCursor {
-    /// A walk over `run` at a sequence number, inside these bounds; `None` if the run holds nothing there.
+    /// Creates a cursor at a sequence number within bounds. `None` if the run holds nothing there.
     pub fn new(run: &Arc<Run>, at: SeqNo, bounds: &Bounds) -> Option<Self> {
         let tables = run.within(&bounds.lower, &bounds.upper);
         (!tables.is_empty()).then(|| RunCursor { run: run.clone(), tables, at, table: None })
     }
 
-    /// The cursor of table `index`, opened if it is not the open one; `None` past either end.
+    /// Opens table `index` unless it is open already, and returns its cursor. `None` past either end.
     #[inline]
     fn open(&mut self, index: Option<usize>) -> Option<&mut TableCursor> {
         let index = index.filter(|i| self.tables.contains(i));
@@ -45,7 +44,7 @@ impl RunCursor {
         self.table.as_mut().map(|(_, cursor)| cursor)
     }
 
-    /// Goes on to the next tables while the open one has no more keys.
+    /// Moves to the following tables while the open one has no more keys.
     #[inline]
     fn settle_forward(&mut self) -> Result<()> {
         while let Some((index, cursor)) = &self.table {

@@ -1,4 +1,5 @@
-//! A walk over the live keys of one run that nothing lies above: no memtable, no other run, no range tombstone.
+//! A walk over the live keys of one run that nothing lies above: no memtable, no other run, no range
+//! tombstone.
 //!
 //! ```text
 //!   run: table, table, ... --BlockPlace--> block of settled entries: the next entry, without a look at its key
@@ -8,19 +9,19 @@
 //! run_walk.1. Shows exactly what a `VisibleCursor` over the run shows.
 //! run_walk.2. At most one block is held.
 //! run_walk.3. A move that finds nothing, or fails, leaves the walk nowhere, until a seek succeeds.
-//! run_walk.4. Who reads value after value has the next ones read by the system meanwhile, as many as he has read: at most
-//!      [`AHEAD_MAX`].
+//! run_walk.4. Who reads value after value has the next ones read by the system meanwhile, as many as he has
+//!     read: at most [`AHEAD_MAX`].
 
 use std::ops::{Bound, ControlFlow, Range};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::dead_keys::DeadKeys;
 use super::fetch;
-use super::fold::{Base, Folded, Means, Operands};
+use super::fold::{Base, FoldContext, Folded, Operands};
 use super::operators::Operators;
 use super::resolve::{Answer, Resolver};
-use super::stretch::Stretch;
 use super::time::Time;
 use super::view::ReadView;
 use crate::blob::BlobSet;
@@ -50,7 +51,7 @@ pub struct RunWalk {
     ahead: Mutex<Ahead>,
     here: Option<Here>,
     /// None: gaps are not used.
-    stretch: Option<Stretch>,
+    dead_keys: Option<DeadKeys>,
     /// The user key at hand, once it was asked for, and the table and block that it begins as keys of.
     key: KeyRoom,
     key_of: (usize, usize),
@@ -97,15 +98,15 @@ impl RunWalk {
             operators,
             ahead,
             here: None,
-            stretch: None,
+            dead_keys: None,
             key: KeyRoom::default(),
             key_of: (usize::MAX, 0),
         }
     }
 
     /// The same, that gets over dead keys by gaps: of a walk over this view.
-    pub fn with_gaps(self, view: &Arc<ReadView>, is_pinned: bool) -> Self {
-        RunWalk { stretch: Some(Stretch::new(view, self.at, is_pinned)), ..self }
+    pub fn with_skip_ranges(self, view: &Arc<ReadView>, is_pinned: bool) -> Self {
+        RunWalk { dead_keys: Some(DeadKeys::new(view, self.at, is_pinned)), ..self }
     }
 
     /// Another walk over the same, which stands nowhere yet.
@@ -121,7 +122,7 @@ impl RunWalk {
             operators: self.operators.clone(),
             ahead: Mutex::default(),
             here: None,
-            stretch: self.stretch.as_ref().map(Stretch::again),
+            dead_keys: self.dead_keys.as_ref().map(DeadKeys::again),
             key: KeyRoom::default(),
             key_of: (usize::MAX, 0),
         }
@@ -184,8 +185,9 @@ impl RunWalk {
         &self.key
     }
 
-    /// Shows the entry at hand, and those that follow it up to the end of its block, while `visit` wants more. Values that are in blob files
-    /// are none of its business: the run has none. The walk stands on the entry that was shown last.
+    /// Shows the entry at hand, and those that follow it up to the end of its block, while `visit` wants
+    /// more. Values that are in blob files are none of its business: the run has none. The walk stands on the
+    /// entry that was shown last.
     #[inline]
     pub fn visit_block(
         &mut self,
@@ -210,7 +212,8 @@ impl RunWalk {
         ControlFlow::Continue(())
     }
 
-    /// Whether the value at hand lies beside its key, as do those behind it that the same block has for certain.
+    /// Whether the value at hand lies beside its key, as do those behind it that the same block has for
+    /// certain.
     #[inline]
     pub fn shows_bytes(&self) -> bool {
         self.blobs.is_none() && self.here().folded.is_none()
@@ -240,10 +243,11 @@ impl RunWalk {
         let key = here.place.key_parts(here.entry, &mut [0; 4]).concat();
         let none = BlobSet::default();
         let blobs = self.blobs.as_ref().unwrap_or(&none);
-        folded.value(&key, Means { blobs, operators: &self.operators })
+        folded.value(&key, FoldContext { blobs, operators: &self.operators })
     }
 
-    /// Has the system read the next values of the block, if the ones before were read one after another (run_walk.4).
+    /// Has the system read the next values of the block, if the ones before were read one after another
+    /// (run_walk.4).
     #[cold]
     fn read_ahead(&self, here: &Here, blobs: &BlobSet) {
         let (table, block, entry) = (here.table, here.place.number(), here.entry);
@@ -278,8 +282,8 @@ impl RunWalk {
 
     /// Stands nowhere from now on, and has stepped over nothing yet.
     fn leave(&mut self) -> Option<Here> {
-        if let Some(stretch) = &mut self.stretch {
-            stretch.forget();
+        if let Some(dead_keys) = &mut self.dead_keys {
+            dead_keys.forget();
         }
         self.here.take()
     }
@@ -347,8 +351,8 @@ impl RunWalk {
             }
             table += 1;
         }
-        if let Some(stretch) = &mut self.stretch {
-            stretch.end(None, &self.bounds);
+        if let Some(dead_keys) = &mut self.dead_keys {
+            dead_keys.end(None, &self.bounds);
         }
         Ok(())
     }
@@ -363,8 +367,8 @@ impl RunWalk {
             let Some(previous) = table.checked_sub(1) else { break };
             table = previous;
         }
-        if let Some(stretch) = &mut self.stretch {
-            stretch.end_backward(None, &self.bounds);
+        if let Some(dead_keys) = &mut self.dead_keys {
+            dead_keys.end_backward(None, &self.bounds);
         }
         Ok(())
     }
@@ -415,13 +419,14 @@ impl RunWalk {
         self.settle_backward(table, place, first)
     }
 
-    /// Stands on the first live key from an entry on that is the newest version of its key, or behind the last of its block.
+    /// Stands on the first live key from an entry on that is the newest version of its key, or behind the
+    /// last of its block.
     fn settle_forward(&mut self, table: usize, mut place: BlockPlace, mut entry: usize) -> Result<()> {
         loop {
             if entry >= place.inside().end {
                 if place.meets_upper() {
-                    if let Some(stretch) = &mut self.stretch {
-                        stretch.end(None, &self.bounds);
+                    if let Some(dead_keys) = &mut self.dead_keys {
+                        dead_keys.end(None, &self.bounds);
                     }
                     return Ok(());
                 }
@@ -431,22 +436,22 @@ impl RunWalk {
                 continue;
             }
             if place.is_settled() {
-                if let Some(stretch) = &mut self.stretch {
-                    stretch.end_at(|| place.key(entry), &self.bounds);
+                if let Some(dead_keys) = &mut self.dead_keys {
+                    dead_keys.end_at(|| place.key(entry), &self.bounds);
                 }
                 self.here = Some(Here { table, place, entry, folded: None });
                 return Ok(());
             }
             if let Some(here) = self.resolve(table, place.clone(), entry)? {
-                if let Some(stretch) = &mut self.stretch {
-                    stretch.end_at(|| here.place.key(here.entry), &self.bounds);
+                if let Some(dead_keys) = &mut self.dead_keys {
+                    dead_keys.end_at(|| here.place.key(here.entry), &self.bounds);
                 }
                 self.here = Some(here);
                 return Ok(());
             }
-            if let Some(stretch) = &mut self.stretch
-                && stretch.step(|| place.key(entry).into())
-                && let Some(end) = stretch.end_after(&place.key(entry))
+            if let Some(dead_keys) = &mut self.dead_keys
+                && dead_keys.step(|| place.key(entry).into())
+                && let Some(end) = dead_keys.end_after(&place.key(entry))
             {
                 return self.seek(&end);
             }
@@ -462,8 +467,8 @@ impl RunWalk {
         loop {
             if end <= place.inside().start {
                 if place.meets_lower() {
-                    if let Some(stretch) = &mut self.stretch {
-                        stretch.end_backward(None, &self.bounds);
+                    if let Some(dead_keys) = &mut self.dead_keys {
+                        dead_keys.end_backward(None, &self.bounds);
                     }
                     return Ok(());
                 }
@@ -477,30 +482,31 @@ impl RunWalk {
                 continue;
             }
             if place.is_settled() {
-                if let Some(stretch) = &mut self.stretch {
-                    stretch.end_backward_at(|| place.key(end - 1), &self.bounds);
+                if let Some(dead_keys) = &mut self.dead_keys {
+                    dead_keys.end_backward_at(|| place.key(end - 1), &self.bounds);
                 }
                 self.here = Some(Here { table, place, entry: end - 1, folded: None });
                 return Ok(());
             }
             (place, end) = self.key_start(place, end - 1)?;
             if let Some(here) = self.resolve(table, place.clone(), end)? {
-                if let Some(stretch) = &mut self.stretch {
-                    stretch.end_backward_at(|| here.place.key(here.entry), &self.bounds);
+                if let Some(dead_keys) = &mut self.dead_keys {
+                    dead_keys.end_backward_at(|| here.place.key(here.entry), &self.bounds);
                 }
                 self.here = Some(here);
                 return Ok(());
             }
-            if let Some(stretch) = &mut self.stretch
-                && stretch.step(|| place.key(end).into())
-                && let Some(start) = stretch.start_before(&place.key(end))
+            if let Some(dead_keys) = &mut self.dead_keys
+                && dead_keys.step(|| place.key(end).into())
+                && let Some(start) = dead_keys.start_before(&place.key(end))
             {
                 return self.seek_before(&start);
             }
         }
     }
 
-    /// From the newest version of a key: the version that makes the key live, if one does. With operands, that at which they end.
+    /// From the newest version of a key: the version that makes the key live, if one does. With operands,
+    /// that at which they end.
     fn resolve(&self, table: usize, mut place: BlockPlace, mut entry: usize) -> Result<Option<Here>> {
         let (resolver, mut operands) = (Resolver::default(), Operands::default());
         let base = loop {
@@ -534,7 +540,8 @@ impl RunWalk {
         Ok(folded.map(|folded| Here { table, place, entry, folded: Some(folded) }))
     }
 
-    /// The entry behind this one, and whether it is an older version of the same key. At the end of the table it stays.
+    /// The entry behind this one, and whether it is an older version of the same key. At the end of the table
+    /// it stays.
     fn older(&self, place: BlockPlace, entry: usize) -> Result<(BlockPlace, usize, bool)> {
         if entry + 1 < place.count() {
             let is_same = place.same_key_as_next(entry);

@@ -1,4 +1,4 @@
-//! One sorted source of a compaction, of any kind: an enum instead of dynamic calls.
+//! A sorted source of a merging cursor. An enum, to avoid dynamic dispatch.
 
 use super::run_cursor::RunCursor;
 use crate::memtable::MemtableCursor;
@@ -8,17 +8,17 @@ use crate::types::op::Kind;
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
 
-/// A memtable, a run, or something that stands on top of them (`X`: the writes of a transaction).
+/// A memtable, a run, or a source above them (`X`: the writes of a transaction).
 pub enum Source<X> {
     /// A memtable.
     Memtable(MemtableCursor),
     /// A run of tables.
     Run(RunCursor),
-    /// What stands on top.
+    /// A source above memtables and runs.
     Top(X),
 }
 
-/// For readers with nothing on top: cannot exist.
+/// The empty type, for readers without sources above memtables.
 pub enum Nothing {}
 
 delegate_cursor!([X: SourceCursor] Source<X> { Source::Memtable, Source::Run, Source::Top });

@@ -1,9 +1,12 @@
-//! Ranges that sweeps removed as a whole, for as long as this process has the database open.
+//! Remembers which range removals were expiry sweeps of whole tables, while this process has the database
+//! open.
 //!
-//! A sweep of a whole table is a range removal, which nothing in its bytes tells from a user's. To a transaction it is no conflict: readers saw the
-//! keys gone before. But where it removed a version newer than the transaction's snapshot, the removal stands for that write.
+//! Sweeping a whole table writes a range removal that looks like one made by a user. It is no conflict for a
+//! transaction, because readers already saw the keys as removed. But if it removed a version newer than the
+//! snapshot of the transaction, the removal represents that write.
 //!
-//! swept.1. What is forgotten, or was not noted yet, counts as a user's removal: that may find conflicts where there are none, and misses none.
+//! swept.1. A sweep that was forgotten or is not recorded yet counts as a removal by a user. That may report
+//!     conflicts that do not exist, and never misses one.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,19 +15,19 @@ use parking_lot::Mutex;
 
 use crate::types::SeqNo;
 
-/// Number of sweeps that are kept (swept.1).
+/// Maximum number of sweeps remembered.
 const SWEEPS_MAX: usize = 4096;
 
-/// The commits of such sweeps, each with the newest version that it removed.
+/// The commits of sweeps, each with the newest version that it removed.
 #[derive(Debug, Default)]
 pub(crate) struct SweptRanges {
     newest: Mutex<BTreeMap<SeqNo, SeqNo>>,
-    /// How many there are. Relaxed: a hint that spares the lock (swept.1).
+    /// Number of sweeps. Relaxed: a hint that avoids the lock (swept.1).
     len: AtomicUsize,
 }
 
 impl SweptRanges {
-    /// This commit was a sweep of versions up to this one.
+    /// Records that `commit` swept versions up to `newest`.
     pub(crate) fn note(&self, commit: SeqNo, newest: SeqNo) {
         let mut all = self.newest.lock();
         all.insert(commit, newest);
@@ -34,7 +37,7 @@ impl SweptRanges {
         self.len.store(all.len(), Ordering::Relaxed);
     }
 
-    /// Whether the range removal of a commit is a sweep that removed nothing newer than `since`.
+    /// Returns whether the range removal of a commit is a sweep that removed nothing newer than `since`.
     pub(crate) fn is_sweep(&self, commit: SeqNo, since: SeqNo) -> bool {
         self.len.load(Ordering::Relaxed) > 0
             && self.newest.lock().get(&commit).is_some_and(|newest| *newest <= since)

@@ -1,15 +1,16 @@
-//! The engine's time, by which versions expire: the system's clock, but it never goes back.
+//! The engine's time, which decides when versions expire: the system clock, but it never goes back.
 //!
 //! ```text
 //!   Env's wall clock  ----------.    .------       jumps back
-//!   engine's time     ----------'----------        goes on with the monotonic clock until the wall clock has caught up
-//!   stored marks --raise, at opening--^
+//!   engine's time     ----------'----------        follows the monotonic clock until then
+//!   stored marks --minimum at opening--^
 //! ```
 //!
-//! time.1. Time never goes back, for no reader: what has expired once has expired for ever. The exception is [`Time::reset`], which a user calls to
-//!      get over a clock that was ahead.
-//! time.2. An opening begins no earlier than the last mark that an earlier one has stored (engine/writes/sweep.rs): so time does not go back across
-//!      a restart either, except for what has passed since that mark if the process or machine dies, or if nothing was committed.
+//! time.1. Time never goes back for any reader: an expired key stays expired. The only exception is
+//!     [`Time::reset`], by which a user recovers from a clock that was ahead.
+//! time.2. Opening a database starts no earlier than the last mark stored before (engine/writes/sweep.rs), so
+//!     time does not go back across a restart. The time since that mark may be lost if the process or machine
+//!     dies, or if nothing was committed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,41 +23,41 @@ use super::swept::SweptRanges;
 use crate::types::canary::{self, Canary};
 use crate::types::expiry::Expiry;
 
-/// The engine's time. Of all views of a database.
+/// The engine's time, shared by all views of a database.
 #[derive(Debug)]
 pub struct Time {
     clock: Arc<dyn Clock>,
-    /// The latest that was seen, in milliseconds since 1970. Relaxed: a number by itself, which only grows.
+    /// The latest time returned, in milliseconds since 1970. Relaxed: a single number that only grows.
     latest: AtomicU64,
-    /// The wall clock has gone back and not caught up yet. Relaxed: set and taken back under the lock below.
+    /// Set while the wall clock is behind the latest time. Relaxed: written under the lock of `back`.
     is_behind: AtomicBool,
     back: Mutex<Option<Back>>,
-    /// What was removed by this time.
+    /// Sweeps made at this time.
     pub(crate) swept: SweptRanges,
 }
 
-/// When the wall clock was found to have gone back.
+/// The moment at which the wall clock was found to have gone back.
 #[derive(Clone, Copy, Debug)]
 struct Back {
-    /// The engine's time then.
+    /// The engine's time at that moment.
     ms: u64,
-    /// The monotonic clock's.
+    /// The monotonic clock at that moment.
     at: Duration,
 }
 
 impl Time {
-    /// By this clock.
+    /// Creates the engine's time from a clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let (latest, is_behind) = (AtomicU64::new(0), AtomicBool::new(false));
         Time { clock, latest, is_behind, back: Mutex::new(None), swept: SweptRanges::default() }
     }
 
-    /// It is at least so late, in milliseconds since 1970.
+    /// Raises the time to at least `ms` milliseconds since 1970.
     pub fn raise(&self, ms: u64) {
         self.latest.fetch_max(ms, Ordering::Relaxed);
     }
 
-    /// Milliseconds since 1970.
+    /// Returns the time in milliseconds since 1970.
     pub fn now_ms(&self) -> u64 {
         let wall = ms(self.clock.unix_time());
         if self.is_behind.load(Ordering::Relaxed) || wall < self.latest.load(Ordering::Relaxed) {
@@ -65,7 +66,7 @@ impl Time {
         wall.max(self.latest.fetch_max(wall, Ordering::Relaxed))
     }
 
-    /// The wall clock shows less than was seen before (time.1).
+    /// Returns the time while the wall clock is behind the latest time (time.1).
     #[cold]
     fn now_behind(&self, wall: u64) -> u64 {
         let mut back = self.back.lock();
@@ -73,7 +74,7 @@ impl Time {
         let since = *back.get_or_insert(Back { ms: latest, at });
         let mut ran = since.ms.saturating_add(ms(at.saturating_sub(since.at)));
         if ran < latest {
-            // It has been ahead meanwhile.
+            // The wall clock was ahead in between.
             *back = Some(Back { ms: latest, at });
             ran = latest;
         }
@@ -86,7 +87,7 @@ impl Time {
         now.max(self.latest.fetch_max(now, Ordering::Relaxed))
     }
 
-    /// Sets it to what the wall clock shows, also if that is earlier. The new time.
+    /// Sets the time to the wall clock even if that is earlier. Returns the new time.
     pub(crate) fn reset(&self) -> u64 {
         let mut back = self.back.lock();
         let wall = ms(self.clock.unix_time());
@@ -96,7 +97,7 @@ impl Time {
         wall
     }
 
-    /// Whether this moment has come.
+    /// Returns whether a moment has passed.
     #[inline]
     pub(crate) fn has_come(&self, expiry: Expiry) -> bool {
         if canary::is_set(Canary::ExpiredReturned) {
@@ -114,7 +115,7 @@ fn ms(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    /// Two clocks that are set at will.
+    /// Two clocks set by the test.
     #[derive(Debug, Default)]
     struct Set {
         wall: AtomicU64,
@@ -147,13 +148,13 @@ mod tests {
         assert_eq!(
             [at(4020, 10_000), at(14_000, 10_010)],
             [14_860, 14_870],
-            "time.1: nobody had looked for a while"
+            "time.1: the time was not read for a while"
         );
         assert!(time.has_come(Expiry::at_ms(14_870)) && !time.has_come(Expiry::at_ms(14_871)));
         time.raise(20_000);
         assert!(time.has_come(Expiry::at_ms(20_000)), "time.2");
         assert_eq!([at(15_000, 10_020), at(15_010, 10_030)], [20_000, 20_010], "time.2");
-        assert_eq!((time.reset(), time.now_ms()), (15_010, 15_010), "it follows the wall clock");
+        assert_eq!((time.reset(), time.now_ms()), (15_010, 15_010), "the time follows the wall clock");
         assert_eq!([at(15_020, 10_040), at(15_015, 10_050)], [15_020, 15_020], "time.1");
     }
 }

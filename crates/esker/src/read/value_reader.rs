@@ -1,21 +1,21 @@
-//! A value read in parts: as long as it may be, in the memory of a chunk.
+//! Reads a value in parts. Memory use is bounded by the size of a chunk.
 //!
 //! ```text
-//!   Stored::Inline --> all of it is there        Stored::Blob --> chunk by chunk, each checked (blob/stored.rs)
+//!   Stored::Inline --> completely in memory     Stored::Blob --> chunk by chunk, verified (blob/stored.rs)
 //! ```
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 
-use super::fold::{Folded, Means};
-use super::point::Want;
+use super::fold::{FoldContext, Folded};
+use super::point::PointQuery;
 use crate::blob::{BlobSet, StoredValue};
 use crate::sstable::Found;
 use crate::types::stored::Stored;
 use crate::types::{Error, Result, Value};
 
-/// A value to read in parts, with [`Read`] and [`Seek`]. Made by [`Reads::reader`](crate::Reads::reader). It stays as it was then, whatever is
-/// written meanwhile, and takes about 256 KiB of memory.
+/// Reads a value in parts, with [`Read`] and [`Seek`]. Created by [`Reads::reader`](crate::Reads::reader).
+/// The value does not change while it is read, and takes about 256 KiB of memory.
 ///
 /// ```
 /// # use std::io::{Read, Seek, SeekFrom};
@@ -36,7 +36,7 @@ use crate::types::{Error, Result, Value};
 pub struct ValueReader {
     value: Whole,
     at: u64,
-    /// The chunk read last, and where it begins.
+    /// The chunk read last, and its offset.
     chunk: (u64, Vec<u8>),
 }
 
@@ -51,7 +51,7 @@ impl ValueReader {
         ValueReader { value, at: 0, chunk: (0, Vec::new()) }
     }
 
-    /// Bytes of the value.
+    /// Length of the value in bytes.
     pub fn len(&self) -> u64 {
         match &self.value {
             Whole::Here(value) => value.len() as u64,
@@ -59,15 +59,16 @@ impl ValueReader {
         }
     }
 
-    /// Whether the value is empty.
+    /// Returns whether the value is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes of a range, cut at the value's end.
+    /// Reads a range, truncated at the end of the value.
     ///
     /// # Errors
-    /// [`Corrupt`](crate::Error::Corrupt) if they are damaged, [`Io`](crate::Error::Io) if they cannot be read.
+    /// [`Corrupt`](crate::Error::Corrupt) if the bytes are damaged, [`Io`](crate::Error::Io) if they cannot
+    /// be read.
     pub fn read_range(&mut self, range: Range<u64>) -> Result<Vec<u8>> {
         let end = range.end.min(self.len());
         let mut at = range.start.min(end);
@@ -81,7 +82,7 @@ impl ValueReader {
         Ok(bytes)
     }
 
-    /// Some bytes from there on; none behind the end.
+    /// Returns some bytes from an offset on. Empty past the end.
     fn bytes_from(&mut self, at: u64) -> Result<&[u8]> {
         if at >= self.len() {
             return Ok(&[]);
@@ -125,17 +126,16 @@ impl Seek for ValueReader {
             SeekFrom::End(by) => self.len().checked_add_signed(by),
             SeekFrom::Current(by) => self.at.checked_add_signed(by),
         };
-        let before =
-            || io::Error::new(io::ErrorKind::InvalidInput, "a position before the value's first byte");
+        let before = || io::Error::new(io::ErrorKind::InvalidInput, "seek before the start of the value");
         self.at = at.ok_or_else(before)?;
         Ok(self.at)
     }
 }
 
-/// The value of a key, to read in parts.
+/// A reader of the value.
 pub(crate) struct ReaderOf;
 
-impl Want for ReaderOf {
+impl PointQuery for ReaderOf {
     type Out = ValueReader;
     const EXPECTS_NONE: bool = false;
     fn of_memtable(stored: Stored<&[u8]>, blobs: &BlobSet) -> Result<ValueReader> {
@@ -152,7 +152,7 @@ impl Want for ReaderOf {
         };
         Ok(ValueReader::new(value))
     }
-    fn of_folded(folded: &Folded, key: &[u8], means: Means<'_>) -> Result<ValueReader> {
-        Ok(ValueReader::new(Whole::Here(folded.value(key, means)?)))
+    fn of_folded(folded: &Folded, key: &[u8], fold_context: FoldContext<'_>) -> Result<ValueReader> {
+        Ok(ValueReader::new(Whole::Here(folded.value(key, fold_context)?)))
     }
 }

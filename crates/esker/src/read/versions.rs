@@ -1,15 +1,17 @@
-//! All that a view holds of a key, and all that has changed since a commit: for keyspaces that keep history.
+//! All versions of a key in a view, and all changes since a commit, for keyspaces that keep history.
 //!
 //! ```text
-//!   key --newest_item, from below that one on--> 9 7 4 ...      numbers of versions and of range tombstones over the key
-//!   since 5 --sources with something newer--> NewerCursor --> a@9 = x, c@7 removed;  [m--p)@8 removed
+//!   key --newest_item, then again below it--> 9 7 4 ...      versions and range tombstones over the key
+//!   since 5 --sources with newer data--> NewerCursor --> a@9 = x, c@7 removed;  [m--p)@8 removed
 //! ```
 //!
-//! read_versions.1. `newest_item` finds the newest commit, not newer than a number, that wrote or removed the key, as far as it is kept,
-//!      and whether it did so by operands.
-//! read_versions.2. A key is shown if its newest version is newer than the number and no range tombstone hides it. So whoever applies the removed ranges to
-//!      the state at that number, and then the keys, has the state of the reader.
-//! read_versions.3. No table is read that holds nothing newer.
+//! read_versions.1. `newest_item` finds the newest commit up to a given number that wrote or removed the key,
+//!     as far as it is retained, and whether it wrote operands.
+//! read_versions.2. A key is shown if its newest version is newer than the given number and no range
+//!     tombstone hides it. Applying the removed ranges to the state at that number, and then the keys, yields
+//!     the state of the reader.
+//!
+//! Tables without newer data are not read.
 
 use std::sync::Arc;
 
@@ -29,7 +31,8 @@ use crate::types::range_tombstone::{Fragment, RangeTombstones};
 use crate::types::{Result, SeqNo};
 
 impl ReadView {
-    /// The newest commit up to `upto` that wrote or removed an encoded key, and whether it merged into it (read_versions.1).
+    /// Returns the newest commit up to `upto` that wrote or removed an encoded key, and whether it wrote
+    /// operands (read_versions.1).
     pub(crate) fn newest_item(
         &self,
         key: &[u8],
@@ -59,7 +62,8 @@ impl ReadView {
         Ok(newest.max((covers > SeqNo::ZERO).then_some((covers, false))))
     }
 
-    /// The keys inside the bounds that have changed since a commit, for a reader at `at`. Not valid until it is moved.
+    /// Returns a cursor over the keys inside the bounds that changed after `since`, for a reader at `at`. Not
+    /// valid until moved.
     pub(crate) fn newer(&self, since: SeqNo, at: SeqNo, bounds: &Bounds) -> NewerCursor {
         let mut sources = Vec::new();
         for memtable in self.memtables() {
@@ -81,7 +85,8 @@ impl ReadView {
         NewerCursor { merged: MergeCursor::new(sources), cover, since, bounds: bounds.clone() }
     }
 
-    /// The ranges inside `[start, end)` that were removed since a commit, for a reader at `at`: in order, each with the newest commit that did it.
+    /// Returns the ranges inside `[start, end)` that were removed after `since`, for a reader at `at`: in
+    /// order, each with its newest commit.
     pub(crate) fn ranges_removed(
         &self,
         since: SeqNo,
@@ -111,7 +116,7 @@ impl ReadView {
     }
 }
 
-/// The tables of a run that hold something newer; none if there are none (read_versions.3).
+/// Returns the tables of a run that hold newer data. `None` if there are none.
 fn newer_part(run: &Arc<Run>, since: SeqNo) -> Option<Arc<Run>> {
     if run.max_seq() <= since {
         return None;
@@ -120,7 +125,7 @@ fn newer_part(run: &Arc<Run>, since: SeqNo) -> Option<Arc<Run>> {
     Some(Arc::new(Run::new(run.level, run.id, newer.cloned().collect())))
 }
 
-/// A walk over the keys that have changed.
+/// A cursor over changed keys.
 pub(crate) struct NewerCursor {
     merged: MergeCursor<Source<Nothing>>,
     cover: Cover,
@@ -129,7 +134,7 @@ pub(crate) struct NewerCursor {
 }
 
 impl NewerCursor {
-    /// Moves to the first; whether there is one.
+    /// Moves to the first key. Returns whether there is one.
     pub(crate) fn first(&mut self) -> Result<bool> {
         match self.bounds.lower.clone() {
             std::ops::Bound::Included(key) | std::ops::Bound::Excluded(key) => self.merged.seek(&key)?,
@@ -138,13 +143,13 @@ impl NewerCursor {
         self.settle()
     }
 
-    /// Moves to the next; whether there is one.
+    /// Moves to the next key. Returns whether there is one.
     pub(crate) fn next(&mut self) -> Result<bool> {
         self.merged.next()?;
         self.settle()
     }
 
-    /// read_versions.2
+    /// Moves forward to a key that is shown (read_versions.2).
     fn settle(&mut self) -> Result<bool> {
         while self.merged.valid() && self.bounds.below_upper(self.merged.key()) {
             let key = self.merged.key();
@@ -158,7 +163,7 @@ impl NewerCursor {
         Ok(false)
     }
 
-    /// The encoded key, the number of its newest version, and its kind.
+    /// Returns the encoded key, the sequence number of its newest version, and its kind.
     pub(crate) fn item(&self) -> (&[u8], SeqNo, Kind) {
         (self.merged.key(), self.merged.seq(), self.merged.kind())
     }

@@ -1,4 +1,4 @@
-//! A read view: all sources of data at one moment. Immutable; replaced as a whole.
+//! A read view: all sources of data at one moment. It is immutable and replaced as a whole.
 //!
 //! ```text
 //!   newest                                                   oldest
@@ -6,16 +6,16 @@
 //! ```
 //!
 //! view.1. For any key, a source holds only newer versions than the sources after it.
-//! view.2. Whoever reads by a view, at whatever moment it was loaded, learns that the database is closed: somebody else may have opened and
-//!      changed the directory.
+//! view.2. Every read through a view checks whether the database was closed, whenever the view was loaded:
+//!     another process may have opened and changed the directory since.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::cover::Layers;
-use super::gaps::{Gaps, Seen};
 use super::operators::Operators;
 use super::run_cursor::RunCursor;
+use super::skip_ranges::{Seen, SkipRanges};
 use super::source::Source;
 use super::time::Time;
 use super::unresolved::Known;
@@ -29,32 +29,32 @@ use crate::types::{Error, Result, SeqNo};
 /// All sources of data.
 #[derive(Clone)]
 pub struct ReadView {
-    /// Where commits go.
+    /// The memtable that commits insert into.
     pub active: Arc<Memtable>,
-    /// Full memtables on their way to tables, newest first.
+    /// Full memtables that are being flushed, newest first.
     pub immutables: Vec<Arc<Memtable>>,
     /// The tables.
     pub version: Arc<Version>,
-    /// Set once the database is closed: what is here may be out of date from then on.
+    /// Set once the database is closed. The sources may be out of date from then on.
     pub closed: Arc<AtomicBool>,
-    /// What is known of its unresolved versions.
+    /// What is known about unresolved versions.
     pub known: Arc<Known>,
-    /// Where walks have found nothing live.
-    pub(crate) gaps: Arc<Gaps>,
-    /// By which versions expire.
+    /// Ranges without live keys.
+    pub(crate) skip_ranges: Arc<SkipRanges>,
+    /// The time that decides which versions have expired.
     pub time: Arc<Time>,
-    /// What operands are merged with.
+    /// The merge operators.
     pub operators: Arc<Operators>,
 }
 
 impl ReadView {
-    /// Refuses readers once the database is closed (view.2).
+    /// Fails once the database is closed (view.2).
     #[inline]
     pub fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Versions that expire.
+    /// Number of versions that expire.
     #[inline]
     pub fn expiring(&self) -> u64 {
         self.memtables().map(|memtable| memtable.expiring()).sum::<u64>() + self.version.expiring()
@@ -66,14 +66,15 @@ impl ReadView {
         std::iter::once(&self.active).chain(&self.immutables)
     }
 
-    /// Whether all data is in the active memtable: a filter would cost what it saves.
+    /// Returns whether all data is in the active memtable. Checking its filter then saves nothing.
     #[inline(always)]
     pub(crate) fn is_memtable_alone(&self) -> bool {
         self.immutables.is_empty() && self.version.runs().is_empty()
     }
 
-    /// Cursors over all sources that may hold something inside the bounds, newest first, each with the newest sequence number
-    /// that it may hold (unknown, so the maximum, for the active memtable). `tops` stand before all of them.
+    /// Returns cursors over all sources that may hold keys inside the bounds, newest first, each with the
+    /// largest sequence number that it may hold. For memtables that is the maximum. `tops` come before all of
+    /// them.
     pub fn sources<X>(&self, at: SeqNo, bounds: &Bounds, tops: Vec<X>) -> Vec<(Source<X>, SeqNo)> {
         let memtables = 1 + self.immutables.len();
         let mut sources = Vec::with_capacity(tops.len() + memtables + self.version.runs().len());
@@ -90,7 +91,7 @@ impl ReadView {
         sources
     }
 
-    /// The only source that may hold something inside the bounds, if that is a run, and no range tombstone lies in it.
+    /// Returns the only source that may hold keys inside the bounds, if it is a run without range tombstones.
     pub fn only_run(&self, bounds: &Bounds) -> Option<&Arc<Run>> {
         if self.memtables().any(|memtable| !memtable.is_empty()) {
             return None;
@@ -101,7 +102,7 @@ impl ReadView {
         if runs.next().is_some() { None } else { only }
     }
 
-    /// All range tombstones of all sources, and `more`.
+    /// Returns the range tombstones of all sources, and `more`.
     pub fn tombstones(&self, more: Vec<RangeTombstone>) -> Layers {
         let mut layers = Layers::default();
         if !more.is_empty() {
@@ -120,20 +121,20 @@ impl ReadView {
         layers
     }
 
-    /// What a reader at `at` sees of it, for noting gaps.
+    /// Returns what a reader at `at` sees, for adding skip ranges.
     pub(crate) fn seen(&self, at: SeqNo, is_pinned: bool) -> Seen {
         let in_tables = self.version.runs().iter().map(|run| run.max_seq()).max().unwrap_or_default();
         Seen { at, held: self.newest_possible(), in_tables, is_pinned }
     }
 
-    /// No version in here is newer.
+    /// Returns the largest sequence number in the view.
     pub fn newest_possible(&self) -> SeqNo {
         let memtables = self.memtables().filter_map(|m| m.max_seq());
         let runs = self.version.runs().iter().map(|run| run.max_seq());
         memtables.chain(runs).max().unwrap_or_default()
     }
 
-    /// The tables that share a key with `range` and hold something newer than `since`.
+    /// Returns the tables that overlap `range` and hold data newer than `since`.
     pub fn tables_newer<'a>(
         &'a self,
         range: &'a KeyRange,

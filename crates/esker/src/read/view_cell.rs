@@ -1,15 +1,19 @@
-//! Where readers find the current read view without taking a lock.
+//! Publishes the current read view to readers, without locks.
 //!
 //! ```text
 //!   flush, compaction, rotate --update--> ViewCell <--load under an epoch pin-- readers
 //! ```
 //!
-//! view_cell.1. A view loaded under a pin stays valid for as long as the pin and the cell last, or an `Arc` of it.
-//! view_cell.2. Each replacement is made of the view that it replaces: of two at a time none is lost.
+//! view_cell.1. A view loaded under a pin stays valid as long as the pin and the cell, or as long as an `Arc`
+//!     of it.
+//! view_cell.2. Each replacement is made from the view that it replaces, so concurrent replacements are not
+//!     lost.
 //! view_cell.3. A replaced view is freed once, and not before every pin that could have found it has ended.
-//! view_cell.4. Who holds which view costs readers nothing to tell: it is counted by the references that they have anyway.
-//! view_cell.5. With a view go memtables and whole tables with their blocks, which takes long. So it is not freed by a reader or a writer whose pin
-//!      happens to run the garbage, but by who reclaims: background threads, and who closes.
+//! view_cell.5. Freeing a view may free memtables and whole tables with their blocks, which takes long. It is
+//!     therefore done by background threads and when closing, not by a reader or writer whose pin collects
+//!     garbage.
+//!
+//! The number of readers holding a view is computed from its reference count, at no cost to readers.
 #![expect(unsafe_code, reason = "an atomic pointer reclaimed by epochs")]
 
 use std::marker::PhantomData;
@@ -24,27 +28,26 @@ use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::fault::{self, Fault};
 use crate::sync::{Mutex, Pin};
 
-/// The current view.
+/// Holds the current view.
 pub struct ViewCell<T = ReadView> {
-    /// From `Box::into_raw`, never null. Ordering: replaced with Release after the view is complete; loaded with
-    /// Acquire.
+    /// From `Box::into_raw`, never null. Stored with Release once the view is complete; loaded with Acquire.
     current: AtomicPtr<Shown<T>>,
-    /// For whoever makes the next view of the current one; held meanwhile (view_cell.2).
+    /// Held while the next view is made from the current one (view_cell.2).
     replacing: Mutex<Replacing<T>>,
-    /// Replaced views that no pin can find any more (view_cell.5).
+    /// Replaced views that no pin can find (view_cell.5).
     retired: Arc<Mutex<Vec<Shown<T>>>>,
-    /// Tells when a view was replaced.
+    /// Clock for the times of replacements.
     clock: Arc<dyn Clock>,
-    /// The next update panics, with the view locked.
+    /// Makes the next update panic while the view is locked.
     #[cfg(test)]
     pub(crate) bursts: std::sync::atomic::AtomicBool,
     _owns: PhantomData<Arc<T>>,
 }
 
-/// A view as readers find it.
+/// A view as published to readers.
 struct Shown<T> {
     view: Arc<T>,
-    /// Lives as long as this reference to the view, which is no reader's (view_cell.4).
+    /// Lives as long as this reference to the view, which belongs to no reader.
     _token: Arc<()>,
 }
 
@@ -54,7 +57,7 @@ struct Replacing<T> {
 }
 
 impl<T> Shown<T> {
-    /// Shows a view; `held` hears of it.
+    /// Publishes a view and registers it in `held`.
     fn new(view: &Arc<T>, held: &mut Held<T>, now: Duration) -> *mut Self {
         let token = Arc::new(());
         held.show(view, &token, now);
@@ -63,7 +66,7 @@ impl<T> Shown<T> {
 }
 
 impl<T: Send + Sync + 'static> ViewCell<T> {
-    /// Starts with `view`.
+    /// Creates a cell with the view `view`.
     pub fn new(view: T, clock: Arc<dyn Clock>) -> Self {
         let (view, mut held) = (Arc::new(view), Held::default());
         let current = AtomicPtr::new(Shown::new(&view, &mut held, clock.monotonic()));
@@ -78,21 +81,22 @@ impl<T: Send + Sync + 'static> ViewCell<T> {
         }
     }
 
-    /// The current view, for as long as the pin is held.
+    /// Returns the current view, valid while the pin is held.
     #[inline]
     pub(crate) fn load<'g>(&'g self, _pin: &'g impl Pin) -> &'g Arc<T> {
         let pointer = self.current.load(Ordering::Acquire);
-        // SAFETY: the pointer is never null (set in `new`, replaced by non-null ones), and what it points to is
-        // freed only after every pin taken before its replacement has ended (view_cell.3), or with the cell, which is borrowed.
+        // SAFETY: the pointer is never null (set in `new`, replaced by non-null pointers). Its target is
+        // freed only after every pin taken before its replacement has ended (view_cell.3), or with the cell,
+        // which is borrowed.
         unsafe { &(*pointer).view }
     }
 
-    /// The current view, kept alive by the caller.
+    /// Returns a counted reference to the current view.
     pub fn get(&self) -> Arc<T> {
         self.load(&crate::sync::pin()).clone()
     }
 
-    /// Makes a new view of the current one and puts it in its place.
+    /// Replaces the current view by one made from it.
     pub fn update(&self, change: impl FnOnce(&T) -> T) {
         let change = |old: &T| {
             #[cfg(test)]
@@ -102,42 +106,44 @@ impl<T: Send + Sync + 'static> ViewCell<T> {
         self.replace(crate::sync::pin, change).flush();
     }
 
-    /// The same under a pin of any kind, which it returns.
+    /// Like `update`, under a pin of any type, which is returned.
     pub(super) fn replace<P: Pin>(&self, pin: impl FnOnce() -> P, change: impl FnOnce(&T) -> T) -> P {
-        // Before the lock: a pin may free garbage, and with it remove files.
+        // Pinned before locking, because a pin may free garbage and thereby remove files.
         let pin = pin();
         let mut replacing = self.replacing.lock();
         let view = Arc::new(change(&replacing.current));
         let new = Shown::new(&view, &mut replacing.held, self.clock.monotonic());
         let old = self.current.swap(new, fault::ordering(Fault::ViewNotReleased, Ordering::AcqRel));
         let retired = self.retired.clone();
-        // SAFETY: from Box::into_raw, and just taken out, so no new reader can find it; readers that have it hold pins
-        // (view_cell.3). T is Send, and borrows nothing.
+        // SAFETY: the pointer came from `Box::into_raw` and was just removed, so new readers cannot find it;
+        // readers that have it hold pins (view_cell.3). `T` is `Send` and borrows nothing.
         unsafe { pin.defer(move || retired.lock().push(*Box::from_raw(old))) };
         replacing.current = view;
         pin
     }
 
-    /// How many readers hold a view for a while, as iterators do, and when the oldest view that one of them holds was replaced, by the clock.
+    /// Returns the number of views held by readers such as iterators, and when the oldest of these views was
+    /// replaced.
     pub fn held(&self) -> (u64, Option<Duration>) {
         self.replacing.lock().held.count()
     }
 
-    /// Frees replaced views that no reader uses any more, and with them memtables and the files of obsolete tables.
-    /// Without it they would wait for later replacements.
+    /// Frees replaced views without readers, and with them memtables and files of obsolete tables. Otherwise
+    /// they would wait for later replacements.
     pub fn reclaim(&self) {
-        // Garbage is freed two epochs after it was made; each flush tries to advance by one.
+        // Garbage is freed two epochs after it was created; each flush tries to advance by one.
         Self::flush_garbage(4);
         self.free_retired();
     }
 
-    /// The same behind all other garbage that waits, such as evicted blocks: a flush frees but a few hundred of them.
+    /// Like `reclaim`, after freeing all other garbage such as evicted blocks. A flush frees only a few
+    /// hundred items.
     pub fn reclaim_all(&self) {
         Self::flush_garbage(1000);
         self.free_retired();
     }
 
-    /// Frees what has been retired so far (view_cell.5).
+    /// Frees the views retired so far (view_cell.5).
     pub(crate) fn free_retired(&self) {
         let retired = std::mem::take(&mut *self.retired.lock());
         drop(retired);
@@ -152,9 +158,9 @@ impl<T: Send + Sync + 'static> ViewCell<T> {
 
 impl<T> Drop for ViewCell<T> {
     fn drop(&mut self) {
-        // Relaxed: &mut self means that every other access happened before.
+        // Relaxed: `&mut self` means that every other access happened before.
         let last = self.current.load(Ordering::Relaxed);
-        // SAFETY: from Box::into_raw, and &mut self: no reader can be inside (`load` borrows the cell).
+        // SAFETY: from `Box::into_raw`; `&mut self` excludes readers, because `load` borrows the cell.
         drop(unsafe { Box::from_raw(last) });
     }
 }
@@ -167,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// A view that shows whether it is whole, and tells when it is freed.
+    /// A view that shows whether it is complete and when it is freed.
     struct View {
         number: u64,
         copies: Vec<u64>,
@@ -197,7 +203,7 @@ mod tests {
         }
     }
 
-    /// Other tests hold pins, too, but none for ever.
+    /// Other tests hold pins too, but not forever.
     #[expect(clippy::disallowed_methods, reason = "it measures time")]
     fn reclaimed(cell: &ViewCell<View>, alive: &AtomicUsize, expected: usize) -> bool {
         let start = std::time::Instant::now();
@@ -288,7 +294,7 @@ mod tests {
         let alive = Arc::new(AtomicUsize::new(0));
         let cell = ViewCell::new(View::new(0, &alive), Arc::new(ManualClock::new()));
         cell.update(|old| View::new(old.check() + 1, &alive));
-        // Other tests hold pins, too, but none for ever.
+        // Other tests hold pins too, but not forever.
         while cell.retired.lock().is_empty() {
             crate::sync::pin().flush();
             std::thread::yield_now();

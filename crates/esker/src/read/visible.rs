@@ -1,26 +1,26 @@
-//! The live keys between two bounds, at one sequence number: what users iterate over.
+//! A cursor over the live keys between two bounds at one sequence number. User iterators are built on it.
 //!
 //! ```text
 //!   MergeCursor --drops tombstones, keys under range tombstones, keys out of bounds--> VisibleCursor
 //! ```
 //!
-//! visible.1. Shows exactly the keys inside the bounds whose newest version not newer than `at` is a put or an operand that no range
-//!      tombstone visible at `at` covers.
-//! visible.2. A range tombstone hides versions with a smaller sequence number (range_tombstone.2). Sources whose newest version is older
-//!      than the tombstone are moved to its end in one seek.
+//! visible.1. The cursor shows exactly the keys inside the bounds whose newest version up to `at` is a put or
+//!     an operand, and is not covered by a range tombstone visible at `at`.
+//! visible.2. A range tombstone hides versions with a smaller sequence number (range_tombstone.2). Sources
+//!     whose newest version is older than the tombstone are moved to its end in one seek.
 //! visible.3. After an error the cursor is not valid until a seek succeeds.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use super::cover::{Cover, Layers};
+use super::dead_keys::DeadKeys;
 use super::fetch;
-use super::fold::{Base, Folded, Means, Operands};
+use super::fold::{Base, FoldContext, Folded, Operands};
 use super::merge::MergeCursor;
 use super::operators::Operators;
 use super::resolve::{Answer, Resolver};
 use super::source::{Nothing, Source};
-use super::stretch::Stretch;
 use super::time::Time;
 use super::view::ReadView;
 use crate::blob::BlobSet;
@@ -29,42 +29,43 @@ use crate::types::cursor::SourceCursor;
 use crate::types::key::head8;
 use crate::types::{Result, SeqNo, Value};
 
-/// A walk over live keys.
+/// A cursor over live keys.
 pub struct VisibleCursor<C> {
     merged: MergeCursor<C>,
-    /// The newest sequence number that each source may hold, in the order of the merging cursor.
+    /// The largest sequence number that each source may hold, in the order of the merging cursor.
     newest: Vec<SeqNo>,
     cover: Cover,
     bounds: Bounds,
-    /// A key with a smaller head than this is below the upper bound, one with a larger head than that above the lower one.
+    /// A key with a smaller head than `upper_head` is below the upper bound; one with a larger head than
+    /// `lower_head` is above the lower bound.
     upper_head: u64,
     lower_head: u64,
     blobs: BlobSet,
-    /// None: gaps are not used.
-    stretch: Option<Stretch>,
-    /// For readers: what has expired is hidden (resolve.3).
+    /// `None` disables skip ranges.
+    dead_keys: Option<DeadKeys>,
+    /// If set, expired keys are hidden (resolve.3).
     time: Option<Arc<Time>>,
     operators: Arc<Operators>,
-    /// What the key at hand has operands on.
+    /// The operands of the current key.
     folded: Option<Box<Folded>>,
-    /// Whether it is that which has expired, for a reader.
+    /// Whether the value of these operands has expired.
     has_folded_expired: bool,
-    /// Whether the cursor stands on a live key inside the bounds.
+    /// Whether the cursor is on a live key inside the bounds.
     valid: bool,
 }
 
 impl ReadView {
-    /// A walk over the live keys inside the bounds, as of `at`. What has expired and was not swept is shown, as counts hold it: see
-    /// [`at_time`](VisibleCursor::at_time).
+    /// Returns a cursor over the live keys inside the bounds at `at`. Keys that have expired but were not
+    /// swept are shown, as they are counted; see [`at_time`](VisibleCursor::at_time).
     pub fn live(&self, at: SeqNo, bounds: Bounds) -> VisibleCursor<Source<Nothing>> {
         let sources = self.sources(at, &bounds, Vec::new());
-        VisibleCursor::new(sources, self.tombstones(Vec::new()), at, bounds).with_means(self)
+        VisibleCursor::new(sources, self.tombstones(Vec::new()), at, bounds).with_fold_context(self)
     }
 }
 
 impl<C: SourceCursor> VisibleCursor<C> {
-    /// A walk at `at` over sources (newest first, each with the newest sequence number it may hold), under all
-    /// range tombstones of these sources. Not valid until it is moved.
+    /// Creates a cursor at `at` over sources (newest first, each with the largest sequence number it may
+    /// hold) under all range tombstones of these sources. Not valid until moved.
     pub fn new(sources: Vec<(C, SeqNo)>, tombstones: impl Into<Layers>, at: SeqNo, bounds: Bounds) -> Self {
         let cover = Cover::new(tombstones.into(), at);
         let newest =
@@ -82,7 +83,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
             cover,
             bounds,
             blobs: BlobSet::default(),
-            stretch: None,
+            dead_keys: None,
             time: None,
             operators: Arc::default(),
             folded: None,
@@ -91,14 +92,14 @@ impl<C: SourceCursor> VisibleCursor<C> {
         }
     }
 
-    /// The same, with what a view makes values with.
-    pub fn with_means(self, view: &ReadView) -> Self {
+    /// Sets what is needed to compute values.
+    pub fn with_fold_context(self, view: &ReadView) -> Self {
         VisibleCursor { blobs: view.version.blobs().clone(), operators: view.operators.clone(), ..self }
     }
 
-    /// The same, that gets over dead keys by gaps: of a walk at this number over this view alone.
-    pub fn with_gaps(self, view: &Arc<ReadView>, at: SeqNo, is_pinned: bool) -> Self {
-        VisibleCursor { stretch: Some(Stretch::new(view, at, is_pinned)), ..self }
+    /// Enables skip ranges, for a cursor over this view alone.
+    pub fn with_skip_ranges(self, view: &Arc<ReadView>, at: SeqNo, is_pinned: bool) -> Self {
+        VisibleCursor { dead_keys: Some(DeadKeys::new(view, at, is_pinned)), ..self }
     }
 
     #[inline]
@@ -113,7 +114,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
         head8(key) > self.lower_head || self.bounds.above_lower(key)
     }
 
-    /// The same, for a reader: without what has expired by this time.
+    /// Hides keys that have expired.
     pub fn at_time(self, time: &Arc<Time>) -> Self {
         VisibleCursor { time: Some(time.clone()), ..self }
     }
@@ -121,8 +122,8 @@ impl<C: SourceCursor> VisibleCursor<C> {
     #[inline]
     fn settle_forward(&mut self) -> Result<()> {
         assert!(!self.valid, "visible.3");
-        if let Some(stretch) = &mut self.stretch {
-            stretch.forget();
+        if let Some(dead_keys) = &mut self.dead_keys {
+            dead_keys.forget();
         }
         while self.merged.valid() && self.below_upper() {
             let cover = self.cover_here();
@@ -134,19 +135,19 @@ impl<C: SourceCursor> VisibleCursor<C> {
             }
             self.pass_forward(cover, is_covered)?;
         }
-        if let Some(stretch) = &mut self.stretch {
-            stretch.end(self.valid.then(|| self.merged.key()), &self.bounds);
+        if let Some(dead_keys) = &mut self.dead_keys {
+            dead_keys.end(self.valid.then(|| self.merged.key()), &self.bounds);
         }
         Ok(())
     }
 
-    /// Moves past a dead key, or past the gap that it is in.
+    /// Moves past a dead key, or past the skip range that contains it.
     fn pass_forward(&mut self, cover: SeqNo, is_covered: bool) -> Result<()> {
-        if let Some(stretch) = &mut self.stretch {
+        if let Some(dead_keys) = &mut self.dead_keys {
             if self.has_folded_expired || cover <= self.merged.seq() && self.merged.kind().is_live() {
-                stretch.forget();
-            } else if stretch.step(|| self.merged.key().into())
-                && let Some(end) = stretch.end_after(self.merged.key())
+                dead_keys.forget();
+            } else if dead_keys.step(|| self.merged.key().into())
+                && let Some(end) = dead_keys.end_after(self.merged.key())
             {
                 return self.merged.seek(&end);
             }
@@ -154,7 +155,8 @@ impl<C: SourceCursor> VisibleCursor<C> {
         if is_covered { self.skip_covered(cover) } else { self.merged.next() }
     }
 
-    /// Whether the key at hand is live, under this range tombstone. Ends on the version that says so.
+    /// Returns whether the current key is live under the range tombstone `cover`. Leaves the cursor on the
+    /// version that decides.
     #[inline]
     fn is_live(&mut self, cover: SeqNo) -> Result<bool> {
         let mut resolver = Resolver::default();
@@ -172,7 +174,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
         }
     }
 
-    /// Whether the version at hand has expired, for a reader.
+    /// Returns whether the current version has expired for a reader.
     fn has_expired(&self) -> bool {
         match (&self.time, self.merged.expiry()) {
             (Some(time), Some(expiry)) => time.has_come(expiry),
@@ -180,7 +182,8 @@ impl<C: SourceCursor> VisibleCursor<C> {
         }
     }
 
-    /// From a key's newest operand on: all that its value is made of. Whether it is live (fold.3).
+    /// Collects the operands of the current key, starting at its newest one, and their base. Returns whether
+    /// the key is live (fold.3).
     #[cold]
     fn gather(&mut self, resolver: Resolver) -> Result<bool> {
         let mut operands = Operands::default();
@@ -206,7 +209,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
         Ok(!self.has_folded_expired)
     }
 
-    /// The newest range tombstone over the current key; zero if there is none.
+    /// Returns the newest range tombstone over the current key; zero if there is none.
     #[inline]
     fn cover_here(&mut self) -> SeqNo {
         if self.cover.is_empty() { SeqNo::ZERO } else { self.cover.newest(self.merged.key()) }
@@ -225,8 +228,8 @@ impl<C: SourceCursor> VisibleCursor<C> {
 
     fn settle_backward(&mut self) -> Result<()> {
         assert!(!self.valid, "visible.3");
-        if let Some(stretch) = &mut self.stretch {
-            stretch.forget();
+        if let Some(dead_keys) = &mut self.dead_keys {
+            dead_keys.forget();
         }
         while self.merged.valid() && self.above_lower() {
             let cover = self.cover_here();
@@ -236,18 +239,18 @@ impl<C: SourceCursor> VisibleCursor<C> {
             }
             self.pass_backward(cover)?;
         }
-        if let Some(stretch) = &mut self.stretch {
-            stretch.end_backward(self.valid.then(|| self.merged.key()), &self.bounds);
+        if let Some(dead_keys) = &mut self.dead_keys {
+            dead_keys.end_backward(self.valid.then(|| self.merged.key()), &self.bounds);
         }
         Ok(())
     }
 
     fn pass_backward(&mut self, cover: SeqNo) -> Result<()> {
-        if let Some(stretch) = &mut self.stretch {
+        if let Some(dead_keys) = &mut self.dead_keys {
             if self.has_folded_expired || cover <= self.merged.seq() && self.merged.kind().is_live() {
-                stretch.forget();
-            } else if stretch.step(|| self.merged.key().into())
-                && let Some(start) = stretch.start_before(self.merged.key())
+                dead_keys.forget();
+            } else if dead_keys.step(|| self.merged.key().into())
+                && let Some(start) = dead_keys.start_before(self.merged.key())
             {
                 return self.merged.seek_before(&start);
             }
@@ -309,7 +312,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
         self.settle_backward()
     }
 
-    /// Moves to the next live key; not valid after the last.
+    /// Moves to the next live key. Not valid after the last one.
     #[inline]
     pub fn next(&mut self) -> Result<()> {
         assert!(self.valid, "next() on a cursor that is not valid");
@@ -318,7 +321,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
         self.settle_forward()
     }
 
-    /// Moves to the previous live key; not valid before the first.
+    /// Moves to the previous live key. Not valid before the first one.
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
         assert!(self.valid, "prev() on a cursor that is not valid");
@@ -327,41 +330,41 @@ impl<C: SourceCursor> VisibleCursor<C> {
         self.settle_backward()
     }
 
-    /// Whether the cursor stands on a live key.
+    /// Returns whether the cursor is on a live key.
     #[inline]
     pub fn valid(&self) -> bool {
         self.valid
     }
 
-    /// The encoded key.
+    /// Returns the encoded key.
     #[inline]
     pub fn key(&self) -> &[u8] {
         assert!(self.valid, "key() of a cursor that is not valid");
         self.merged.key()
     }
 
-    /// The bytes of the value; none if they are in a blob file, or have to be made of operands.
+    /// Returns the bytes of the value. `None` if they are in a blob file or must be computed from operands.
     #[inline]
     pub fn value_bytes(&self) -> Option<&[u8]> {
         assert!(self.valid, "value of a cursor that is not valid");
         if self.folded.is_some() { None } else { fetch::bytes(self.merged.stored()) }
     }
 
-    /// The value.
+    /// Returns the value.
     #[inline]
     pub fn value(&self) -> Result<Value> {
         assert!(self.valid, "value of a cursor that is not valid");
         if let Some(folded) = &self.folded {
-            let means = Means { blobs: &self.blobs, operators: &self.operators };
-            return folded.value(self.merged.key(), means);
+            let fold_context = FoldContext { blobs: &self.blobs, operators: &self.operators };
+            return folded.value(self.merged.key(), fold_context);
         }
         fetch::value_in_passing(self.merged.share(), &self.blobs)
     }
 }
 
 impl<X: SourceCursor> VisibleCursor<Source<X>> {
-    /// Shows the entries behind the one at hand that its source can tell to be live by themselves, while `visit` wants more. Stands on the one
-    /// that was shown last. Nothing is shown if there are several sources.
+    /// Passes the entries after the current one to `visit` while the source alone can tell that they are
+    /// live, until `visit` breaks. Ends on the last entry visited. Does nothing if there are several sources.
     #[inline]
     pub fn visit_behind(
         &mut self,
@@ -396,7 +399,8 @@ mod tests {
         Bounds { lower: bound(), upper: bound() }
     }
 
-    /// Sources from newest to oldest, with point versions and range tombstones of falling sequence numbers.
+    /// Returns sources from newest to oldest, with point versions and range tombstones of decreasing sequence
+    /// numbers.
     fn random_world(rng: &mut fastrand::Rng) -> (Vec<(VecCursor, SeqNo)>, RangeTombstones, Vec<Vec<u8>>) {
         let (mut cursors, mut tombstones) = (Vec::new(), Vec::new());
         let mut newest: BTreeMap<Vec<u8>, (SeqNo, Kind)> = BTreeMap::new();

@@ -1,14 +1,15 @@
-//! The frame around one record: a header that a reader can find and trust, then the payload.
+//! The frame of a record: a self-checking header followed by the payload.
 //!
 //! ```text
-//!   record --compress, if it shrinks--> [marker flags lengths checksums][payload] --> file
+//!   record --compress if smaller--> [marker flags lengths checksums][payload] --> file
 //! ```
 //!
-//! frame.1. A header's checksum covers the file's salt and the record's offset besides its own fields: bytes that look
-//!     like a header are one only in the file and at the place where they were written. Whatever a payload holds
-//!     (markers, another record file, a copy of this one), no part of it passes for a record.
-//! frame.2. The header is checked before its lengths are used, the payload before it is decompressed.
-//! frame.3. A record that does not shrink is stored as it is: a stored record is never longer than the record.
+//! frame.1. The checksum of a header covers the salt of the file and the offset of the record, besides the
+//!     header fields. A header is therefore valid only in the file and at the offset where it was written. No
+//!     content (markers, other record files, a copy of this file) can pass for a record.
+//! frame.2. The header is verified before its lengths are used, and the payload before it is decompressed.
+//! frame.3. A record that does not shrink is stored uncompressed, so a payload is never longer than its
+//!     record.
 //!
 //! Bytes: docs/formats/recordio.md
 
@@ -20,22 +21,23 @@ use crate::encoding::checksum::{crc32c, crc32c_append};
 
 use super::header::FileHeader;
 
-/// The size of a record's header in bytes.
+/// Bytes of the header of a record.
 pub(super) const FRAME_BYTES: usize = 20;
-/// The first bytes of every record: what resynchronisation looks for. Not text, not valid UTF-8, no zeros.
+/// The first bytes of every record, which resynchronization searches for. Not text, not valid UTF-8, not
+/// zeros.
 pub(super) const MARKER: [u8; 3] = [0xE5, 0x1C, 0xF7];
 const FLAG_COMPRESSED: u8 = 1;
 
 /// The header of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
-    /// Whether the payload is in the file's codec.
+    /// Whether the payload is compressed with the codec of the file.
     pub(super) compressed: bool,
-    /// The record's length in bytes.
+    /// Length of the record in bytes.
     pub(super) raw_len: u32,
-    /// The payload's length in bytes.
+    /// Length of the payload in bytes.
     pub(super) stored_len: u32,
-    /// The CRC-32C of the payload.
+    /// CRC-32C of the payload.
     pub(super) payload_crc: u32,
 }
 
@@ -71,22 +73,22 @@ impl Frame {
         let raw_len_max =
             if compressed { u64::from(stored_len) * expansion_max(file.codec) } else { stored_len.into() };
         if (!compressed && raw_len != stored_len) || u64::from(raw_len) > raw_len_max {
-            return Err(DecodeError::new(4, format!("{raw_len} bytes cannot come from {stored_len}")));
+            return Err(DecodeError::new(4, format!("{stored_len} stored bytes cannot expand to {raw_len}")));
         }
         Ok(Frame { compressed, raw_len, stored_len, payload_crc })
     }
 
-    /// The size of the whole record in the file, in bytes.
+    /// Bytes of the whole record in the file.
     pub(super) fn size(&self) -> u64 {
         FRAME_BYTES as u64 + u64::from(self.stored_len)
     }
 
-    /// Whether this is the payload that was written.
+    /// Returns whether `payload` is the payload that was written.
     pub(super) fn matches(&self, payload: &[u8]) -> bool {
         payload.len() == self.stored_len as usize && crc32c(payload) == self.payload_crc
     }
 
-    /// The record in a payload that [`matches`](Self::matches) (frame.2).
+    /// Returns the record in a payload that [`matches`](Self::matches) accepted (frame.2).
     pub(super) fn unpack<'a>(&self, file: &FileHeader, payload: &'a [u8]) -> Decoded<Cow<'a, [u8]>> {
         if !self.compressed {
             return Ok(Cow::Borrowed(payload));
@@ -95,7 +97,8 @@ impl Frame {
     }
 }
 
-/// Frames `record`; what to write is the header, then the payload (which is `record` or lies in `scratch`).
+/// Frames `record`. Returns the header and the payload to write; the payload is `record` or lies in
+/// `scratch`.
 pub(super) fn pack<'a>(
     record: &'a [u8],
     raw_len: u32,
@@ -107,7 +110,7 @@ pub(super) fn pack<'a>(
     if can_shrink {
         file.codec.compress(record, scratch)?;
     }
-    // frame.3; and no codec here gains more than `expansion_max`, but the reader would refuse it if one did.
+    // frame.3. A reader refuses an expansion beyond `expansion_max`, so such a record is stored uncompressed.
     let compressed = can_shrink
         && scratch.len() < record.len()
         && raw_len as u64 <= scratch.len() as u64 * expansion_max(file.codec);
@@ -116,22 +119,22 @@ pub(super) fn pack<'a>(
     Ok((Frame { compressed, raw_len, stored_len, payload_crc: crc32c(payload) }, payload))
 }
 
-/// Whether the codec takes a record of this length.
+/// Returns whether the codec accepts a record of this length.
 fn can_compress(codec: Compression, raw_len: usize) -> bool {
     match codec {
         Compression::None => false,
-        // Its library refuses what might come out longer than 4 GiB - 1, and says so with a zero.
+        // The library refuses inputs that could expand beyond 4 GiB - 1, and reports them as zero.
         Compression::Snappy => snap::raw::max_compress_len(raw_len) > 0,
         Compression::Gzip | Compression::Lz4 | Compression::Zstd => true,
     }
 }
 
-/// The most bytes that a byte of compressed data can stand for: bounds what a forged length makes us allocate.
+/// The maximum expansion of a codec, which bounds what a forged length can make us allocate.
 fn expansion_max(codec: Compression) -> u64 {
     match codec {
-        // Nothing is compressed with it.
+        // Never used for compressed records.
         Compression::None => 0,
-        // Deflate: 258 bytes for two bits, 1032 to 1.
+        // Deflate: 258 bytes from two bits, 1032 to 1.
         Compression::Gzip => 1_032,
         // A copy element: 64 bytes from 3.
         Compression::Snappy => 22,
@@ -142,7 +145,7 @@ fn expansion_max(codec: Compression) -> u64 {
     }
 }
 
-/// frame.1.
+/// Returns the checksum of a header (frame.1).
 fn seal(fields: &[u8], file: &FileHeader, offset: u64) -> u32 {
     let mut place = [0; 12];
     place[..4].copy_from_slice(&file.salt.to_le_bytes());

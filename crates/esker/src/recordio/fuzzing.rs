@@ -1,9 +1,9 @@
-//! Entry for fuzzers: any bytes as a record file.
+//! Fuzzing entry point: reads arbitrary bytes as a record file.
 //!
 //! ```text
-//!   bytes --as they are, and with all checksums made right--> every reader
+//!   bytes --unchanged, and with valid checksums--> every reader
 //! ```
-#![expect(unsafe_code, reason = "maps files that nobody cuts")]
+#![expect(unsafe_code, reason = "maps files that are not truncated")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::frame::{FRAME_BYTES, Frame};
 use super::header::{FileHeader, HEADER_BYTES};
 use super::{MmapReader, Reader, SeekableReader};
 
-/// Reads `bytes` with every reader. Panics only if a reader does, or if readers disagree.
+/// Reads `bytes` with every reader. Panics if a reader panics or if the readers disagree.
 pub fn record_file(bytes: &[u8]) {
     read_all(bytes);
     let mut bytes = bytes.to_vec();
@@ -47,7 +47,7 @@ fn read_all(bytes: &[u8]) {
     if let Ok(mut reader) = Reader::options().env(&env).open(path) {
         while let Ok(true) = reader.skip_next() {}
     }
-    // SAFETY: mmap.1 of mmap.rs: nobody writes to the file any more.
+    // SAFETY: mmap.1 of mmap.rs: the file is complete and no longer written.
     let mapped = unsafe { MmapReader::open_in(&env, path) };
     let (Ok(seekable), Ok(mapped)) = (SeekableReader::open_in(&env, path), mapped) else {
         assert!(records.is_empty());
@@ -66,8 +66,9 @@ fn read_all(bytes: &[u8]) {
     }
 }
 
-/// Gives the file a valid header and each frame that its lengths describe valid checksums, so that mutations reach
-/// the code behind the checks. Frames whose flags are 128 and above stay as they are: readers have to search behind them.
+/// Writes a valid file header and valid checksums for each frame that the lengths describe, so that mutations
+/// reach the code after the checks. Frames with flags of 128 and above stay invalid, so that readers search
+/// past them.
 pub(crate) fn repair(bytes: &mut [u8]) {
     if bytes.len() < HEADER_BYTES {
         return;

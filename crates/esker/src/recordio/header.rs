@@ -4,9 +4,10 @@
 //!   FileHeader --encode--> 20 bytes --decode--> FileHeader | corrupt | newer version
 //! ```
 //!
-//! header.1. The 20 bytes keep their layout in every version, so that any build can tell damage from a newer format.
-//! header.2. A file whose header was never written (it is too short, or all zeros) holds no record that anybody was
-//!     promised: a crash leaves such files, and they are not corrupt.
+//! header.1. The 20 bytes keep their layout in every version, so that every build can tell damage from a
+//!     newer format.
+//! header.2. A file whose header was never written (too short, or all zeros) holds no acknowledged record. A
+//!     crash leaves such files, so they are not corrupt.
 //!
 //! Bytes: docs/formats/recordio.md
 
@@ -17,18 +18,18 @@ use crate::encoding::bytes::{ByteReader, Decoded};
 use crate::encoding::checksum::crc32c;
 use crate::types::{Error, Result};
 
-/// The size of the header in bytes: the offset of the first record.
+/// Bytes of the header, and offset of the first record.
 pub(super) const HEADER_BYTES: usize = 20;
 const MAGIC: [u8; 8] = *b"\x89ESKREC\n";
 const VERSION: u8 = 1;
 const WHAT: &str = "record file header";
 
-/// What stands at the front of a record file.
+/// The header of a record file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FileHeader {
-    /// The codec of those records that are compressed.
+    /// The codec of compressed records.
     pub(super) codec: Compression,
-    /// A random number that the checksums of all record headers cover.
+    /// A random number covered by the checksums of all record headers.
     pub(super) salt: u32,
 }
 
@@ -44,13 +45,13 @@ impl FileHeader {
         out
     }
 
-    /// The header of a file opened at random places, which must have one.
+    /// Decodes a header that must exist, for readers at arbitrary offsets.
     pub(super) fn require(bytes: &[u8], path: &Path) -> Result<FileHeader> {
         Self::decode(bytes, path)?
-            .ok_or_else(|| Error::corrupt(WHAT, path, 0, "the file's header was never written"))
+            .ok_or_else(|| Error::corrupt(WHAT, path, 0, "the file header was never written"))
     }
 
-    /// Decodes the first bytes of the file at `path`. `None`: the header was never written (header.2).
+    /// Decodes the first bytes of the file at `path`. `None` if the header was never written (header.2).
     pub(super) fn decode(bytes: &[u8], path: &Path) -> Result<Option<FileHeader>> {
         if never_written(bytes) {
             return Ok(None);
@@ -77,14 +78,14 @@ impl FileHeader {
         }
         let codec = Compression::from_id(codec).ok_or_else(|| {
             Error::Invalid(format!(
-                "record file {}: its records are compressed with codec {codec}, which this build lacks",
+                "record file {} uses codec {codec}, which this build lacks",
                 path.display()
             ))
         })?;
         Ok(Some(FileHeader { codec, salt }))
     }
 
-    /// What a damaged header may have said, if its codec is one of ours.
+    /// Returns the fields of a damaged header, if its codec is known.
     pub(super) fn guess(bytes: &[u8]) -> Option<FileHeader> {
         let salt = bytes.get(12..HEADER_BYTES)?.first_chunk::<4>()?;
         Some(FileHeader { codec: Compression::from_id(bytes[9])?, salt: u32::from_le_bytes(*salt) })

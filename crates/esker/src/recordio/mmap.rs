@@ -1,10 +1,10 @@
-//! Reading records at offsets from a mapping of the file, without copying those that are not compressed.
+//! Reads records at given offsets from a memory mapping, without copying uncompressed records.
 //!
 //! ```text
 //!   offset --> mapping --scan::check--> Cow::Borrowed | decompressed: Cow::Owned
 //! ```
 //!
-//! mmap.1. Nobody writes to or cuts the file while a reader lives: the duty of who opens one.
+//! mmap.1. The file is neither written nor truncated while a reader exists. The opener guarantees this.
 #![expect(unsafe_code, reason = "mapping a file")]
 
 use std::borrow::Cow;
@@ -20,9 +20,9 @@ use super::frame::{FRAME_BYTES, Frame};
 use super::header::{FileHeader, HEADER_BYTES};
 use super::scan::{self, Source, WHAT};
 
-/// A reader of single records on a mapped file. Share it between threads by reference or in an `Arc`.
+/// A reader of single records from a memory mapping. Share it between threads by reference or in an `Arc`.
 ///
-/// [`SeekableReader`](super::SeekableReader) does the same without a mapping, by reads.
+/// [`SeekableReader`](super::SeekableReader) does the same with file reads.
 ///
 /// ```
 /// # fn main() -> esker::Result<()> {
@@ -35,7 +35,7 @@ use super::scan::{self, Source, WHAT};
 /// let one = writer.append(b"one")?;
 /// writer.finish()?;
 ///
-/// // SAFETY: the directory is this program's own, and it writes no more to the file.
+/// SAFETY: only this program uses the directory, and it no longer writes the file.
 /// let reader = unsafe { MmapReader::open(&path)? };
 /// assert!(matches!(reader.read_at(one)?, Cow::Borrowed(b"one")));
 /// # Ok(())
@@ -48,18 +48,20 @@ pub struct MmapReader {
 }
 
 impl MmapReader {
-    /// Maps a file of the operating system. [`Error::Corrupt`] also where its header was never written, as after a crash before the first
-    /// sync, which [`Reader`](super::Reader) takes for a file without records.
+    /// Maps a file of the operating system. Returns [`Error::Corrupt`] if the file has no header, as after a
+    /// crash before the first sync. ([`Reader`](super::Reader) treats such a file as empty.)
     ///
     /// # Safety
-    /// While the reader lives, nobody writes to the file or cuts it, in this process or another one. The mapping changes with the file,
-    /// though Rust takes it for constant, and the operating system ends a program that reads a mapping behind the end of its file.
+    /// The file must not be written or truncated while the reader exists, by this process or another. The
+    /// mapping would change although Rust assumes it constant, and the operating system kills a process that
+    /// reads a mapping past the end of its file.
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<MmapReader> {
-        // SAFETY: mmap.1 is the caller's duty, as it is here.
+        // SAFETY: mmap.1 is guaranteed by the caller.
         unsafe { Self::open_in(&Env::real(), path) }
     }
 
-    /// Maps a file of the given environment; reads it whole if it is none of the operating system's.
+    /// Maps a file of the given environment. Reads the whole file if it is not a file of the operating
+    /// system.
     ///
     /// # Safety
     /// See [`open`](Self::open).
@@ -71,7 +73,7 @@ impl MmapReader {
             .map_err(|_| Error::io("map", path, std::io::ErrorKind::OutOfMemory.into()))?;
         let map: Box<dyn Deref<Target = [u8]> + Send + Sync> = match file.as_std().filter(|_| len > 0) {
             Some(file) => {
-                // SAFETY: mmap.1. The map is read-only.
+                // SAFETY: mmap.1. The mapping is read-only.
                 let map = unsafe { memmap2::Mmap::map(file) };
                 Box::new(map.map_err(|e| Error::io("map", path, e))?)
             }
@@ -81,19 +83,20 @@ impl MmapReader {
         Ok(MmapReader { map, path: path.to_path_buf(), header })
     }
 
-    /// The record at an offset that [`Writer::append`](super::Writer::append) returned. [`Error::Corrupt`] if no
-    /// valid record starts there.
+    /// Returns the record at an offset returned by [`Writer::append`](super::Writer::append). Returns
+    /// [`Error::Corrupt`] if no valid record starts there.
     pub fn read_at(&self, offset: u64) -> Result<Cow<'_, [u8]>> {
         let frame = scan::require(&mut &**self.map, &self.header, &self.path, offset)?;
         Ok(self.load(offset, &frame)?.bytes)
     }
 
-    /// The first valid record that starts at or after any offset; `None` if there is none. Damage is passed over.
+    /// Returns the first valid record that starts at or after `offset`, skipping damage. `None` if there is
+    /// none.
     pub fn seek_next(&self, offset: u64) -> Result<Option<RecordAt<Cow<'_, [u8]>>>> {
         let mut from = offset;
         while let Some((at, frame)) = scan::find_next(&mut &**self.map, &self.header, from)? {
             match self.load(at, &frame) {
-                // Damaged before its checksum was made.
+                // The content was damaged before its checksum was computed.
                 Err(Error::Corrupt { .. }) => from = at + frame.size(),
                 loaded => return loaded.map(Some),
             }
@@ -101,7 +104,7 @@ impl MmapReader {
         Ok(None)
     }
 
-    /// Takes a record that was checked before.
+    /// Returns a record that was verified before.
     fn load(&self, offset: u64, frame: &Frame) -> Result<RecordAt<Cow<'_, [u8]>>> {
         let end = offset + frame.size();
         let payload = &self.map[offset as usize + FRAME_BYTES..end as usize];

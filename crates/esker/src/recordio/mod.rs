@@ -1,4 +1,4 @@
-//! Files of checksummed records: append records, read them back in order or by offset, survive crashes and damage.
+//! Files of checksummed records: append records, read them in order or by offset, survive crashes and damage.
 //!
 //! ```text
 //!   append --> Writer --> [file header][record][record][record]...[torn tail] --> Reader          in order
@@ -6,9 +6,9 @@
 //!                                                                             `-> MmapReader      by offset, no copy
 //! ```
 //!
-//! A record is any string of bytes up to 4 GiB - 1, the empty one included. Each stands in a frame with a marker,
-//! its lengths and two CRC-32C checksums, and is compressed on its own if the file has a codec and the record
-//! shrinks. The offset that [`Writer::append`] returns finds the record again in constant time.
+//! A record is any byte string up to 4 GiB - 1, including the empty one. Each record has a frame with a
+//! marker, its lengths and two CRC-32C checksums. If the file has a codec, each record that shrinks is
+//! compressed on its own. The offset returned by [`Writer::append`] locates the record in constant time.
 //!
 //! ```
 //! # fn main() -> esker::Result<()> {
@@ -34,23 +34,24 @@
 //!
 //! # After a crash
 //!
-//! What [`Writer::sync`] made durable is there. Behind it there may be a part of a record, or garbage: a torn tail.
-//! Readers end before it and report it ([`Reader::tail`]); [`Writer::open_append`] cuts it off and goes on there.
-//! Anything else that does not check out is corruption: damage with a valid record behind it. A reader then fails
-//! with [`Error::Corrupt`](crate::Error::Corrupt), file and offset, or skips it if told to
-//! ([`ReadOptions::resync`]).
+//! Every record made durable by [`Writer::sync`] is present. A partial record or garbage may follow it: a
+//! torn tail. Readers stop before it and report it ([`Reader::tail`]); [`Writer::open_append`] truncates it
+//! and continues there. Damage followed by a valid record is corruption. A reader then fails with
+//! [`Error::Corrupt`](crate::Error::Corrupt), which names the file and the offset, or skips the damage if
+//! [`ReadOptions::resync`] is set.
 //!
-//! Two cases cannot be told apart by looking at the file: damage in the very last record reads as a torn tail, and
-//! after a crash in the middle of several unsynced writes, which a disk may have done in any order, a torn record
-//! may have a whole one behind it and reads as corruption. A log that syncs each record before it writes the next
-//! knows only the first.
+//! Two cases are ambiguous. Damage in the last record looks like a torn tail. And after a crash during
+//! several unsynced writes, which a disk may reorder, a torn record followed by a complete one looks like
+//! corruption. A log that syncs each record before writing the next only meets the first case.
+//!
+//! # Resynchronization
 //!
 //! # Resynchronisation
 //!
-//! [`ReadOptions::resync`] and the `seek_next` methods look for the next marker whose header and content check out.
-//! Content may hold markers, other record files, or a copy of this one: a header's checksum covers its offset and a
-//! random number of its file, so that content never passes for a record. The price: a file from whose middle bytes
-//! were removed can only be read up to there.
+//! [`ReadOptions::resync`] and the `seek_next` methods search for the next marker with a valid header and
+//! content. Content may hold markers, other record files, or a copy of this file. The checksum of a header
+//! covers its offset and a random number of its file, so content never passes for a record. As a consequence,
+//! a file from the middle of which bytes were removed is readable only up to that point.
 //!
 //! Bytes: docs/formats/recordio.md
 
@@ -77,10 +78,10 @@ pub use writer::{WriteOptions, Writer};
 /// A record found by a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordAt<B> {
-    /// Where it starts in the file.
+    /// Offset of the record in the file.
     pub offset: u64,
-    /// Where it ends, and the next may start.
+    /// Offset after the record, where the next one may start.
     pub end: u64,
-    /// Its bytes.
+    /// Content of the record.
     pub bytes: B,
 }

@@ -1,14 +1,16 @@
-//! Reading a record file from its first record to its last.
+//! Reads a record file sequentially.
 //!
 //! ```text
 //!   File --> Window --> scan::check --> payload --decompress--> &[u8] lent to the caller
-//!                              `-damaged--> find_next: a valid record behind it?  yes: corrupt (or skipped)
-//!                                                                                no:  torn tail, the end
+//!                              `-damaged--> find_next: valid record after it?  yes: corrupt (or skipped)
+//!                                                                              no:  torn tail, end of file
 //! ```
 //!
-//! reader.1. A record is returned only if its header and content are what was written.
-//! reader.2. Damage with a valid record behind it is corruption; without one it is a torn tail, which a crash explains.
-//! reader.3. Records are returned in the order in which they were appended, each once.
+//! reader.1. A record is returned only if its header and content match their checksums.
+//! reader.2. Damage followed by a valid record is corruption. Damage without one is a torn tail, as a crash
+//!     leaves it.
+//!
+//! Records are returned in append order, each once.
 
 use std::path::Path;
 
@@ -22,7 +24,7 @@ use super::header::{FileHeader, HEADER_BYTES};
 use super::scan::{self, Check, Source, Tail, WHAT};
 use super::window::Window;
 
-/// How to read a record file.
+/// Options for reading a record file.
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
     env: Env,
@@ -47,41 +49,42 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// The file system to read from; the operating system's by default.
+    /// Sets the environment; the operating system's files by default.
     pub fn env(mut self, env: &Env) -> Self {
         self.env = env.clone();
         self
     }
 
-    /// How much is read at once, in bytes; 256 KiB by default. A longer record is read whole.
+    /// Sets the bytes read at a time; 256 KiB by default. A longer record is read whole.
     pub fn buffer_bytes(mut self, bytes: usize) -> Self {
         self.buffer_bytes = bytes;
         self
     }
 
-    /// Report a torn tail as [`Error::Corrupt`] instead of ending before it. Off by default.
+    /// Reports a torn tail as [`Error::Corrupt`] instead of ending before it. Off by default.
     pub fn strict_tail(mut self, on: bool) -> Self {
         self.strict_tail = on;
         self
     }
 
-    /// Skip damage and go on with the next valid record; [`Reader::skipped_bytes`] tells how much was lost. Off by
-    /// default: damage with a valid record behind it is an error.
+    /// Skips damage and continues with the next valid record; [`Reader::skipped_bytes`] returns how much was
+    /// skipped. Off by default: damage followed by a valid record is an error.
     pub fn resync(mut self, on: bool) -> Self {
         self.resync = on;
         self
     }
 
-    /// Reads a file whose header is damaged, too, as if what is needed of it were right: if it is not, no record proves
-    /// valid. [`Reader::header_damage`] tells. What the system does not give is damage, too, 4 KiB at a time; but for the first
-    /// 4 KiB, without which the file is not opened. Includes `resync`.
+    /// Also reads a file with a damaged header, assuming that the needed header fields are intact; if they
+    /// are not, no record is valid. [`Reader::header_damage`] returns the damage. Parts that the system
+    /// cannot read count as damage, in units of 4 KiB, but the first 4 KiB must be readable. Implies
+    /// `resync`.
     pub(crate) fn salvage(mut self) -> Self {
         (self.salvage, self.resync) = (true, true);
         self
     }
 
-    /// Takes a compressed record for damage: for files that are written without a codec. So no length in such a file makes the
-    /// reader allocate more than its bytes.
+    /// Treats a compressed record as damage, for files written without a codec. A length in such a file can
+    /// then never make the reader allocate more than the size of the file.
     pub(crate) fn uncompressed(mut self) -> Self {
         self.uncompressed = true;
         self
@@ -93,7 +96,7 @@ impl ReadOptions {
         let file = self.env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
         let mut window = Window::new(file, path, self.buffer_bytes)?;
         if self.salvage {
-            window = window.patient();
+            window = window.salvaging();
         }
         let bytes = window.at(0, HEADER_BYTES as u64)?;
         let mut header_damage = None;
@@ -104,7 +107,7 @@ impl ReadOptions {
             }
             (decoded, _) => decoded?,
         };
-        // Without a codec no header of a compressed record is valid.
+        // Without a codec, no header of a compressed record is valid.
         let known = header.unwrap_or_default();
         let codec = if self.uncompressed { Compression::None } else { known.codec };
         let mut reader = Reader {
@@ -152,23 +155,23 @@ pub struct Reader {
     header_damage: Option<Error>,
     window: Window,
     header: FileHeader,
-    /// Where the next record should start.
+    /// Offset where the next record should start.
     position: u64,
     record_offset: u64,
     /// The latest record, if it was compressed.
     unpacked: Vec<u8>,
-    /// Known once the end was reached.
+    /// Set once the end is reached.
     tail: Option<Tail>,
     strict_tail: bool,
     resync: bool,
     skipped_bytes: u64,
 }
 
-/// The last record of a file that ends in it.
+/// The last record of a file with a clean tail.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastRecord {
     pub(super) header: FileHeader,
-    /// Where it begins.
+    /// Offset of the record.
     pub(super) offset: u64,
 }
 
@@ -178,15 +181,16 @@ impl Reader {
         Self::options().open(path)
     }
 
-    /// Options to open a file with.
+    /// Returns the default options.
     pub fn options() -> ReadOptions {
         ReadOptions::default()
     }
 
-    /// The next record, lent until the next call; `None` at the end, of which [`tail`](Self::tail) then tells more.
+    /// Returns the next record, borrowed until the next call. `None` at the end; [`tail`](Self::tail) then
+    /// describes it.
     ///
-    /// Fails with [`Error::Corrupt`] at damage that has a valid record behind it (unless told to skip it); after
-    /// that error the reader does not move on.
+    /// Fails with [`Error::Corrupt`] at damage followed by a valid record, unless damage is skipped. After
+    /// that error the reader does not advance.
     #[expect(clippy::should_implement_trait, reason = "it lends: `records` is the iterator")]
     pub fn next(&mut self) -> Result<Option<&[u8]>> {
         let frame = loop {
@@ -203,7 +207,7 @@ impl Reader {
         scan::payload(&mut self.window, self.record_offset, &frame).map(Some)
     }
 
-    /// The next record as it is stored, header and payload, verified; `None` at the end.
+    /// Returns the next record as stored, header and payload, verified. `None` at the end.
     pub(super) fn next_stored(&mut self) -> Result<Option<(Frame, &[u8])>> {
         let Some(frame) = self.locate(Check::Payload)? else { return Ok(None) };
         self.record_offset = self.position;
@@ -212,7 +216,7 @@ impl Reader {
         Ok(Some((frame, payload)))
     }
 
-    /// Passes over the next record without looking at its content; `false` at the end.
+    /// Skips the next record without verifying its content. Returns false at the end.
     pub fn skip_next(&mut self) -> Result<bool> {
         let Some(frame) = self.locate(Check::Header)? else { return Ok(false) };
         self.record_offset = self.position;
@@ -220,44 +224,45 @@ impl Reader {
         Ok(true)
     }
 
-    /// The remaining records as an iterator; it ends after an error.
+    /// Returns an iterator over the remaining records. It ends after an error.
     pub fn records(&mut self) -> Records<'_> {
         Records { reader: Some(self) }
     }
 
-    /// The offset of the record returned or passed over last; 0 before the first.
+    /// Offset of the record last returned or skipped; 0 before the first.
     pub fn record_offset(&self) -> u64 {
         self.record_offset
     }
 
-    /// The offset of that record's bytes, if it is not compressed: they stand behind its header.
+    /// Offset of the content of that record, if it is not compressed.
     pub(crate) fn content_offset(&self) -> u64 {
         self.record_offset + FRAME_BYTES as u64
     }
 
-    /// The offset at which the next record is looked for.
+    /// Offset where the next record is expected.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// What stands behind the last record; `None` until the end was reached.
+    /// What follows the last record. `None` until the end is reached.
     pub fn tail(&self) -> Option<Tail> {
         self.tail
     }
 
-    /// The bytes of damage skipped so far; the tail is not among them.
+    /// Bytes of damage skipped so far, without the tail.
     pub fn skipped_bytes(&self) -> u64 {
         self.skipped_bytes
     }
 
-    /// What is wrong with the file's header, if it was opened for salvage.
+    /// Returns the damage of the file header, if the file was opened for salvage.
     pub(crate) fn header_damage(&mut self) -> Option<Error> {
         self.header_damage.take()
     }
 
-    /// The damage of so many bytes that were skipped. Tells if the system does not give all of them.
+    /// Returns an error for `bytes` skipped bytes at `offset`. It says whether some of them could not be
+    /// read.
     pub(crate) fn skipped_damage(&self, what: &'static str, offset: u64, bytes: u64) -> Error {
-        let mut detail = format!("{bytes} bytes are no valid record");
+        let mut detail = format!("{bytes} bytes hold no valid record");
         if let Some(error) = self.window.unreadable(offset..offset + bytes) {
             detail = format!("{detail}, and not all of them can be read: {error}");
         }
@@ -268,18 +273,19 @@ impl Reader {
         self.header
     }
 
-    /// The size that the file had when it was opened.
+    /// Size of the file when it was opened.
     pub(super) fn file_size(&self) -> u64 {
         self.window.size()
     }
 
-    /// Where the last record stands, once all were read and nothing is behind them: a writer that gives it again can go on there.
+    /// Returns the position of the last record once all were read and nothing follows it. A writer can
+    /// continue there by writing that record again.
     pub(crate) fn last_record(&self) -> Option<LastRecord> {
         let is_clean = self.tail == Some(Tail::Clean) && self.skipped_bytes == 0 && self.record_offset > 0;
         is_clean.then_some(LastRecord { header: self.header, offset: self.record_offset })
     }
 
-    /// Moves to the next valid record and checks it; `None` at the end.
+    /// Moves to the next valid record and verifies it. `None` at the end.
     fn locate(&mut self, depth: Check) -> Result<Option<Frame>> {
         if self.tail.is_some() {
             return Ok(None);
@@ -299,7 +305,7 @@ impl Reader {
                 Ok(Some(frame))
             }
             Some(_) => Err(damage.in_file(self.window.path(), self.position)),
-            // Records may have been there, so this is damage, and no tail that a crash explains (reader.2).
+            // The unreadable part may have held records, so this is damage and not a torn tail (reader.2).
             None if self.window.unreadable(self.position..self.window.size()).is_some() => {
                 self.skipped_bytes += self.window.size() - self.position;
                 self.position = self.window.size();
@@ -317,7 +323,8 @@ impl Reader {
         }
     }
 
-    /// Decompresses the record at the position. `false`: it was damaged before its checksum was made, and skipped.
+    /// Decompresses the record at the position. Returns false if it was damaged before its checksum was
+    /// computed, and skips it.
     fn unpack(&mut self, frame: &Frame) -> Result<bool> {
         let payload = scan::payload(&mut self.window, self.position, frame)?;
         match frame.unpack(&self.header, payload) {
@@ -334,7 +341,8 @@ impl Reader {
         }
     }
 
-    /// A file whose header was never written is one torn tail; anything but zeros behind it is not ours.
+    /// Handles a file whose header was never written: it is one torn tail. Anything except zeros after the
+    /// header makes it corrupt.
     fn end_without_header(&mut self) -> Result<()> {
         let size = self.window.size();
         let torn = Tail::Torn { offset: 0, bytes: size };

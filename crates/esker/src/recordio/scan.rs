@@ -1,13 +1,14 @@
-//! Finding records: is there one here, where is the next, and what is behind the last.
+//! Finds records: whether one starts at an offset, where the next one is, and what follows the last one.
 //!
 //! ```text
-//!   Window | mapping --Source--> check (one place) --damaged--> find_next (resynchronise)
-//!                                                          `-none--> Tail
+//!   Window | mapping --Source--> check (one offset) --damaged--> find_next (resynchronize)
+//!                                                             `-none--> Tail
 //! ```
 //!
-//! recordio_scan.1. `find_next` returns only whole records, with header and payload verified.
-//! recordio_scan.2. It looks at each byte a bounded number of times, whatever the bytes: behind a header that proves valid it
-//!     goes on after the payload, and no payload is checked twice.
+//! recordio_scan.1. `find_next` returns only complete records with verified header and payload.
+//!
+//! `find_next` reads each byte a bounded number of times, for any input: after a valid header it continues
+//! after the payload, and it verifies no payload twice.
 //!
 //! Bytes: docs/formats/recordio.md
 
@@ -19,17 +20,18 @@ use crate::types::{Error, Result};
 use super::frame::{FRAME_BYTES, Frame, MARKER};
 use super::header::{FileHeader, HEADER_BYTES};
 
-/// How much is searched for a marker at once. Half the smallest window: a window then moves at most once a step.
+/// Bytes searched for a marker at a time. Half of the smallest window, so that a window moves at most once
+/// per step.
 pub(super) const STEP_BYTES: u64 = 4 << 10;
 
-/// The name of a record in error messages.
+/// Name of a record in error messages.
 pub(super) const WHAT: &str = "record";
 
-/// Bytes of a record file, wherever they are.
+/// The bytes of a record file.
 pub(super) trait Source {
-    /// The size of the file in bytes.
+    /// Size of the file in bytes.
     fn size(&self) -> u64;
-    /// `len` bytes at `offset`, fewer only where the file ends.
+    /// Returns `len` bytes at `offset`, or fewer at the end of the file.
     fn at(&mut self, offset: u64, len: u64) -> Result<&[u8]>;
 }
 
@@ -44,30 +46,30 @@ impl Source for &[u8] {
     }
 }
 
-/// What stands behind the last record of a file.
+/// What follows the last record of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tail {
     /// Nothing: the file ends with its last record.
     Clean,
-    /// Only zeros: space written ahead, as unfinished direct files have it.
+    /// Only zeros: space allocated in advance, as in unfinished direct files.
     Zeros {
-        /// Where they start: the end of the last record.
+        /// Offset of the zeros: the end of the last record.
         offset: u64,
-        /// How many there are.
+        /// Number of zeros.
         bytes: u64,
     },
-    /// A part of a record, or bytes that are none, and no valid record after them: what a crash leaves of writes
-    /// that were not synced. At offset 0 even the file's header is missing.
+    /// A partial record or garbage without a valid record after it, as a crash leaves it after unsynced
+    /// writes. At offset 0 even the file header is missing.
     Torn {
-        /// Where it starts: the end of the last record.
+        /// Offset of the tail: the end of the last record.
         offset: u64,
-        /// How long it is.
+        /// Length of the tail in bytes.
         bytes: u64,
     },
 }
 
 impl Tail {
-    /// Where the next record belongs, in a file of `size` bytes.
+    /// Offset where the next record belongs, in a file of `size` bytes.
     pub(super) fn records_end(self, size: u64) -> u64 {
         match self {
             Tail::Clean => size,
@@ -76,11 +78,11 @@ impl Tail {
     }
 }
 
-/// Why there is no valid record at a place.
+/// Why there is no valid record at an offset.
 pub(super) struct Damage {
-    /// What is wrong.
+    /// The error.
     pub(super) error: DecodeError,
-    /// The search for the next record may start here.
+    /// Offset from which to search for the next record.
     pub(super) resume: u64,
 }
 
@@ -89,22 +91,22 @@ impl Damage {
         Damage { error: DecodeError::new(0, detail), resume }
     }
 
-    /// As corruption of the file, of a record that should be at `offset`.
+    /// Converts to a corruption error of the record expected at `offset`.
     pub(super) fn in_file(self, path: &Path, offset: u64) -> Error {
         self.error.in_file(WHAT, path, offset)
     }
 }
 
-/// How closely a record is looked at.
+/// How thoroughly a record is verified.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Check {
-    /// Its header, and that the file does not end inside it.
+    /// The header, and that the file does not end inside the record.
     Header,
-    /// The payload's checksum too.
+    /// The header and the checksum of the payload.
     Payload,
 }
 
-/// Checks the record at `offset`. The outer error is one of reading the file.
+/// Verifies the record at `offset`. The outer error is a failure to read the file.
 pub(super) fn check<S: Source>(
     source: &mut S,
     file: &FileHeader,
@@ -114,7 +116,7 @@ pub(super) fn check<S: Source>(
     let size = source.size();
     let head = source.at(offset, FRAME_BYTES as u64)?;
     if head.len() < FRAME_BYTES {
-        return Ok(Err(Damage::new("the file ends inside the header of a record", size)));
+        return Ok(Err(Damage::new("the file ends inside a record header", size)));
     }
     let frame = match Frame::decode(head, file, offset) {
         Ok(frame) => frame,
@@ -131,7 +133,7 @@ pub(super) fn check<S: Source>(
     Ok(Ok(frame))
 }
 
-/// The record at `offset`, which the caller believes to be there.
+/// Verifies a record that must be at `offset`.
 pub(super) fn require<S: Source>(
     source: &mut S,
     file: &FileHeader,
@@ -141,12 +143,12 @@ pub(super) fn require<S: Source>(
     check(source, file, offset, Check::Payload)?.map_err(|damage| damage.in_file(path, offset))
 }
 
-/// The payload of the record at `offset`.
+/// Returns the payload of the record at `offset`.
 pub(super) fn payload<'a, S: Source>(source: &'a mut S, offset: u64, frame: &Frame) -> Result<&'a [u8]> {
     source.at(offset + FRAME_BYTES as u64, frame.stored_len.into())
 }
 
-/// The first valid record at or after `from` (recordio_scan.1).
+/// Returns the first valid record at or after `from` (recordio_scan.1).
 pub(super) fn find_next<S: Source>(
     source: &mut S,
     file: &FileHeader,
@@ -170,7 +172,7 @@ pub(super) fn find_next<S: Source>(
     }
 }
 
-/// What stands from `offset` to the end of the file, where no valid record is left.
+/// Classifies the bytes from `offset` to the end of the file, which hold no valid record.
 pub(super) fn tail<S: Source>(source: &mut S, offset: u64) -> Result<Tail> {
     let bytes = source.size() - offset;
     let mut at = offset;

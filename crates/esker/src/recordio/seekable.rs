@@ -1,10 +1,10 @@
-//! Reading records at offsets that were kept elsewhere (an index), with reads of the file.
+//! Reads records at given offsets (from an index, for example) with file reads.
 //!
 //! ```text
-//!   offset --File::read_at--> scan::check --> record;   any offset --scan::find_next--> first record behind it
+//!   offset --File::read_at--> scan::check --> record    any offset --scan::find_next--> first record there
 //! ```
 //!
-//! seekable.1. No state is shared between calls: one reader serves any number of threads.
+//! Calls share no state, so one reader serves any number of threads.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -48,8 +48,8 @@ pub struct SeekableReader {
 }
 
 impl SeekableReader {
-    /// Opens a file of the operating system. [`Error::Corrupt`] also where its header was never written, as after a crash before the first
-    /// sync, which [`Reader`](super::Reader) takes for a file without records.
+    /// Opens a file of the operating system. Returns [`Error::Corrupt`] if the file has no header, as after a
+    /// crash before the first sync. ([`Reader`](super::Reader) treats such a file as empty.)
     pub fn open(path: impl AsRef<Path>) -> Result<SeekableReader> {
         Self::open_in(&Env::real(), path)
     }
@@ -63,20 +63,21 @@ impl SeekableReader {
         Ok(SeekableReader { file, path: path.to_path_buf(), size: window.size(), header })
     }
 
-    /// The record at an offset that [`Writer::append`](super::Writer::append) returned. [`Error::Corrupt`] if no
-    /// valid record starts there.
+    /// Returns the record at an offset returned by [`Writer::append`](super::Writer::append). Returns
+    /// [`Error::Corrupt`] if no valid record starts there.
     pub fn read_at(&self, offset: u64) -> Result<Vec<u8>> {
         let mut window = self.window();
         let frame = scan::require(&mut window, &self.header, &self.path, offset)?;
         Ok(self.load(&mut window, offset, &frame)?.bytes)
     }
 
-    /// The first valid record that starts at or after any offset; `None` if there is none. Damage is passed over.
+    /// Returns the first valid record that starts at or after `offset`, skipping damage. `None` if there is
+    /// none.
     pub fn seek_next(&self, offset: u64) -> Result<Option<RecordAt<Vec<u8>>>> {
         let (mut window, mut from) = (self.window(), offset);
         while let Some((at, frame)) = scan::find_next(&mut window, &self.header, from)? {
             match self.load(&mut window, at, &frame) {
-                // Damaged before its checksum was made.
+                // The content was damaged before its checksum was computed.
                 Err(Error::Corrupt { .. }) => from = at + frame.size(),
                 loaded => return loaded.map(Some),
             }

@@ -1,5 +1,5 @@
-//! Record files as a whole: what is written comes back, and what damage and crashes do to them.
-#![expect(unsafe_code, reason = "maps files that nobody cuts")]
+//! Tests of whole record files: round trips, damage and crashes.
+#![expect(unsafe_code, reason = "maps files that are not truncated")]
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -29,7 +29,7 @@ fn bytes_of(fs: &MemFs) -> Vec<u8> {
     read_range(&*file, 0, file.len().unwrap() as usize).unwrap()
 }
 
-/// An environment whose file holds `bytes`.
+/// An environment with a file that holds `bytes`.
 fn env_of(bytes: &[u8]) -> Env {
     let (fs, env) = memory();
     fs.open(Path::new(PATH), OpenOptions::create_new()).unwrap().write_all_at(bytes, 0).unwrap();
@@ -37,7 +37,7 @@ fn env_of(bytes: &[u8]) -> Env {
 }
 
 fn map_in(env: &Env) -> MmapReader {
-    // SAFETY: mmap.1 of mmap.rs: these tests map files only when they are whole.
+    // SAFETY: mmap.1 of mmap.rs: these tests map files only when they are complete.
     unsafe { MmapReader::open_in(env, PATH) }.unwrap()
 }
 
@@ -54,7 +54,7 @@ fn file_of<R: AsRef<[u8]>>(codec: Compression, records: &[R]) -> (Vec<u8>, Vec<u
     (bytes, offsets)
 }
 
-/// What one reading finds: the records, then the tail and the bytes skipped, or the error.
+/// The result of reading a file: the records, then the tail and the bytes skipped, or the error.
 type Found = (Vec<Vec<u8>>, Result<(Tail, u64)>);
 
 fn read(env: &Env, options: &ReadOptions) -> Found {
@@ -72,7 +72,7 @@ fn read(env: &Env, options: &ReadOptions) -> Found {
     }
 }
 
-/// Records of sizes around the edges of everything: empty, one byte, the buffer, its double.
+/// Records of edge sizes: empty, one byte, the buffer size and twice that.
 fn edge_records() -> Vec<Vec<u8>> {
     let mut rng = Rng::with_seed(1);
     let mut records = vec![Vec::new(), vec![0], b"hello hello hello hello hello hello".to_vec(), Vec::new()];
@@ -115,7 +115,7 @@ fn reader_3_records_come_back_in_order_for_every_codec_and_buffer() {
 
 #[test]
 fn a_forged_length_is_refused_before_it_is_believed_where_nothing_is_compressed() {
-    // 128 KiB of Zstandard may stand for 4 GiB, as far as a reader knows; of the others, for less.
+    // A reader must assume that 128 KiB of Zstandard can hold 4 GiB; the other codecs expand less.
     let codec = *Compression::ALL.last().unwrap();
     let raw_len = if codec == Compression::Zstd { u32::MAX } else { 30 << 20 };
     let (mut bytes, offsets) = file_of(codec, &[&b"first"[..], &[7; 128 << 10]]);
@@ -198,7 +198,7 @@ fn window_2_salvage_passes_over_the_pieces_that_cannot_be_read() {
         faulty.add(FaultRule::new(&[OpKind::Read], fails).on_bytes(bad..bad + 1).forever());
         let before = faulty.fired();
         let (found, end) = read(&env, &Reader::options().salvage());
-        assert_eq!(faulty.fired() - before, 2, "window.2: as a part of more, and as a piece");
+        assert_eq!(faulty.fired() - before, 2, "window.2: within a larger read, and as a piece");
         let piece = bad / 4096 * 4096..(bad + 1).next_multiple_of(4096);
         let is_kept = |at: u64| at + record_size <= piece.start || at >= piece.end;
         let kept = records.iter().zip(&offsets).filter(|(_, at)| is_kept(**at));
@@ -230,7 +230,7 @@ fn writers_of_every_buffer_and_direct_io_make_the_same_file() {
                 if i % 5 == 0 { writer.append_sync(record) } else { writer.append(record) }.unwrap();
                 if i == records.len() / 2 {
                     drop(writer);
-                    // The rest of the last unsynced record may be missing: continue where the file really ends.
+                    // The end of the last unsynced record may be missing: continue where the file ends.
                     writer = options.open_append(PATH).unwrap();
                     for lost in &records[writer.len() as usize..=i] {
                         writer.append(lost).unwrap();
@@ -264,14 +264,14 @@ fn the_real_file_system_serves_as_well() {
         let mut reader = Reader::open(&path).unwrap();
         assert_eq!(reader.records().map(|r| r.unwrap().len()).sum::<usize>(), 100 * 400 + 10);
         assert_eq!(reader.tail(), Some(Tail::Clean));
-        // SAFETY: mmap.1 of mmap.rs: the file is whole.
+        // SAFETY: mmap.1 of mmap.rs: the file is complete.
         let mapped = unsafe { MmapReader::open(&path) }.unwrap();
         assert_eq!(*mapped.read_at(reader.record_offset()).unwrap(), *b"last");
         assert!(matches!(options.create_new(&path), Err(Error::Io { .. })));
     }
 }
 
-/// Three records of which the codec compresses one.
+/// Three records, of which the codec compresses one.
 fn small_file(codec: Compression) -> (Vec<u8>, Vec<u64>, [Vec<u8>; 3]) {
     let records = [b"first".to_vec(), vec![7; 90], Vec::new()];
     let (bytes, offsets) = file_of(codec, &records);
@@ -280,14 +280,14 @@ fn small_file(codec: Compression) -> (Vec<u8>, Vec<u64>, [Vec<u8>; 3]) {
 
 #[test]
 fn golden_v1() {
-    // Whatever writers and codecs do one day, this file stays readable.
+    // This file must stay readable, however writers and codecs change.
     let hex = |i: usize| u8::from_str_radix(&GOLDEN_V1[i..i + 2], 16).unwrap();
     let golden: Vec<u8> = (0..GOLDEN_V1.len()).step_by(2).map(hex).collect();
     let (found, end) = read(&env_of(&golden), &Reader::options().strict_tail(true));
     let (written, offsets, records) = small_file(Compression::Snappy);
     assert_eq!(found, records);
     assert_eq!(end.unwrap(), (Tail::Clean, 0));
-    // What does not depend on a library's compressor is also written like this.
+    // Bytes that do not depend on the compressor of a library are also compared.
     let head = offsets[1] as usize;
     assert_eq!(written[..head], golden[..head]);
 }
@@ -343,7 +343,7 @@ fn zeros_behind_the_last_record_are_told_apart() {
     *bytes.last_mut().unwrap() = 1;
     let (_, end) = read(&env_of(&bytes), &Reader::options());
     assert_eq!(end.unwrap(), (Tail::Torn { offset, bytes: 70_000 }, 0));
-    // No header at all, but something behind it: not a file that a crash of ours leaves.
+    // No header, but data after it: no crash leaves such a file.
     bytes[..HEADER_BYTES].fill(0);
     assert!(read(&env_of(&bytes), &Reader::options()).1.unwrap_err().is_corrupt());
 }
@@ -391,7 +391,7 @@ fn bytes_of_env(env: &Env) -> Vec<u8> {
 
 #[test]
 fn frame_1_content_never_passes_for_a_record() {
-    // Markers, another record file, and whole copies of what stands before in this very file.
+    // Markers, another record file, and copies of earlier parts of this file.
     let (other, _) = file_of(Compression::None, &[b"inner one".to_vec(), b"inner two".to_vec()]);
     let mut records = vec![MARKER.repeat(5_000), other.clone(), [&other[..], &MARKER].concat().repeat(20)];
     for _ in 0..3 {
@@ -416,7 +416,7 @@ fn frame_1_content_never_passes_for_a_record() {
     }
     for hit in 0..records.len() - 1 {
         let mut bad = bytes.clone();
-        bad[offsets[hit] as usize + 5] ^= 1; // A length, so that the content must be searched.
+        bad[offsets[hit] as usize + 5] ^= 1; // A length: the content must be searched.
         let (found, end) = read(&env_of(&bad), &Reader::options().resync(true).buffer_bytes(0));
         let mut rest = records.clone();
         rest.remove(hit);
@@ -490,7 +490,7 @@ fn recordio_writer_1_synced_records_survive_every_crash() {
                 records.push(record);
                 acked += 1;
             }
-            // One record more, written but not synced: the only thing that the crash may tear.
+            // One more record, written but not synced: only it may be torn by the crash.
             let record = vec![0xAA; rng.usize(0..9_000)];
             writer.append(&record).unwrap();
             writer.flush().unwrap();
@@ -557,7 +557,7 @@ fn recordio_writer_4_what_a_failed_sync_left_is_durable_before_more_follows() {
         writer.sync().unwrap_err();
         drop(writer);
 
-        // The system has it all, the disk does not.
+        // The page cache has all of it, the disk does not.
         assert_eq!(read(&env, &Reader::options()).0, records[..3]);
         let lost = Env::simulated(Arc::new(fs.crash_strict()), 1);
         assert_eq!(read(&lost, &Reader::options()).0, records[..1]);
@@ -583,7 +583,7 @@ fn recordio_writer_4_what_a_failed_sync_left_is_durable_before_more_follows() {
 fn recordio_writer_4_the_name_of_a_file_that_a_killed_process_left_is_durable() {
     let (fs, env) = memory();
     let (bytes, _) = file_of(Compression::None, &[b"first"]);
-    // Created, and killed before the directory was synced.
+    // Created, then killed before the directory was synced.
     fs.open(Path::new(PATH), OpenOptions::create_new()).unwrap().write_all_at(&bytes, 0).unwrap();
     Writer::options().env(&env).open_append(PATH).unwrap();
     let env = Env::simulated(Arc::new(fs.crash_strict()), 1);
@@ -654,7 +654,7 @@ fn recordio_writer_4_a_fault_at_every_call_of_continuing_loses_nothing() {
 
 #[test]
 fn a_file_that_could_not_be_made_can_be_made_again() {
-    // A direct file is opened a second time, to be read.
+    // A direct file is opened a second time for reading.
     for (kind, direct) in [(OpKind::SyncDir, false), (OpKind::Write, false), (OpKind::Open, true)] {
         let faulty = FaultFs::new(Arc::new(MemFs::new()));
         let env = Env::simulated(Arc::new(faulty.clone()), 1);
@@ -666,8 +666,8 @@ fn a_file_that_could_not_be_made_can_be_made_again() {
     }
 }
 
-/// Twelve records, each synced, on a file system of which the `nth` changing call fails. Returns what was
-/// acknowledged, and whether all was.
+/// Writes twelve records, each synced, on a file system whose `nth` modifying call fails. Returns the
+/// acknowledged records, and whether all were acknowledged.
 fn write_with_fault(fs: &MemFs, action: FaultAction, nth: u64, direct: bool) -> (Vec<Vec<u8>>, bool) {
     let faulty = FaultFs::new(Arc::new(fs.clone()));
     faulty.add(FaultRule::new(&OpKind::CHANGES, action).nth(nth));

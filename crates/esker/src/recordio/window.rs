@@ -4,9 +4,12 @@
 //!   File --read_at, a buffer at a time--> Window --at(offset, len)--> &[u8]
 //! ```
 //!
-//! window.1. A window allocates no more than the larger of its buffer and the bytes that the file really has there.
-//! window.2. A patient window takes what the system does not give for zeros, in pieces of 4 KiB, and remembers which and why. Without
-//!     the first piece, where the file's header is, no record could be told from noise: that is an error all the same.
+//! A window allocates no more than the larger of its buffer and the bytes that the file has at the requested
+//! offset.
+//!
+//! window.2. A salvaging window reads unreadable parts as zeros, in pieces of 4 KiB, and records which parts
+//!     and why. The first piece is excepted: it holds the file header, without which no record can be
+//!     recognized.
 
 use std::io;
 use std::ops::Range;
@@ -19,38 +22,38 @@ use crate::types::{Error, Result};
 
 use super::scan::{STEP_BYTES, Source};
 
-/// The smallest buffer; smaller wishes are raised to it.
+/// Minimum buffer size. Smaller requests are raised to it.
 pub(super) const BUFFER_BYTES_MIN: usize = 2 * STEP_BYTES as usize;
 
-/// Bytes read at a time of a file that cannot be read as a whole (window.2).
+/// Bytes read at a time from a file that cannot be read as a whole (window.2).
 const PIECE_BYTES: u64 = 4 << 10;
 
 /// How a window reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reading {
-    /// As much as there is room for.
+    /// As much as the buffer holds.
     Strict,
-    /// The same, until something cannot be read.
-    Patient,
-    /// A piece at a time (window.2).
+    /// The same, until a read fails.
+    UntilError,
+    /// One piece at a time (window.2).
     InPieces,
 }
 
-/// Bytes of a file around the place where its reader stands.
+/// Bytes of a file around the position of its reader.
 #[derive(Debug)]
 pub(super) struct Window {
     file: Arc<dyn File>,
     path: PathBuf,
-    /// The file's size when it was opened; what is appended later is not seen.
+    /// Size of the file when it was opened. Data appended later is not seen.
     size: u64,
-    /// How much is read at once.
+    /// Bytes read at a time.
     buffer_bytes: usize,
     buf: Vec<u8>,
-    /// Where the buffer's first byte stands in the file, and how many bytes are valid.
+    /// File offset of the first byte of the buffer, and number of valid bytes.
     base: u64,
     filled: usize,
     reading: Reading,
-    /// What could not be read so far, and why (window.2).
+    /// Unreadable parts found so far, with the error (window.2).
     holes: Vec<(Range<u64>, io::Error)>,
 }
 
@@ -75,12 +78,12 @@ impl Window {
         }
     }
 
-    /// The same, passing over what cannot be read (window.2).
-    pub(super) fn patient(self) -> Window {
-        Window { reading: Reading::Patient, ..self }
+    /// Reads unreadable parts as zeros from now on (window.2).
+    pub(super) fn salvaging(self) -> Window {
+        Window { reading: Reading::UntilError, ..self }
     }
 
-    /// Why some of these bytes, which were looked at, could not be read; `None` if all could.
+    /// Returns why some of these bytes could not be read. `None` if all could, as far as they were requested.
     pub(super) fn unreadable(&self, bytes: Range<u64>) -> Option<&io::Error> {
         let overlaps = |hole: &Range<u64>| hole.start < bytes.end && bytes.start < hole.end;
         self.holes.iter().find(|(hole, _)| overlaps(hole)).map(|(_, error)| error)
@@ -90,7 +93,7 @@ impl Window {
         &self.path
     }
 
-    /// Makes `len` bytes at `offset` the front of the buffer.
+    /// Refills the buffer so that it starts with `len` bytes at `offset`.
     fn fill(&mut self, offset: u64, len: usize) -> io::Result<()> {
         let keep = match offset.checked_sub(self.base) {
             Some(skip) if skip < self.filled as u64 => skip as usize..self.filled,
@@ -104,14 +107,14 @@ impl Window {
         if want > self.buf.len() {
             self.buf.resize(want, 0);
         } else if self.buf.len() > self.buffer_bytes && want <= self.buffer_bytes {
-            // One huge record must not keep its memory for the rest of the file.
+            // Do not keep the memory of one huge record for the rest of the file.
             self.buf.truncate(want.max(self.filled));
             self.buf.shrink_to_fit();
         }
         while self.filled < len {
             let at = offset + self.filled as u64;
             let end = match self.reading {
-                Reading::Strict | Reading::Patient => self.buf.len(),
+                Reading::Strict | Reading::UntilError => self.buf.len(),
                 Reading::InPieces => {
                     self.buf.len().min(self.filled + (PIECE_BYTES - at % PIECE_BYTES) as usize)
                 }
@@ -120,7 +123,7 @@ impl Window {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(n) => self.filled += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) if self.reading == Reading::Patient => self.reading = Reading::InPieces,
+                Err(_) if self.reading == Reading::UntilError => self.reading = Reading::InPieces,
                 Err(e) if self.reading == Reading::InPieces && at > 0 => {
                     self.buf[self.filled..end].fill(0);
                     self.holes.push((at..at + (end - self.filled) as u64, e));
@@ -141,7 +144,7 @@ impl Source for Window {
     fn at(&mut self, offset: u64, len: u64) -> Result<&[u8]> {
         let len = len.min(self.size.saturating_sub(offset));
         let len = usize::try_from(len)
-            .map_err(|_| Error::Invalid(format!("{len} bytes do not fit this machine's memory")))?;
+            .map_err(|_| Error::Invalid(format!("{len} bytes exceed the address space of this machine")))?;
         if len == 0 {
             return Ok(&[]);
         }

@@ -1,17 +1,19 @@
-//! Writing a record file, new or continued.
+//! Writes a record file, new or continued.
 //!
 //! ```text
 //!   append(&[u8]) --frame::pack--> AppendWriter --buffer--> File
-//!   open_append: Reader to the last valid record -> sync the name -> cut the torn tail -> write all again, sync -> go on there
+//!   open_append: read to the last valid record -> sync the name -> truncate the torn tail -> rewrite, sync
 //! ```
 //!
-//! recordio_writer.1. When `sync` or `append_sync` has returned, every record appended so far survives a crash, and so does the
-//!     file's name, unless its directory may not be read: then that cannot be synced.
+//! recordio_writer.1. When `sync` or `append_sync` returns, every record appended so far survives a crash. So
+//!     does the name of the file, unless its directory cannot be read: then the directory cannot be synced.
 //! recordio_writer.2. After a failed write or sync nothing more is written, and nothing is retried.
-//! recordio_writer.3. A file is continued only right behind its last valid record, and never if there is damage before one.
-//! recordio_writer.4. What a continued file holds is durable before anything follows it, and so is the file's name. A killed process
-//!     leaves records that can be read and were never synced; after a sync that failed the system may even count them as
-//!     written, so that another sync alone would do nothing: they are written again, the same bytes to the same place.
+//! recordio_writer.3. A file is continued only directly after its last valid record, and never if there is
+//!     damage before that record.
+//! recordio_writer.4. The contents and the name of a continued file are durable before anything is appended.
+//!     A killed process leaves readable records that were never synced. After a failed sync the system may
+//!     even consider them written, so that another sync does nothing. Therefore the same bytes are written
+//!     again at the same offsets.
 
 use std::path::{Path, PathBuf};
 
@@ -25,12 +27,12 @@ use super::header::FileHeader;
 use super::reader::{LastRecord, Reader};
 use super::scan::Tail;
 
-/// The longest record, in bytes.
+/// Maximum length of a record in bytes.
 const RECORD_BYTES_MAX: u32 = u32::MAX;
-/// The room for a compressed record that a writer keeps at least, whatever its buffer.
+/// Bytes that a writer may keep for compressed records, whatever its buffer size.
 const SCRATCH_BYTES: usize = 1 << 20;
 
-/// How to write a record file.
+/// Options for writing a record file.
 #[derive(Clone, Debug)]
 pub struct WriteOptions {
     env: Env,
@@ -51,47 +53,47 @@ impl Default for WriteOptions {
 }
 
 impl WriteOptions {
-    /// The file system to write to; the operating system's by default.
+    /// Sets the environment; the operating system's files by default.
     pub fn env(mut self, env: &Env) -> Self {
         self.env = env.clone();
         self
     }
 
-    /// The codec of a new file; none by default. Each record that it makes shorter is compressed on its own.
+    /// Sets the codec of a new file; none by default. Each record that it shortens is compressed on its own.
     pub fn compression(mut self, compression: Compression) -> Self {
         self.compression = compression;
         self
     }
 
-    /// How much is collected before it is written, in bytes; 256 KiB by default.
+    /// Sets the bytes buffered before a write; 256 KiB by default.
     pub fn buffer_bytes(mut self, bytes: usize) -> Self {
         self.buffer_bytes = bytes;
         self
     }
 
-    /// Write around the operating system's page cache, where the file system can. Off by default.
+    /// Bypasses the page cache of the operating system if the file system supports it. Off by default.
     pub fn direct(mut self, on: bool) -> Self {
         self.direct = on;
         self
     }
 
-    /// Creates a file, or replaces the one of this name.
+    /// Creates a file, or replaces an existing one.
     pub fn create(&self, path: impl AsRef<Path>) -> Result<Writer> {
         self.create_with(path.as_ref(), OpenOptions::create())
     }
 
-    /// Creates a file that must not exist yet.
+    /// Creates a file that must not exist.
     pub fn create_new(&self, path: impl AsRef<Path>) -> Result<Writer> {
         self.create_with(path.as_ref(), OpenOptions::create_new())
     }
 
-    /// Continues a file behind its last valid record, or creates it. A torn tail is cut off
-    /// ([`Writer::cut_tail`] tells); damage before a valid record is [`Error::Corrupt`], and nothing is changed.
+    /// Continues a file after its last valid record, or creates it. Truncates a torn tail (returned by
+    /// [`Writer::cut_tail`]). Damage before a valid record returns [`Error::Corrupt`] and changes nothing.
     /// The file keeps its codec.
     ///
-    /// Reads the whole file to verify it, then writes it again in place, as it is, and syncs it: whether what can be
-    /// read was ever synced, or a sync of it failed, nothing in the file tells. When this returns, all records in the
-    /// file are durable. Where that takes too long, begin a new file from time to time.
+    /// Reads the whole file to verify it, then rewrites it in place and syncs it, because the file does not
+    /// show whether its records were ever synced. When this returns, all records in the file are durable.
+    /// Where this takes too long, start a new file from time to time.
     pub fn open_append(&self, path: impl AsRef<Path>) -> Result<Writer> {
         let path = path.as_ref();
         let exists = self.env.fs.exists(path).map_err(|e| Error::io("look for", path, e))?;
@@ -106,15 +108,16 @@ impl WriteOptions {
         if end == 0 {
             return Ok(Writer { cut_tail: tail, ..self.create(path)? });
         }
-        // Before all that takes its time: a refusal is to cost nothing.
+        // Before the expensive steps, so that a refusal is cheap.
         self.sync_name(path)?;
-        self.cut(path, end, tail).map_err(|e| Error::io("cut the torn tail of", path, e))?;
+        self.cut(path, end, tail).map_err(|e| Error::io("truncate the torn tail of", path, e))?;
         let writer = self.write_again(path, end)?;
         Ok(Writer { cut_tail: tail, ..writer })
     }
 
-    /// Continues a file at its last record, which the caller appends again, for who knows that what is before it is durable, and its name too
-    /// (recordio_writer.4). Writes nothing. The writer does not know how many records there are.
+    /// Continues a file at its last record, which the caller appends again. For callers that know that
+    /// everything before it, and the name, is durable (recordio_writer.4). Writes nothing itself. The writer
+    /// does not know the number of earlier records.
     pub(crate) fn go_on_at(&self, path: &Path, last: LastRecord) -> Result<Writer> {
         let out =
             AppendWriter::go_on(&*self.env.fs, path, OpenOptions::write(), self.buffer_bytes, last.offset)
@@ -122,7 +125,7 @@ impl WriteOptions {
         Ok(self.writer(path, out, last.header))
     }
 
-    /// Makes the file end at `end`: of the old tail nothing may come back behind what is written next.
+    /// Truncates the file at `end`, so that nothing of the old tail can reappear after new records.
     fn cut(&self, path: &Path, end: u64, tail: Tail) -> std::io::Result<()> {
         if tail == Tail::Clean {
             return Ok(());
@@ -130,8 +133,8 @@ impl WriteOptions {
         self.env.fs.open(path, OpenOptions::write())?.set_len(end)
     }
 
-    /// Writes the records of a file that ends at `end` again, in place, and makes them durable (recordio_writer.4). What is written is
-    /// what was just verified: it may be read another time from the disk, which need not have it.
+    /// Rewrites the records of a file that ends at `end` in place and makes them durable (recordio_writer.4).
+    /// Each record is verified again as it is read.
     fn write_again(&self, path: &Path, end: u64) -> Result<Writer> {
         let mut reader = Reader::options().env(&self.env).open(path)?;
         let open = self.open_options(OpenOptions::write());
@@ -145,14 +148,14 @@ impl WriteOptions {
             writer.records += 1;
         }
         if writer.size() != end {
-            let detail = format!("its records ended at {end} when they were read before");
+            let detail = format!("the records ended at {end} in an earlier read");
             return Err(Error::corrupt("record file", path, writer.size(), detail));
         }
         writer.sync()?;
         Ok(writer)
     }
 
-    /// recordio_writer.1: a synced record is of no use in a file whose name is lost.
+    /// A synced record is useless in a file whose name is lost (recordio_writer.1).
     fn sync_name(&self, path: &Path) -> Result<()> {
         let dir = path.parent().unwrap_or(Path::new(""));
         self.env.fs.sync_dir_if_readable(dir).map_err(|e| Error::io("sync the directory", dir, e))
@@ -169,7 +172,8 @@ impl WriteOptions {
             Err(error) => {
                 drop(writer);
                 if open.create_new {
-                    // The next attempt is to find no file; one that stays is empty, and can be continued.
+                    // The next attempt must not find the file. If it cannot be removed, it is empty and can
+                    // be continued.
                     let _ = fs.remove_file(path);
                 }
                 Err(error)
@@ -194,8 +198,8 @@ impl WriteOptions {
     }
 }
 
-/// Appends records to a file. End with [`finish`](Self::finish): a writer that is dropped leaves out what it has
-/// not handed to the file system yet.
+/// Appends records to a file. Call [`finish`](Self::finish) at the end: dropping a writer discards buffered
+/// records.
 ///
 /// ```
 /// # fn main() -> esker::Result<()> {
@@ -206,7 +210,7 @@ impl WriteOptions {
 ///
 /// let mut writer = Writer::options().compression(Compression::Lz4).create(&path)?;
 /// writer.append(b"one")?;
-/// writer.append_sync(b"two")?; // both are durable now
+/// writer.append_sync(b"two")?; // both are durable
 /// drop(writer);
 ///
 /// let mut writer = Writer::open_append(&path)?;
@@ -224,7 +228,7 @@ pub struct Writer {
     out: AppendWriter,
     path: PathBuf,
     header: FileHeader,
-    /// Room for a compressed record; it keeps no more than this many bytes from one record to the next.
+    /// Buffer for a compressed record. Between records it keeps at most `scratch_bytes_max`.
     scratch: Vec<u8>,
     scratch_bytes_max: usize,
     records: u64,
@@ -232,32 +236,33 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Creates a file, or replaces the one of this name, with the default options.
+    /// Creates a file, or replaces an existing one, with the default options.
     pub fn create(path: impl AsRef<Path>) -> Result<Writer> {
         Self::options().create(path)
     }
 
-    /// Continues or creates a file with the default options: see [`WriteOptions::open_append`].
+    /// Continues or creates a file with the default options; see [`WriteOptions::open_append`].
     pub fn open_append(path: impl AsRef<Path>) -> Result<Writer> {
         Self::options().open_append(path)
     }
 
-    /// Options to open a file with.
+    /// Returns the default options.
     pub fn options() -> WriteOptions {
         WriteOptions::default()
     }
 
-    /// Appends a record of at most `u32::MAX` bytes and returns its offset, by which a
-    /// [`SeekableReader`](super::SeekableReader) finds it. It is durable after the next [`sync`](Self::sync).
+    /// Appends a record of at most `u32::MAX` bytes. Returns its offset, by which a
+    /// [`SeekableReader`](super::SeekableReader) reads it. The record is durable after the next
+    /// [`sync`](Self::sync).
     pub fn append(&mut self, record: &[u8]) -> Result<u64> {
         let raw_len = u32::try_from(record.len()).map_err(|_| {
             Error::Invalid(format!(
-                "record of {} bytes: the longest is {RECORD_BYTES_MAX} bytes",
+                "record of {} bytes: the maximum is {RECORD_BYTES_MAX} bytes",
                 record.len()
             ))
         })?;
         let offset = self.out.position();
-        // Taken out while the frame borrows from it.
+        // Moved out while the frame borrows it.
         let mut scratch = std::mem::take(&mut self.scratch);
         let written = frame::pack(record, raw_len, &self.header, &mut scratch)
             .map_err(|e| Error::io("compress a record for", &self.path, e))
@@ -266,7 +271,7 @@ impl Writer {
                 self.write(payload)
             });
         if scratch.capacity() > self.scratch_bytes_max {
-            // One huge record must not keep its memory for the life of the writer.
+            // Do not keep the memory of one huge record for the life of the writer.
             scratch.clear();
             scratch.shrink_to(self.scratch_bytes_max);
         }
@@ -276,47 +281,50 @@ impl Writer {
         Ok(offset)
     }
 
-    /// Appends a record and makes it, and all before it, durable (recordio_writer.1).
+    /// Appends a record and makes it and all earlier records durable (recordio_writer.1).
     pub fn append_sync(&mut self, record: &[u8]) -> Result<u64> {
         let offset = self.append(record)?;
         self.sync()?;
         Ok(offset)
     }
 
-    /// Hands all records to the file system, so that readers see them; a crash of the machine may still lose them.
+    /// Writes all buffered records to the file system, so that readers see them. A crash of the machine may
+    /// still lose them.
     pub fn flush(&mut self) -> Result<()> {
         self.out.flush().map_err(|e| Error::io("write", &self.path, e))
     }
 
-    /// Makes all records durable (recordio_writer.1). After an error it is not known which of those since the last sync are, and the writer
-    /// takes nothing more: [`open_append`](WriteOptions::open_append) makes durable what can be read, and goes on.
+    /// Makes all records durable (recordio_writer.1). After an error it is unknown which records since the
+    /// last sync are durable, and the writer accepts no more: [`open_append`](WriteOptions::open_append)
+    /// makes the readable ones durable and continues.
     pub fn sync(&mut self) -> Result<()> {
         self.out.sync().map_err(|e| Error::io("sync", &self.path, e))
     }
 
-    /// Makes all records durable, cuts what a direct file has behind them, and returns the file's size in bytes. After an
-    /// error the file stays, with all that was synced before.
+    /// Makes all records durable, truncates preallocated space of a direct file, and returns the file size in
+    /// bytes. After an error the file remains, with every record that was synced before.
     pub fn finish(self) -> Result<u64> {
         let (_, size) = self.out.finish().map_err(|e| Error::io("sync", &self.path, e))?;
         Ok(size)
     }
 
-    /// The number of records in the file.
+    /// Number of records in the file.
     pub fn len(&self) -> u64 {
         self.records
     }
 
-    /// Whether the file has no records.
+    /// Returns whether the file has no records.
     pub fn is_empty(&self) -> bool {
         self.records == 0
     }
 
-    /// The size of the file in bytes, records not written yet included: the offset of the next record.
+    /// Size of the file in bytes, including buffered records: the offset of the next record.
     pub fn size(&self) -> u64 {
         self.out.position()
     }
 
-    /// What [`open_append`](WriteOptions::open_append) found behind the last valid record, and cut off.
+    /// Returns what [`open_append`](WriteOptions::open_append) found after the last valid record and
+    /// truncated.
     pub fn cut_tail(&self) -> Tail {
         self.cut_tail
     }
@@ -344,7 +352,7 @@ mod tests {
         assert!(usual > 0 && usual <= SCRATCH_BYTES);
         writer.append(&vec![b'a'; 8 * SCRATCH_BYTES]).unwrap();
         assert!(writer.scratch.capacity() <= SCRATCH_BYTES, "{} bytes", writer.scratch.capacity());
-        // Of a size that fits it stays, so that not each record allocates.
+        // The memory of a normal record is kept, so that records do not allocate each time.
         writer.append(&[b'a'; 1000]).unwrap();
         let kept = writer.scratch.capacity();
         writer.append(&[b'a'; 1000]).unwrap();

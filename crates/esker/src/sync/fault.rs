@@ -1,39 +1,41 @@
-//! Deliberate faults of the parts with lock-free or unsafe code, so that their models and the sanitizers can be seen to fail.
+//! Deliberate faults in lock-free and unsafe code. They prove that the loom models and the sanitizers can
+//! fail.
 //!
 //! ```text
-//!   a model:         Broken::new(fault) --thread---> is_on(fault), ordering(fault, sound): the broken variant runs
-//!   a unit test:     ESKER_FAULT ---------process--^
-//!   everybody else:  constants, and the compiler removes what depends on them
+//!   loom model:      Broken::new(fault) --thread---> is_on(fault), ordering(fault, sound): broken variant
+//!   unit test:       ESKER_FAULT ---------process--^
+//!   other builds:    constants; the compiler removes what depends on them
 //! ```
 //!
-//! `cargo xtask sanitize KIND` starts single tests with the variable set, and wants a report of the sanitizer from each.
+//! `cargo xtask sanitize KIND` runs single tests with the variable set and expects the sanitizer to report
+//! each.
 //!
-//! Faults of the whole engine, for its other test harnesses: `types/canary.rs`.
+//! Faults of the whole engine, for the other test harnesses, are in `types/canary.rs`.
 
 use super::atomic::Ordering;
 
-/// What is broken.
+/// A deliberate fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// A block is put into its slot without Release (slot.1).
+    /// A block is inserted into its slot without Release (slot.1).
     BlockNotReleased,
     /// A block is counted after it is in its slot (block_cache.1).
     BlockCountedLate,
-    /// A slot of a node is shown without Release (node.1).
+    /// A slot of a node is exposed without Release (node.1).
     PermutationNotReleased,
-    /// A view is put in its place without Release (view_cell.1).
+    /// A view is published without Release (view_cell.1).
     ViewNotReleased,
-    /// Whoever comes leads a group (queue.1).
+    /// Every thread that arrives leads a group (queue.1).
     SecondLeader,
-    /// A value does not keep the bytes that it points to (value.1).
+    /// A value does not keep alive the bytes that it points to (value.1).
     ValueNotKept,
-    /// A place for a sequence number is claimed by a load and a store (seqs.2).
+    /// A slot for a sequence number is claimed by a load and a store (seqs.2).
     PlaceClaimedTwice,
 }
 
 #[cfg(all(test, not(loom)))]
 impl Fault {
-    /// Those that sanitizers are to find.
+    /// Faults that sanitizers must detect.
     const SANITIZED: [Fault; 4] =
         [Fault::BlockNotReleased, Fault::PermutationNotReleased, Fault::ViewNotReleased, Fault::ValueNotKept];
 }
@@ -46,7 +48,7 @@ mod switch {
 
     thread_local!(static ACTIVE: Cell<Option<Fault>> = const { Cell::new(None) });
 
-    /// Breaks this for the calling thread, on which loom runs all threads of a model, until it is dropped.
+    /// Enables a fault on the calling thread, where loom runs all threads of a model, until it is dropped.
     pub(crate) struct Broken(());
 
     impl Broken {
@@ -77,7 +79,7 @@ mod switch {
 
     use super::{Fault, Ordering};
 
-    /// The environment variable that breaks a whole process: the name of a fault.
+    /// The environment variable that names the fault of a whole process.
     const VARIABLE: &str = "ESKER_FAULT";
 
     static ACTIVE: LazyLock<Option<Fault>> = LazyLock::new(|| {
@@ -99,13 +101,13 @@ mod switch {
 mod switch {
     use super::{Fault, Ordering};
 
-    /// Nothing is broken.
+    /// No fault is enabled.
     #[inline(always)]
     pub(crate) const fn is_on(_: Fault) -> bool {
         false
     }
 
-    /// The sound one; with the fault it is Relaxed.
+    /// Returns the sound ordering, or Relaxed if the fault is on.
     #[inline(always)]
     pub(crate) const fn ordering(_: Fault, sound: Ordering) -> Ordering {
         sound

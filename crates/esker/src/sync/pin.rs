@@ -1,12 +1,12 @@
-//! What keeps a thing alive that was taken out of a shared place while others may still read it.
+//! Epoch-based reclamation: keeps removed objects alive while readers may still use them.
 //!
 //! ```text
 //!   reader:  pin -- load the pointer -- read -- unpin
-//!   writer:  pin -- take the pointer out -- defer(free) . . . . free, when every pin of that moment has ended
+//!   writer:  pin -- remove the pointer -- defer(free) . . . . free, once every pin of that moment has ended
 //! ```
 //!
-//! pin.1. The garbage is Esker's alone: its collector runs what other crates of the process have deferred under no lock of a database, on
-//!      no thread of one. They have the default collector, Esker one of its own.
+//! pin.1. Esker uses a collector of its own, not the default one of the process. It never runs garbage
+//!     deferred by other crates under a lock or on a thread of a database.
 #![expect(unsafe_code, reason = "what is deferred outlives what it borrows")]
 
 use std::sync::LazyLock;
@@ -19,40 +19,41 @@ thread_local! {
     static HANDLE: LocalHandle = COLLECTOR.register();
 }
 
-/// Keeps alive what the thread loads from here on (pin.1).
+/// Pins the current thread: pointers that it loads from now on stay valid until the guard is dropped (pin.1).
 #[inline]
 pub(crate) fn pin() -> Guard {
-    // A thread that ends has lost its handle when other values of its own are dropped.
+    // The handle of an exiting thread may be gone when other thread-local values are dropped.
     HANDLE.try_with(LocalHandle::pin).unwrap_or_else(|_| COLLECTOR.register().pin())
 }
 
-/// Frees what nobody can hold any more. For simulations, which begin from the same state each time.
+/// Frees all garbage that no reader can hold. For simulations, which must start from the same state each
+/// time.
 pub fn settle_garbage() {
     for _ in 0..64 {
         pin().flush();
     }
 }
 
-/// What protects what was loaded: an epoch guard, or its model.
+/// Protection of loaded pointers: an epoch guard, or its model.
 ///
 /// # Safety
-/// What `defer` was given runs only after every pin that existed at the time of the call has ended.
+/// Work passed to `defer` runs only after every pin that existed at the time of the call has ended.
 pub(crate) unsafe trait Pin {
-    /// Runs `work` when nobody can hold what it frees any more.
+    /// Runs `work` once no reader can hold what it frees.
     ///
     /// # Safety
     /// `work` may run on another thread, and later than the lifetimes of what it borrows.
     unsafe fn defer(&self, work: impl FnOnce());
 
-    /// Has what was deferred run soon.
+    /// Makes deferred work run soon.
     fn flush(&self);
 }
 
-// SAFETY: it is what epochs are for.
+// SAFETY: a guard defers work until all current pins have ended.
 unsafe impl Pin for Guard {
     #[inline]
     unsafe fn defer(&self, work: impl FnOnce()) {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.defer_unchecked(work) };
     }
 

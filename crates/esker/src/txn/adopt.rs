@@ -45,7 +45,7 @@ impl Pipeline {
         let view = self.view.get();
         let exact = |id| {
             let count = self.published.counter(id).now();
-            Ok(count.saturating_sub(view.owed(id, state.last_seq)?))
+            Ok(count.saturating_sub(view.overcount(id, state.last_seq)?))
         };
         self.check_reads(request, &view, exact)?;
         if !is_clear(&view)? {
@@ -62,7 +62,7 @@ impl Pipeline {
             self.published.counter(life.id).front.note_put(seq, 0);
         }
         // From here on a panic leaves a commit that nobody has published (poison.1).
-        view.gaps.note_adopted(seq);
+        view.skip_ranges.note_adopted(seq);
         state.poison.begin();
         let synced = match canary::is_set(Canary::WalSyncSkipped) {
             true => Ok(()),

@@ -261,7 +261,7 @@ impl Pipeline {
     fn find_what_is_owed(&self) -> Result<()> {
         let (at, view) = (self.published.visible(), self.view.get());
         if view.unresolved() > 0 {
-            view.owed(KeyspaceId::DEFAULT, at)?;
+            view.overcount(KeyspaceId::DEFAULT, at)?;
         }
         Ok(())
     }
@@ -346,7 +346,7 @@ impl Pipeline {
         }
         let pending = |id| deltas.iter().filter(|d| d.0 == id).map(|d| d.1).sum();
         let count = |id| self.published.counter(id).now().saturating_add_signed(pending(id));
-        let exact = |id| Ok(count(id).saturating_sub(view.owed(id, state.last_seq)?));
+        let exact = |id| Ok(count(id).saturating_sub(view.overcount(id, state.last_seq)?));
         self.check_reads(request, &view, exact)?;
         let usual = Effort::of(&view);
         let is_lazy = request.keyspaces.iter().any(|keyspace| keyspace.is_lazy);
@@ -371,10 +371,10 @@ impl Pipeline {
         if self.published.enter(seq) {
             self.note_fronts(request, seq);
         }
-        // gaps.2
-        if view.gaps.enter(seq) {
+        // skip_ranges.2
+        if view.skip_ranges.enter(seq) {
             let puts = set.entries(seq).filter(|entry| entry.kind.is_live());
-            view.gaps.note_puts(seq, puts.map(|entry| entry.key));
+            view.skip_ranges.note_puts(seq, puts.map(|entry| entry.key));
         }
         state.poison.begin();
         let mut log = || {

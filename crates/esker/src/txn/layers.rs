@@ -17,7 +17,7 @@ use crate::encoding::hash::key_hash;
 use crate::manifest::version::Run;
 use crate::memtable::{PieceCursor, PieceScan};
 use crate::read::fold::{Base, Operands};
-use crate::read::point::Want;
+use crate::read::point::PointQuery;
 use crate::read::resolve::{Answer, Resolver};
 use crate::read::run_cursor::RunCursor;
 use crate::read::view::ReadView;
@@ -189,7 +189,7 @@ impl Layers {
     }
 
     /// What operands and the layers below them say of a key to a reader of this view.
-    pub(crate) fn find<W: Want>(
+    pub(crate) fn find<W: PointQuery>(
         &self,
         key: &[u8],
         mut operands: Operands,

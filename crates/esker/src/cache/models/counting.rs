@@ -1,4 +1,5 @@
-//! Models of the cache's counting: insertions, the clock and directories that go, in every interleaving.
+//! Loom models of the byte counts of the cache: insertions, the clock and dropped directories, in every
+//! interleaving.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +19,7 @@ impl CacheItem for Block {
     }
 }
 
-/// A cache that has room for one block.
+/// A cache with space for one block.
 struct World {
     cache: Arc<BlockCache<Block>>,
     epoch: Epoch,
@@ -40,7 +41,7 @@ impl World {
         blocks.insert(at, &Block::new(1, &self.freed[block]), hot, &self.epoch);
     }
 
-    /// Nobody else is there any more.
+    /// Called when no other thread uses the cache.
     fn assert_counted(&self, blocks: &CachedBlocks<Block>) {
         let resident = (0..2).filter(|&at| blocks.peek(at, &self.epoch).is_some()).count() as u64;
         assert_eq!(self.cache.used_bytes(), resident, "block_cache.1");
@@ -65,7 +66,8 @@ fn block_cache_1_block_cache_2_block_cache_4_two_insertions_and_a_directory_that
     model(|| {
         let world = World::new(3);
         let (stays, goes) = (world.cache.register(2), world.cache.register(2));
-        // The hand begins with the directory that stays: the block inserted there may go before the one that was there first.
+        // The hand starts with the directory that stays, so the block inserted there may be evicted before
+        // the older one.
         world.insert(&goes, 0, 0, false);
         let inserting = {
             let world = world.clone();
@@ -104,7 +106,7 @@ fn block_cache_1_block_cache_2_two_hands_and_a_directory_that_goes() {
     model(|| {
         let world = World::new(2);
         let (stays, goes) = (world.cache.register(2), world.cache.register(2));
-        // More than there is room for, as after the budget has shrunk.
+        // More blocks than fit, as after the budget has shrunk.
         world.cache.budget().set_capacity(2);
         world.insert(&goes, 0, 0, true);
         world.insert(&stays, 0, 1, true);

@@ -19,8 +19,8 @@ use crate::manifest::edit::{Adopted, VersionEdit};
 use crate::manifest::file_name::CURRENT;
 use crate::manifest::version::Version;
 use crate::memtable::{Applier, Memtable};
-use crate::read::gaps::Gaps;
 use crate::read::operators::Operators;
+use crate::read::skip_ranges::SkipRanges;
 use crate::read::time::Time;
 use crate::read::view::ReadView;
 use crate::txn::memtables::Sealed;
@@ -50,7 +50,7 @@ impl Replayed {
             version,
             closed: Arc::default(),
             known: Arc::default(),
-            gaps: Arc::new(Gaps::behind(self.last_seq)),
+            skip_ranges: Arc::new(SkipRanges::of_database_at(self.last_seq)),
             time: Arc::new(Time::new(env.clock.clone())),
             operators: Arc::new(Operators::new(options.operators().clone())),
         }

@@ -39,7 +39,7 @@ impl State {
             return Ok(count);
         }
         let view = self.view.get();
-        Ok(count.saturating_sub(view.owed(id, pin.seq())?))
+        Ok(count.saturating_sub(view.overcount(id, pin.seq())?))
     }
 
     /// The live keys of all keyspaces with a counter.

@@ -13,7 +13,7 @@ use crate::encoding::hash::key_hash;
 use crate::engine::state::State;
 use crate::engine::state::catalog::{KeyspaceState, varint};
 use crate::read::fold::Operands;
-use crate::read::point::{InlineOf, ValueOf, Want};
+use crate::read::point::{InlineOf, PointQuery, ValueOf};
 use crate::read::view::ReadView;
 use crate::txn::front::{first_key, head_of};
 use crate::txn::own::OwnWrites;
@@ -63,7 +63,11 @@ impl State {
 
     /// Looks one key up in the newest state.
     #[inline]
-    pub(crate) fn find_now<W: Want>(&self, keyspace: &KeyspaceState, key: &[u8]) -> Result<Option<W::Out>> {
+    pub(crate) fn find_now<W: PointQuery>(
+        &self,
+        keyspace: &KeyspaceState,
+        key: &[u8],
+    ) -> Result<Option<W::Out>> {
         if self.cache.activity().get_begins() {
             return self.measured(|| self.find_newest::<W>(keyspace, key));
         }
@@ -71,7 +75,7 @@ impl State {
     }
 
     #[inline(always)]
-    fn find_newest<W: Want>(&self, keyspace: &KeyspaceState, key: &[u8]) -> Result<Option<W::Out>> {
+    fn find_newest<W: PointQuery>(&self, keyspace: &KeyspaceState, key: &[u8]) -> Result<Option<W::Out>> {
         check_key(key)?;
         let guard = crate::sync::pin();
         let view = self.view.load(&guard);
@@ -101,7 +105,7 @@ impl State {
     }
 
     /// Looks one key up at a pinned commit, below these operands.
-    pub(crate) fn find_at<W: Want>(
+    pub(crate) fn find_at<W: PointQuery>(
         &self,
         keyspace: &KeyspaceState,
         key: &[u8],

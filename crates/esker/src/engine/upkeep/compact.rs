@@ -131,7 +131,7 @@ impl Upkeep {
             self.read_cost.reset();
         } else if !fits_cache {
             // What readers have lost pays for one merge, not for all that follow.
-            self.read_cost.pay(u64::try_from(cost_ns).unwrap_or(u64::MAX));
+            self.read_cost.deduct(u64::try_from(cost_ns).unwrap_or(u64::MAX));
         }
         Ok(CompactionStep::done(done))
     }

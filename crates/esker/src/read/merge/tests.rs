@@ -1,11 +1,11 @@
-//! Merges of sources in memory against a map; sources that fail now and then.
+//! Tests of merging in-memory sources against a map, with sources that fail occasionally.
 
 use std::collections::BTreeMap;
 
 use super::*;
 use crate::types::Error;
 
-/// A source of distinct keys in memory.
+/// An in-memory source of distinct keys.
 pub(crate) struct VecCursor {
     entries: Vec<(Vec<u8>, SeqNo, Kind)>,
     at: Option<usize>,
@@ -17,7 +17,7 @@ impl VecCursor {
     pub(crate) fn new(entries: Vec<(Vec<u8>, SeqNo, Kind)>) -> Self {
         VecCursor { entries, at: None, faults: None }
     }
-    /// The same, but some moves fail.
+    /// Like `new`, but some moves fail.
     pub(crate) fn failing(self, seed: u64) -> Self {
         VecCursor { faults: Some(fastrand::Rng::with_seed(seed)), ..self }
     }
@@ -79,7 +79,7 @@ impl SourceCursor for VecCursor {
     }
 }
 
-/// Sources from newest to oldest, and what a walk over them shows.
+/// Returns sources from newest to oldest, and the expected result of a walk over them.
 fn random_sources(rng: &mut fastrand::Rng) -> (Vec<VecCursor>, BTreeMap<Vec<u8>, SeqNo>) {
     let sources = rng.usize(0..4);
     let mut model: BTreeMap<Vec<u8>, SeqNo> = BTreeMap::new();

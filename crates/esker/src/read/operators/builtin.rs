@@ -1,22 +1,22 @@
-//! The operators that every database knows.
+//! The built-in merge operators.
 //!
 //! | name | value and operands | merged |
 //! |---|---|---|
 //! | `add-i64`, `add-u64` | 8 bytes, little-endian | the sum, which wraps around |
-//! | `add-f64` | 8 bytes, little-endian | the sum, in the order of the operands |
-//! | `append` | any | one behind the other |
-//! | `min`, `max` | any | the smallest, the largest, in the order of keys |
-//! | `bit-or` | any | the bits of all; missing bytes count as zeros |
-//! | `bit-and` | any | the common bits; missing bytes count as ones |
-//! | `set-union` | sets (set.rs) | the elements of all |
+//! | `add-f64` | 8 bytes, little-endian | the sum, added in the order of the operands |
+//! | `append` | any | the concatenation |
+//! | `min`, `max` | any | the smallest or largest, in key order |
+//! | `bit-or` | any | the bitwise or; missing bytes count as zeros |
+//! | `bit-and` | any | the bitwise and; missing bytes count as ones |
+//! | `set-union` | sets (set.rs) | the union |
 //!
-//! A key that is not there becomes what its operands alone come to.
+//! For a missing key, the result is that of the operands alone.
 
 use std::sync::Arc;
 
 use super::{MergeOperator, set};
 
-/// The operator of this name.
+/// Returns the built-in operator with this name.
 pub(super) fn find(name: &str) -> Option<Arc<dyn MergeOperator>> {
     let builtin = match name {
         "add-i64" | "add-u64" => Builtin::AddInteger,
@@ -34,7 +34,7 @@ pub(super) fn find(name: &str) -> Option<Arc<dyn MergeOperator>> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Builtin {
-    /// Of either sign: the bits of the sum are the same.
+    /// Signed or unsigned: the bits of the sum are the same.
     AddInteger,
     AddFloat,
     Append,
@@ -68,7 +68,7 @@ impl MergeOperator for Builtin {
     }
 
     fn combine(&self, operands: &[&[u8]]) -> Option<Vec<u8>> {
-        // Sums of floats depend on the order of the additions: readers would see them change in compactions.
+        // Sums of floats depend on the order of the additions, so compactions would change the results.
         if *self == Builtin::AddFloat { None } else { self.merge(None, operands).ok() }
     }
 
@@ -82,7 +82,7 @@ impl MergeOperator for Builtin {
 }
 
 fn number(what: &str, bytes: &[u8]) -> Result<[u8; 8], String> {
-    bytes.try_into().map_err(|_| format!("{what} has {} bytes in place of 8", bytes.len()))
+    bytes.try_into().map_err(|_| format!("{what} has {} bytes instead of 8", bytes.len()))
 }
 
 fn numbers(existing: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<[u8; 8]>, String> {
@@ -90,7 +90,7 @@ fn numbers(existing: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<[u8; 8]>, 
     existing.into_iter().chain(operands.iter().map(|bytes| number("an operand", bytes))).collect()
 }
 
-/// Byte by byte; where one has ended the other's bytes stay.
+/// Combines strings byte by byte. The rest of a longer string is kept.
 fn bits<'a>(all: impl Iterator<Item = &'a [u8]>, of: impl Fn(u8, u8) -> u8) -> Vec<u8> {
     let mut out: Vec<u8> = Vec::new();
     for (n, bytes) in all.enumerate() {
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn malformed_operands_are_refused_when_they_are_written() {
         let check = |name: &str, operand: &[u8]| find(name).unwrap().check(operand);
-        assert_eq!(check("add-i64", b"1").unwrap_err(), "the operand has 1 bytes in place of 8");
+        assert_eq!(check("add-i64", b"1").unwrap_err(), "the operand has 1 bytes instead of 8");
         assert!(check("add-f64", b"123456789").is_err());
         assert!(check("set-union", &[5, 1]).is_err());
         assert!(find("multiply").is_none());

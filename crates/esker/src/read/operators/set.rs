@@ -1,4 +1,4 @@
-//! Sets as bytes: the values and operands of `set-union`.
+//! Encoded sets: the values and operands of `set-union`.
 //!
 //! ```text
 //!   [length (varint)][element][length][element]...      elements ascending, each once
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use crate::encoding::bytes::{ByteReader, Decoded, put_string};
 
-/// A set, as a value or operand of the merge operator `set-union`.
+/// Encodes a set, as a value or an operand of the merge operator `set-union`.
 ///
 /// ```
 /// # fn main() -> esker::Result<()> {
@@ -28,7 +28,8 @@ pub fn merge_set<E: AsRef<[u8]>>(elements: impl IntoIterator<Item = E>) -> Vec<u
     encode(elements.iter().map(AsRef::as_ref).collect())
 }
 
-/// The elements of a set, ascending; none if these bytes are no set. See [`merge_set`].
+/// Returns the elements of a set in ascending order. `None` if the bytes do not encode a set. See
+/// [`merge_set`].
 pub fn merge_set_elements(set: &[u8]) -> Option<Vec<&[u8]>> {
     decode(set).ok()
 }
@@ -48,11 +49,11 @@ fn decode(set: &[u8]) -> Decoded<Vec<&[u8]>> {
     Ok(elements)
 }
 
-/// The set of all elements of sets.
+/// Returns the union of sets.
 pub(super) fn union<'a>(sets: impl Iterator<Item = &'a [u8]>) -> Result<Vec<u8>, String> {
     let mut all = BTreeSet::new();
     for set in sets {
-        all.extend(decode(set).map_err(|e| format!("these bytes are no set: {}", e.detail))?);
+        all.extend(decode(set).map_err(|e| format!("the bytes do not encode a set: {}", e.detail))?);
     }
     Ok(encode(all))
 }

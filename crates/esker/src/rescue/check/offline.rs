@@ -209,7 +209,7 @@ fn check_content(
     content::check_order(&look.view, dir, report);
     let mut counted = Vec::new();
     for (&id, &count) in &look.counts {
-        match look.view.owed(id, look.last_seq) {
+        match look.view.overcount(id, look.last_seq) {
             Ok(owed) => counted.push((id, count.saturating_sub(owed))),
             Err(error) => {
                 report.problem(error);

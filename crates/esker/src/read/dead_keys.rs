@@ -1,45 +1,52 @@
-//! How a walk gets over a stretch of dead keys: it looks for a gap now and then, and notes one if it had to step over many.
+//! Tracks consecutive dead keys of an iterator. Looks for a skip range occasionally, and adds one after many
+//! dead keys.
 //!
 //! ```text
-//!   walk --dead key--> Stretch --every 16th--> Gaps: seek past the gap
-//!                         `--live key, or the end of the bounds: DEAD_MIN or more--> Gaps: a new gap
+//!   iterator --dead key--> DeadKeys --every 16th--> SkipRanges: seek past the range
+//!                             `--live key, or end of the bounds: DEAD_MIN or more--> SkipRanges: new skip range
 //! ```
 
 use std::ops::Bound;
 use std::sync::{Arc, Weak};
 
-use super::gaps::DEAD_MIN;
+use super::skip_ranges::DEAD_MIN;
 use super::view::ReadView;
 use crate::types::SeqNo;
 use crate::types::bounds::Bounds;
 
-/// A walk looks for a gap after [`FIRST_LOOK`] dead keys, and then after each so many.
+/// An iterator looks for a skip range after [`FIRST_LOOK`] dead keys, and then after each `LOOK_EVERY`.
 const LOOK_EVERY: u64 = 16;
 const FIRST_LOOK: u64 = 8;
 
-/// The dead keys that a walk steps over one after another.
-pub(super) struct Stretch {
-    /// The walk holds it; a second time it would count as another walk's.
+/// The consecutive dead keys that an iterator has stepped over.
+pub(super) struct DeadKeys {
+    /// Weak, because the iterator holds the view; a second reference would count as another reader.
     view: Weak<ReadView>,
     at: SeqNo,
     is_pinned: bool,
     dead: u64,
-    /// The first of them.
+    /// The first dead key.
     from: Vec<u8>,
 }
 
-impl Stretch {
-    /// For a walk at `at` over a view.
+impl DeadKeys {
+    /// Creates a tracker for an iterator at `at` over a view.
     pub(super) fn new(view: &Arc<ReadView>, at: SeqNo, is_pinned: bool) -> Self {
-        Stretch { view: Arc::downgrade(view), at, is_pinned, dead: 0, from: Vec::new() }
+        DeadKeys { view: Arc::downgrade(view), at, is_pinned, dead: 0, from: Vec::new() }
     }
 
-    /// The same for another walk.
+    /// Creates a tracker for another iterator over the same view.
     pub(super) fn again(&self) -> Self {
-        Stretch { view: self.view.clone(), at: self.at, is_pinned: self.is_pinned, dead: 0, from: Vec::new() }
+        DeadKeys {
+            view: self.view.clone(),
+            at: self.at,
+            is_pinned: self.is_pinned,
+            dead: 0,
+            from: Vec::new(),
+        }
     }
 
-    /// The walk stands on a dead key. Whether it is time to look for a gap around it.
+    /// Counts a dead key. Returns whether to look for a skip range around it.
     #[inline]
     pub(super) fn step<'k>(&mut self, key: impl FnOnce() -> std::borrow::Cow<'k, [u8]>) -> bool {
         if self.dead == 0 {
@@ -50,17 +57,17 @@ impl Stretch {
         self.dead % LOOK_EVERY == FIRST_LOOK
     }
 
-    /// Where a walk forward goes on from this dead key, if there is a gap around it.
+    /// Returns the key at which a forward iterator continues, if a skip range contains `key`.
     pub(super) fn end_after(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.view.upgrade()?.gaps.end_after(key, self.at)
+        self.view.upgrade()?.skip_ranges.end_after(key, self.at)
     }
 
-    /// The key before which a walk backward goes on.
+    /// Returns the key before which a backward iterator continues.
     pub(super) fn start_before(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.view.upgrade()?.gaps.start_before(key, self.at)
+        self.view.upgrade()?.skip_ranges.start_before(key, self.at)
     }
 
-    /// A walk forward has come to this live key; none: to the end of its bounds.
+    /// Ends the dead keys at a live key found by a forward iterator, or at the end of its bounds if `None`.
     #[inline]
     pub(super) fn end(&mut self, live: Option<&[u8]>, bounds: &Bounds) {
         let dead = std::mem::take(&mut self.dead);
@@ -75,7 +82,8 @@ impl Stretch {
         }
     }
 
-    /// A walk backward has come to this live key; none: to the beginning of its bounds.
+    /// Ends the dead keys at a live key found by a backward iterator, or at the start of its bounds if
+    /// `None`.
     #[inline]
     pub(super) fn end_backward(&mut self, live: Option<&[u8]>, bounds: &Bounds) {
         let dead = std::mem::take(&mut self.dead);
@@ -90,7 +98,7 @@ impl Stretch {
         }
     }
 
-    /// `end`, with a live key that costs something to make.
+    /// Like `end`, with a live key that is costly to construct.
     #[inline]
     pub(super) fn end_at(&mut self, live: impl FnOnce() -> Vec<u8>, bounds: &Bounds) {
         if self.dead >= DEAD_MIN {
@@ -99,7 +107,7 @@ impl Stretch {
         self.dead = 0;
     }
 
-    /// `end_backward`, likewise.
+    /// Like `end_backward`, with a live key that is costly to construct.
     #[inline]
     pub(super) fn end_backward_at(&mut self, live: impl FnOnce() -> Vec<u8>, bounds: &Bounds) {
         if self.dead >= DEAD_MIN {
@@ -108,7 +116,7 @@ impl Stretch {
         self.dead = 0;
     }
 
-    /// What is dead is not so for all time: nothing is noted.
+    /// Forgets the dead keys: they are dead only at the current time.
     #[inline]
     pub(super) fn forget(&mut self) {
         self.dead = 0;
@@ -117,12 +125,12 @@ impl Stretch {
     #[cold]
     fn note(&self, start: &[u8], end: &[u8], dead: u64) {
         if let Some(view) = self.view.upgrade() {
-            view.gaps.note(view.seen(self.at, self.is_pinned), start, end, dead);
+            view.skip_ranges.note(view.seen(self.at, self.is_pinned), start, end, dead);
         }
     }
 }
 
-/// The first key above this one.
+/// Returns the first key after `key`.
 fn behind(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
@@ -140,7 +148,7 @@ mod tests {
 
     type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-    /// Some walks, either way, that must show what the model holds.
+    /// Compares walks in both directions with the model.
     fn compare(rng: &mut fastrand::Rng, reads: &impl Reads, model: &Model, what: &str) {
         for _ in 0..4 {
             let bounds = random_range(rng);
@@ -152,7 +160,7 @@ mod tests {
             };
             assert_eq!(found(false), expected, "{what}");
             assert!(found(true).into_iter().rev().eq(expected.iter().cloned()), "{what}");
-            // Shown from the third on, at most fifty, also if the back has been given.
+            // The first two keys are not shown. At most fifty follow, even from the back.
             let (mut walk, mut shown, mut expected) =
                 (reads.range(bounds.clone()), Vec::new(), &expected[..]);
             if rng.bool() {
@@ -180,9 +188,10 @@ mod tests {
         a.min(b).to_be_bytes().to_vec()..a.max(b).to_be_bytes().to_vec()
     }
 
-    /// gaps.1, gaps.2, gaps.4: long stretches of keys come and go, in memtables and tables, key by key and by ranges.
+    /// skip_ranges.1, 2, 4: long runs of keys appear and disappear, in memtables and tables, one by one and
+    /// by range removals.
     #[test]
-    fn gaps_1_walks_over_stretches_of_dead_keys_show_what_is_live() {
+    fn skip_ranges_1_walks_over_stretches_of_dead_keys_show_what_is_live() {
         let mut noted = 0;
         for round in 0..30 {
             let mut rng = fastrand::Rng::with_seed(round);
@@ -233,13 +242,14 @@ mod tests {
                         &format!("round {round} step {step}, snapshot"),
                     );
                 }
-                noted += db.handle.core.view.get().gaps.len();
+                noted += db.handle.core.view.get().skip_ranges.len();
             }
         }
         assert!(noted > 1000, "{noted}");
     }
 
-    /// The second walk does not step over what the first one has: it looks for a gap after a few keys.
+    /// The second walk does not step over the keys that the first one did: it finds a skip range after a few
+    /// keys.
     #[test]
     fn a_gap_is_found_by_walks_either_way_and_at_a_pinned_number() {
         let env = Env::simulated(Arc::new(MemFs::new()), 1);
@@ -258,15 +268,15 @@ mod tests {
         let encoded =
             |key: u16| crate::types::key::encode_key(crate::types::KeyspaceId::DEFAULT, &key.to_be_bytes());
         let at = snapshot.seqno();
-        assert_eq!(view.gaps.end_after(&encoded(500), at), Some(encoded(999)));
-        assert_eq!(view.gaps.start_before(&encoded(500), at), Some(encoded(300)));
+        assert_eq!(view.skip_ranges.end_after(&encoded(500), at), Some(encoded(999)));
+        assert_eq!(view.skip_ranges.start_before(&encoded(500), at), Some(encoded(300)));
         assert_eq!(map.range(..999_u16.to_be_bytes()).next_back().unwrap().unwrap().0, [0, 0]);
-        assert_eq!(view.gaps.start_before(&encoded(500), at), Some([&encoded(0)[..], &[0]].concat()));
-        // A put cuts it; for the snapshot it stays.
+        assert_eq!(view.skip_ranges.start_before(&encoded(500), at), Some([&encoded(0)[..], &[0]].concat()));
+        // A put splits it; the snapshot keeps it.
         map.put(500_u16.to_be_bytes(), "").unwrap();
         assert_eq!(map.range(1_u16.to_be_bytes()..).count(), 2);
         assert_eq!(snapshot.range(&map, 1_u16.to_be_bytes()..).count(), 1);
-        assert_eq!(view.gaps.end_after(&encoded(400), at), Some(encoded(500)), "gaps.2");
-        assert_eq!(view.gaps.end_after(&encoded(500), at), None, "gaps.2");
+        assert_eq!(view.skip_ranges.end_after(&encoded(400), at), Some(encoded(500)), "skip_ranges.2");
+        assert_eq!(view.skip_ranges.end_after(&encoded(500), at), None, "skip_ranges.2");
     }
 }
