@@ -195,7 +195,10 @@ impl std::fmt::Debug for Past {
 
 impl Past {
     fn new(keyspace: Keyspace, view: Arc<ReadView>, at: SeqNo) -> Self {
-        Past { keyspace, source: ReadSource { view, at, _pin: None, own: None, front: None, reads: None } }
+        Past {
+            keyspace,
+            source: ReadSource { view, at, _pin: None, own: None, low_water_key: None, reads: None },
+        }
     }
 
     /// The number of the commit.

@@ -1,16 +1,18 @@
-//! The commit of a large transaction: its private tables join the version, at one sequence number.
+//! Commits a large transaction: its private tables are added to the version at one sequence number.
 //!
 //! ```text
-//!   engine/writes/adoption.rs: counts, conflicts --adopt--> commit lock: nothing new in the way? log synced --> manifest names the tables
-//!                                                    --> the commit's number in the log --> Published
+//!   engine/writes/adoption.rs --adopt--> commit lock: check again, sync the log --> manifest edit adds the tables
+//!                                       --> log record of the sequence number --> Published
 //! ```
 //!
-//! adopt.1. The commit is durable and whole with the one edit of the manifest that names all its tables.
-//! adopt.2. Commits before it are durable before it is: the log is synced first.
-//! adopt.3. The log gets a record of the commit without writes, so that its numbers have no gap. That is not durable yet: if it is lost, the
-//!      next opening knows of the commit by the manifest, and writes the record again.
-//! adopt.4. So a record without writes of a commit that the manifest does not know proves that the manifest has lost its end: opening refuses it.
-//! adopt.5. If the log is kept for others, the record is synced: they see the commit no later than its owner.
+//! adopt.1. One manifest edit adds all tables of the commit and makes it durable as a whole. The log is
+//!     synced first, so earlier commits are durable before it.
+//! adopt.3. The log receives a record of the commit without writes, so that its sequence numbers have no gap.
+//!     If this record is lost in a crash, the next opening finds the commit in the manifest and writes the
+//!     record again. If the log is retained for other readers, the record is synced, so that they see the
+//!     commit no later than its owner.
+//! adopt.4. A record without writes whose commit is missing in the manifest proves that the manifest has lost
+//!     its end: opening fails.
 
 use super::commit::{CommitRequest, Pipeline};
 use super::payload::encode_header;
@@ -20,24 +22,26 @@ use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result, SeqNo};
 use crate::wal::{LogRoom, WalWriter};
 
-/// How an edit of the manifest failed.
-pub(crate) enum NotNamed {
-    /// The tables are not named, for certain: others may commit.
+/// How a manifest edit failed.
+pub(crate) enum EditFailed {
+    /// The tables were certainly not added: later commits may proceed.
     Undone(Error),
-    /// Nobody knows whether they are.
+    /// It is unknown whether the tables were added.
     Unknown(Error),
 }
 
 impl Pipeline {
-    /// Commits a transaction whose tables are written. `is_clear` says, of the view under the commit lock, whether `deltas` still hold and nothing
-    /// lies above the tables; `None`: it said no. `name` makes the edit, in the manifest and in the view. The tables have `table_bytes`.
+    /// Commits a transaction whose tables are written. `is_clear` checks under the commit lock whether
+    /// `deltas` still hold for the view and nothing lies above the tables; if it returns false, the result is
+    /// `None`. `name` writes the edit to the manifest and updates the view. `table_bytes` is the size of the
+    /// tables.
     pub(crate) fn adopt(
         &self,
         request: &CommitRequest,
         deltas: &CountDeltas,
         table_bytes: u64,
         is_clear: impl FnOnce(&ReadView) -> Result<bool>,
-        name: impl FnOnce(SeqNo) -> std::result::Result<(), NotNamed>,
+        name: impl FnOnce(SeqNo) -> std::result::Result<(), EditFailed>,
     ) -> Result<Option<SeqNo>> {
         let mut state = self.state.lock();
         state.poison.check()?;
@@ -56,12 +60,12 @@ impl Pipeline {
         let header = encode_header(deltas);
         state.wal()?.reserve(header.len() as u64, LogRoom::HeldBack)?;
         let seq = state.last_seq.next();
-        // front.2: what it puts is not looked through.
+        // low_water_key.2: the keys are not enumerated, so the low-water key is reset.
         self.published.enter(seq);
         for life in &request.keyspaces {
-            self.published.counter(life.id).front.note_put(seq, 0);
+            self.published.counter(life.id).low_water_key.note_put(seq, 0);
         }
-        // From here on a panic leaves a commit that nobody has published (poison.1).
+        // From here on, a panic leaves a commit that is not published (poison.1).
         view.skip_ranges.note_adopted(seq);
         state.poison.begin();
         let synced = match canary::is_set(Canary::WalSyncSkipped) {
@@ -74,22 +78,22 @@ impl Pipeline {
         }
         match name(seq) {
             Ok(()) => {}
-            Err(NotNamed::Undone(error)) => {
+            Err(EditFailed::Undone(error)) => {
                 state.poison.settle();
                 return Err(error);
             }
-            Err(NotNamed::Unknown(error)) => {
+            Err(EditFailed::Unknown(error)) => {
                 state.poison.settle();
                 return Err(state.poison.stop(error));
             }
         }
-        // adopt.3, adopt.5
+        // adopt.3
         let append = |wal: &mut WalWriter| {
             wal.append(seq, &[&header])?;
             if wal.is_kept() { wal.sync() } else { Ok(()) }
         };
         if let Err(error) = state.wal().and_then(append) {
-            // Whether it is there shows the next opening, as after any failure of the log.
+            // As after any failed log write, the next opening finds out whether the record was written.
             state.poison.settle();
             return Err(state.poison.stop(error));
         }

@@ -1,13 +1,12 @@
-//! The way of a commit into the memtable.
-//!
-//! apply.1. Within a commit range removals come first, then one op for each key (write_set.1).
+//! Applies a commit to the memtable: its range removals first, then one op for each key (write_set.1).
 
 use super::write_set::WriteSet;
 use crate::memtable::{Applier, Memtable};
 use crate::types::SeqNo;
 use crate::types::range_tombstone::RangeTombstone;
 
-/// Puts a write set into the memtable as commit `seq` (apply.1). The entries at these places, ascending, are unresolved.
+/// Inserts a write set into the memtable as commit `seq`. The entries at the ascending indexes `unresolved`
+/// are unresolved.
 pub fn apply(set: &WriteSet, unresolved: &[u32], seq: SeqNo, memtable: &Memtable, applier: &mut Applier) {
     for (start, end) in set.ranges() {
         let tombstone = RangeTombstone { start: start.clone(), end: end.clone(), seq };

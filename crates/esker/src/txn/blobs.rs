@@ -1,14 +1,14 @@
-//! The large values of a commit on their way to blob files.
+//! Moves large values of a commit to blob files.
 //!
 //! ```text
-//!   put --large, and not the first few--> BlobWriter, at once (db/writes.rs)
-//!   commit: write set --divert--> the same ops, pointers in place of large values --> log, memtable
-//!                        `------> the values, in one write --> a lease of the blob file in use
+//!   put --large, not among the first few--> BlobWriter, immediately (db/writes.rs)
+//!   commit: write set --divert--> the same ops with pointers instead of large values --> log, memtable
+//!                        `------> the values, in one write --> a lease of the current blob file
 //! ```
 //!
-//! txn_blobs.1. A value is with the operating system before the record that points to it is in the log's buffer, and each sync of the log syncs
-//!      the blob files too (wal/sync.rs). So what the log knows to be durable points to durable values.
-//! txn_blobs.2. A value that could not be written refuses its commit.
+//! txn_blobs.1. A value is written to the page cache before the record that points to it enters the log
+//!     buffer, and each sync of the log also syncs the blob files (wal/sync.rs). A durable log record
+//!     therefore points only to durable values. A commit whose values cannot be written fails.
 
 use std::sync::Arc;
 
@@ -21,24 +21,24 @@ use crate::types::op::Kind;
 use crate::types::{FileId, Result, SeqNo};
 use crate::wal::{SyncBeside, SyncWork};
 
-/// The values of a commit that are in blob files already.
+/// The values of a commit that are already in blob files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BlobUse {
-    /// The files, each of which stays until the commit is known to it.
+    /// Leases of the files. They keep the files until the commit is recorded in them.
     pub(crate) leases: Vec<Lease>,
     /// Bytes of the values.
     pub(crate) bytes: u64,
 }
 
 impl BlobUse {
-    /// What is used besides.
+    /// Adds leases and bytes.
     pub(crate) fn extend(&mut self, leases: &[Lease], bytes: u64) {
         self.leases.extend_from_slice(leases);
         self.bytes += bytes;
     }
 }
 
-/// What each sync of the log syncs too (txn_blobs.1).
+/// Returns the work that accompanies each sync of the log (txn_blobs.1).
 pub(crate) fn sync_beside(store: Arc<BlobStore>, threads: bool) -> SyncBeside {
     let begin = move || {
         let dirty = store.dirty();
@@ -48,7 +48,8 @@ pub(crate) fn sync_beside(store: Arc<BlobStore>, threads: bool) -> SyncBeside {
     SyncBeside::new(begin, threads)
 }
 
-/// A set whose large values go to a blob file; none if it has no such.
+/// Writes the large values of a set to a blob file. Returns the set with pointers instead, or `None` if it
+/// has no large values.
 pub(crate) fn divert(store: &Arc<BlobStore>, set: &WriteSet) -> Result<Option<(WriteSet, BlobUse)>> {
     if !store.may_take(set.largest_value()) {
         return Ok(None);

@@ -1,14 +1,16 @@
-//! The commit pipeline: makes write sets durable, puts them into the memtable, makes them visible.
+//! The commit pipeline makes write sets durable, inserts them into the memtable and makes them visible.
 //!
 //! ```text
-//!   group --each: still allowed? conflicts? count deltas? seqno--> WAL buffer, memtable
-//!         --once: WAL write, fdatasync (if anybody asked)--> Published --> outcomes
+//!   group --each: still allowed? conflicts? count deltas, sequence number--> WAL buffer, memtable
+//!         --once: WAL write, fdatasync if requested--> Published --> outcomes
 //! ```
 //!
-//! commit.1. A `Sync` commit is acknowledged only after its WAL record is synced; a `Buffered` one after the record is in
-//!     the operating system.
-//! commit.2. Sequence numbers grow by one with each commit, in WAL order; a commit becomes visible only after all before it.
-//! poison.1 is in poison.rs, memtables.1 to memtables.3 are in memtables.rs, timed_sync.1 is in timed_sync.rs.
+//! commit.1. A `Sync` commit is acknowledged only after its WAL record is synced; a `Buffered` one after the
+//!     record is written to the page cache.
+//! commit.2. Sequence numbers grow by one with each commit, in WAL order. A commit becomes visible only after
+//!     all earlier ones.
+//!
+//! See also poison.1 in poison.rs and memtables.2 in memtables.rs.
 
 #[cfg(test)]
 mod tests;
@@ -23,9 +25,9 @@ use super::blobs::BlobUse;
 use super::conflict::find_conflict;
 use super::counts::{Counted, Effort, count_ranges, counted};
 use super::drop_mark::DropMark;
-use super::front;
 use super::joiner::joiner;
 use super::layers::Layers;
+use super::low_water_key;
 use super::memtables::{Active, Memtables, Sealed};
 use super::payload::encode_header;
 use super::poison::{Cause, Poison};
@@ -45,84 +47,90 @@ use crate::types::key::{decode_key, encode_key};
 use crate::types::{Error, KeyspaceId, Result, SeqNo, Value};
 use crate::wal::{LogRoom, SyncHandle, WalWriter};
 
-/// A commit of this many bytes starts its WAL write before it goes into the memtable, so that both overlap.
+/// A commit of this many bytes starts its WAL write before it is inserted into the memtable, so that both
+/// overlap.
 const OVERLAP_BYTES: usize = 32 << 10;
 
-/// So many bytes of values in blob files count as one byte of log.
+/// Number of bytes in blob files that count as one byte of log.
 const BLOB_BYTES_PART: u64 = 4;
 
-/// When a commit may be acknowledged.
+/// When a commit is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
-    /// At once. It reaches the disk some time later; a crash of the process or of the machine may lose the last ones.
+    /// Immediately. The commit reaches the disk later; a crash of the process or the machine may lose recent
+    /// commits.
     None,
-    /// When the operating system has it: a crash of the process loses nothing, a power cut the last moments.
+    /// When the commit is in the operating system's page cache. A crash of the process loses nothing, a power
+    /// failure may lose recent commits.
     Buffered,
-    /// When it is on the disk.
+    /// When the commit is on disk.
     #[default]
     Sync,
 }
 
-/// What a transaction is kept apart from.
+/// How a transaction is isolated from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Isolation {
-    /// It commits only if all that it has read is still so: keys, keys that were not there, ranges exactly as far as they were walked, lengths, and
-    /// names of keyspaces that it has asked for. The outcome is that of transactions that run one after the other. Expiry is no conflict: an
-    /// entry that was read may expire and be [swept](crate::Db::sweep) meanwhile. But a length that a sweep has changed is one, and so is a sweep of a key
-    /// that the transaction merges into, whatever its isolation.
+    /// The transaction commits only if everything it read is unchanged: keys, missing keys, ranges as far as
+    /// they were iterated, lengths, and names of keyspaces. The outcome is as if transactions ran one after
+    /// the other. Expiry is not a conflict: an entry that was read may expire and be
+    /// [swept](crate::Db::sweep) meanwhile. But a length changed by a sweep is a conflict. So is a sweep of a
+    /// key that the transaction merges into, at any isolation level.
     #[default]
     Serializable,
-    /// It commits if nobody else has written what it writes. Two transactions that each read what the other writes can both commit
-    /// (write skew). Reads cost a little less.
+    /// The transaction commits if no other commit has written what it writes. Two transactions that each read
+    /// what the other writes can both commit (write skew). Reads are slightly cheaper.
     Snapshot,
-    /// It begins once it is its turn: exclusive transactions run one after the other, in the order in which they were begun, and all other commits
-    /// wait until it ends. So it never conflicts, unless the thread that used it last commits something beside it. A thread that has one open and waits
-    /// for another thread's commit waits for ever. If a thread begins a second one, the operations of the second fail with
-    /// [`Error::Invalid`] after a second. Where the database is closed meanwhile, those that wait for a turn fail with [`Error::Closed`], and so do
-    /// commits that wait.
+    /// The transaction starts once it holds the exclusive turn: exclusive transactions run one after the
+    /// other, in the order of their start, and all other commits wait until the transaction ends. It never
+    /// conflicts, unless the thread that used it last commits something outside it. A thread with an open
+    /// exclusive transaction that waits for a commit of another thread waits forever. If a thread starts a
+    /// second exclusive transaction, operations of the second one fail with [`Error::Invalid`] after a
+    /// second. If the database is closed, waiting transactions and commits fail with [`Error::Closed`].
     Exclusive,
 }
 
-/// One commit on its way.
+/// A commit in progress.
 #[derive(Default)]
 pub struct CommitRequest {
-    /// What to write.
+    /// The writes.
     pub set: Arc<WriteSet>,
-    /// What to write besides, of a large transaction: older than what is in the set.
+    /// Older writes of a large transaction, below those in `set`.
     pub(crate) layers: Layers,
-    /// What values of both are in blob files.
+    /// Values of both that are in blob files.
     pub(crate) blobs: BlobUse,
     /// When to acknowledge.
     pub durability: Durability,
-    /// For a transaction: the snapshot it read from.
+    /// The snapshot that a transaction read from.
     pub since: Option<SnapshotGuard>,
-    /// What it has read there, if that must not have changed.
+    /// What the transaction read, if that must be unchanged.
     pub(crate) reads: Option<Arc<ReadSet>>,
-    /// It has the exclusive turn, or has given it to others (engine/writes/exclusive_turn.rs).
+    /// Whether the request holds the exclusive turn or has lent it to others
+    /// (engine/writes/exclusive_turn.rs).
     pub(crate) may_pass: bool,
-    /// For each keyspace written: its name and whether it has been dropped.
+    /// For each keyspace written: its name and whether it was dropped.
     pub keyspaces: Vec<KeyspaceLife>,
-    /// The marks of the keyspaces that it drops.
+    /// Marks of the keyspaces that the commit drops.
     pub drops: Vec<DropMark>,
-    /// What its range removals remove, as of a moment before.
+    /// Number of live keys in the removed ranges, as of an earlier moment.
     pub(crate) ranges: Option<RangeCounts>,
-    /// What it says once it is visible: topic and text.
+    /// Notices published once the commit is visible: topic and text.
     pub(crate) notices: Vec<(Arc<str>, Value)>,
 }
 
 impl CommitRequest {
-    /// Whether there is nothing to write.
+    /// Returns whether there is nothing to write.
     pub(crate) fn is_empty(&self) -> bool {
         self.set.is_empty() && self.layers.is_empty()
     }
 
-    /// Whether an encoded key is of a keyspace that counts lazily.
+    /// Returns whether the keyspace of an encoded key counts lazily.
     fn counts_lazily(&self, key: &[u8]) -> bool {
         let id = decode_key(key).map(|(id, _)| id);
         self.keyspaces.iter().any(|keyspace| keyspace.is_lazy && Some(keyspace.id) == id)
     }
 
-    /// Refuses it if a keyspace that it writes has been dropped. For certain only under the commit lock.
+    /// Fails if a keyspace that the commit writes was dropped. Final only under the commit lock.
     pub(crate) fn check_keyspaces(&self) -> Result<()> {
         match self.keyspaces.iter().find(|keyspace| keyspace.is_dropping()) {
             Some(gone) => Err(Error::KeyspaceNotFound(gone.name.to_string())),
@@ -131,16 +139,16 @@ impl CommitRequest {
     }
 }
 
-/// Whether a keyspace can still be written.
+/// State of a keyspace that a commit writes.
 #[derive(Clone, Debug)]
 pub struct KeyspaceLife {
-    /// Its number.
+    /// Id of the keyspace.
     pub id: KeyspaceId,
-    /// The name, for the error.
+    /// Name for error messages.
     pub name: Arc<str>,
-    /// Set once it has been dropped. None: this commit creates or drops it itself.
+    /// Set once the keyspace was dropped. `None` if this commit creates or drops the keyspace itself.
     pub dropping: Option<DropMark>,
-    /// Its keys are not looked up (counts.3).
+    /// Whether commits skip the lookup of its keys (counts.3).
     pub is_lazy: bool,
 }
 
@@ -150,24 +158,24 @@ impl KeyspaceLife {
     }
 }
 
-/// The only way for data into the database.
+/// The commit pipeline. All writes to the database pass through it.
 pub struct Pipeline {
     queue: GroupQueue<CommitRequest, Result<SeqNo>>,
     pub(super) state: Mutex<WriteState>,
-    /// What stopped writes (`stopped_by` in poison.rs).
+    /// The error that stopped writes (`stopped_by` in poison.rs).
     pub(super) stopped: Cause,
-    /// What was not synced when the commit began that is going on, if that may take long (timed_sync.1).
+    /// What was unsynced when the current commit started, if that commit may take long (timed_sync.rs).
     pub(super) unsynced: Mutex<Option<SyncHandle>>,
     pub(super) memtables: Memtables,
     pub(super) view: Arc<ViewCell>,
     pub(super) published: Arc<Published>,
-    /// Who is told of commits.
+    /// Subscribers notified after each commit.
     pub(crate) watchers: Watchers,
 }
 
-/// What the leader owns while it works.
+/// State owned by the leader while it works.
 pub struct WriteState {
-    /// None once closed.
+    /// `None` once closed.
     pub(super) wal: Option<WalWriter>,
     pub(super) active: Active,
     pub(super) last_seq: SeqNo,
@@ -175,7 +183,8 @@ pub struct WriteState {
 }
 
 impl Pipeline {
-    /// Takes over after recovery: `applier` is that of `view.active`, and `wal` stands at the start of a segment.
+    /// Creates the pipeline after recovery. `applier` belongs to `view.active`, and `wal` is at the start of
+    /// a segment.
     pub fn new(
         wal: WalWriter,
         view: Arc<ViewCell>,
@@ -189,7 +198,7 @@ impl Pipeline {
         if canary::is_set(Canary::SeqNoReused) {
             last_seq = SeqNo::new(last_seq.get().saturating_sub(1));
         }
-        let poison = Poison::telling(wal.shelf());
+        let poison = Poison::with_shelf(wal.shelf());
         Pipeline {
             queue: GroupQueue::default(),
             stopped: poison.shared_cause(),
@@ -207,10 +216,10 @@ impl Pipeline {
         }
     }
 
-    /// Commits. The sequence number is the commit's own.
+    /// Commits `request` and returns its sequence number.
     pub fn commit(&self, mut request: CommitRequest) -> Result<SeqNo> {
         if request.set.is_empty() {
-            // A batch makes durable what was committed before it, even if it has nothing to add; a transaction has only read.
+            // An empty batch still makes earlier commits durable; an empty transaction has only read.
             if request.durability == Durability::Sync && request.since.is_none() {
                 self.sync()?;
             }
@@ -227,7 +236,7 @@ impl Pipeline {
         self.queue.submit(request, |group| self.lead(group))
     }
 
-    /// Commits several that write something, in this order.
+    /// Commits several non-empty requests as one group, in order.
     pub(crate) fn commit_group(&self, mut requests: Vec<CommitRequest>) -> Vec<Result<SeqNo>> {
         let refused: Vec<_> = requests.iter_mut().map(|request| self.prepare(request).err()).collect();
         let accepted = requests.into_iter().zip(&refused).filter(|(_, refused)| refused.is_none());
@@ -239,17 +248,18 @@ impl Pipeline {
         refused.into_iter().map(outcome).collect()
     }
 
-    /// What can be done before the commit lock is taken: others commit meanwhile.
+    /// Does the work that does not need the commit lock, so that other commits can proceed.
     fn prepare(&self, request: &mut CommitRequest) -> Result<()> {
         if !request.set.is_decodable() {
             // write_set.5 of write_set.rs
-            let text = "a commit has a key, a value or the end of a range that the log does not take: nothing of it was written";
+            let text =
+                "commit rejected: a key, value or range bound is too long for the log; nothing was written";
             return Err(Error::Invalid(text.to_owned()));
         }
         request.set.sort();
         if !request.set.ranges().is_empty() && request.ranges.is_none() {
-            self.find_what_is_owed()?;
-            // It is pinned for no longer than the commit takes.
+            self.resolve_pending_counts()?;
+            // Pinned only for the duration of the commit.
             let since = self.published.snapshot(Duration::MAX);
             request.ranges = count_ranges(request.set.ranges(), &self.view.get(), since)?;
             interleave::reached(Point::RangeCounted);
@@ -257,8 +267,8 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Has unresolved versions looked up now, so that a range removal need not do it under the commit lock.
-    fn find_what_is_owed(&self) -> Result<()> {
+    /// Resolves pending versions now, so that the range removal does not have to under the commit lock.
+    fn resolve_pending_counts(&self) -> Result<()> {
         let (at, view) = (self.published.visible(), self.view.get());
         if view.unresolved() > 0 {
             view.overcount(KeyspaceId::DEFAULT, at)?;
@@ -326,7 +336,8 @@ impl Pipeline {
         outcomes
     }
 
-    /// Checks one commit and puts it into the WAL's buffer and the memtable, not yet visible. `marked`: keyspaces that it drops.
+    /// Checks one commit and adds it to the WAL buffer and the memtable without making it visible. Adds the
+    /// keyspaces that it drops to `marked`.
     fn enter(
         &self,
         state: &mut WriteState,
@@ -359,7 +370,7 @@ impl Pipeline {
         self.check_counts(state, &own, count)?;
         let unresolved_ops = set.encode_unresolved(&unresolved);
         if !unresolved.is_empty() {
-            self.published.note_owing();
+            self.published.note_overcount();
         }
         let header = encode_header(&own);
         let bytes = (header.len() + set.byte_len() + unresolved_ops.len()) as u64;
@@ -369,7 +380,7 @@ impl Pipeline {
         blobs.leases.iter().for_each(|lease| state.active.memtable.keep(lease.file()));
         let seq = state.last_seq.next();
         if self.published.enter(seq) {
-            self.note_fronts(request, seq);
+            self.note_low_water_keys(request, seq);
         }
         // skip_ranges.2
         if view.skip_ranges.enter(seq) {
@@ -394,7 +405,7 @@ impl Pipeline {
         apply(set, &unresolved, seq, &state.active.memtable, &mut state.active.applier);
         // drop_mark.1
         marked.extend(request.drops.iter().filter(|mark| mark.set()).cloned());
-        // So that no more of them are to be looked at when the database opens.
+        // Blob bytes count towards the log, to limit the number of commits that recovery has to check.
         state.active.logged_bytes += bytes + blobs.bytes / BLOB_BYTES_PART;
         state.active.beside_bytes += blobs.bytes;
         blobs.leases.iter().for_each(|lease| lease.file().note_commit(seq));
@@ -403,23 +414,23 @@ impl Pipeline {
         Ok(seq)
     }
 
-    /// front.2
-    fn note_fronts(&self, request: &CommitRequest, seq: SeqNo) {
+    /// Records the lowest key of the commit in each keyspace with a low-water key (low_water_key.2).
+    fn note_low_water_keys(&self, request: &CommitRequest, seq: SeqNo) {
         for life in &request.keyspaces {
             let counter = self.published.counter(life.id);
-            if !counter.front.is_known() {
+            if !counter.low_water_key.is_known() {
                 continue;
             }
             let prefix = encode_key(life.id, &[]);
             let of_keyspace = request.set.entries_from(&prefix, seq);
             let mut of_keyspace = of_keyspace.take_while(|entry| entry.key.starts_with(&prefix));
             if let Some(first) = of_keyspace.find(|entry| entry.kind.is_live()) {
-                counter.front.note_put(seq, front::head_of(&first.key[prefix.len()..]));
+                counter.low_water_key.note_put(seq, low_water_key::head_of(&first.key[prefix.len()..]));
             }
         }
     }
 
-    /// Refuses the commit of a serializable transaction if what it has read has changed.
+    /// Fails the commit of a serializable transaction if something it read has changed.
     pub(super) fn check_reads(
         &self,
         request: &CommitRequest,
@@ -436,8 +447,8 @@ impl Pipeline {
         }
     }
 
-    /// Refuses a commit that would remove more than there is (payload.1): a range of a table is not what was written. Logged, it would make
-    /// the log unreadable.
+    /// Fails a commit that would remove more keys than there are, which happens if a range of a table is
+    /// damaged. Logging it would make the log unreadable.
     pub(super) fn check_counts(
         &self,
         state: &mut WriteState,
@@ -449,16 +460,16 @@ impl Pipeline {
         };
         let dir = state.wal()?.dir().to_path_buf();
         let detail = format!(
-            "a commit would change the count of keyspace {id}, {}, by {delta}: `esker check` tells which table is damaged",
+            "a commit would change the count of keyspace {id}, {}, by {delta}: run `esker check` to find the damaged table",
             count(id)
         );
         Err(Error::corrupt("table", dir, 0, detail))
     }
 
-    /// Lets lengths be read without a look at the view again, if nothing in it is unresolved or owed: then no count has ever been too large. Does
-    /// nothing while somebody commits.
+    /// Lets lengths be read without consulting the view if all counts are exact: no version is unresolved and
+    /// no count too large. Does nothing while a commit is running.
     pub(crate) fn note_resolved(&self) {
-        if self.published.may_owe()
+        if self.published.may_overcount()
             && let Some(_state) = self.state.try_lock()
             && self.view.get().is_resolved()
         {
@@ -466,12 +477,12 @@ impl Pipeline {
         }
     }
 
-    /// The segment of the log that the next commit goes to, or starts in.
+    /// The log segment that the next commit is written to.
     pub fn current_segment(&self) -> Result<u64> {
         self.state.lock().wal().map(|wal| wal.current_segment())
     }
 
-    /// Cuts the log's segment in use to what is used.
+    /// Truncates the current log segment to its used size.
     pub(crate) fn cut_log(&self) -> Result<()> {
         let mut state = self.state.lock();
         state.poison.check()?;
@@ -479,7 +490,7 @@ impl Pipeline {
         cut.map_err(|error| state.poison.stop(error))
     }
 
-    /// Writes to the WAL are stopped by this failure.
+    /// Returns the failure that stopped writes to the WAL.
     pub fn poisoned(&self) -> Option<Arc<Error>> {
         match self.state.lock().poison.check() {
             Err(Error::Poisoned(cause)) => Some(cause),
@@ -487,19 +498,19 @@ impl Pipeline {
         }
     }
 
-    /// Whether a commit is going on.
+    /// Returns whether a commit is running.
     pub fn is_committing(&self) -> bool {
         self.state.is_locked()
     }
 
-    /// Does it as if a commit were going on.
+    /// Runs `work` while commits are blocked, as during a commit.
     #[cfg(test)]
     pub fn while_committing<T>(&self, work: impl FnOnce() -> T) -> T {
         let _state = self.state.lock();
         work()
     }
 
-    /// Makes the log durable and tidy. No commit succeeds afterwards.
+    /// Makes the log durable and closes it. Later commits fail.
     pub fn close(&self) -> Result<()> {
         let wal = self.state.lock().wal.take();
         wal.map_or(Ok(()), WalWriter::close)

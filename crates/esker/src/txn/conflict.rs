@@ -1,15 +1,18 @@
-//! Does a transaction write what somebody else wrote since it began? Snapshot isolation: first committer wins.
+//! Detects write conflicts of a transaction with commits made since it began. Snapshot isolation: the first
+//! committer wins.
 //!
-//! conflict.1. A conflict is a version, a tombstone or a range tombstone newer than the transaction's snapshot over a key
-//!      that it writes, or anywhere in a range that it removes.
-//! conflict.2. Nothing newer than a live snapshot is ever garbage-collected or loses its sequence number, so what there is
-//!      to find is there. The commit lock is held: nothing new arrives meanwhile.
-//! conflict.3. A sweep's removal of expired keys is no conflict, because readers saw them gone before. Where a compaction drops a version below
-//!     it that a live snapshot does not see, the removal becomes a plain one (compaction_judge.10). A sweep of a range counts if it removed a
-//!     version newer than the snapshot (read/swept.rs).
-//!     It is one for an operand: what it was merged into has gone, and it would begin a value that outlives that.
-//! conflict.4. Only conflicts of isolation pass over sweeps. Code that asks whether anything lies above a place, or
-//!     whether a count still holds, looks for [`Newer::Versions`].
+//! conflict.1. A conflict is a version, a tombstone or a range tombstone newer than the snapshot of the
+//!     transaction, over a key that it writes or inside a range that it removes.
+//! conflict.3. The removal of an expired key by a sweep is not a conflict, because readers already saw the
+//!     key as removed. If a compaction drops a version below it that a live snapshot does not see, it turns
+//!     the sweep into a plain removal (compaction_judge.10). A sweep of a range is a conflict if it removed a
+//!     version newer than the snapshot (read/swept.rs). For an operand every sweep is a conflict: its base is
+//!     gone, and the operand would create a value that outlives it.
+//! conflict.4. Only conflict checks for isolation ignore sweeps. Code that asks whether anything lies above a
+//!     table, or whether a count still holds, uses [`Newer::Versions`].
+//!
+//! Compactions never drop anything newer than a live snapshot, so all conflicts can be found. The commit lock
+//! is held, so nothing is added meanwhile.
 
 use super::commit::KeyspaceLife;
 use crate::encoding::catalog_key::{name_of, options_of};
@@ -23,42 +26,42 @@ use crate::types::op::Kind;
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{Contended, Error, KeyspaceId, Result, SeqNo};
 
-/// Which newer versions are looked for.
+/// Which newer versions to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Newer {
-    /// Those that users wrote: conflicts of isolation (conflict.3).
+    /// Versions written by users, for conflict checks (conflict.3).
     Writes,
-    /// All of them, those of sweeps included (conflict.4).
+    /// All versions, including those of sweeps (conflict.4).
     Versions,
 }
 
 impl Newer {
-    /// Which are looked for where an op of this kind is to be written (conflict.3).
+    /// Returns which versions to look for when an op of kind `own` is written (conflict.3).
     #[inline]
     pub(super) fn of(self, own: Kind) -> Self {
         let stands_on_it = own.is_operand() && !canary::is_set(Canary::OperandPassesSweep);
         if stands_on_it { Newer::Versions } else { self }
     }
 
-    /// Whether a version of this kind is one of them.
+    /// Returns whether a version of this kind is included.
     #[inline]
     pub(super) fn includes(self, kind: Kind) -> bool {
         self == Newer::Versions || !kind.is_sweep()
     }
 
-    /// Whether a range removal of this number is one of them.
+    /// Returns whether a range removal with this sequence number is included.
     pub(super) fn includes_range(self, removal: SeqNo, since: SeqNo, view: &ReadView) -> bool {
         removal > since && (self == Newer::Versions || !view.time.swept.is_sweep(removal, since))
     }
 }
 
-/// What a transaction writes that later commits have written, too: an encoded key, or the ends of a range.
+/// A key or range of a transaction that a later commit has written too.
 pub struct Conflict {
     pub(super) start: Vec<u8>,
     pub(super) end: Option<Vec<u8>>,
 }
 
-/// The first conflict of a transaction that began at `since` with later commits (conflict.1).
+/// Returns the first conflict of a transaction that began at `since` with later commits (conflict.1).
 pub fn find_conflict(set: &WriteSet, since: SeqNo, view: &ReadView) -> Result<Option<Conflict>> {
     if view.newest_possible() <= since {
         return Ok(None);
@@ -82,7 +85,7 @@ pub fn find_conflict(set: &WriteSet, since: SeqNo, view: &ReadView) -> Result<Op
 }
 
 impl Conflict {
-    /// For the user, who knows the keyspaces by these names.
+    /// Converts to an error with the names of keyspaces known to the user.
     pub fn into_error(self, keyspaces: &[KeyspaceLife]) -> Error {
         let (id, start) = decode_key(&self.start).expect("a write set holds encoded keys");
         if id == KeyspaceId::CATALOG {
@@ -104,13 +107,13 @@ impl Conflict {
     }
 }
 
-/// What a keyspace is called, if it is one of these.
+/// Returns the name of a keyspace, if it is among `keyspaces`.
 fn name_in(keyspaces: &[KeyspaceLife], id: KeyspaceId) -> String {
     let named = keyspaces.iter().find(|keyspace| keyspace.id == id);
     named.map_or_else(|| format!("number {id}"), |keyspace| keyspace.name.to_string())
 }
 
-/// Whether anything in `range` was written after `since`.
+/// Returns whether anything in `range` was written after `since`.
 pub(super) fn range_written(range: &KeyRange, since: SeqNo, view: &ReadView, which: Newer) -> Result<bool> {
     let newer = |tombstones: &RangeTombstones| {
         let inside = tombstones.clipped(range);

@@ -1,12 +1,15 @@
-//! What a commit does to the live counts.
+//! Computes how a commit changes the live counts.
 //!
-//! counts.1. `len()` is exact: for every key written, whether it was live just before the commit is looked up in memory, in key
-//!     order, mostly answered by filters. The commit lock is held, so nothing changes meanwhile.
-//! counts.2. The filters are asked about some keys in a row, before any of these is looked up: so their cache misses overlap, and a key that no
-//!     filter knows costs nothing more.
-//! counts.3. Where a table's file would have to be read the key counts as new, and its version is unresolved: `len()`, or the merge that meets
-//!     the older version, finds out whether it was (read/unresolved.rs, compaction_judge.6). So a commit never waits for the disk to count, unless
-//!     there are more unresolved versions than [`UNRESOLVED_MIN`] and a part of all.
+//! counts.1. `len()` is exact. For every written key, the commit looks up in memory whether the key was live
+//!     just before, in key order; filters answer most lookups. The commit lock is held, so nothing changes
+//!     meanwhile.
+//! counts.3. If a lookup would have to read a file, the key counts as new and its version is unresolved.
+//!     `len()`, or the compaction that meets the older version, resolves it (read/unresolved.rs,
+//!     compaction_judge.6). A commit therefore never reads files to count, unless there are more unresolved
+//!     versions than [`UNRESOLVED_MIN`] and than a fraction of all versions.
+//!
+//! The filters are probed for a batch of keys before any of these is looked up, so that cache misses overlap.
+//! A key in no filter costs nothing more.
 
 use std::ops::Bound;
 
@@ -21,24 +24,24 @@ use crate::types::canary::{self, Canary};
 use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::{KeyspaceId, Result, SeqNo};
 
-/// So many unresolved versions are always taken (counts.3): looking them up takes a second or so.
+/// Number of unresolved versions that are always allowed (counts.3). Resolving them takes about a second.
 const UNRESOLVED_MIN: u64 = 1 << 20;
-/// More are taken if they are not more than this part of all.
+/// More are allowed up to `1 / UNRESOLVED_PART` of all versions.
 const UNRESOLVED_PART: u64 = 2;
 
-/// What a commit does to learn whether a key is there.
+/// How a commit finds out whether a key exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
-    /// It reads tables.
+    /// Looks the key up, reading tables if necessary.
     Read,
-    /// It looks at what is in memory.
+    /// Looks the key up in memory.
     Memory,
-    /// Nothing.
+    /// Does not look the key up.
     None,
 }
 
 impl Effort {
-    /// What is done for keyspaces that count exactly (counts.3).
+    /// Returns the effort for keyspaces that count exactly (counts.3).
     pub(crate) fn of(view: &ReadView) -> Self {
         let unresolved = view.unresolved();
         let is_much = unresolved > UNRESOLVED_MIN && unresolved > view.version.entries() / UNRESOLVED_PART;
@@ -46,16 +49,17 @@ impl Effort {
     }
 }
 
-/// What a commit does to the counts.
+/// How a commit changes the counts.
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
-    /// Per keyspace, without those whose count stays.
+    /// Change per keyspace, without unchanged ones.
     pub(crate) deltas: CountDeltas,
-    /// The places in key order of the entries that are unresolved.
+    /// Indexes, in key order, of the entries that are unresolved.
     pub(crate) unresolved: Vec<u32>,
 }
 
-/// How `set` changes the live counts of `at` (counts.1). `count` answers the live count of a whole keyspace.
+/// Returns how `set` changes the live counts at `at` (counts.1). `count` returns the live count of a whole
+/// keyspace.
 pub fn count_deltas(
     set: &WriteSet,
     view: &ReadView,
@@ -65,7 +69,7 @@ pub fn count_deltas(
     counted(set, view, at, |_| Effort::Read, count, None).map(|counted| counted.deltas)
 }
 
-/// The same, with this effort for each encoded key.
+/// Like `count_deltas`, with an effort for each encoded key.
 pub(crate) fn counted(
     set: &WriteSet,
     view: &ReadView,
@@ -81,7 +85,7 @@ pub(crate) fn counted(
     let mut entries = set.entries(SeqNo::MAX);
     let mut places = 0_u32..;
     loop {
-        // counts.2
+        // Probe the filters for a batch, so that cache misses overlap.
         let mut asked = [(0, false); LOOKUPS_PER_PIN];
         for (asked, entry) in asked.iter_mut().zip(entries.clone()) {
             let hash = key_hash(entry.key);
@@ -120,7 +124,7 @@ pub(crate) fn counted(
     }
 }
 
-/// What removing these ranges takes from the counts.
+/// Subtracts the live keys of the removed ranges from the counts.
 pub(super) fn live_in_ranges(
     ranges: &[(Vec<u8>, Vec<u8>)],
     view: &ReadView,
@@ -141,7 +145,8 @@ pub(super) fn live_in_ranges(
     Ok(())
 }
 
-/// The live keys of the ranges that are no whole keyspaces, at a pinned number; none if all are.
+/// Counts the live keys of ranges that are not whole keyspaces, at a pinned sequence number. `None` if there
+/// are none.
 pub(crate) fn count_ranges(
     ranges: &[(Vec<u8>, Vec<u8>)],
     view: &ReadView,
@@ -160,12 +165,13 @@ fn is_whole(keyspace: KeyspaceId, start: &[u8], end: &[u8]) -> bool {
     start == encode_key(keyspace, &[]) && end == keyspace_end(keyspace)
 }
 
-/// The ranges cut into parts that do not overlap, each of one keyspace: ranges of one commit may overlap, and each key counts once.
+/// Splits ranges into disjoint parts, each within one keyspace. Ranges of a commit may overlap, but each key
+/// counts once.
 fn parts(ranges: &[(Vec<u8>, Vec<u8>)]) -> impl Iterator<Item = (KeyspaceId, Vec<u8>, Vec<u8>)> {
     disjoint(ranges).into_iter().flat_map(|(start, end)| per_keyspace(&start, &end))
 }
 
-/// Changes as they are found: those of ranges by keyspace, then those of keys by keyspace.
+/// Changes in the order found: those of ranges by keyspace, then those of keys by keyspace.
 #[derive(Default)]
 pub(super) struct Deltas(CountDeltas);
 
@@ -177,7 +183,7 @@ impl Deltas {
         }
     }
 
-    /// One change per keyspace, by keyspace, without those that are zero.
+    /// Returns one change per keyspace, by keyspace, without zeros.
     pub(super) fn sums(self) -> CountDeltas {
         let mut sums = self.0;
         sums.sort_by_key(|d| d.0);
@@ -193,7 +199,7 @@ impl Deltas {
     }
 }
 
-/// The union of ranges, as ranges that do not overlap.
+/// Returns the union of ranges as disjoint ranges.
 fn disjoint(ranges: &[(Vec<u8>, Vec<u8>)]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut sorted = ranges.to_vec();
     sorted.sort();
@@ -207,7 +213,7 @@ fn disjoint(ranges: &[(Vec<u8>, Vec<u8>)]) -> Vec<(Vec<u8>, Vec<u8>)> {
     out
 }
 
-/// Cuts a range at the borders of keyspaces.
+/// Splits a range at the boundaries of keyspaces.
 fn per_keyspace(start: &[u8], end: &[u8]) -> Vec<(KeyspaceId, Vec<u8>, Vec<u8>)> {
     let mut out = Vec::new();
     let mut start = start.to_vec();
@@ -221,7 +227,7 @@ fn per_keyspace(start: &[u8], end: &[u8]) -> Vec<(KeyspaceId, Vec<u8>, Vec<u8>)>
     out
 }
 
-/// Counts the live keys of a range by walking them.
+/// Counts the live keys of a range by iterating over them.
 fn live_in(view: &ReadView, at: SeqNo, start: Vec<u8>, end: Vec<u8>) -> Result<u64> {
     let bounds = Bounds { lower: Bound::Included(start.into()), upper: Bound::Excluded(end.into()) };
     let mut cursor = view.live(at, bounds);

@@ -1,8 +1,8 @@
-//! Where two sorted walks meet: for large transactions, whose writes are compared with what is committed by one walk over both.
+//! Intersects two sorted cursors. Large transactions compare their writes with committed data this way.
 //!
 //! ```text
-//!   writes     a   c   e e e e ...... x        each walk steps to the other's key, and seeks if that is far:
-//!   committed    b c d         ...... x y      the cost is that of the smaller one, and at most that of a merge
+//!   writes     a   c   e e e e ...... x        each cursor steps to the other's key, or seeks if it is far:
+//!   committed    b c d         ...... x y      the cost is that of the smaller one, at most that of a merge
 //! ```
 
 use crate::read::source::{Nothing, Source};
@@ -10,10 +10,10 @@ use crate::read::visible::VisibleCursor;
 use crate::types::Result;
 use crate::types::cursor::SourceCursor;
 
-/// So many steps are taken before a seek.
+/// Number of steps before a seek.
 const STEPS_MAX: usize = 8;
 
-/// A walk over keys in order.
+/// A cursor over keys in order.
 pub(super) trait Sorted {
     fn valid(&self) -> bool;
     fn key(&self) -> &[u8];
@@ -36,7 +36,7 @@ impl<T: SourceCursor> Sorted for T {
     }
 }
 
-/// The live keys of a view.
+/// A cursor over the live keys of a view.
 pub(super) struct Live(pub(super) VisibleCursor<Source<Nothing>>);
 
 impl Sorted for Live {
@@ -54,7 +54,7 @@ impl Sorted for Live {
     }
 }
 
-/// Moves two walks forward to the next key that both hold, from where they stand on; false if there is none.
+/// Moves two cursors forward to the next common key. Returns false if there is none.
 pub(super) fn meet(a: &mut impl Sorted, b: &mut impl Sorted) -> Result<bool> {
     while a.valid() && b.valid() {
         match a.key().cmp(b.key()) {
@@ -66,7 +66,7 @@ pub(super) fn meet(a: &mut impl Sorted, b: &mut impl Sorted) -> Result<bool> {
     Ok(false)
 }
 
-/// Moves a walk forward to the first key that is not below `key`.
+/// Moves a cursor forward to the first key `>= key`.
 fn catch_up(walk: &mut impl Sorted, key: &[u8]) -> Result<()> {
     for _ in 0..STEPS_MAX {
         walk.next()?;

@@ -1,4 +1,4 @@
-//! How the operands of a run in the memtable become one list (memtable/runs.rs).
+//! Joins the operands of a run in the memtable into one list (memtable/runs.rs).
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use crate::read::fold::Operands;
 use crate::read::view_cell::ViewCell;
 use crate::types::Value;
 
-/// By the operators of the view at that time.
+/// Joins operands with the operators of the current view.
 struct Joiner(Arc<ViewCell>);
 
-/// For an applier of the view's active memtable.
+/// Creates a joiner for the applier of the view's active memtable.
 pub(super) fn joiner(view: &Arc<ViewCell>) -> Box<dyn Join> {
     Box::new(Joiner(view.clone()))
 }

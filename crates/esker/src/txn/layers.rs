@@ -1,13 +1,15 @@
-//! The older writes of a large transaction: sorted layers under the write set that takes its next ones.
+//! The older writes of a large transaction: sorted layers below the write set that receives new writes.
 //!
 //! ```text
-//!   write set --full--> piece, piece, piece ... --beyond the transaction's memory--> private run (tables)
-//!   read: write set, then the layers, newest first, then what has been committed
+//!   write set --full--> piece, piece, piece ... --over the memory limit--> private run (tables)
+//!   read: write set, then the layers, newest first, then committed data
 //!   commit: all pieces become a run, and the runs are adopted (engine/writes/adoption.rs)
 //! ```
 //!
-//! layers.1. For any key, a layer holds newer writes than the layers before it. Its range removals hide what those hold, and nothing of its own.
-//! layers.2. Private tables that are not adopted are removed when the last user of their layer is gone.
+//! layers.1. For any key, a layer holds newer writes than the layers before it. Its range removals hide keys
+//!     in older layers, and none of its own.
+//! layers.2. Private tables that are not adopted are removed when the last reference to their layer is
+//!     dropped.
 
 use std::sync::Arc;
 
@@ -31,40 +33,40 @@ use crate::types::stored::Stored;
 use crate::types::{KeyspaceId, Result, SeqNo, Value};
 use crossbeam_epoch::Guard;
 
-/// So many keys of each piece are looked at to cut all of them.
+/// Number of keys sampled per piece to split the pieces into equal parts.
 const SAMPLES: usize = 64;
 
-/// The first key inside, and the first behind; none: all that there are.
+/// A range of keys: start (included) and end (excluded). `None` means unbounded.
 pub(crate) type Part<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
 
 /// A run of private tables.
 pub(crate) struct PrivateRun {
-    /// Its tables.
+    /// The run.
     pub(crate) run: Arc<Run>,
-    /// How many of its entries are live, per keyspace, ascending.
+    /// Number of live entries per keyspace, ascending.
     pub(crate) puts: Vec<(KeyspaceId, i64)>,
-    /// How often its entries have been merged.
+    /// Number of times its entries were compacted.
     pub(crate) tier: u32,
 }
 
 impl PrivateRun {
-    /// Its range removals. The numbers mean nothing.
+    /// Returns its range removals. Their sequence numbers have no meaning.
     pub(crate) fn removed(&self) -> RangeTombstones {
         RangeTombstones::union(self.run.tables().iter().map(|live| live.table.range_tombstones()))
     }
 
-    /// Whether no key of one can be in the other, and neither removes in the other.
+    /// Returns whether neither run holds or removes a key in the range of the other.
     fn is_apart(&self, other: &PrivateRun) -> bool {
         let tables = self.run.tables().iter();
         tables.map(|live| other.run.overlapping(&live.meta.range)).all(<[_]>::is_empty)
     }
 }
 
-/// What a transaction's own writes say of a key.
+/// What the writes of a transaction know about a key.
 pub(crate) enum OwnAnswer<T> {
-    /// This; none: it is not there.
+    /// The answer. `None` if the key does not exist.
     Known(Option<T>),
-    /// What has been committed, with these operands above it.
+    /// The answer depends on committed data, below these operands.
     Below(Operands),
 }
 
@@ -77,11 +79,11 @@ pub(crate) enum Layer {
     Run(Arc<PrivateRun>),
 }
 
-/// The layers, oldest first.
+/// The layers of a transaction, oldest first.
 #[derive(Clone, Default)]
 pub(crate) struct Layers {
     all: Vec<Layer>,
-    /// Memory for the writes to come.
+    /// Memory for further writes.
     pub(crate) spares: Spares,
 }
 
@@ -94,17 +96,18 @@ impl Layers {
         &self.all
     }
 
-    /// Adds the newest one.
+    /// Adds the newest layer.
     pub(crate) fn push(&mut self, layer: Layer) {
         self.all.push(layer);
     }
 
-    /// Removes the layers from this one on.
+    /// Removes the layers from index `first` on.
     pub(crate) fn truncate(&mut self, first: usize) {
         self.all.truncate(first);
     }
 
-    /// Replaces the layers from this one on by a run. It joins the run before it if they lie apart, as they do where keys come in order.
+    /// Replaces the layers from index `first` on by a run. The run is joined with the run before it if they
+    /// do not overlap, as when keys are written in order.
     pub(crate) fn replace_from(&mut self, first: usize, mut run: PrivateRun) {
         self.all.truncate(first);
         if let Some(Layer::Run(last)) = self.all.last()
@@ -122,7 +125,7 @@ impl Layers {
         self.all.push(Layer::Run(Arc::new(run)));
     }
 
-    /// The runs, oldest first.
+    /// Iterates over the runs, oldest first.
     pub(crate) fn runs(&self) -> impl Iterator<Item = &Arc<PrivateRun>> {
         self.all.iter().filter_map(|layer| match layer {
             Layer::Run(run) => Some(run),
@@ -130,7 +133,8 @@ impl Layers {
         })
     }
 
-    /// The first of the newest layers, if they are so many runs of one tier, and the tier.
+    /// If the newest `fan_in` layers are runs of one tier, returns the index of the first of them and the
+    /// tier.
     pub(crate) fn crowd(&self, fan_in: usize) -> Option<(usize, u32)> {
         let first = self.all.len().checked_sub(fan_in)?;
         let tier_of = |layer: &Layer| match layer {
@@ -141,17 +145,18 @@ impl Layers {
         self.all[first..].iter().all(|layer| tier_of(layer) == Some(tier)).then_some((first, tier))
     }
 
-    /// Whether a run removes ranges and is not the oldest: it may hide what older ones hold, and all become one commit.
+    /// Returns whether a run other than the oldest removes ranges. Such a run may hide keys in older runs, so
+    /// all runs must be compacted into one.
     pub(crate) fn removes_across(&self) -> bool {
         self.runs().skip(1).any(|private| private.run.has_range_tombstones())
     }
 
-    /// The number of the first of the newest layers that are pieces.
+    /// Returns the index of the first of the newest layers that are pieces.
     pub(crate) fn first_piece(&self) -> usize {
         self.all.iter().rposition(|layer| matches!(layer, Layer::Run(_))).map_or(0, |last| last + 1)
     }
 
-    /// Bytes of memory that pieces take.
+    /// Bytes of memory used by pieces.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let pieces = self.all.iter().map(|layer| match layer {
             Layer::Piece(piece) => piece.memory_bytes(),
@@ -160,7 +165,7 @@ impl Layers {
         pieces.sum()
     }
 
-    /// Keys that the layers write, those of several layers counted several times.
+    /// Number of keys written by the layers. Keys in several layers count several times.
     pub(crate) fn op_count(&self) -> usize {
         let of_layer = |layer: &Layer| match layer {
             Layer::Piece(piece) => piece.op_count(),
@@ -183,12 +188,12 @@ impl Layers {
         self.all.iter().map(of_layer).sum()
     }
 
-    /// The number that a layer's writes have for readers: newer than any commit, and older than the write set's.
+    /// Returns the sequence number of a layer for readers: newer than any commit, older than the write set.
     fn number(&self, layer: usize) -> SeqNo {
         SeqNo::new(SeqNo::MAX.get() - (self.all.len() - layer) as u64)
     }
 
-    /// What operands and the layers below them say of a key to a reader of this view.
+    /// Looks up a key below operands in the layers, for a reader of this view.
     pub(crate) fn find<W: PointQuery>(
         &self,
         key: &[u8],
@@ -203,7 +208,7 @@ impl Layers {
                 Layer::Piece(piece) => {
                     let piece = piece.get();
                     if let Some(entry) = piece.get(key) {
-                        // What operands lie above counts, whether it has expired or not (fold.3).
+                        // The base of operands counts even if it has expired (fold.3).
                         let expired =
                             || operands.is_empty() && view.has_expired::<W>(Some(Expiry::of(entry.value)));
                         match Resolver::default().feed_reader(SeqNo::MAX, entry.kind, expired) {
@@ -252,7 +257,7 @@ impl Layers {
         Ok(OwnAnswer::Below(operands))
     }
 
-    /// From the first key to the last one, removed ranges included; none if nothing is written.
+    /// Returns the smallest range that covers all keys and removed ranges. `None` if nothing was written.
     pub(crate) fn range(&self) -> Option<KeyRange> {
         let of_layer = |layer: &Layer| match layer {
             Layer::Piece(piece) => piece.get().range(),
@@ -261,7 +266,7 @@ impl Layers {
         union(self.all.iter().filter_map(of_layer))
     }
 
-    /// Cursors over the layers, newest first.
+    /// Returns cursors over the layers, newest first.
     pub(crate) fn cursors(&self, bounds: &Bounds) -> Vec<LayerCursor> {
         let cursor = |(at, layer): (usize, &Layer)| {
             let seq = self.number(at);
@@ -276,12 +281,12 @@ impl Layers {
         self.all.iter().enumerate().rev().filter_map(cursor).collect()
     }
 
-    /// The range removals of the layers, under the numbers that readers see.
+    /// Returns the range removals of the layers, with the sequence numbers that readers see.
     pub(crate) fn removals(&self) -> Vec<RangeTombstone> {
         self.removals_from(0, |layer| self.number(layer))
     }
 
-    /// The range removals of the layers from `first` on, under numbers of their own.
+    /// Returns the range removals of the layers from `first` on, with sequence numbers from `number`.
     fn removals_from(&self, first: usize, number: impl Fn(usize) -> SeqNo) -> Vec<RangeTombstone> {
         let mut removals = Vec::new();
         for (at, layer) in self.all.iter().enumerate().skip(first) {
@@ -303,7 +308,8 @@ impl Layers {
         removals
     }
 
-    /// The keys that cut the layers from `first` on into about so many equal parts, if all of them are pieces.
+    /// Returns keys that divide the layers from `first` on into about `parts` equal parts. Empty unless all
+    /// of them are pieces.
     pub(crate) fn cuts(&self, first: usize, parts: usize) -> Vec<Vec<u8>> {
         let mut sample = Vec::new();
         for layer in &self.all[first..] {
@@ -319,8 +325,8 @@ impl Layers {
         cuts.into_iter().map(|cut| cut.to_vec()).collect()
     }
 
-    /// What a merge of the layers from `first` on needs: sources, newest first, and all their range removals. Of pieces, only what is inside the
-    /// range.
+    /// Returns the inputs for compacting the layers from `first` on: sources, newest first, and all their
+    /// range removals. Pieces are restricted to `range`.
     pub(crate) fn to_merge(&self, first: usize, range: Part<'_>) -> (Vec<Source>, RangeTombstones) {
         let number = |at: usize| SeqNo::new(1 + at as u64);
         let (start, end) = range;
@@ -345,7 +351,7 @@ impl Layers {
     }
 }
 
-/// The sum of counts per keyspace.
+/// Adds counts per keyspace.
 pub(crate) fn sum(a: &[(KeyspaceId, i64)], b: Vec<(KeyspaceId, i64)>) -> Vec<(KeyspaceId, i64)> {
     let mut sum = a.to_vec();
     for (keyspace, count) in b {
@@ -357,7 +363,7 @@ pub(crate) fn sum(a: &[(KeyspaceId, i64)], b: Vec<(KeyspaceId, i64)>) -> Vec<(Ke
     sum
 }
 
-/// The range from the start of the first to the end of the last.
+/// Returns the smallest range that covers all ranges, which are in order.
 fn union(ranges: impl Iterator<Item = KeyRange>) -> Option<KeyRange> {
     ranges.reduce(|mut all, range| {
         all.extend(&range);
@@ -365,11 +371,11 @@ fn union(ranges: impl Iterator<Item = KeyRange>) -> Option<KeyRange> {
     })
 }
 
-/// A position in a layer.
+/// A cursor over a layer.
 pub(crate) enum LayerCursor {
-    /// Of a piece.
+    /// A cursor over a piece.
     Piece(PieceCursor),
-    /// Of a private run, and its layer's number.
+    /// A cursor over a private run, with the sequence number of its layer.
     Run(RunCursor, SeqNo),
 }
 
@@ -426,7 +432,7 @@ impl SourceCursor for LayerCursor {
         delegate!(self, c => c.share())
     }
     fn older(&mut self) -> Result<bool> {
-        // layers.1: the newest of each layer is all that it says.
+        // layers.1: each layer has one version of a key.
         Ok(false)
     }
 }

@@ -11,10 +11,10 @@ pub(crate) mod commit;
 pub(crate) mod conflict;
 pub(crate) mod counts;
 pub(crate) mod drop_mark;
-pub(crate) mod front;
 mod join;
 mod joiner;
 pub(crate) mod layers;
+pub(crate) mod low_water_key;
 pub(crate) mod memtables;
 #[cfg(all(test, loom))]
 mod models;
@@ -32,10 +32,10 @@ pub(crate) mod watchers;
 pub(crate) mod write_set;
 pub(crate) mod write_set_cursor;
 
-/// Entry points for fuzzing: decoders of this module on arbitrary bytes.
+/// Fuzzing entry points for the decoders of this module.
 #[doc(hidden)]
 pub mod fuzzing {
-    /// The payload of a commit's WAL record; what decodes must encode to a payload that decodes to the same.
+    /// Decodes the payload of a WAL record and checks that re-encoding it round-trips.
     pub fn commit_payload(bytes: &[u8]) {
         let Ok((deltas, set)) = super::payload::decode(bytes) else { return };
         let header = super::payload::encode_header(&deltas);

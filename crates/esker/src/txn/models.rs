@@ -1,4 +1,5 @@
-//! Models of group commit, of the published state and of dropped keyspaces, in every interleaving. See `crate::sync`.
+//! Loom models of group commit, the published state and dropped keyspaces, in every interleaving. See
+//! `crate::sync`.
 #![expect(unsafe_code, reason = "loom watches what the leader owns")]
 
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use crate::sync::fault::{Broken, Fault};
 use crate::sync::model;
 use crate::types::{KeyspaceId, SeqNo};
 
-/// What a leader owns: loom reports two leaders at once as a race.
+/// State owned by the leader: loom reports concurrent leaders as a race.
 struct Led {
     queue: GroupQueue<u32, u32>,
     total: UnsafeCell<u32>,
@@ -44,7 +45,7 @@ fn queue_1_queue_2_one_leads_and_each_gets_its_outcome() {
             .into();
         led.submit(4);
         others.into_iter().for_each(|other| other.join().unwrap());
-        // SAFETY: all others have ended.
+        // SAFETY: the other threads have ended.
         led.total.with(|total| assert_eq!(unsafe { *total }, 7));
     });
 }
@@ -53,7 +54,7 @@ fn queue_1_queue_2_one_leads_and_each_gets_its_outcome() {
 fn snapshots_1_snapshots_3_a_snapshot_counts_what_it_sees() {
     model(|| {
         let id = KeyspaceId::new(7);
-        // One more item with each commit: the count at a number is that number.
+        // One key is added by each commit, so the count at a sequence number equals that number.
         let published = Published::new(SeqNo::new(1), [(id, 1)]);
         let counter = published.counter(id);
         let writer = {
@@ -65,17 +66,17 @@ fn snapshots_1_snapshots_3_a_snapshot_counts_what_it_sees() {
             })
         };
         let snapshot = published.snapshot(std::time::Duration::ZERO);
-        // Twice: loom tries no switch before the first access to an object that a thread has.
+        // Twice, because loom tries no switch before the first access of a thread to an object.
         for _ in 0..2 {
             assert_eq!(counter.at(snapshot.seq()), snapshot.seq().get(), "snapshots.3");
         }
         assert!(published.horizons().contains(&snapshot.seq()), "snapshots.2");
-        // snapshots.1: without a lock, the count is at least as new as the number seen before it.
+        // snapshots.1: without a lock, the count is at least as new as the sequence number read before it.
         let seen = published.visible();
         assert!(counter.now() >= seen.get(), "snapshots.1");
         let counted = published.count_of(&counter);
         assert!(counted >= seen.get(), "snapshots.1");
-        // Nor is it newer than the number seen after it.
+        // It is not newer than the sequence number read after it.
         assert!(published.visible().get() >= counted, "snapshots.1");
         writer.join().unwrap();
         assert_eq!(counter.at(snapshot.seq()), snapshot.seq().get(), "snapshots.3");
@@ -83,11 +84,11 @@ fn snapshots_1_snapshots_3_a_snapshot_counts_what_it_sees() {
     });
 }
 
-/// A keyspace that is written, and dropped by somebody.
+/// A keyspace that is written and dropped concurrently.
 struct Keyspace {
     mark: DropMark,
     queue: GroupQueue<Request, Result<(), Refused>>,
-    /// What a leader has done.
+    /// Requests executed by leaders.
     done: UnsafeCell<Vec<Request>>,
 }
 
@@ -95,9 +96,9 @@ struct Keyspace {
 enum Request {
     Write(u32),
     Drop,
-    /// A leader that forgets the mark, which is set when the drop is done.
+    /// A drop whose leader sets the mark too late.
     LateDrop,
-    /// It does not get as far as the log.
+    /// A drop that fails before it reaches the log.
     FailingDrop,
 }
 
@@ -131,7 +132,7 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Others write while one drops; the writes that were done, and the outcome of the drop.
+    /// Writes concurrently with a drop. Returns the writes executed and the outcome of the drop.
     fn write_while_dropping(self: &Arc<Keyspace>, drop: Request) -> (Vec<u32>, Result<(), Refused>) {
         let writers = [1, 2].map(|n| {
             let keyspace = self.clone();
@@ -145,9 +146,9 @@ impl Keyspace {
         (written, outcome)
     }
 
-    /// What leaders have done, once all others have ended.
+    /// Returns the executed requests, after the other threads have ended.
     fn done(&self) -> Vec<Request> {
-        // SAFETY: nobody leads any more.
+        // SAFETY: there is no leader.
         self.done.with(|done| unsafe { (*done).clone() })
     }
 }

@@ -1,7 +1,7 @@
-//! A transaction's own writes, as its reads see them on top of everything else.
+//! The writes of a transaction, as its own reads see them above all other data.
 //!
 //! ```text
-//!   write set, layers (newest first) --cursors--> read/visible.rs, above the view's sources
+//!   write set, layers (newest first) --cursors--> read/visible.rs, above the sources of the view
 //! ```
 
 use std::sync::Arc;
@@ -17,20 +17,21 @@ use crate::types::range_tombstone::RangeTombstone;
 /// The writes at one moment.
 #[derive(Clone)]
 pub(crate) struct OwnWrites {
-    /// The newest.
+    /// The newest writes.
     pub(crate) set: Arc<WriteSet>,
-    /// Those before it.
+    /// The older writes.
     pub(crate) layers: Layers,
 }
 
 impl OwnWrites {
-    /// Cursors over them, newest first.
+    /// Returns cursors over the writes, newest first.
     pub(crate) fn cursors(&self, bounds: &Bounds) -> Vec<OwnCursor> {
         let set = (!self.set.is_empty()).then(|| OwnCursor::Set(WriteSetCursor::new(self.set.clone())));
         set.into_iter().chain(self.layers.cursors(bounds).into_iter().map(OwnCursor::Layer)).collect()
     }
 
-    /// Their range removals, under numbers larger than any commit's: they hide everything below them.
+    /// Returns the range removals, with sequence numbers above any commit, so that they hide everything
+    /// below.
     pub(crate) fn removals(&self) -> Vec<RangeTombstone> {
         let own = |(start, end): &(Vec<u8>, Vec<u8>)| RangeTombstone {
             start: start.clone(),
@@ -41,11 +42,11 @@ impl OwnWrites {
     }
 }
 
-/// A position in a transaction's writes.
+/// A cursor over the writes of a transaction.
 pub(crate) enum OwnCursor {
-    /// In the write set.
+    /// A cursor over the write set.
     Set(WriteSetCursor),
-    /// In a layer.
+    /// A cursor over a layer.
     Layer(LayerCursor),
 }
 

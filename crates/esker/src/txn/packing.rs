@@ -1,8 +1,8 @@
-//! Packing: a full write set becomes a piece, in another thread if there is one, while its owner goes on writing.
+//! Converts a full write set to a piece, on another thread if possible, while its owner continues to write.
 //!
 //! ```text
-//!   write set --> Packing --get: by whoever comes first--> Piece
-//!                    `-- the empty set goes back to its owner, with its memory
+//!   write set --> Packing --get: by the first caller--> Piece
+//!                    `-- the emptied set returns to its owner, with its memory
 //! ```
 
 use std::sync::{Arc, OnceLock};
@@ -14,15 +14,15 @@ use crate::cache::{BudgetKind, MemoryBudget, Reservation};
 use crate::memtable::Piece;
 use crate::types::SeqNo;
 
-/// Sets that are kept for their memory.
+/// Number of sets kept for their memory.
 const SPARES_MAX: usize = 2;
 
-/// Empty write sets, with memory for new writes.
+/// Empty write sets with memory for new writes.
 #[derive(Clone, Default)]
 pub(crate) struct Spares(Arc<Mutex<Vec<WriteSet>>>);
 
 impl Spares {
-    /// An empty set.
+    /// Returns an empty set.
     pub(crate) fn take(&self) -> WriteSet {
         self.0.lock().pop().unwrap_or_default()
     }
@@ -36,7 +36,7 @@ impl Spares {
     }
 }
 
-/// A piece, or the write set that it is made of.
+/// A piece, or the write set from which it will be made.
 pub(crate) struct Packing {
     set: Mutex<Option<Arc<WriteSet>>>,
     piece: OnceLock<Arc<Piece>>,
@@ -62,7 +62,7 @@ impl Packing {
         }
     }
 
-    /// The piece; made now if it is not yet.
+    /// Returns the piece, making it if necessary.
     pub(crate) fn get(&self) -> &Arc<Piece> {
         self.piece.get_or_init(|| {
             let set = self.set.lock().take().expect("a set is packed once");
@@ -75,7 +75,7 @@ impl Packing {
         })
     }
 
-    /// Puts and removals of the set.
+    /// Number of puts and removals in the set.
     pub(crate) fn op_count(&self) -> usize {
         self.op_count
     }
@@ -85,7 +85,7 @@ impl Packing {
         self.byte_len
     }
 
-    /// Bytes of memory that the piece takes.
+    /// Bytes of memory used by the piece.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.memory_bytes
     }

@@ -1,8 +1,8 @@
-//! The payload of a commit's WAL record: the change of live counts, then the ops of the write set.
+//! The payload of the WAL record of a commit: changes of live counts, then the ops of the write set.
 //!
 //! Bytes: docs/formats/wal.md, "Commit payload".
 //!
-//! payload.1. The counts are in the record, so that replaying the log needs no look-ups to know them.
+//! The counts are in the record, so that replaying the log needs no lookups.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use super::write_set::{CountDeltas, WriteSet};
 use crate::encoding::bytes::{ByteReader, DecodeError, Decoded, put_varint, unzigzag, zigzag};
 use crate::types::KeyspaceId;
 
-/// The bytes before the ops.
+/// Encodes the bytes before the ops.
 pub fn encode_header(deltas: &CountDeltas) -> Vec<u8> {
     let mut out = Vec::with_capacity(1 + 6 * deltas.len());
     put_varint(&mut out, deltas.len() as u64);
@@ -21,7 +21,7 @@ pub fn encode_header(deltas: &CountDeltas) -> Vec<u8> {
     out
 }
 
-/// Reads a whole payload; one that is given away is not copied (write_set.4 of `write_set.rs`).
+/// Decodes a whole payload. An owned payload is not copied.
 pub fn decode<'a>(payload: impl Into<Cow<'a, [u8]>>) -> Decoded<(CountDeltas, WriteSet)> {
     let payload = payload.into();
     let mut reader = ByteReader::new(&payload);

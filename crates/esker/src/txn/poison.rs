@@ -1,9 +1,10 @@
-//! Poison: after a failure that leaves unknown what reached the disk, nothing more is written.
+//! Stops all writes after a failure that leaves unknown what reached the disk.
 //!
-//! poison.1. After a failed write or sync of the WAL nothing more is written or published ("poisoned"): what reached the
-//!     disk is unknown. Reads go on. A disk that is full before anything was written only fails the commit. A panic
-//!     between the first log record of a group and its publishing has the same effect: what it left, uncounted, must not
-//!     become a table. So has one while a memtable is sealed: a segment may be at its end, and the memtable be known to nobody.
+//! poison.1. After a failed write or sync of the WAL, nothing more is written or published ("poisoned"),
+//!     because it is unknown what reached the disk. Reads continue. A disk that is full before anything was
+//!     written only fails the commit. A panic between the first log record of a group and its publication
+//!     also poisons, because its uncounted writes must not reach a table. So does a panic while a memtable is
+//!     sealed: a segment may have ended, and the memtable may be lost.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,50 +13,51 @@ use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result};
 use crate::wal::Shelf;
 
-/// What stopped writes, for those who look without the commit lock.
+/// The error that stopped writes, readable without the commit lock.
 pub(super) type Cause = Arc<OnceLock<Arc<Error>>>;
 
-/// Whether writes may go on.
+/// Whether writes may continue.
 #[derive(Default)]
 pub(super) struct Poison {
     cause: Cause,
-    /// Who reads the log is told.
+    /// Readers of the log that are notified when writes stop.
     shelf: Option<Arc<Shelf>>,
-    /// A commit is in the log and not yet published, or a memtable is being sealed. Seen by others only if its thread has panicked.
+    /// Set while a commit is in the log but not published, or a memtable is being sealed. Other threads see
+    /// it set only after a panic.
     is_halfway: bool,
 }
 
 impl Poison {
-    /// One that tells who reads the log.
-    pub(super) fn telling(shelf: Option<Arc<Shelf>>) -> Poison {
+    /// Creates the state, with readers of the log to notify.
+    pub(super) fn with_shelf(shelf: Option<Arc<Shelf>>) -> Poison {
         Poison { shelf, ..Poison::default() }
     }
 
-    /// From here on to `settle` a panic leaves a state that nobody knows.
+    /// From here to `settle`, a panic leaves an unknown state.
     pub(super) fn begin(&mut self) {
         self.is_halfway = true;
     }
 
-    /// What was begun has ended, in a state that is known.
+    /// Ends the section started by `begin`.
     pub(super) fn settle(&mut self) {
         self.is_halfway = false;
     }
 
-    /// What stopped writing, panics left aside.
+    /// Fails with the error that stopped writes, without checking for panics.
     pub(super) fn cause(&self) -> Result<()> {
         self.cause.get().map_or(Ok(()), |cause| Err(Error::Poisoned(cause.clone())))
     }
 
-    /// Refuses after a failure.
+    /// Fails after a failure or a panic.
     pub(super) fn check(&self) -> Result<()> {
         if self.is_halfway && !canary::is_set(Canary::PoisonForgotten) {
-            let text = "a thread panicked while it committed: reopen the database".to_owned();
+            let text = "a thread panicked during a commit: reopen the database".to_owned();
             return Err(Error::Poisoned(Arc::new(Error::Invalid(text))));
         }
         self.cause()
     }
 
-    /// Stops all further writes; the error to report.
+    /// Stops all further writes. Returns the error to report.
     pub(super) fn stop(&mut self, error: Error) -> Error {
         let cause = match error {
             Error::Poisoned(cause) => cause,
@@ -69,29 +71,29 @@ impl Poison {
         error
     }
 
-    /// Where the cause will stand.
+    /// Returns a handle to the cause.
     pub(super) fn shared_cause(&self) -> Cause {
         self.cause.clone()
     }
 }
 
 impl Pipeline {
-    /// Refuses after a failure.
+    /// Fails after a failure or a panic.
     pub(crate) fn check_poison(&self) -> Result<()> {
         self.state.lock().poison.check()
     }
 
-    /// Stops all further writes; the error to report.
+    /// Stops all further writes. Returns the error to report.
     pub(crate) fn stop(&self, error: Error) -> Error {
         self.state.lock().poison.stop(error)
     }
 
-    /// What stopped writes, if anything did. Waits for no commit that goes on.
+    /// Returns the error that stopped writes. Does not wait for a running commit.
     pub fn stopped_by(&self) -> Option<Arc<Error>> {
         if let Some(cause) = self.stopped.get() {
             return Some(cause.clone());
         }
-        // A panic leaves no cause. Who has the lock has found that there was none.
+        // A panic leaves no cause. A thread that holds the lock has checked that there was none.
         match self.state.try_lock()?.poison.check() {
             Err(Error::Poisoned(cause)) => Some(cause),
             _ => None,

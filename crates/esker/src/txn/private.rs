@@ -1,4 +1,5 @@
-//! A large transaction against what is committed: counts, conflicts, and what lies above the tables that it is to become.
+//! Compares a large transaction with committed data: counts, conflicts, and what lies above the tables it
+//! will become.
 //!
 //! ```text
 //!   layers       --meet--> live keys of a view      : change of the live counts
@@ -6,7 +7,7 @@
 //!                --meet--> memtables                : adopted tables would lie below older versions
 //! ```
 //!
-//! private_writes.1. What is asked of a view is asked by walks over it and the runs together, not key by key.
+//! Each question is answered by one pass over the view and the layers together, not by a lookup per key.
 
 use std::ops::Bound;
 
@@ -31,14 +32,14 @@ use crate::types::{KeyspaceId, Result, SeqNo};
 /// The writes of a transaction, all of them in layers.
 pub(crate) struct PrivateWrites<'a> {
     layers: &'a Layers,
-    /// All range removals, under the layers' numbers.
+    /// All range removals, with the sequence numbers of the layers.
     removed: RangeTombstones,
-    /// From the first key to the last one, removed ranges included.
+    /// The smallest range that covers all keys and removed ranges.
     range: KeyRange,
 }
 
 impl<'a> PrivateWrites<'a> {
-    /// Of these layers; none if they write nothing.
+    /// Creates the writes of these layers. `None` if they are empty.
     pub(crate) fn new(layers: &'a Layers) -> Option<Self> {
         let removed = RangeTombstones::new(layers.removals());
         Some(PrivateWrites { removed, range: layers.range()?, layers })
@@ -52,14 +53,15 @@ impl<'a> PrivateWrites<'a> {
         Bounds { lower: Bound::Included(BoundKey::copy_of(&self.range.start)), upper }
     }
 
-    /// A walk over all keys that are put or removed, on the first of them.
+    /// Returns a cursor on the first of all keys put or removed.
     fn walk(&self) -> Result<MergeCursor<LayerCursor>> {
         let mut walk = MergeCursor::new(self.layers.cursors(&self.bounds()));
         walk.seek_first()?;
         Ok(walk)
     }
 
-    /// How the writes change the live counts of `at`. `count` answers the live count of a whole keyspace.
+    /// Returns how the writes change the live counts at `at`. `count` returns the live count of a whole
+    /// keyspace.
     pub(crate) fn count_deltas(
         &self,
         view: &ReadView,
@@ -99,13 +101,13 @@ impl<'a> PrivateWrites<'a> {
         Ok(())
     }
 
-    /// The first conflict with commits later than `since` (conflict.1 in conflict.rs).
+    /// Returns the first conflict with commits later than `since` (conflict.1).
     pub(crate) fn find_conflict(&self, since: SeqNo, view: &ReadView) -> Result<Option<Conflict>> {
         self.find_newer(since, view, Newer::Writes)
     }
 
-    /// Whether a key of these writes has any version newer than `since` (conflict.4): it would lie above the tables
-    /// although it is older than they are, and what was counted at `since` may not hold.
+    /// Returns whether a key of these writes has any version newer than `since` (conflict.4). That version
+    /// would lie above the tables although it is older, and the counts at `since` may not hold.
     pub(crate) fn is_overtaken(&self, since: SeqNo, view: &ReadView) -> Result<bool> {
         let which = match canary::is_set(Canary::SweptAboveAdopted) {
             true => Newer::Writes,
@@ -144,7 +146,7 @@ impl<'a> PrivateWrites<'a> {
         Ok(None)
     }
 
-    /// The first key of these writes of which a source has such a version that is newer than `since`.
+    /// Returns the first key of these writes for which a source has such a version newer than `since`.
     fn written_since(
         &self,
         since: SeqNo,
@@ -165,7 +167,7 @@ impl<'a> PrivateWrites<'a> {
         Ok(None)
     }
 
-    /// A key of these writes that a range tombstone newer than `since` covers.
+    /// Returns a key of these writes that a range tombstone newer than `since` covers.
     fn removed_since(
         &self,
         tombstones: &RangeTombstones,
@@ -182,7 +184,8 @@ impl<'a> PrivateWrites<'a> {
         }
     }
 
-    /// A key of these writes, with an op of such a kind, that such a range tombstone covers.
+    /// Returns a key of these writes, with an op accepted by `is_of`, that a range tombstone accepted by
+    /// `is_it` covers.
     fn removed_by(
         &self,
         tombstones: &RangeTombstones,
@@ -206,7 +209,8 @@ impl<'a> PrivateWrites<'a> {
         Ok(None)
     }
 
-    /// Whether a memtable holds or removes a key that these writes put or remove, be it in a range: they belong above it (view.1).
+    /// Returns whether a memtable holds or removes a key that these writes put or remove, singly or in a
+    /// range. The writes then belong above it (view.1).
     pub(crate) fn lies_under(&self, memtable: &Memtable) -> Result<bool> {
         if memtable.is_empty() {
             return Ok(false);

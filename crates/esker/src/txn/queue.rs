@@ -1,12 +1,12 @@
-//! Group commit: the first waiting caller leads, in its own thread, and does the work of all who wait with it.
+//! Group commit: the first caller becomes the leader and executes the requests of all callers that wait.
 //!
 //! ```text
-//!   submit --nobody leads--> lead: [own request] + [all waiting] --> outcomes, then the next waiting one leads
-//!          `-somebody leads-> wait: done by the leader, or told to lead
+//!   submit --no leader--> lead: [own request] + [all waiting] --> outcomes, then the next one leads
+//!          `-leader runs-> wait: until the request is done, or this caller has to lead
 //! ```
 //!
-//! queue.1. At most one caller leads at a time; requests are done in the order of submission.
-//! queue.2. Every caller gets the outcome of its own request. If a leader panics, those it took with it panic too.
+//! queue.1. There is at most one leader at a time. Requests are executed in the order of submission.
+//! queue.2. Every caller gets the outcome of its own request. If a leader panics, its followers panic too.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use crate::sync::fault::{self, Fault};
 use crate::sync::{Condvar, Mutex};
 
-/// So many requests form one group at the most.
+/// Maximum number of requests in a group.
 const GROUP_MAX: usize = 1024;
 
-/// The queue of requests `R` with outcomes `O`.
+/// A queue of requests `R` with outcomes `O`.
 pub struct GroupQueue<R, O> {
     inner: Mutex<Inner<R, O>>,
 }
@@ -35,9 +35,9 @@ struct Ticket<R, O> {
 enum State<R, O> {
     /// In the queue.
     Waiting(R),
-    /// In the hands of a leader.
+    /// Taken by a leader.
     Taken,
-    /// At the head of the queue, with nobody leading: lead.
+    /// At the head of the queue without a leader: the caller must lead.
     Lead(R),
     /// Done.
     Done(O),
@@ -52,7 +52,8 @@ impl<R, O> Default for GroupQueue<R, O> {
 }
 
 impl<R, O> GroupQueue<R, O> {
-    /// Does a request, alone or with others. `lead` takes a group and gives the outcomes in the same order.
+    /// Executes a request, alone or in a group. `lead` executes a group and returns the outcomes in the same
+    /// order.
     pub fn submit(&self, request: R, lead: impl FnOnce(Vec<R>) -> Vec<O>) -> O {
         let mut inner = self.inner.lock();
         let own = if inner.leading && !fault::is_on(Fault::SecondLeader) {
@@ -76,7 +77,7 @@ impl<R, O> GroupQueue<R, O> {
         let mut outcomes = lead(group).into_iter();
         let own = outcomes.next().expect("an outcome for each request");
         let followers = std::mem::take(&mut term.followers);
-        // The next leader starts before this one's followers wake: its work is what others wait for.
+        // The next leader starts before the followers wake, because other callers wait for its work.
         drop(term);
         for ticket in followers {
             ticket.set(State::Done(outcomes.next().expect("an outcome for each request")));
@@ -92,7 +93,7 @@ impl<R, O> GroupQueue<R, O> {
 }
 
 impl<R, O> Ticket<R, O> {
-    /// Waits for the outcome, or for the call to lead with the request.
+    /// Waits for the outcome, or for the duty to lead with the returned request.
     fn wait(&self) -> Result<O, R> {
         let mut state = self.state.lock();
         loop {
@@ -119,10 +120,10 @@ impl<R, O> Ticket<R, O> {
     }
 }
 
-/// A leader's time in office; hands over when it ends.
+/// The term of a leader. Dropping it starts the next leader.
 struct Term<'a, R, O> {
     queue: &'a GroupQueue<R, O>,
-    /// Those not answered yet.
+    /// Followers without an outcome.
     followers: Vec<Arc<Ticket<R, O>>>,
 }
 

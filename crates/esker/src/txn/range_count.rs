@@ -1,12 +1,13 @@
-//! The live keys of ranges that a commit removes, counted before the commit lock is taken: others commit while a large range is walked.
+//! Counts the live keys of removed ranges before the commit lock is taken, so that other commits proceed
+//! while a large range is counted.
 //!
 //! ```text
-//!   before the lock:  live keys at a pinned number, by a walk
-//!   under the lock:   + keys of the range that commits since then have put, - those that they have removed: looked up one by one
+//!   before the lock:  live keys at a pinned sequence number, by iteration
+//!   under the lock:   + keys of the range put by later commits, - keys removed by them: each looked up
 //! ```
 //!
-//! range_count.1. What was written since the pinned number is in memtables. Where it has left them, or a range was removed meanwhile, the keys are
-//!      walked after all.
+//! range_count.1. Keys written after the pinned sequence number are in memtables. If some were flushed, or a
+//!     range was removed since, the range is counted again under the lock.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +17,7 @@ use crate::read::view::ReadView;
 use crate::types::key_range::{End, KeyRange};
 use crate::types::{Result, SeqNo};
 
-/// Ranges with their live keys at one number.
+/// Ranges and their live keys at one sequence number.
 #[derive(Debug)]
 pub(crate) struct RangeCounts {
     pub(super) since: SnapshotGuard,
@@ -25,12 +26,13 @@ pub(crate) struct RangeCounts {
 }
 
 impl RangeCounts {
-    /// One range, with so many live keys at this number.
+    /// Creates the count of one range with `live` keys at `since`.
     pub(crate) fn known(since: SnapshotGuard, start: Vec<u8>, end: Vec<u8>, live: u64) -> Self {
         RangeCounts { since, ranges: vec![(start, end, live)] }
     }
 
-    /// The live keys of one of the ranges now, if that can be told without a walk. For the holder of the commit lock.
+    /// Returns the live keys of one of the ranges now. `None` if that requires iteration. The caller must
+    /// hold the commit lock.
     pub(super) fn live_now(&self, start: &[u8], end: &[u8], view: &ReadView) -> Result<Option<u64>> {
         let known = self.ranges.iter().find(|range| range.0 == start && range.1 == end);
         let Some((_, _, live)) = known else { return Ok(None) };

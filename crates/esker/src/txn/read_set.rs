@@ -1,17 +1,20 @@
-//! What a serializable transaction has read, so that its commit can see whether it would read the same again.
+//! What a serializable transaction has read, so that its commit can check whether it would read the same
+//! again.
 //!
 //! ```text
-//!   get, contains --> key      walk --> from where it began to where it stands      len --> keyspace, length
-//!   commit: anything of that written since the snapshot? --> Conflict
+//!   get, contains --> key      iterator --> range up to its position      len --> keyspace, length
+//!   commit: was anything of this written since the snapshot? --> Conflict
 //! ```
 //!
-//! read_set.1. All that an answer depended on is in the set: keys that were not there, gaps between keys of a walk, what lies behind its last key
-//!      if it came to its end.
-//! read_set.2. The set has at most [`BYTES_MAX`] bytes: beyond, what was read of a keyspace becomes one range. That may find conflicts where there are
-//!      none, and misses none.
-//! read_set.3. A length conflicts only if it is another one now.
-//! read_set.4. A length tells which of the keys that the transaction had written were there before. While it writes them, that conflicts by itself; keys
-//!      whose writes are undone count as looked up, if a length of their keyspace was asked for.
+//! read_set.1. The set contains everything that an answer depended on: missing keys, gaps between the keys of
+//!     an iterator, and the range after its last key if it reached the end.
+//! read_set.2. The set uses at most [`BYTES_MAX`] bytes. Beyond that, the reads of a keyspace become one
+//!     range. This may report conflicts that do not exist, and never misses one.
+//! read_set.4. A length reveals which keys written by the transaction existed before. While the transaction
+//!     still writes them, they conflict by themselves. Keys whose writes are undone count as read if the
+//!     length of their keyspace was read.
+//!
+//! A length conflicts only if it has changed.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -23,12 +26,12 @@ use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::key_range::{End, KeyRange};
 use crate::types::{KeyspaceId, Result, SeqNo};
 
-/// read_set.2
+/// Maximum memory of a read set (read_set.2).
 const BYTES_MAX: usize = 4 << 20;
-/// What an entry takes besides its keys.
+/// Memory of an entry besides its keys.
 const ENTRY_BYTES: usize = 64;
 
-/// What was read. Walks of the transaction share it.
+/// The reads of a transaction, shared with its iterators.
 #[derive(Debug, Default)]
 pub(crate) struct ReadSet(Mutex<Reads>);
 
@@ -48,7 +51,7 @@ impl Reads {
         }
     }
 
-    /// read_set.2
+    /// Replaces the reads of each keyspace by one range (read_set.2).
     fn coarsen(&mut self) {
         let mut hulls: BTreeMap<KeyspaceId, KeyRange> = BTreeMap::new();
         let keys = std::mem::take(&mut self.keys).into_iter();
@@ -66,7 +69,7 @@ impl Reads {
 }
 
 impl ReadSet {
-    /// A key was looked up.
+    /// Records the lookup of a key.
     pub(crate) fn note_key(&self, key: &[u8]) {
         let mut reads = self.0.lock();
         if reads.keys.insert(key.into()) {
@@ -74,14 +77,14 @@ impl ReadSet {
         }
     }
 
-    /// All from one key to another was walked over, in whatever direction.
+    /// Records that a range was iterated over, in either direction.
     pub(crate) fn note_range(&self, start: &[u8], end: End) {
         if !end.admits(start) {
             return;
         }
         let mut reads = self.0.lock();
         let holds = |end: &End, key: &[u8]| matches!(end, End::Included(last) if *last == *key);
-        // Most walks go on where they stood.
+        // Most iterators continue at their last position.
         match reads.ranges.last_mut() {
             Some(last) if holds(&last.end, start) || last.start == start && last.end <= end => last.end = end,
             Some(last) if holds(&end, &last.start) => last.start = start.to_vec(),
@@ -93,12 +96,12 @@ impl ReadSet {
         }
     }
 
-    /// The length of a keyspace was asked for, without what the transaction itself has changed of it.
+    /// Records the length of a keyspace, without the changes made by the transaction itself.
     pub(crate) fn note_len(&self, keyspace: KeyspaceId, len: u64) {
         self.0.lock().lengths.insert(keyspace, len);
     }
 
-    /// Writes of these keys and ranges are undone (read_set.4).
+    /// Records that writes of these keys and ranges were undone (read_set.4).
     pub(crate) fn note_undone<'a>(
         &self,
         keys: impl Iterator<Item = &'a [u8]>,
@@ -115,7 +118,7 @@ impl ReadSet {
         }
     }
 
-    /// Writes are undone that may be of any key (read_set.4).
+    /// Records that writes to unknown keys were undone (read_set.4).
     pub(crate) fn note_counted(&self) {
         let counted: Vec<KeyspaceId> = self.0.lock().lengths.keys().copied().collect();
         counted
@@ -123,7 +126,8 @@ impl ReadSet {
             .for_each(|id| self.note_range(&encode_key(*id, &[]), End::Excluded(keyspace_end(*id))));
     }
 
-    /// The first of it that a commit later than `since` has changed. `len_now` gives the length of a keyspace in the view.
+    /// Returns the first read that a commit later than `since` has changed. `len_now` returns the length of a
+    /// keyspace in the view.
     pub(crate) fn find_conflict(
         &self,
         since: SeqNo,
@@ -149,7 +153,7 @@ impl ReadSet {
             }
         }
         for (&keyspace, &len) in &reads.lengths {
-            // read_set.3
+            // A length conflicts only if it has changed.
             if len_now(keyspace)? != len {
                 let (start, end) = (encode_key(keyspace, &[]), keyspace_end(keyspace));
                 return Ok(Some(Conflict { start, end: Some(end) }));

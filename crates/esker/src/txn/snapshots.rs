@@ -1,24 +1,26 @@
-//! What readers see: the visible sequence number, the live counts at it, and the snapshots that pin older ones.
+//! What readers see: the visible sequence number, the live counts at it, and the snapshots that pin older
+//! ones.
 //!
 //! ```text
 //!   commit --publish(seq, deltas)--> visible, counts        get, range: visible()
 //!   snapshot() --> SnapshotGuard(seq)                       compaction: horizons() = pinned seqs + visible
 //! ```
 //!
-//! snapshots.1. `visible` and all counts move together, under one lock; readers of a single value need no lock. Who has read a count
-//!      (`count_of`) finds no older state visible afterwards, and the other way round.
-//! snapshots.2. A sequence number is pinned from before `snapshot()` returns until its last guard drops; `horizons` never
-//!      leaves out a pinned one.
+//! snapshots.1. `visible` and all counts change together, under one lock. Readers of a single value need no
+//!     lock. A reader of a count (`count_of`) finds no older state visible afterwards, and vice versa.
+//! snapshots.2. A sequence number is pinned from before `snapshot()` returns until its last guard is dropped.
+//!     `horizons` contains every pinned number.
 //! snapshots.3. A counter keeps its value at every pinned sequence number.
-//! snapshots.4. What a keyspace counted when the database was opened is kept as a number until somebody asks for its counter: most keyspaces of many
-//!      are never used.
+//!
+//! The count of a keyspace at opening is kept as a plain number until its counter is requested, because most
+//! keyspaces of a large database are never used.
 
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::front::Front;
+use super::low_water_key::LowWaterKey;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::types::canary::{self, Canary};
@@ -27,15 +29,17 @@ use crate::types::{KeyspaceId, SeqNo};
 /// The published state.
 #[derive(Debug, Default)]
 pub struct Published {
-    /// Ordering: stored with Release after the commit's entries are in the memtable; a reader that loads it with
-    /// Acquire finds them all.
+    /// Stored with Release after the entries of the commit are in the memtable. A reader that loads it with
+    /// Acquire finds all of them.
     visible: AtomicU64,
     pins: Mutex<Pins>,
     counters: RwLock<Counters>,
-    /// Counts may hold keys that are counted twice (read/unresolved.rs). Relaxed: set before the count is published that is the first to do so.
-    may_owe: AtomicBool,
-    /// There are keyspaces with a front, and the commit that was entered last. SeqCst: see `Front::is_known`.
-    has_fronts: AtomicBool,
+    /// Set once a count may include a key twice (see `read/unresolved.rs`). Relaxed: it is set before the
+    /// first such count is published.
+    may_overcount: AtomicBool,
+    /// Whether a keyspace has a low-water key. SeqCst, like `entered`, the last commit that started: see
+    /// `LowWaterKey::is_known`.
+    has_low_water_keys: AtomicBool,
     entered: AtomicU64,
 }
 
@@ -43,26 +47,27 @@ pub struct Published {
 struct Pins {
     /// Pinned sequence numbers.
     pinned: BTreeMap<SeqNo, Pin>,
-    /// Keyspaces whose counts have changed since [`Published::take_changed`] was called last, each once.
+    /// Keyspaces whose counts changed since the last call of [`Published::take_changed`], each once.
     changed: Vec<KeyspaceId>,
 }
 
-/// The counters of all keyspaces that hold anything, and of others.
+/// The counters of all non-empty keyspaces, and of some others.
 #[derive(Debug, Default)]
 struct Counters {
     made: HashMap<KeyspaceId, Arc<Counter>>,
-    /// What the others counted at the opening, by id; zero: it has a counter now, or is forgotten (snapshots.4).
+    /// Counts at opening of keyspaces without a counter, by id. Zero once a counter was created or the
+    /// keyspace was dropped.
     recovered: Vec<(KeyspaceId, u64)>,
 }
 
 impl Counters {
-    /// Takes a number for a counter that is made of it.
+    /// Removes and returns the count at opening, to create a counter from it.
     fn take_recovered(&mut self, id: KeyspaceId) -> u64 {
         let at = self.recovered.binary_search_by_key(&id, |counted| counted.0);
         at.map_or(0, |at| std::mem::take(&mut self.recovered[at].1))
     }
 
-    /// All, unsorted, as `of` says of a counter.
+    /// Returns all nonzero counts, unsorted. `of` returns the count of a counter.
     fn all(&self, of: impl Fn(&Counter) -> u64) -> Vec<(KeyspaceId, u64)> {
         let made = self.made.iter().map(|(&id, counter)| (id, of(counter)));
         made.chain(self.recovered.iter().copied()).filter(|&(_, count)| count > 0).collect()
@@ -72,25 +77,25 @@ impl Counters {
 #[derive(Debug)]
 struct Pin {
     guards: usize,
-    /// When the first of them was made, by the clock.
+    /// When the first of its guards was created.
     since: Duration,
 }
 
-/// The live items of one keyspace, now and at pinned sequence numbers.
+/// The live keys of one keyspace, now and at pinned sequence numbers.
 #[derive(Debug, Default)]
 pub struct Counter {
     now: AtomicU64,
-    /// The commit since which `now` holds. Stored before `now`, loaded after it: who finds it not newer than its own
-    /// number has read a count that its number sees.
+    /// The commit since which `now` holds. Stored before `now` and loaded after it: a reader for which this
+    /// is not newer than its own sequence number has read a count visible at that number.
     since: AtomicU64,
-    /// (first sequence number, count from then on), ascending; pruned on publishing (snapshots.3).
+    /// (First sequence number, count from then on), ascending. Pruned when publishing (snapshots.3).
     history: Mutex<Vec<(SeqNo, u64)>>,
     /// The count before the history begins.
     recovered: u64,
-    /// It is among those that have changed. Relaxed: used under the lock of the pins.
+    /// Whether the keyspace is in `Pins::changed`. Relaxed: used under the lock of the pins.
     is_changed: AtomicBool,
-    /// Below it nothing is there.
-    pub(crate) front: Front,
+    /// The low-water key of the keyspace.
+    pub(crate) low_water_key: LowWaterKey,
 }
 
 impl Counter {
@@ -98,13 +103,13 @@ impl Counter {
         Arc::new(Counter { now: AtomicU64::new(count), recovered: count, ..Counter::default() })
     }
 
-    /// The count at the visible sequence number.
+    /// Returns the count at the visible sequence number.
     #[inline]
     pub fn now(&self) -> u64 {
         self.now.load(Ordering::Acquire)
     }
 
-    /// The count at a pinned sequence number.
+    /// Returns the count at a pinned sequence number.
     #[inline]
     pub fn at(&self, seq: SeqNo) -> u64 {
         let now = self.now();
@@ -120,7 +125,7 @@ impl Counter {
 }
 
 impl Published {
-    /// The state after recovery.
+    /// Creates the state after recovery.
     pub fn new(visible: SeqNo, counts: impl IntoIterator<Item = (KeyspaceId, u64)>) -> Arc<Self> {
         let mut recovered: Vec<_> = counts.into_iter().collect();
         recovered.sort();
@@ -129,14 +134,14 @@ impl Published {
             visible: AtomicU64::new(visible.get()),
             pins: Mutex::default(),
             counters: RwLock::new(counters),
-            may_owe: AtomicBool::new(false),
-            has_fronts: AtomicBool::new(false),
+            may_overcount: AtomicBool::new(false),
+            has_low_water_keys: AtomicBool::new(false),
             entered: AtomicU64::new(visible.get()),
         })
     }
 
-    /// The newest sequence number that readers see. Load it after the read view, not before: a view loaded later
-    /// may lack versions that only an earlier, unpinned number needs.
+    /// Returns the newest visible sequence number. Load it after the read view: a view loaded later may lack
+    /// versions that only an earlier, unpinned number needs.
     #[inline]
     pub fn visible(&self) -> SeqNo {
         let visible = SeqNo::new(self.visible.load(Ordering::Acquire));
@@ -145,7 +150,7 @@ impl Published {
         visible
     }
 
-    /// The count of a keyspace, never newer than what is visible (snapshots.1).
+    /// Returns the count of a keyspace, never newer than what is visible (snapshots.1).
     #[inline]
     pub fn count_of(&self, counter: &Counter) -> u64 {
         let now = counter.now();
@@ -155,47 +160,47 @@ impl Published {
         self.count_between_publishing(counter)
     }
 
-    /// A commit is being published: its count is there, and is not visible yet.
+    /// Waits for the commit being published: its count is stored but not visible yet.
     #[cold]
     fn count_between_publishing(&self, counter: &Counter) -> u64 {
         let _pins = self.pins.lock();
         counter.now()
     }
 
-    /// From the next publishing on, counts may hold keys that are counted twice.
-    pub fn note_owing(&self) {
-        self.may_owe.store(true, Ordering::Relaxed);
+    /// Records that counts may include keys twice from the next publication on.
+    pub fn note_overcount(&self) {
+        self.may_overcount.store(true, Ordering::Relaxed);
     }
 
-    /// A keyspace has a front from now on.
-    pub fn note_front(&self) {
-        self.has_fronts.store(true, Ordering::SeqCst);
+    /// Records that a keyspace has a low-water key.
+    pub fn note_low_water_key(&self) {
+        self.has_low_water_keys.store(true, Ordering::SeqCst);
     }
 
-    /// A commit is entered; whether any keyspace has a front.
+    /// Registers a commit that starts. Returns whether any keyspace has a low-water key.
     #[inline]
     pub fn enter(&self, seq: SeqNo) -> bool {
         self.entered.store(seq.get(), Ordering::SeqCst);
-        self.has_fronts.load(Ordering::SeqCst)
+        self.has_low_water_keys.load(Ordering::SeqCst)
     }
 
-    /// The commit that was entered last.
+    /// Returns the last commit that started.
     pub fn entered(&self) -> SeqNo {
         SeqNo::new(self.entered.load(Ordering::SeqCst))
     }
 
-    /// All counts are exact, and nobody commits.
+    /// Records that all counts are exact. No commit may be running.
     pub fn note_exact(&self) {
-        self.may_owe.store(false, Ordering::Relaxed);
+        self.may_overcount.store(false, Ordering::Relaxed);
     }
 
-    /// Whether the counts that were read may hold keys that are counted twice.
+    /// Returns whether counts may include keys twice.
     #[inline]
-    pub fn may_owe(&self) -> bool {
-        self.may_owe.load(Ordering::Relaxed)
+    pub fn may_overcount(&self) -> bool {
+        self.may_overcount.load(Ordering::Relaxed)
     }
 
-    /// The counter of a keyspace, made at zero if it is new.
+    /// Returns the counter of a keyspace, creating it if necessary.
     pub fn counter(&self, id: KeyspaceId) -> Arc<Counter> {
         if let Some(counter) = self.counters.read().made.get(&id) {
             return counter.clone();
@@ -205,7 +210,7 @@ impl Published {
         counters.made.entry(id).or_insert_with(|| Counter::new(recovered)).clone()
     }
 
-    /// These counts have changed since [`take_changed`](Self::take_changed) was called last: for recovery.
+    /// Marks counts as changed since the last call of [`take_changed`](Self::take_changed), for recovery.
     pub fn note_changed(&self, ids: impl IntoIterator<Item = KeyspaceId>) {
         for id in ids {
             let counter = self.counter(id);
@@ -213,7 +218,8 @@ impl Published {
         }
     }
 
-    /// The keyspaces whose counts have changed since the last call, by id, with what they are now; zero of one that is dropped.
+    /// Returns the keyspaces whose counts changed since the last call, by id, with their current counts; zero
+    /// if dropped.
     pub fn take_changed(&self) -> Vec<(KeyspaceId, u64)> {
         let mut pins = self.pins.lock();
         let counters = self.counters.read();
@@ -231,7 +237,7 @@ impl Published {
         changed
     }
 
-    /// Counts a new keyspace by this counter.
+    /// Registers the counter of a new keyspace.
     pub fn count(&self, id: KeyspaceId, counter: &Arc<Counter>) {
         self.counters.write().made.insert(id, counter.clone());
     }
@@ -243,7 +249,7 @@ impl Published {
         counters.made.remove(&id);
     }
 
-    /// All keyspaces that hold anything, with their counts, by id.
+    /// Returns the nonzero counts by keyspace id.
     #[cfg(test)]
     pub fn counts(&self) -> Vec<(KeyspaceId, u64)> {
         let _pins = self.pins.lock();
@@ -252,14 +258,14 @@ impl Published {
         counts
     }
 
-    /// The counts at a pinned sequence number of the keyspaces that held anything then, but for those that have been dropped since.
+    /// Returns the nonzero counts at a pinned sequence number, without keyspaces that were dropped since.
     pub fn counts_at(&self, seq: SeqNo) -> Vec<(KeyspaceId, u64)> {
         let mut counts = self.counters.read().all(|counter| counter.at(seq));
         counts.sort_unstable();
         counts
     }
 
-    /// Makes all commits up to `seq` visible, and the counts that they leave.
+    /// Makes all commits up to `seq` visible, with their counts.
     pub fn publish(&self, seq: SeqNo, deltas: &[(KeyspaceId, i64)]) {
         let counters: Vec<_> =
             deltas.iter().filter(|d| d.1 != 0).map(|&(id, d)| (id, self.counter(id), d)).collect();
@@ -283,7 +289,7 @@ impl Published {
         self.visible.store(seq.get(), Ordering::Release);
     }
 
-    /// Pins the visible sequence number, now.
+    /// Pins the visible sequence number. `now` is the current time.
     pub fn snapshot(self: &Arc<Self>, now: Duration) -> SnapshotGuard {
         let mut pins = self.pins.lock();
         let seq = self.visible();
@@ -291,7 +297,8 @@ impl Published {
         SnapshotGuard(Arc::new(Pinned { seq, published: self.clone() }))
     }
 
-    /// The sequence numbers whose versions a compaction must keep: all pinned ones and the visible one, ascending.
+    /// Returns the sequence numbers whose versions a compaction must keep: the pinned ones and the visible
+    /// one, ascending.
     pub fn horizons(&self) -> Vec<SeqNo> {
         let pins = self.pins.lock();
         let visible = self.visible();
@@ -305,23 +312,23 @@ impl Published {
         horizons
     }
 
-    /// Nobody reads, or will read, at an older number.
+    /// Returns the oldest sequence number at which anything reads or will read.
     pub fn oldest_horizon(&self) -> SeqNo {
         let pins = self.pins.lock();
         pins.pinned.keys().next().copied().unwrap_or_else(|| self.visible())
     }
 
-    /// The newest pinned number.
+    /// Returns the newest pinned sequence number.
     pub fn newest_snapshot(&self) -> Option<SeqNo> {
         self.pins.lock().pinned.keys().next_back().copied()
     }
 
-    /// How many snapshots are open.
+    /// Number of open snapshots.
     pub fn snapshots_open(&self) -> usize {
         self.pins.lock().pinned.values().map(|pin| pin.guards).sum()
     }
 
-    /// The oldest pinned number, and since when it is pinned.
+    /// Returns the oldest pinned sequence number and the time when it was pinned.
     pub fn oldest_pin(&self) -> Option<(SeqNo, Duration)> {
         let pins = self.pins.lock();
         pins.pinned.first_key_value().map(|(seq, pin)| (*seq, pin.since))
@@ -336,7 +343,7 @@ impl Pins {
     }
 }
 
-/// Keeps, for each pin, the entry that answers it, and the last.
+/// Keeps the entries that pins need, and the last one.
 fn prune(history: &mut Vec<(SeqNo, u64)>, pinned: &BTreeMap<SeqNo, Pin>) {
     let mut kept = Vec::with_capacity(pinned.len() + 1);
     for (i, &(from, count)) in history.iter().enumerate() {
@@ -349,7 +356,7 @@ fn prune(history: &mut Vec<(SeqNo, u64)>, pinned: &BTreeMap<SeqNo, Pin>) {
     *history = kept;
 }
 
-/// A pinned sequence number. Clones share the pin.
+/// Pins a sequence number. Clones share the pin.
 #[derive(Clone, Debug)]
 pub struct SnapshotGuard(Arc<Pinned>);
 
@@ -360,7 +367,7 @@ struct Pinned {
 }
 
 impl SnapshotGuard {
-    /// The number.
+    /// Returns the sequence number.
     pub fn seq(&self) -> SeqNo {
         self.0.seq
     }
@@ -378,7 +385,7 @@ impl Drop for Pinned {
     }
 }
 
-/// What a test has happen right after a reader has learnt the visible number.
+/// A hook that runs right after a reader has loaded the visible sequence number.
 #[cfg(test)]
 pub mod after_visible {
     use std::cell::RefCell;
@@ -387,7 +394,7 @@ pub mod after_visible {
         static NEXT: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
     }
 
-    /// Once, on this thread.
+    /// Runs `happens` once, on this thread.
     pub fn once(happens: impl FnOnce() + 'static) {
         NEXT.with(|next| *next.borrow_mut() = Some(Box::new(happens)));
     }

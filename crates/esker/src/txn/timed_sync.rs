@@ -1,7 +1,7 @@
-//! The timed sync: what was committed without waiting for the disk gets there some time later.
+//! The timed sync makes commits durable that did not wait for the disk.
 //!
-//! timed_sync.1. The timed sync does not wait for a long commit: before that begins, its leader hands to the system what was committed earlier, and
-//!     leaves it where the sync finds it without the commit lock.
+//! It does not wait for a long commit. Before a long commit starts, its leader writes the earlier commits and
+//! leaves a sync handle that the timed sync finds without the commit lock.
 
 use std::time::Duration;
 
@@ -12,13 +12,14 @@ use crate::types::Result;
 use crate::types::canary::{self, Canary};
 use crate::wal::{SyncHandle, SyncOutcome};
 
-/// A group with this many operations or bytes, or with a range removal, may take long (timed_sync.1): each key is looked up, perhaps on the disk.
+/// A group with this many operations or bytes, or with a range removal, may take long, because each key is
+/// looked up, possibly on disk.
 const LONG_OPS: usize = 1000;
 const LONG_BYTES: usize = 1 << 20;
-/// How long the timed sync waits for the commit lock before it looks for what a long commit has left to it.
+/// How long the timed sync waits for the commit lock before it checks for a handle left by a long commit.
 const LOCK_PATIENCE: Duration = Duration::from_millis(10);
 
-/// Whether this may take longer than commits of some keys do.
+/// Returns whether a group may take longer than a few single-key commits.
 pub(super) fn may_take_long(group: &[CommitRequest]) -> bool {
     let sets = || group.iter().map(|request| &request.set);
     sets().map(|set| set.op_count()).sum::<usize>() >= LONG_OPS
@@ -27,7 +28,7 @@ pub(super) fn may_take_long(group: &[CommitRequest]) -> bool {
 }
 
 impl Pipeline {
-    /// timed_sync.1: before a long commit the timed sync gets what is not yet synced of the log.
+    /// Leaves the unsynced part of the log to the timed sync before a long commit.
     pub(super) fn leave_unsynced(&self, state: &mut WriteState, is_long: bool) -> Result<()> {
         if is_long {
             let written = state.wal()?.write();
@@ -37,7 +38,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Makes all commits so far durable.
+    /// Makes all earlier commits durable.
     pub fn sync(&self) -> Result<()> {
         let mut state = self.state.lock();
         state.poison.check()?;
@@ -45,7 +46,7 @@ impl Pipeline {
         synced.map_err(|error| state.poison.stop(error))
     }
 
-    /// Makes durable what was committed without waiting for it. The sync itself does not hold up commits.
+    /// Makes unsynced commits durable. The sync itself does not block commits.
     pub fn sync_unsynced(&self) -> Result<()> {
         let handle = match self.lock_or_left() {
             Ok(mut state) => {
@@ -65,7 +66,7 @@ impl Pipeline {
         self.note_synced(handle.sync())
     }
 
-    /// Tells the log of a sync, and goes on with what long commits leave to sync meanwhile (timed_sync.1).
+    /// Reports a sync to the log. Also performs syncs left by long commits meanwhile.
     pub(super) fn note_synced(&self, mut outcome: SyncOutcome) -> Result<()> {
         loop {
             match self.lock_or_left() {
@@ -73,14 +74,15 @@ impl Pipeline {
                     let noted = state.wal()?.synced(outcome);
                     return noted.map_err(|error| state.poison.stop(error));
                 }
-                // It covers what the last one did: it is of the same segment, or of a later one, before which that was made durable.
+                // This sync covers the previous one: it is for the same segment, or for a later one before
+                // which the earlier segment was made durable.
                 Err(left) if outcome.is_ok() => outcome = left.sync(),
                 Err(_) => {}
             }
         }
     }
 
-    /// The commit lock, or what a long commit that holds it has left to sync (timed_sync.1).
+    /// Acquires the commit lock, or takes the sync handle left by the long commit that holds it.
     fn lock_or_left(&self) -> std::result::Result<MutexGuard<'_, WriteState>, SyncHandle> {
         loop {
             if let Some(state) = self.state.try_lock_for(LOCK_PATIENCE) {

@@ -1,13 +1,15 @@
-//! Who is told of commits: watchers of keys, listeners to topics.
+//! Subscriptions to commits: watchers of keys, listeners to topics.
 //!
 //! ```text
-//!   commit --published--> Watchers --of its keys, of its topics--> queue of each --next--> the watcher
+//!   commit --published--> Watchers --matching keys or topics--> queue of each --next--> the watcher
 //! ```
 //!
-//! watchers.1. Commits are told in their order, once they are visible, and wait for nobody: who does not keep up is told that it has missed some.
-//! watchers.3. The events that wait for all watchers of a database take a [`MEMORY_PART`]th of its memory budget at most, shared equally, and are counted
-//!      in it. A watcher may always have [`BYTES_MIN`] bytes.
-//! watchers.2. Nobody watching costs a commit one load.
+//! watchers.1. Events are delivered in commit order, once the commit is visible. Commits never wait for a
+//!     watcher: a slow watcher receives an event that some were missed.
+//!
+//! The queued events of all watchers of a database use at most `1 / MEMORY_PART` of its memory budget, shared
+//! equally, and are counted in it. Each watcher may always use [`BYTES_MIN`] bytes. Without watchers a commit
+//! pays for one load.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -23,33 +25,33 @@ use crate::types::key::decode_key;
 use crate::types::key_range::{End, KeyRange};
 use crate::types::{SeqNo, Value};
 
-/// So many events wait for a watcher.
+/// Maximum number of events queued for a watcher.
 const QUEUED_MAX: usize = 16 << 10;
-/// watchers.3
+/// The events of all watchers use at most `1 / MEMORY_PART` of the memory budget.
 const MEMORY_PART: u64 = 8;
 const BYTES_MIN: u64 = 64 << 10;
-/// What an event takes besides its key and value.
+/// Memory of an event besides its key and value.
 const EVENT_BYTES: usize = 96;
 
-/// What a watcher is told.
+/// An event delivered to a watcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A key has this value; none: it has one that is in a blob file, or is made of operands.
+    /// A key was put. The value is `None` if it is in a blob file or must be computed from operands.
     Put(Vec<u8>, Option<Value>),
-    /// A key is gone.
+    /// A key was removed.
     Removed(Vec<u8>),
     /// A key has expired.
     Expired(Vec<u8>),
-    /// All keys from one on, and before another, are gone.
+    /// All keys in a range were removed: start (included) and end (excluded).
     RangeRemoved(Vec<u8>, Vec<u8>),
-    /// Somebody has said something under a topic.
+    /// A notice was published under a topic.
     Notice(Arc<str>, Value),
-    /// Some events, up to this commit, are not told.
+    /// Some events up to this commit were dropped.
     Missed,
 }
 
 impl Event {
-    /// The memory that it takes.
+    /// Returns the memory used by the event.
     fn bytes(&self) -> u64 {
         let own = match self {
             Event::Put(key, value) => key.len() + value.as_ref().map_or(0, |value| value.len()),
@@ -62,12 +64,12 @@ impl Event {
     }
 }
 
-/// What somebody wants to be told.
+/// What a watcher subscribes to.
 #[derive(Debug)]
 pub(crate) enum Interest {
     /// Changes of keys in a range.
     Keys(KeyRange),
-    /// What is said under topics that begin so; `true`: under this one alone.
+    /// Notices under topics with this prefix, or, if `true`, under exactly this topic.
     Topics(String, bool),
 }
 
@@ -84,13 +86,13 @@ impl Interest {
 #[derive(Debug)]
 struct Queue {
     events: VecDeque<(SeqNo, Event)>,
-    /// Of the events.
+    /// Bytes of the events.
     bytes: u64,
-    /// The part of the budget that they take (watchers.3).
+    /// The reserved part of the memory budget.
     memory: Reservation,
-    /// Of each key the commit whose event counts, if events are to be few.
+    /// For a coalescing queue: the newest queued commit of each key.
     newest: Option<HashMap<Vec<u8>, SeqNo>>,
-    /// The database is closed.
+    /// Whether the database is closed.
     is_ended: bool,
 }
 
@@ -105,7 +107,7 @@ impl Queue {
         }
     }
 
-    /// Takes an event. `share`: number of bytes that may wait.
+    /// Adds an event. `share` is the number of bytes that may be queued.
     fn push(&mut self, seq: SeqNo, event: Event, share: u64) {
         self.push_unreserved(seq, event, share);
         self.memory.resize(self.bytes);
@@ -129,7 +131,7 @@ impl Queue {
                 };
                 self.events.retain(is_newest);
                 self.bytes = self.events.iter().map(|(_, event)| event.bytes()).sum();
-                // Otherwise each of the next events would look through all of them again.
+                // Otherwise each of the next events would scan the whole queue again.
                 is_crowded = self.events.len() > QUEUED_MAX / 4 * 3 || self.bytes > share / 4 * 3;
             }
         }
@@ -137,7 +139,7 @@ impl Queue {
         if let Event::Put(_, value) = &mut event
             && value.as_ref().is_some_and(|value| value.len() as u64 > share / 4)
         {
-            // The watcher reads it: the key is enough.
+            // The watcher reads a large value itself.
             *value = None;
         }
         if is_crowded || self.events.len() >= QUEUED_MAX || self.bytes + event.bytes() > share {
@@ -173,44 +175,45 @@ impl Queue {
     }
 }
 
-/// One who is told.
+/// A watcher and its queue.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     interest: Interest,
     queue: Mutex<Queue>,
-    told: Condvar,
+    wake: Condvar,
 }
 
 impl Watcher {
-    /// The next event; none if there is none within this time, or for ever if the database is closed.
+    /// Returns the next event. `None` if there is none within `patience`, or if the database is closed and
+    /// the queue is empty.
     pub(crate) fn next(&self, patience: Option<Duration>) -> Option<(SeqNo, Event)> {
         let mut queue = self.queue.lock();
         let is_idle = |queue: &mut Queue| queue.events.is_empty() && !queue.is_ended;
         match patience {
-            Some(patience) => drop(self.told.wait_while_for(&mut queue, is_idle, patience)),
-            None => self.told.wait_while(&mut queue, is_idle),
+            Some(patience) => drop(self.wake.wait_while_for(&mut queue, is_idle, patience)),
+            None => self.wake.wait_while(&mut queue, is_idle),
         }
         queue.pop()
     }
 
-    /// Whether the database is closed.
+    /// Returns whether the database is closed.
     pub(crate) fn is_ended(&self) -> bool {
         self.queue.lock().is_ended
     }
 }
 
-/// All of a database.
+/// All watchers of a database.
 #[derive(Debug, Default)]
 pub(crate) struct Watchers {
-    /// Relaxed: who begins to watch is told of commits that begin later.
+    /// Relaxed: a new watcher receives commits that start later.
     count: AtomicUsize,
-    /// watchers.3. Relaxed: a number by itself.
+    /// Maximum bytes of queued events. Relaxed: a single number.
     bytes_max: AtomicU64,
     all: Mutex<Vec<Weak<Watcher>>>,
 }
 
 impl Watchers {
-    /// Begins to watch. `is_coalesced`: of the events of a key that wait only the newest counts.
+    /// Adds a watcher. If `is_coalesced`, only the newest queued event of each key is delivered.
     pub(crate) fn add(
         &self,
         interest: Interest,
@@ -218,7 +221,7 @@ impl Watchers {
         budget: &Arc<MemoryBudget>,
     ) -> Arc<Watcher> {
         let queue = Mutex::new(Queue::new(is_coalesced, budget));
-        let watcher = Arc::new(Watcher { interest, queue, told: Condvar::new() });
+        let watcher = Arc::new(Watcher { interest, queue, wake: Condvar::new() });
         let mut all = self.all.lock();
         all.retain(|watcher| watcher.strong_count() > 0);
         all.push(Arc::downgrade(&watcher));
@@ -227,7 +230,7 @@ impl Watchers {
         watcher
     }
 
-    /// Whether anybody is to be told (watchers.2).
+    /// Returns whether there are watchers.
     #[inline]
     pub(crate) fn are_any(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
@@ -240,13 +243,13 @@ impl Watchers {
         all.retain(|watcher| {
             let Some(watcher) = watcher.upgrade() else { return false };
             tell(&watcher.interest, &mut watcher.queue.lock(), share);
-            watcher.told.notify_all();
+            watcher.wake.notify_all();
             true
         });
         self.count.store(all.len(), Ordering::Relaxed);
     }
 
-    /// A commit is visible. For the one who commits (watchers.1).
+    /// Delivers the events of a visible commit. Called by the leader (watchers.1).
     pub(super) fn committed(&self, request: &CommitRequest, seq: SeqNo) {
         self.each(|interest, queue, share| {
             for (topic, text) in request.notices.iter().filter(|(topic, _)| interest.takes(topic)) {
@@ -254,7 +257,7 @@ impl Watchers {
             }
             let Interest::Keys(range) = interest else { return };
             if !request.layers.is_empty() {
-                // It has no list of its keys.
+                // A large transaction has no list of its keys.
                 let of_range = decode_key(&range.start).map(|(id, _)| id);
                 if request.keyspaces.iter().any(|keyspace| Some(keyspace.id) == of_range) {
                     queue.push(seq, Event::Missed, share);
@@ -282,7 +285,7 @@ impl Watchers {
         });
     }
 
-    /// The database is closed: nobody is told anything more.
+    /// Ends all subscriptions because the database is closed.
     pub(crate) fn end(&self) {
         self.each(|_, queue, _| queue.is_ended = true);
     }
@@ -340,15 +343,15 @@ mod tests {
         let request = CommitRequest { notices, ..CommitRequest::default() };
         for n in 1..100 {
             watchers.committed(&request, SeqNo::new(n));
-            assert!(reserved() <= 1 << 20, "watchers.3");
+            assert!(reserved() <= 1 << 20);
         }
-        assert!(reserved() > 100_000, "watchers.3");
-        let told: Vec<_> = std::iter::from_fn(|| listeners[0].next(Some(Duration::ZERO))).collect();
-        assert!(matches!(told[0], (_, Event::Missed)) && told.len() > 5, "watchers.1");
-        assert!(told[1..].iter().all(|(_, event)| *event != Event::Missed), "watchers.1");
+        assert!(reserved() > 100_000);
+        let events: Vec<_> = std::iter::from_fn(|| listeners[0].next(Some(Duration::ZERO))).collect();
+        assert!(matches!(events[0], (_, Event::Missed)) && events.len() > 5, "watchers.1");
+        assert!(events[1..].iter().all(|(_, event)| *event != Event::Missed), "watchers.1");
         drop(listeners);
-        assert_eq!(reserved(), 0, "watchers.3");
-        // A value that is too large for its share is read by the watcher.
+        assert_eq!(reserved(), 0);
+        // A value larger than the share is read by the watcher.
         let mut queue = queue(false);
         queue.push(SeqNo::new(1), Event::Put(b"k".into(), Some(Value::copy_of(&[0; 5000]))), 10_000);
         assert_eq!(queue.pop(), Some((SeqNo::new(1), put("k"))));

@@ -1,22 +1,25 @@
-//! The writes of one commit, in the bytes of their WAL record.
+//! The writes of one commit, encoded as in their WAL record.
 //!
 //! ```text
-//!   put, remove, remove_range --> ops: [op][op][op]...      appended, in call order; this is what the WAL stores
-//!   first read of own writes  --> index: key -> last op     grows with the reads
-//!   commit, first walk        --> sorted: the op of each key, by key
+//!   put, remove, remove_range --> ops: [op][op][op]...      appended in call order; stored in the WAL
+//!   first read of own writes  --> index: key -> last op     extended by later reads
+//!   commit, first iteration   --> sorted: the op of each key, by key
 //! ```
 //!
 //! Bytes of an op: docs/formats/wal.md, "Commit payload".
 //!
-//! write_set.1. For each key only the last op counts; a range removal cancels earlier ops inside it. So within a commit the
-//!      range removals logically come first, then one op for each key.
-//! write_set.6. Operands are written without a look at what the set says of their key. The lists of those that follow each other are
-//!      joined. Where they follow a put or a removal, readers of the set fold them with it, and the set is settled before it
-//!      is committed or becomes a layer (db/writes.rs): a put stands for both. So a commit has operands or another op of a key.
-//! write_set.2. Decoding a payload replays its ops in order, and so ends in the same state.
-//! write_set.3. Writing costs no look-up: a bulk load pays for its order once, when it commits.
-//! write_set.4. A record of the log that is decoded is taken as it is, without a copy: what was committed once can be replayed in as much memory.
-//! write_set.5. A set knows whether decoding would refuse one of its ops: such a commit would keep the database from opening again.
+//! write_set.1. Only the last op of each key counts; a range removal cancels earlier ops inside it. Within a
+//!     commit, the range removals therefore logically precede one op for each key.
+//! write_set.2. Decoding a payload replays its ops in order and yields the same state.
+//! write_set.5. A set knows whether decoding would refuse one of its ops. Committing such a set would make
+//!     the database unopenable.
+//! write_set.6. Operands are written without checking what the set holds for their key. Lists of consecutive
+//!     operands are joined. If operands follow a put or a removal, readers of the set fold them with it.
+//!     Before the set is committed or becomes a layer, a put replaces both (db/writes.rs). A commit therefore
+//!     has either operands or another op for a key.
+//!
+//! Writing needs no lookups: a bulk load sorts once, when it commits. Decoding an owned log record does not
+//! copy it, so replaying a commit needs no more memory than the commit did.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,15 +41,15 @@ use crate::types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::types::op::{Kind, UNRESOLVED_OPS};
 use crate::types::{KeyspaceId, Result, SeqNo, Value, key};
 
-/// A range that begins after a key begins at that key and a zero byte.
+/// The start of a range after a key is the key followed by a zero byte.
 const RANGE_START_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
-/// A range may also end with an encoded key and a zero byte.
+/// The end of a range may be an encoded key followed by a zero byte.
 const RANGE_END_BYTES_MAX: usize = key::PREFIX_BYTES_MAX + KEY_BYTES_MAX + 1;
 
-/// Ops are known by numbers of 32 bits.
+/// Ops are numbered with 32 bits.
 const OPS_MAX: usize = u32::MAX as usize;
 
-/// Up to this many ops the last op of a key is found by walking backwards; above, by hash.
+/// Up to this many ops, the last op of a key is found by a backward scan; above, by hash.
 const LINEAR_OPS_MAX: usize = 8;
 
 #[derive(Clone, Copy, Debug)]
@@ -58,44 +61,45 @@ struct Op {
     key_len: u32,
     value_len: u32,
     kind: Kind,
-    /// Not cancelled by a range removal (write_set.1).
+    /// False if cancelled by a range removal (write_set.1).
     live: bool,
 }
 
-/// A set of writes. See the module's text.
+/// A set of writes; see the module documentation.
 #[derive(Debug, Default)]
 pub struct WriteSet {
-    /// The encoded ops, behind the header of the record that they were decoded from.
+    /// The encoded ops, after the header of the record from which they were decoded.
     bytes: Vec<u8>,
     header_len: usize,
     ops: Vec<Op>,
     live: usize,
     ranges: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The ops that range removals have cancelled, in the order in which they did.
+    /// Ops cancelled by range removals, in the order of cancellation.
     cancelled: Vec<u32>,
-    /// Decoding refuses an op (write_set.5).
+    /// Whether decoding would refuse an op (write_set.5).
     has_refused: bool,
     has_puts: bool,
-    /// Bytes of the longest value that was put.
+    /// Length of the longest value put.
     largest_value: usize,
-    /// Some op has operands.
+    /// Whether an op has operands.
     has_operands: bool,
     sorted: OnceLock<Order>,
     index: Mutex<Index>,
 }
 
-/// The op of each key.
+/// The op that counts for each key.
 #[derive(Clone, Debug, Default)]
 struct Order {
-    /// By key.
+    /// Ops in key order.
     ops: Vec<u32>,
-    /// Lists of operands that come from several ops, by the last of these (write_set.6).
+    /// Joined lists of operands from several ops, by the last of these ops (write_set.6).
     joined: BTreeMap<u32, Vec<u8>>,
-    /// Where operands follow a put or a removal: the ops before the last one, down to that, by the last one.
+    /// For operands after a put or removal: the ops before the last one, down to the put or removal, by the
+    /// last op.
     superseded: BTreeMap<u32, Vec<u32>>,
 }
 
-/// A moment in the life of a write set, to which it can go back.
+/// A point in time of a write set, for rolling back.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     bytes: usize,
@@ -108,32 +112,32 @@ pub struct Mark {
     largest_value: usize,
 }
 
-/// What a write set says about a key.
+/// What a write set knows about a key.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Own<'a> {
-    /// It has the value of this entry, if that has not expired.
+    /// The key has the value of this entry, if it has not expired.
     Put(EntryRef<'a>),
-    /// It is removed, alone or in a range.
+    /// The key is removed, singly or in a range.
     Removed,
-    /// These lists of operands, the newest first, are merged into what it has below them.
+    /// These lists of operands, newest first, apply to what is below them.
     Operands(Vec<&'a [u8]>, Below<'a>),
     /// Nothing.
     Untouched,
 }
 
-/// What a write set says about a key below its operands.
+/// What a write set knows about a key below its operands.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Below<'a> {
-    /// It has the value of this entry.
+    /// The key has the value of this entry.
     Put(EntryRef<'a>),
-    /// It is removed, alone or in a range.
+    /// The key is removed, singly or in a range.
     Removed,
-    /// Nothing: it is what has been committed.
+    /// Nothing: the committed state counts.
     Untouched,
 }
 
 impl Mark {
-    /// So many ops the set had.
+    /// Number of ops at that point.
     pub fn op_count(&self) -> usize {
         self.ops
     }
@@ -159,57 +163,57 @@ impl Clone for WriteSet {
 }
 
 impl WriteSet {
-    /// No writes.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether there is nothing to commit.
+    /// Returns whether there is nothing to commit.
     pub fn is_empty(&self) -> bool {
         self.live == 0 && self.ranges.is_empty()
     }
 
-    /// Puts and removals made, repeated ones included, without those that a range removal cancelled.
+    /// Number of puts and removals, including repeated ones, without those cancelled by a range removal.
     pub fn op_count(&self) -> usize {
         self.live
     }
 
-    /// Whether it takes another put or removal.
+    /// Returns whether another put or removal fits.
     pub fn has_room(&self) -> bool {
         self.ops.len() < OPS_MAX
     }
 
-    /// Whether decoding takes every op (write_set.5).
+    /// Returns whether decoding accepts every op (write_set.5).
     pub fn is_decodable(&self) -> bool {
         !self.has_refused
     }
 
-    /// Whether something in it may have operands: doing it twice is not doing it once.
+    /// Returns whether the set may contain operands, so that applying it twice differs from applying it once.
     pub fn has_operands(&self) -> bool {
         self.has_operands
     }
 
-    /// Whether nothing in it ever put anything.
+    /// Returns whether the set never contained a put.
     pub fn removes_only(&self) -> bool {
         !self.has_puts
     }
 
-    /// Brings the ops into key order now, rather than when the commit first asks for it.
+    /// Sorts the ops now instead of at the first use of their order.
     pub fn sort(&self) {
         self.order();
     }
 
-    /// Keys put or removed, apart from range removals. Sorts.
+    /// Number of keys put or removed, without range removals. Sorts the ops.
     pub fn key_count(&self) -> usize {
         self.order().ops.len()
     }
 
-    /// Bytes of memory that its ops take.
+    /// Bytes of memory used by the ops.
     pub fn memory_bytes(&self) -> usize {
         self.bytes.len() + self.ops.len() * size_of::<Op>()
     }
 
-    /// Forgets all writes, and keeps the memory for others.
+    /// Removes all writes and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.header_len = 0;
@@ -225,7 +229,7 @@ impl WriteSet {
         self.index.get_mut().clear();
     }
 
-    /// This moment.
+    /// Returns the current point, for [`go_back`](Self::go_back).
     pub fn mark(&self) -> Mark {
         Mark {
             bytes: self.bytes.len(),
@@ -239,7 +243,7 @@ impl WriteSet {
         }
     }
 
-    /// Forgets all writes since a moment of this set. Takes time for these alone.
+    /// Undoes all writes since a point. The cost depends only on those writes.
     pub fn go_back(&mut self, mark: &Mark) {
         let mut index = std::mem::take(self.index.get_mut());
         index.go_back(mark.ops, |at| self.key_at(at));
@@ -256,12 +260,12 @@ impl WriteSet {
         self.sorted.take();
     }
 
-    /// The keys that were put or removed since a moment of this set.
+    /// Iterates over the keys put or removed since a point.
     pub(crate) fn keys_since(&self, mark: &Mark) -> impl Iterator<Item = &[u8]> {
         self.ops[mark.ops..].iter().map(|op| self.key_of(op))
     }
 
-    /// The ranges that were removed since a moment of this set.
+    /// Returns the ranges removed since a point.
     pub(crate) fn ranges_since(&self, mark: &Mark) -> &[(Vec<u8>, Vec<u8>)] {
         &self.ranges[mark.ranges..]
     }
@@ -271,17 +275,17 @@ impl WriteSet {
         self.bytes.len() - self.header_len
     }
 
-    /// The encoded ops.
+    /// Returns the encoded ops.
     pub fn payload(&self) -> &[u8] {
         &self.bytes[self.header_len..]
     }
 
-    /// Bytes of the longest value that was put.
+    /// Length of the longest value put.
     pub fn largest_value(&self) -> usize {
         self.largest_value
     }
 
-    /// Sets an encoded key to a value, or with `PutBlob` to one that this points to, until a moment if there is one.
+    /// Puts an encoded key with an optional expiry. With `PutBlob`, `value` is a pointer.
     pub(crate) fn put_until(&mut self, kind: Kind, key: &[u8], expiry: Option<Expiry>, value: &[u8]) {
         match expiry {
             Some(expiry) => self.push_behind(kind.expiring(), key, &expiry.to_bytes(), value),
@@ -289,12 +293,13 @@ impl WriteSet {
         }
     }
 
-    /// Sets an encoded key to a value.
+    /// Puts an encoded key.
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
         self.push(Kind::PUT, key, value);
     }
 
-    /// Merges an operand into an encoded key (write_set.6). An op behind the first `kept` may be changed for this.
+    /// Merges an operand into an encoded key (write_set.6). May change an op after the first `kept` ones
+    /// instead of adding one.
     pub(crate) fn merge(&mut self, key: &[u8], operand: Operand<'_>, operator: &Operator, kept: usize) {
         let last = self.find(key).filter(|at| *at >= kept).map(|at| self.ops[at]);
         if let Some(op) = last.filter(|op| op.live && op.kind.is_operand())
@@ -308,7 +313,7 @@ impl WriteSet {
         self.push(Kind::MERGE, key, &operand.to_list());
     }
 
-    /// Writes an entry about an encoded key.
+    /// Adds an op of any kind for an encoded key.
     pub(crate) fn write(&mut self, kind: Kind, key: &[u8], value: &[u8]) {
         self.push(kind, key, value);
     }
@@ -318,7 +323,7 @@ impl WriteSet {
         self.push(Kind::REMOVE, key, &[]);
     }
 
-    /// Removes all encoded keys from `start` up to, not including, `end`. Visits all ops so far.
+    /// Removes all encoded keys from `start` (included) to `end` (excluded). Visits all earlier ops.
     pub fn remove_range(&mut self, start: &[u8], end: &[u8]) {
         if start >= end {
             return;
@@ -332,7 +337,7 @@ impl WriteSet {
         self.bytes = bytes;
     }
 
-    /// Notes a range removal, and cancels the ops inside it, whose keys are in `bytes` (write_set.1).
+    /// Records a range removal and cancels earlier ops inside it, whose keys are in `bytes` (write_set.1).
     fn note_range(&mut self, bytes: &[u8], start: &[u8], end: &[u8]) {
         for (at, op) in self.ops.iter_mut().enumerate() {
             let key = &bytes[op.key_start..][..op.key_len as usize];
@@ -346,12 +351,12 @@ impl WriteSet {
         self.sorted.take();
     }
 
-    /// Writes an encoded key: a put with what stands beside it, or a removal.
+    /// Adds an op for an encoded key: a put with its value, or a removal.
     pub(super) fn push(&mut self, kind: Kind, key: &[u8], value: &[u8]) {
         self.push_behind(kind, key, &[], value);
     }
 
-    /// The same of what stands beside the key in two parts.
+    /// Like `push`, with the value in two parts.
     fn push_behind(&mut self, kind: Kind, key: &[u8], front: &[u8], value: &[u8]) {
         let value_len = front.len() + value.len();
         self.has_refused |= !is_key(key, KEY_BYTES_MAX) || value_len > VALUE_BYTES_MAX;
@@ -372,7 +377,7 @@ impl WriteSet {
         self.note(kind, (key_start, key), (value_start, value_len));
     }
 
-    /// Notes an op whose key and value lie in the bytes from there on.
+    /// Records an op whose key and value start at these offsets of the encoded bytes.
     fn note(
         &mut self,
         kind: Kind,
@@ -404,7 +409,7 @@ impl WriteSet {
         EntryRef { key: self.key_of(op), seq, kind: op.kind, value: self.value_of(op) }
     }
 
-    /// The last op of a key, cancelled or not.
+    /// Returns the last op of a key, cancelled or not.
     fn find(&self, key: &[u8]) -> Option<usize> {
         if self.ops.len() <= LINEAR_OPS_MAX {
             return self.ops.iter().rposition(|op| self.key_of(op) == key);
@@ -414,13 +419,13 @@ impl WriteSet {
         index.last(key, |at| self.key_at(at))
     }
 
-    /// Whether an op's operands follow those of an earlier op of the same key.
+    /// Returns whether the operands of an op directly follow those of an earlier op of the same key.
     fn follows(&self, later: u32, earlier: u32) -> bool {
         let [later, earlier] = [later, earlier].map(|at| &self.ops[at as usize]);
         later.kind.is_operand() && earlier.kind.is_operand() && earlier.live
     }
 
-    /// An op with operands and those before it, and what they follow.
+    /// Collects the operands of a key from its last op backward, and what they apply to.
     fn operands(&self, key: &[u8], last: usize) -> Own<'_> {
         let is_linear = self.ops.len() <= LINEAR_OPS_MAX;
         let index = self.index.lock();
@@ -443,7 +448,7 @@ impl WriteSet {
         Own::Operands(lists, if is_removed { Below::Removed } else { Below::Untouched })
     }
 
-    /// What the set says about an encoded key.
+    /// Returns what the set knows about an encoded key.
     pub fn get(&self, key: &[u8]) -> Own<'_> {
         let found = self.find(key).map(|at| (at, &self.ops[at])).filter(|(_, op)| op.live);
         match found.map(|(at, op)| (Resolver::default().feed(SeqNo::MAX, op.kind), at, op)) {
@@ -456,23 +461,23 @@ impl WriteSet {
         }
     }
 
-    /// Whether a range removal covers the key.
+    /// Returns whether a range removal covers the key.
     pub fn in_removed_range(&self, key: &[u8]) -> bool {
         self.ranges.iter().any(|(start, end)| start.as_slice() <= key && key < end.as_slice())
     }
 
-    /// The range removals, as encoded keys (first removed, first not removed).
+    /// Returns the range removals, as pairs of encoded keys: start (included) and end (excluded).
     pub fn ranges(&self) -> &[(Vec<u8>, Vec<u8>)] {
         &self.ranges
     }
 
-    /// The op that counts of each key, in key order.
+    /// Returns the ops that count, in key order.
     fn order(&self) -> &Order {
         self.sorted.get_or_init(|| {
             let mut order: Vec<(u64, u32)> = Vec::with_capacity(self.live);
             let live = self.ops.iter().enumerate().filter(|(_, op)| op.live);
             order.extend(live.map(|(i, op)| (op.head, i as u32)));
-            // The last op of a key first, so that it is the one that stays.
+            // The last op of a key comes first, so that deduplication keeps it.
             order.sort_unstable_by(|a, b| {
                 a.0.cmp(&b.0).then_with(|| self.key_at(a.1).cmp(self.key_at(b.1))).then(b.1.cmp(&a.1))
             });
@@ -496,7 +501,7 @@ impl WriteSet {
         })
     }
 
-    /// What an op of the order says, as an entry of commit `seq`.
+    /// Returns an op of the order as an entry of commit `seq`.
     #[inline]
     fn entry<'s>(&'s self, order: &'s Order, i: u32, seq: SeqNo) -> EntryRef<'s> {
         let op = &self.ops[i as usize];
@@ -505,21 +510,21 @@ impl WriteSet {
         EntryRef { key: self.key_of(op), seq, kind: op.kind, value }
     }
 
-    /// The n-th live op in key order, as an entry of commit `seq`.
+    /// Returns live op `n` in key order as an entry of commit `seq`.
     pub fn nth(&self, n: usize, seq: SeqNo) -> EntryRef<'_> {
         let order = self.order();
         self.entry(order, order.ops[n], seq)
     }
 
-    /// What the operands of the n-th live op in key order follow in the set, if anything.
+    /// Returns the put or removal that the operands of live op `n` follow, if any.
     pub(super) fn base_of(&self, n: usize, seq: SeqNo) -> Option<EntryRef<'_>> {
         let order = self.order();
         let base = order.superseded.get(&order.ops[n])?.last()?;
         Some(self.entry_of(&self.ops[*base as usize], seq))
     }
 
-    /// The same set with a put in place of operands and the put or removal that they follow (write_set.6); none if there are no such
-    /// operands. `fold` makes the put's value of the operands and of what they follow.
+    /// Returns the set with puts instead of operands that follow a put or removal (write_set.6). `None` if
+    /// there are no such operands. `fold` computes a value from operands and the entry that they follow.
     pub(crate) fn settled(
         &self,
         fold: impl Fn(EntryRef<'_>, EntryRef<'_>) -> Result<(Value, Option<Expiry>)>,
@@ -549,24 +554,24 @@ impl WriteSet {
         Ok(Some(out))
     }
 
-    /// The number of live ops with a key below `key`.
+    /// Returns the number of live ops with a key below `key`.
     pub fn rank(&self, key: &[u8]) -> usize {
         self.order().ops.partition_point(|&i| self.key_of(&self.ops[i as usize]) < key)
     }
 
-    /// The live ops in key order, as entries of commit `seq`.
+    /// Iterates over the live ops in key order, as entries of commit `seq`.
     pub fn entries(&self, seq: SeqNo) -> impl Iterator<Item = EntryRef<'_>> + Clone {
         let order = self.order();
         order.ops.iter().map(move |&i| self.entry(order, i, seq))
     }
 
-    /// Those of them from a key on.
+    /// Like `entries`, from a key on.
     pub(crate) fn entries_from(&self, key: &[u8], seq: SeqNo) -> impl Iterator<Item = EntryRef<'_>> {
         let first = self.rank(key);
         self.entries(seq).skip(first)
     }
 
-    /// The same, of which those at these places, ascending, are unresolved.
+    /// Like `entries`, with the entries at the ascending indexes `unresolved` marked as unresolved.
     pub fn entries_with<'s>(
         &'s self,
         seq: SeqNo,
@@ -579,7 +584,8 @@ impl WriteSet {
         })
     }
 
-    /// What follows the ops in the log if those of the entries at these places are unresolved: the numbers of the ops. Empty if none is.
+    /// Encodes what follows the ops in the log: the ops of the unresolved entries at `places`. Empty if there
+    /// are none.
     pub fn encode_unresolved(&self, places: &[u32]) -> Vec<u8> {
         let mut out = Vec::new();
         if places.is_empty() {
@@ -598,20 +604,23 @@ impl WriteSet {
         out
     }
 
-    /// Marks the ops that a list of the log names.
+    /// Marks the ops listed in the log as unresolved.
     fn note_unresolved(&mut self, reader: &mut ByteReader<'_>) -> Decoded<()> {
         let mut next = 0_usize;
         for _ in 0..reader.varint()? {
             let gap = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
             let op = next.checked_add(gap).and_then(|at| self.ops.get_mut(at));
-            let Some(op) = op else { return Err(reader.error("an op is unresolved that is not there")) };
+            let Some(op) = op else {
+                return Err(reader.error("the list of unresolved ops names an op that does not exist"));
+            };
             op.kind = op.kind.unresolved();
             next += gap + 1;
         }
         Ok(())
     }
 
-    /// Replays the ops that are encoded in `record` behind its header (write_set.2, write_set.4). Offsets of errors count from there.
+    /// Replays the encoded ops in `record` after its header (write_set.2). Offsets in errors count from the
+    /// end of the header.
     pub fn decode(record: Cow<'_, [u8]>, header_len: usize) -> Decoded<Self> {
         let mut set = WriteSet { header_len, ..Self::default() };
         let mut reader = ByteReader::new(&record[header_len..]);
@@ -622,7 +631,7 @@ impl WriteSet {
                 set.note_unresolved(&mut reader)?;
                 continue;
             }
-            // The log marks what is unresolved behind the ops.
+            // The log lists unresolved ops after the ops.
             let Some(kind) = Kind::from_u8(byte).filter(|kind| !kind.is_unresolved()) else {
                 return Err(DecodeError::new(at, format!("unknown op {byte} in a commit")));
             };
@@ -637,7 +646,7 @@ impl WriteSet {
             } else if kind.has_value() {
                 let value = reader.string()?;
                 if kind.expires() && value.len() < EXPIRY_BYTES {
-                    return Err(DecodeError::new(at, "a version that expires does not say when"));
+                    return Err(DecodeError::new(at, "an expiring version has no expiry"));
                 }
                 if kind.needs_fetch() {
                     BlobPointer::decode(value_of(kind, value))?;
@@ -655,7 +664,7 @@ impl WriteSet {
     }
 }
 
-/// The next op of a payload: its kind, its key or the first key of a range, and what stands beside it or the range's end.
+/// Reads the next op of a payload: its kind, its key or range start, and its value or range end.
 fn op_of<'a>(reader: &mut ByteReader<'a>) -> Decoded<(Kind, &'a [u8], &'a [u8])> {
     let byte = reader.u8()?;
     let kind = Kind::from_u8(byte).ok_or_else(|| reader.error(format!("unknown op {byte}")))?;
@@ -664,7 +673,7 @@ fn op_of<'a>(reader: &mut ByteReader<'a>) -> Decoded<(Kind, &'a [u8], &'a [u8])>
     Ok((kind, first, second))
 }
 
-/// The list of an operand behind a list of one operand, if both are combined in one (fold.4).
+/// Combines an operand with a list of one operand, if both can be combined (fold.4).
 fn combined(list: &[u8], operand: Operand<'_>, key: &[u8], operator: &Operator) -> Option<Vec<u8>> {
     let first = Elements::of(list).next()?.ok()?;
     if first.at_ms != operand.at_ms || first.to_list().len() != list.len() {
@@ -675,14 +684,14 @@ fn combined(list: &[u8], operand: Operand<'_>, key: &[u8], operator: &Operator) 
     Some(Operand { bytes: &combined, ..first }.to_list())
 }
 
-/// The end of a range: a key, a key and a zero byte, or the first byte behind all keys of a keyspace.
+/// Reads the end of a range: a key, a key and a zero byte, or the first byte after all keys of a keyspace.
 fn range_end<'a>(reader: &mut ByteReader<'a>) -> Decoded<&'a [u8]> {
     let at = reader.clone();
     let bytes = reader.string()?;
     if bytes.len() <= RANGE_END_BYTES_MAX { Ok(bytes) } else { Err(at.error("longer than a key can be")) }
 }
 
-/// Whether this is an encoded key, and the user's part of it not too long.
+/// Returns whether this is an encoded key whose user key is not too long.
 fn is_key(encoded: &[u8], user_key_bytes_max: usize) -> bool {
     key::decode_key(encoded).is_some_and(|(_, user_key)| user_key.len() <= user_key_bytes_max)
 }
@@ -693,7 +702,7 @@ fn checked_key<'a>(reader: &mut ByteReader<'a>, user_key_bytes_max: usize) -> De
     if is_key(bytes, user_key_bytes_max) { Ok(bytes) } else { Err(at.error("not an encoded key")) }
 }
 
-/// The change of live counts that a commit makes, per keyspace.
+/// Changes of live counts by a commit, per keyspace.
 pub type CountDeltas = Vec<(KeyspaceId, i64)>;
 
 mod index;

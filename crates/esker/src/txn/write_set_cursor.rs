@@ -1,4 +1,4 @@
-//! Walks the writes of a transaction, so that its reads see them on top of everything else.
+//! A cursor over the writes of a transaction, above all other data.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use crate::types::op::Kind;
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
 
-/// A position in a write set. Its entries are newer than any commit.
+/// A cursor over a write set. Its entries are newer than any commit.
 pub struct WriteSetCursor {
     set: Arc<WriteSet>,
     /// Index of the op in key order; past the end if not valid.
     at: usize,
-    /// It stands on what the operands of that op follow.
+    /// Whether the cursor is on the entry that the operands of that op follow.
     is_below: bool,
 }
 
 impl WriteSetCursor {
-    /// A walk over the writes so far.
+    /// Creates a cursor over the current writes.
     pub fn new(set: Arc<WriteSet>) -> Self {
         WriteSetCursor { set, at: usize::MAX, is_below: false }
     }
@@ -79,7 +79,7 @@ impl SourceCursor for WriteSetCursor {
         self.stored().to_value()
     }
     fn older(&mut self) -> Result<bool> {
-        // write_set.6: one op a key, and what its operands follow.
+        // write_set.6: a key has one op, and possibly an entry that its operands follow.
         let has_below = !self.is_below && self.set.base_of(self.at, SeqNo::MAX).is_some();
         self.is_below |= has_below;
         Ok(has_below)

@@ -504,7 +504,7 @@ fn keys_and_values_fit_into_the_standard_collections() {
 }
 
 #[test]
-fn front_1_a_queue_is_popped_in_order_whatever_is_put_in_front_meanwhile() {
+fn low_water_key_1_a_queue_is_popped_in_order_whatever_is_put_in_front_meanwhile() {
     let db = db();
     let map = db.default_keyspace();
     let mut model: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
@@ -519,7 +519,7 @@ fn front_1_a_queue_is_popped_in_order_whatever_is_put_in_front_meanwhile() {
             }
             45..92 => {
                 let popped = map.pop_first().unwrap().map(|(key, _)| key.to_vec());
-                assert_eq!(popped, model.pop_first().map(|(key, _)| key), "front.1, step {n}");
+                assert_eq!(popped, model.pop_first().map(|(key, _)| key), "low_water_key.1, step {n}");
             }
             92..95 => {
                 let key = [rng.u32(0..=tail).to_be_bytes().to_vec(), vec![0; rng.usize(0..3)]].concat();
@@ -540,20 +540,24 @@ fn front_1_a_queue_is_popped_in_order_whatever_is_put_in_front_meanwhile() {
             }
             _ => {
                 let first = map.first().unwrap().map(|(key, _)| key.to_vec());
-                assert_eq!(first, model.first_key_value().map(|(key, _)| key.clone()), "front.1, step {n}");
+                assert_eq!(
+                    first,
+                    model.first_key_value().map(|(key, _)| key.clone()),
+                    "low_water_key.1, step {n}"
+                );
             }
         }
         if snapshots.len() > 5 {
             let (snapshot, first) = snapshots.swap_remove(rng.usize(..6));
             let found = snapshot.first(&map).unwrap().map(|(key, _)| key.to_vec());
-            assert_eq!(found, first, "front.1, step {n}: a snapshot");
+            assert_eq!(found, first, "low_water_key.1, step {n}: a snapshot");
         }
     }
     assert_eq!(map.len().unwrap(), model.len() as u64);
 }
 
 #[test]
-fn front_1_an_empty_range_says_nothing_of_what_lies_behind_it() {
+fn low_water_key_1_an_empty_range_says_nothing_of_what_lies_behind_it() {
     let db = db();
     let map = db.default_keyspace();
     for n in 0..40_u8 {
@@ -564,7 +568,11 @@ fn front_1_an_empty_range_says_nothing_of_what_lies_behind_it() {
     for _ in 0..3 {
         assert_eq!(map.range(.."b").count(), 0);
         assert!(!map.cursor_in(.."b").unwrap().seek("").unwrap());
-        assert_eq!(map.first().unwrap().map(|(key, _)| key.to_vec()).as_deref(), Some(&b"m"[..]), "front.1");
+        assert_eq!(
+            map.first().unwrap().map(|(key, _)| key.to_vec()).as_deref(),
+            Some(&b"m"[..]),
+            "low_water_key.1"
+        );
         assert_eq!((map.iter().count(), db.snapshot().iter(&map).count()), (1, 1));
     }
     map.remove("m").unwrap();

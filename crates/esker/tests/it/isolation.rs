@@ -85,7 +85,7 @@ fn read_set_1_what_was_not_there_and_lengths_count_and_what_was_not_read_does_no
     // A length that returns to its old value.
     let same: [fn(&mut Transaction, &Keyspace) -> Result<()>; 2] =
         [|t, map| t.put(map, "a", "2"), |t, map| t.put(map, "x", "2")];
-    assert!(!skew(Isolation::Serializable, |t, map| seen(t.len(map).unwrap()), same), "read_set.3");
+    assert!(!skew(Isolation::Serializable, |t, map| seen(t.len(map).unwrap()), same));
 }
 
 #[test]

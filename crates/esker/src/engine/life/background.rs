@@ -16,7 +16,7 @@
 //!     not be done, and the state that the panic left is unknown. The manifest may hold an edit that the view
 //!     lacks.
 //! engine_background.3. Every failure shows in the statistics.
-//! engine_background.4. The timed sync waits for no flush, no compaction and no long commit (timed_sync.1 of
+//! engine_background.4. The timed sync waits for no flush, no compaction and no long commit (see
 //!     `txn/commit.rs`).
 //! engine_background.5. Either all threads run, or none does.
 //! engine_background.6. The end of each flush is recorded before the next flush can begin. So the last record

@@ -15,7 +15,7 @@ impl State {
     pub(crate) fn len_now(&self, keyspace: &KeyspaceState) -> Result<u64> {
         let count = self.published.count_of(&keyspace.counter);
         self.check_open()?;
-        if !self.published.may_owe() {
+        if !self.published.may_overcount() {
             return Ok(count);
         }
         let is_resolved = {
@@ -35,7 +35,7 @@ impl State {
     pub(crate) fn exact_count(&self, counter: &Counter, id: KeyspaceId, pin: &SnapshotGuard) -> Result<u64> {
         let count = counter.at(pin.seq());
         self.check_open()?;
-        if !self.published.may_owe() {
+        if !self.published.may_overcount() {
             return Ok(count);
         }
         let view = self.view.get();

@@ -15,7 +15,7 @@ use crate::engine::state::catalog::{KeyspaceState, varint};
 use crate::read::fold::Operands;
 use crate::read::point::{InlineOf, PointQuery, ValueOf};
 use crate::read::view::ReadView;
-use crate::txn::front::{first_key, head_of};
+use crate::txn::low_water_key::{first_key, head_of};
 use crate::txn::own::OwnWrites;
 use crate::txn::read_set::ReadSet;
 use crate::txn::snapshots::{Counter, Published, SnapshotGuard};
@@ -37,7 +37,7 @@ pub(crate) struct ReadSource {
     /// A transaction's own writes, on top.
     pub(crate) own: Option<OwnWrites>,
     /// The counter of the keyspace, if its low-water key may be used.
-    pub(crate) front: Option<FrontOf>,
+    pub(crate) low_water_key: Option<LowWaterKeyOf>,
     /// The read set of a serializable transaction.
     pub(crate) reads: Option<Arc<ReadSet>>,
 }
@@ -145,13 +145,17 @@ impl State {
         self.read_cost.walk_started(&view);
         let at = self.published.visible();
         self.check_there(keyspace)?;
-        let front = self.front_for(keyspace, bounds);
-        Ok(ReadSource { view, at, _pin: None, own: None, reads: None, front })
+        let low_water_key = self.low_water_key_for(keyspace, bounds);
+        Ok(ReadSource { view, at, _pin: None, own: None, reads: None, low_water_key })
     }
 
     /// The low-water key of a keyspace, if walks within these bounds can use it.
-    pub(crate) fn front_for(&self, keyspace: &KeyspaceState, bounds: Option<&Bounds>) -> Option<FrontOf> {
-        bounds.is_some_and(Bounds::begin_keyspace).then(|| FrontOf {
+    pub(crate) fn low_water_key_for(
+        &self,
+        keyspace: &KeyspaceState,
+        bounds: Option<&Bounds>,
+    ) -> Option<LowWaterKeyOf> {
+        bounds.is_some_and(Bounds::begin_keyspace).then(|| LowWaterKeyOf {
             id: keyspace.id,
             counter: keyspace.counter.clone(),
             published: self.published.clone(),
@@ -164,13 +168,13 @@ impl State {
         view.check_open()?;
         self.read_cost.walk_started(&view);
         let _pin = Some(pin.clone());
-        Ok(ReadSource { view, at: pin.seq(), _pin, own: None, reads: None, front: None })
+        Ok(ReadSource { view, at: pin.seq(), _pin, own: None, reads: None, low_water_key: None })
     }
 }
 
-/// Gives access to the low-water key of a keyspace (txn/front.rs).
+/// Gives access to the low-water key of a keyspace (txn/low_water_key.rs).
 #[derive(Clone)]
-pub(crate) struct FrontOf {
+pub(crate) struct LowWaterKeyOf {
     id: KeyspaceId,
     counter: Arc<Counter>,
     published: Arc<Published>,
@@ -179,18 +183,18 @@ pub(crate) struct FrontOf {
 impl ReadSource {
     /// The encoded key below which the reader finds nothing in its keyspace, if known.
     pub(crate) fn first_possible(&self) -> Option<Vec<u8>> {
-        let front = self.front.as_ref()?;
-        let head = front.counter.front.head_at(self.at);
-        (head > 0).then(|| encode_key(front.id, &first_key(head)))
+        let low_water_key = self.low_water_key.as_ref()?;
+        let head = low_water_key.counter.low_water_key.head_at(self.at);
+        (head > 0).then(|| encode_key(low_water_key.id, &first_key(head)))
     }
 
     /// Records the first key found by a walk from the low-water key or the start of the keyspace. `None`: it
     /// found no key.
     pub(crate) fn note_first(&self, encoded: Option<&[u8]>) {
-        let Some(front) = &self.front else { return };
+        let Some(low_water_key) = &self.low_water_key else { return };
         // Without removals there is nothing to skip.
         let removals: u64 = self.view.memtables().map(|memtable| memtable.removals()).sum();
-        if removals < REMOVALS_MIN && front.counter.front.head_at(self.at) == 0 {
+        if removals < REMOVALS_MIN && low_water_key.counter.low_water_key.head_at(self.at) == 0 {
             return;
         }
         let head = match encoded.map(decode_key) {
@@ -198,12 +202,12 @@ impl ReadSource {
             Some(None) => return,
             None => u64::MAX,
         };
-        // front.2: a view that was replaced before the reader learnt its commit number may lack what that
+        // low_water_key.2: a view that was replaced before the reader learnt its commit number may lack what that
         // number sees.
         if self.view.newest_possible() < self.at {
             return;
         }
-        front.published.note_front();
-        front.counter.front.raise(self.at, head, || front.published.entered());
+        low_water_key.published.note_low_water_key();
+        low_water_key.counter.low_water_key.raise(self.at, head, || low_water_key.published.entered());
     }
 }

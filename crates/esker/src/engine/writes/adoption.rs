@@ -29,7 +29,7 @@ use crate::manifest::file_name::table_path;
 use crate::manifest::version::{Level, LiveTable, Run, RunId, Version};
 use crate::read::view::ReadView;
 use crate::sstable::Table;
-use crate::txn::adopt::NotNamed;
+use crate::txn::adopt::EditFailed;
 use crate::txn::commit::CommitRequest;
 use crate::txn::layers::{Layer, Layers, Part, PrivateRun, sum};
 use crate::txn::packing::Packing;
@@ -240,7 +240,7 @@ impl Writes {
         seq: SeqNo,
         deltas: &CountDeltas,
         may_join_base: bool,
-    ) -> std::result::Result<(), NotNamed> {
+    ) -> std::result::Result<(), EditFailed> {
         let version = self.version();
         let runs: Vec<_> = layers.runs().collect();
         let place = match &runs[..] {
@@ -259,7 +259,7 @@ impl Writes {
         for private in &runs {
             let (level, run) = place.unwrap_or_else(|| (Level::L0, self.tables.new_run()));
             for live in private.run.tables() {
-                let table = self.without_base(live).map_err(NotNamed::Undone)?;
+                let table = self.without_base(live).map_err(EditFailed::Undone)?;
                 table.set_base(seq);
                 let meta = live.meta.clone().based(seq);
                 edit.added.push(AddedTable { file: live.file, level, run, meta });
@@ -286,9 +286,9 @@ impl Writes {
             Ok(()) => {
                 let remover = self.lock.remover(self.env.fs.clone());
                 of_layers().for_each(|table| table.mark_obsolete(remover.clone()));
-                Err(NotNamed::Undone(error))
+                Err(EditFailed::Undone(error))
             }
-            Err(_) => Err(NotNamed::Unknown(error)),
+            Err(_) => Err(EditFailed::Unknown(error)),
         }
     }
 

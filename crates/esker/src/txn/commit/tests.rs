@@ -1,4 +1,4 @@
-//! What holds between commits, seals, flushes and the timed sync (poison.1, memtables.2 to timed_sync.1).
+//! Tests of the order of commits, seals, flushes and the timed sync (poison.1, memtables.2).
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -36,7 +36,7 @@ fn timed_sync_1_a_sync_that_waits_to_be_noted_goes_on_with_what_a_long_commit_le
         let is_synced = is_durable();
         drop(state);
         noting.join().unwrap().unwrap();
-        assert!(is_synced, "timed_sync.1");
+        assert!(is_synced);
     });
     assert!(pipeline.state.lock().wal().unwrap().sync_handle().is_none(), "both are noted");
 }
@@ -63,7 +63,7 @@ fn poison_1_nothing_is_written_behind_a_commit_that_ended_halfway() {
 
 #[test]
 fn poison_1_nothing_is_written_behind_a_seal_that_ended_halfway() {
-    // What rotates the log is synced first, then its end; then a table is made.
+    // Rotation syncs the log, then its end; then a table is made.
     for (op, path) in [(OpKind::Write, ".wal"), (OpKind::SyncData, ".wal")] {
         let fs = MemFs::new();
         let faults = FaultFs::new(Arc::new(fs.clone()));
@@ -88,46 +88,46 @@ fn poison_1_nothing_is_written_behind_a_seal_that_ended_halfway() {
     }
 }
 
-/// Where a commit may panic, and whether others may follow it.
+/// A point where a commit may panic, and whether later commits may follow.
 #[derive(Clone)]
-struct Place {
+struct PanicPoint {
     what: &'static str,
     rule: FaultRule,
     goes_on: bool,
 }
 
-fn places() -> Vec<Place> {
-    let place = |what, op, path: &str, goes_on| {
+fn panic_points() -> Vec<PanicPoint> {
+    let point = |what, op, path: &str, goes_on| {
         let rule = FaultRule::new(&[op], FaultAction::Panic).on_path(path);
-        Place { what, rule, goes_on }
+        PanicPoint { what, rule, goes_on }
     };
     vec![
-        place("a block is read, for the conflicts or the count", OpKind::Read, ".sst", true),
-        place("a segment is made", OpKind::Create, ".tmp", true),
-        place("its space is reserved", OpKind::Allocate, ".tmp", true),
-        place("its zeros are written", OpKind::Write, ".tmp", true),
-        place("it is synced", OpKind::SyncData, ".tmp", true),
-        place("it gets the name of a prepared one", OpKind::Rename, ".wal-next", true),
-        place("that is synced", OpKind::SyncDir, "", true),
-        place("the manifest names it", OpKind::Write, "MANIFEST", true),
-        place("the manifest is synced", OpKind::SyncData, "MANIFEST", true),
-        place("it gets its own name", OpKind::Rename, ".wal", false).nth(2),
-        place("that is synced", OpKind::SyncDir, "", false).nth(2),
-        place("the record is written", OpKind::Write, ".wal", false),
-        place("the record is synced", OpKind::SyncData, ".wal", false),
+        point("a block is read, for the conflicts or the count", OpKind::Read, ".sst", true),
+        point("a segment is made", OpKind::Create, ".tmp", true),
+        point("its space is reserved", OpKind::Allocate, ".tmp", true),
+        point("its zeros are written", OpKind::Write, ".tmp", true),
+        point("it is synced", OpKind::SyncData, ".tmp", true),
+        point("it gets the name of a prepared one", OpKind::Rename, ".wal-next", true),
+        point("that is synced", OpKind::SyncDir, "", true),
+        point("the manifest names it", OpKind::Write, "MANIFEST", true),
+        point("the manifest is synced", OpKind::SyncData, "MANIFEST", true),
+        point("it gets its own name", OpKind::Rename, ".wal", false).nth(2),
+        point("that is synced", OpKind::SyncDir, "", false).nth(2),
+        point("the record is written", OpKind::Write, ".wal", false),
+        point("the record is synced", OpKind::SyncData, ".wal", false),
     ]
 }
 
-impl Place {
-    fn nth(self, nth: u64) -> Place {
-        Place { rule: self.rule.nth(nth), ..self }
+impl PanicPoint {
+    fn nth(self, nth: u64) -> PanicPoint {
+        PanicPoint { rule: self.rule.nth(nth), ..self }
     }
 }
 
 #[test]
 fn poison_1_a_commit_that_panics_has_done_nothing_or_is_the_last() {
-    for (place, is_transaction) in
-        places().into_iter().flat_map(|place| [(place.clone(), false), (place, true)])
+    for (point, is_transaction) in
+        panic_points().into_iter().flat_map(|point| [(point.clone(), false), (point, true)])
     {
         let fs = MemFs::new();
         let faults = FaultFs::new(Arc::new(fs.clone()));
@@ -139,11 +139,11 @@ fn poison_1_a_commit_that_panics_has_done_nothing_or_is_the_last() {
         (0..20u8).for_each(|n| db.default_keyspace().put([n], "1").map(drop).unwrap());
         db.compact().unwrap();
         db.close().unwrap();
-        // Nothing of its table is in memory, and the log has no segment.
+        // No data of its table is in memory, and the log has no segment.
         let db = open(Arc::new(faults.clone()));
         let map = db.default_keyspace();
-        let what = format!("{}, in a transaction: {is_transaction}", place.what);
-        faults.add(place.rule);
+        let what = format!("{}, in a transaction: {is_transaction}", point.what);
+        faults.add(point.rule);
         let commit = || -> Result<SeqNo> {
             if is_transaction {
                 let mut transaction = db.begin();
@@ -160,21 +160,21 @@ fn poison_1_a_commit_that_panics_has_done_nothing_or_is_the_last() {
         assert_eq!(faults.fired(), 1, "{what}");
         assert_eq!((map.len().unwrap(), map.iter().count()), (20, 20), "poison.1: reads go on: {what}");
         let next = map.put([31], "3");
-        match place.goes_on {
+        match point.goes_on {
             true => drop(next.unwrap()),
             false => assert!(matches!(next, Err(Error::Poisoned(_))), "poison.1: {what}: {next:?}"),
         }
-        let live = 20 + u64::from(place.goes_on);
+        let live = 20 + u64::from(point.goes_on);
         assert_eq!((map.len().unwrap(), map.iter().count() as u64), (live, live), "{what}");
         drop(map);
         let closed = db.close();
-        assert_eq!(closed.is_ok(), place.goes_on, "{what}: {closed:?}");
-        // The record of the one that panicked may be in the log, and then whole.
+        assert_eq!(closed.is_ok(), point.goes_on, "{what}: {closed:?}");
+        // The record of the panicked commit may be in the log, but then completely.
         for image in [fs.kill(), fs.crash_strict()] {
             let db = open(Arc::new(image));
             let map = db.default_keyspace();
             let len = map.len().unwrap();
-            assert!(len == live || !place.goes_on && len == 16, "{what}: {len}");
+            assert!(len == live || !point.goes_on && len == 16, "{what}: {len}");
             assert_eq!(map.iter().count() as u64, len, "{what}");
             let problems = db.check().unwrap().problems;
             assert!(problems.is_empty(), "{what}: {problems:?}");
@@ -219,7 +219,7 @@ fn a_commit_that_would_count_below_zero_is_refused_alone() {
     let db = open(&fs);
     let map = db.default_keyspace();
     (0..10u8).for_each(|n| map.put([n], "1").map(drop).unwrap());
-    // As where a table has more keys than were written to it, and a checksum that fits.
+    // As if a table had more keys than were written to it, with a valid checksum.
     let published = &db.handle.core.pipeline.published;
     published.publish(published.visible(), &[(KeyspaceId::DEFAULT, -6)]);
     let refused = map.remove_range([0u8].as_slice()..[9u8].as_slice()).unwrap_err();
@@ -234,7 +234,7 @@ fn a_commit_that_would_count_below_zero_is_refused_alone() {
 
 #[test]
 fn poison_1_nothing_is_acknowledged_behind_a_write_or_sync_that_panicked() {
-    // The kernel tells of a failed write-back once; whoever panicked has heard of it.
+    // The kernel reports a failed write-back once, and the panicked thread has consumed it.
     for (op, is_timed) in
         [OpKind::Write, OpKind::SyncData].into_iter().flat_map(|op| [(op, false), (op, true)])
     {
@@ -281,7 +281,7 @@ fn memtables_2_a_memtable_is_offered_to_the_flush_once_readers_have_it() {
     std::thread::scope(|scope| {
         let core = &core;
         core.view.update(|old| {
-            // As long as this lasts the view cannot be replaced.
+            // While this runs the view cannot be replaced.
             scope.spawn(|| core.pipeline.seal().unwrap());
             for _ in 0..100 {
                 std::thread::sleep(std::time::Duration::from_millis(3));
@@ -310,11 +310,11 @@ fn memtables_3_a_full_memtable_waits_for_no_other_commit() {
     let going_on = core.pipeline.state.lock();
     core.pipeline.seal_if_due(false).unwrap();
     drop(going_on);
-    assert_eq!(core.pipeline.sealed_len(), 0, "who commits is not waited for");
-    assert!(core.flush_step().unwrap(), "memtables.3");
+    assert_eq!(core.pipeline.sealed_len(), 0, "the running commit is not waited for");
+    assert!(core.flush_step().unwrap());
     assert_eq!((db.stats().flushes, db.stats().memtable_bytes < 10_000), (1, true));
     core.pipeline.state.lock().poison.stop(Error::Closed);
-    assert!(!core.flush_step().unwrap(), "nothing is sealed any more");
+    assert!(!core.flush_step().unwrap(), "nothing is left to seal");
 }
 
 #[test]
@@ -322,10 +322,10 @@ fn memtables_3_an_empty_memtable_is_not_full_however_small_it_may_be() {
     let env = Env::simulated(Arc::new(MemFs::new()), 1);
     let db = Db::builder().stepped().memtable_bytes(1).env(env).open("db").unwrap();
     let core = &db.handle.core;
-    assert!(!core.flush_step().unwrap(), "memtables.3");
+    assert!(!core.flush_step().unwrap());
     db.default_keyspace().put("a", "1").unwrap();
     assert!(core.flush_step().unwrap());
-    assert!(!core.flush_step().unwrap(), "memtables.3");
+    assert!(!core.flush_step().unwrap());
 }
 
 #[test]
@@ -347,7 +347,7 @@ fn memtables_3_a_log_much_longer_than_its_memtable_is_not_kept() {
         let stats = db.stats();
         stats.flushes + stats.memtables_sealed
     };
-    assert_eq!(sealed(100, 10, 1), 3, "memtables.3: after 300 kB each, in memtables of 3 kB");
+    assert_eq!(sealed(100, 10, 1), 3, "after 300 kB each, in memtables of 3 kB");
     assert_eq!(sealed(20, 10, 1), 0);
     assert_eq!(sealed(50, 1, 50), 0, "a log as long as its memtable");
 }

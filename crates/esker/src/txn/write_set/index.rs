@@ -1,7 +1,7 @@
-//! The last op of each key of a write set, found by hash.
+//! Finds the last op of each key of a write set by hash.
 //!
-//! write_set_index.1. Of each of the first `len` ops it knows the op of the same key before it. So going back takes time for the ops that
-//!      are forgotten, however many stay.
+//! The index knows the previous op of the same key for each of its ops, so rolling back costs time only for
+//! the ops undone.
 
 use hashbrown::HashTable;
 
@@ -10,23 +10,23 @@ use crate::encoding::hash::key_hash;
 /// No op.
 const NONE: u32 = u32::MAX;
 
-/// See the module's text. Keys are asked for by the number of their op.
+/// A hash index of the ops of a write set. Keys are passed in by op number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     /// The last op of each key.
     last: HashTable<u32>,
-    /// Of each op the one of the same key before it.
+    /// For each op, the previous op of the same key.
     before: Vec<u32>,
 }
 
 impl Index {
-    /// The number of ops that it knows, from the first on.
+    /// Number of ops indexed.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.before.len()
     }
 
-    /// Takes in the ops up to this number.
+    /// Indexes the ops up to number `ops`.
     pub(super) fn grow<'a>(&mut self, ops: usize, key_at: impl Fn(u32) -> &'a [u8]) {
         for at in self.before.len() as u32..ops as u32 {
             let key = key_at(at);
@@ -42,7 +42,7 @@ impl Index {
         }
     }
 
-    /// Forgets the ops from this number on, whose keys can still be asked for.
+    /// Removes the ops from number `ops` on. Their keys must still be available.
     pub(super) fn go_back<'a>(&mut self, ops: usize, key_at: impl Fn(u32) -> &'a [u8]) {
         while self.before.len() > ops {
             let earlier = self.before.pop().unwrap_or(NONE);
@@ -55,17 +55,17 @@ impl Index {
         }
     }
 
-    /// The last op of a key.
+    /// Returns the last op of a key.
     pub(super) fn last<'a>(&self, key: &[u8], key_at: impl Fn(u32) -> &'a [u8]) -> Option<usize> {
         self.last.find(key_hash(key), |&i| key_at(i) == key).map(|&i| i as usize)
     }
 
-    /// The op of the same key before this one.
+    /// Returns the previous op of the same key.
     pub(super) fn before(&self, at: usize) -> Option<usize> {
         self.before.get(at).filter(|before| **before != NONE).map(|before| *before as usize)
     }
 
-    /// Forgets all ops, and keeps the memory for others.
+    /// Removes all ops and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.last.clear();
         self.before.clear();

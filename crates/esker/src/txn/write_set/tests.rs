@@ -1,4 +1,4 @@
-//! Write sets against a map, by random writes.
+//! Tests of write sets against a map, with random writes.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ fn an_end_longer_than_any_key_is_refused() {
     assert!(decode(&encoded(longest + 1)).is_err());
 }
 
-/// write_set_index.1: a loop of savepoints, reads and rollbacks in a large transaction costs what it undoes.
+/// A loop of savepoints, reads and rollbacks in a large transaction costs only what it undoes.
 #[test]
 fn going_back_keeps_what_is_known_of_earlier_ops() {
     let mut set = WriteSet::new();
@@ -51,7 +51,7 @@ fn going_back_keeps_what_is_known_of_earlier_ops() {
     }
 }
 
-/// What a model map and its removed ranges say after the same calls.
+/// Compares a set with a model map and its removed ranges after the same calls.
 fn check(set: &WriteSet, model: &BTreeMap<Vec<u8>, Option<Vec<u8>>>, removed: &[(u8, u8)]) {
     for n in 0..20 {
         let key = k(n);
@@ -164,7 +164,7 @@ fn write_set_4_a_record_that_is_given_away_is_not_copied() {
     let record = [b"header", set.payload()].concat();
     let at = record.as_ptr();
     let again = WriteSet::decode(Cow::Owned(record), 6).unwrap();
-    assert_eq!(again.payload().as_ptr(), at.wrapping_add(6), "write_set.4");
+    assert_eq!(again.payload().as_ptr(), at.wrapping_add(6));
     assert_eq!((again.payload(), again.byte_len()), (set.payload(), set.byte_len()));
 }
 
@@ -194,10 +194,10 @@ fn what_expires_comes_back_from_the_log_and_says_when() {
     assert_eq!(kinds, [Kind::PUT.expiring(), Kind::PUT, Kind::EXPIRED]);
     assert!(matches!(again.get(b"\x01a"), Own::Put(entry) if Expiry::of(entry.value) == Expiry::at_ms(7)));
     assert_eq!(again.get(b"\x01c"), Own::Removed);
-    assert!(decode(b"\x81\x02\x01a\x07\x07\0\0\0\0\0\0").is_err(), "seven bytes say no time");
+    assert!(decode(b"\x81\x02\x01a\x07\x07\0\0\0\0\0\0").is_err(), "seven bytes are no expiry");
 }
 
-/// What a key has, of operands alone or with what came before them.
+/// The state of a key: operands alone or with what they follow.
 #[derive(Clone, Debug, PartialEq)]
 enum Of {
     Value(Vec<u8>),

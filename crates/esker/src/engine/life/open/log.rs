@@ -62,7 +62,6 @@ impl Opening {
             writer.append(adopted.seq, &[&payload::encode_header(&adopted.deltas)])?;
         }
         if writer.is_kept() {
-            // adopt.5
             writer.sync()?;
         }
         Ok(Log { blobs, feed, pool, writer })

@@ -94,7 +94,7 @@ impl Opening {
         let view = replayed.view(&self.env, &self.options, found.version.clone());
         let (time, operators, closed) = (view.time.clone(), view.operators.clone(), view.closed.clone());
         if view.unresolved() > 0 {
-            published.note_owing();
+            published.note_overcount();
         }
         let catalog = load_catalog(&view, &published, &self.dir)?;
         if !self.options.may_lack_operators() {
