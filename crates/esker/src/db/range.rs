@@ -251,7 +251,7 @@ impl Walks {
                     Some(first) => walk!(front, c => c.seek(&first))?,
                     None => walk!(front, c => c.seek_first())?,
                 }
-                if let Some(source) = source.filter(|source| source.front.is_some()) {
+                if let Some(source) = source.filter(|source| source.low_water_key.is_some()) {
                     note_first(source, front, &self.bounds);
                 }
             }
@@ -567,7 +567,7 @@ impl Cursor {
     /// Moves to the first key of the keyspace, which is not below this one.
     fn seek_front(&mut self, from: &[u8]) -> Result<()> {
         walk!(&mut self.walk, c => c.seek(from))?;
-        if self.source.front.is_some() {
+        if self.source.low_water_key.is_some() {
             note_first(&self.source, &self.walk, &self.bounds);
         }
         Ok(())

@@ -85,8 +85,8 @@ impl Snapshot {
 
     fn source_of(&self, keyspace: &Keyspace, bounds: Option<&Bounds>) -> Result<ReadSource> {
         let state = self.check(keyspace)?;
-        let front = self.handle.core.front_for(state, bounds);
-        Ok(ReadSource { front, ..self.source()? })
+        let low_water_key = self.handle.core.low_water_key_for(state, bounds);
+        Ok(ReadSource { low_water_key, ..self.source()? })
     }
 
     /// See [`Reads::get`](crate::Reads::get).

@@ -467,11 +467,11 @@ impl Transaction {
         self.has_read.store(true, Ordering::Relaxed);
         let own = if self.writes.is_empty() { None } else { Some(self.writes.own()?) };
         // What was skipped would have to be looked at when it commits.
-        let front = match (&self.reads, &own) {
-            (None, None) => self.handle.core.front_for(self.state_of(keyspace)?, Some(bounds)),
+        let low_water_key = match (&self.reads, &own) {
+            (None, None) => self.handle.core.low_water_key_for(self.state_of(keyspace)?, Some(bounds)),
             _ => None,
         };
-        Ok(ReadSource { own, front, reads: self.reads.clone(), ..self.snapshot.source()? })
+        Ok(ReadSource { own, low_water_key, reads: self.reads.clone(), ..self.snapshot.source()? })
     }
 
     fn walk(&self, keyspace: &Keyspace, bounds: Bounds) -> Range {
