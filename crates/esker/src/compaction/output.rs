@@ -26,7 +26,7 @@ use esker_env::Env;
 use crate::manifest::edit::AddedTable;
 use crate::manifest::file_name::table_path;
 use crate::manifest::version::{Level, RunId};
-use crate::sstable::{BlockCache, IndexRoom, Table, TableOptions, TableWriter};
+use crate::sstable::{BlockCache, IndexLimits, Table, TableOptions, TableWriter};
 use crate::types::canary::{self, Canary};
 use crate::types::entry::EntryRef;
 use crate::types::range_tombstone::{Fragment, RangeTombstones, SharedKey};
@@ -84,7 +84,7 @@ pub(crate) struct Output<'a> {
     /// The last key of the current table, once that is full.
     full_at: Option<Vec<u8>>,
     /// What the index of a table can hold. A table is full with half of that: all versions of its last key are still to come.
-    index_room: IndexRoom,
+    index_limits: IndexLimits,
     written: Written,
     made: Vec<FileId>,
 }
@@ -99,7 +99,7 @@ impl<'a> Output<'a> {
             tombstones: tombstones.fragments().cloned().collect(),
             writer: None,
             full_at: None,
-            index_room: IndexRoom::MAX,
+            index_limits: IndexLimits::MAX,
             written: Written::default(),
             made: Vec::new(),
         }
@@ -170,7 +170,7 @@ impl<'a> Output<'a> {
                 writer.keep_warm(&self.place.cache);
             }
             writer.note_commit(self.shape.newest_commit);
-            writer.limit_index(self.index_room);
+            writer.limit_index(self.index_limits);
             self.writer = Some((file, writer));
         }
         Ok(&mut self.writer.as_mut().expect("made above").1)
@@ -233,9 +233,9 @@ mod tests {
             new_file: Box::new(new_file),
         };
         // Every entry is a block; no index of a table holds those of all keys.
-        for index_room in [
-            IndexRoom { blocks: 20, separator_bytes: u64::MAX },
-            IndexRoom { blocks: u64::MAX, separator_bytes: 40 },
+        for index_limits in [
+            IndexLimits { blocks: 20, separator_bytes: u64::MAX },
+            IndexLimits { blocks: u64::MAX, separator_bytes: 40 },
         ] {
             let shape = Shape {
                 level: Level::L0,
@@ -245,7 +245,7 @@ mod tests {
                 newest_commit: SeqNo::new(9),
             };
             let mut output = Output::new(place(), shape, &RangeTombstones::default());
-            output.index_room = index_room;
+            output.index_limits = index_limits;
             for key in 0..100_u32 {
                 let key = key.to_be_bytes();
                 // Versions of one key, which belong together (compaction_output.2).
@@ -257,7 +257,7 @@ mod tests {
             let written = output.finish().unwrap();
             assert!(written.added.len() > 5, "compaction_output.5: {} tables", written.added.len());
             let entries: u64 = written.opened.values().map(|table| table.verify().unwrap().entries).sum();
-            assert_eq!(entries, 300, "compaction_output.5: {index_room:?}");
+            assert_eq!(entries, 300, "compaction_output.5: {index_limits:?}");
         }
     }
 }

@@ -22,7 +22,7 @@ use super::view::ReadView;
 use crate::blob::BlobSet;
 use crate::encoding::hash::key_hash;
 use crate::manifest::version::Run;
-use crate::sstable::{Found, GiveUp, NoAnswer, OnMiss, ReadIt};
+use crate::sstable::{Found, MemoryOnly, NoAnswer, OnMiss, ReadOnMiss};
 use crate::types::entry::EntryRef;
 use crate::types::expiry::Expiry;
 use crate::types::range_tombstone::RangeTombstones;
@@ -247,7 +247,7 @@ impl ReadView {
         at: SeqNo,
         guard: &Guard,
     ) -> Result<Option<W::Out>> {
-        self.find_by::<W, ReadIt>(key, hash, at, Operands::default(), guard)
+        self.find_by::<W, ReadOnMiss>(key, hash, at, Operands::default(), guard)
     }
 
     /// Looks up an encoded key below operands that are newer than every source.
@@ -258,7 +258,7 @@ impl ReadView {
         operands: Operands,
         guard: &Guard,
     ) -> Result<Option<W::Out>> {
-        self.find_by::<W, ReadIt>(key, key_hash(key), at, operands, guard)
+        self.find_by::<W, ReadOnMiss>(key, key_hash(key), at, operands, guard)
     }
 
     /// Returns what is needed to compute values.
@@ -292,7 +292,7 @@ impl ReadView {
         at: SeqNo,
         guard: &Guard,
     ) -> Result<Option<Option<W::Out>>> {
-        match self.find_by::<W, GiveUp>(key, hash, at, Operands::default(), guard) {
+        match self.find_by::<W, MemoryOnly>(key, hash, at, Operands::default(), guard) {
             Ok(found) => Ok(Some(found)),
             Err(NoAnswer::NotInMemory) => Ok(None),
             Err(NoAnswer::Failed(error)) => Err(error),

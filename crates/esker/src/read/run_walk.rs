@@ -2,7 +2,7 @@
 //! tombstone.
 //!
 //! ```text
-//!   run: table, table, ... --BlockPlace--> block of settled entries: the next entry, without a look at its key
+//!   run: table, table, ... --BlockPosition--> block of settled entries: the next entry, without a look at its key
 //!                                          block with versions:      the resolver picks
 //! ```
 //!
@@ -26,7 +26,7 @@ use super::time::Time;
 use super::view::ReadView;
 use crate::blob::BlobSet;
 use crate::manifest::version::Run;
-use crate::sstable::{BlockPlace, Table};
+use crate::sstable::{BlockPosition, Table};
 use crate::types::bounds::Bounds;
 use crate::types::key_room::KeyRoom;
 use crate::types::stored::Stored;
@@ -71,7 +71,7 @@ struct Ahead {
 /// An entry.
 struct Here {
     table: usize,
-    place: BlockPlace,
+    place: BlockPosition,
     entry: usize,
     /// What its key has operands on.
     folded: Option<Box<Folded>>,
@@ -312,7 +312,7 @@ impl RunWalk {
         self.leave();
         let table = self.run.first_from(key).max(self.tables.start);
         let Some(open) = self.table(table) else { return Ok(()) };
-        match BlockPlace::of_key(open, key, &self.bounds, self.at)? {
+        match BlockPosition::of_key(open, key, &self.bounds, self.at)? {
             Some(place) => {
                 let entry = place.rank(key).max(place.inside().start);
                 place.prefetch(entry);
@@ -332,7 +332,7 @@ impl RunWalk {
             return Ok(());
         };
         let Some(open) = self.table(table) else { return Ok(()) };
-        match BlockPlace::of_key(open, key, &self.bounds, self.at)? {
+        match BlockPosition::of_key(open, key, &self.bounds, self.at)? {
             Some(place) => {
                 let end = place.rank(key).min(place.inside().end);
                 self.settle_backward(table, place, end)
@@ -344,7 +344,7 @@ impl RunWalk {
     /// From the first key inside the bounds of a table, or of one behind it.
     fn begin_at(&mut self, mut table: usize) -> Result<()> {
         while let Some(open) = self.table(table) {
-            if let Some(place) = BlockPlace::first(open, &self.bounds, self.at)? {
+            if let Some(place) = BlockPosition::first(open, &self.bounds, self.at)? {
                 let first = place.inside().start;
                 place.prefetch(first);
                 return self.settle_forward(table, place, first);
@@ -360,7 +360,7 @@ impl RunWalk {
     /// From the last key inside the bounds of a table, or of one before it.
     fn end_at(&mut self, mut table: usize) -> Result<()> {
         while let Some(open) = self.table(table) {
-            if let Some(place) = BlockPlace::last(open, &self.bounds, self.at)? {
+            if let Some(place) = BlockPosition::last(open, &self.bounds, self.at)? {
                 let end = place.inside().end;
                 return self.settle_backward(table, place, end);
             }
@@ -421,7 +421,7 @@ impl RunWalk {
 
     /// Stands on the first live key from an entry on that is the newest version of its key, or behind the
     /// last of its block.
-    fn settle_forward(&mut self, table: usize, mut place: BlockPlace, mut entry: usize) -> Result<()> {
+    fn settle_forward(&mut self, table: usize, mut place: BlockPosition, mut entry: usize) -> Result<()> {
         loop {
             if entry >= place.inside().end {
                 if place.meets_upper() {
@@ -463,7 +463,7 @@ impl RunWalk {
     }
 
     /// Stands on the last live key before an entry that is the newest version of its key.
-    fn settle_backward(&mut self, table: usize, mut place: BlockPlace, mut end: usize) -> Result<()> {
+    fn settle_backward(&mut self, table: usize, mut place: BlockPosition, mut end: usize) -> Result<()> {
         loop {
             if end <= place.inside().start {
                 if place.meets_lower() {
@@ -507,7 +507,7 @@ impl RunWalk {
 
     /// From the newest version of a key: the version that makes the key live, if one does. With operands,
     /// that at which they end.
-    fn resolve(&self, table: usize, mut place: BlockPlace, mut entry: usize) -> Result<Option<Here>> {
+    fn resolve(&self, table: usize, mut place: BlockPosition, mut entry: usize) -> Result<Option<Here>> {
         let (resolver, mut operands) = (Resolver::default(), Operands::default());
         let base = loop {
             if place.seq(entry) <= self.at {
@@ -542,7 +542,7 @@ impl RunWalk {
 
     /// The entry behind this one, and whether it is an older version of the same key. At the end of the table
     /// it stays.
-    fn older(&self, place: BlockPlace, entry: usize) -> Result<(BlockPlace, usize, bool)> {
+    fn older(&self, place: BlockPosition, entry: usize) -> Result<(BlockPosition, usize, bool)> {
         if entry + 1 < place.count() {
             let is_same = place.same_key_as_next(entry);
             return Ok((place, entry + 1, is_same));
@@ -557,7 +557,7 @@ impl RunWalk {
     }
 
     /// The newest version of the next key in the table.
-    fn next_key(&self, mut place: BlockPlace, mut entry: usize) -> Result<Option<(BlockPlace, usize)>> {
+    fn next_key(&self, mut place: BlockPosition, mut entry: usize) -> Result<Option<(BlockPosition, usize)>> {
         loop {
             let before = (place.number(), entry);
             let is_same;
@@ -569,7 +569,7 @@ impl RunWalk {
     }
 
     /// The newest version of the key of an entry.
-    fn key_start(&self, mut place: BlockPlace, mut entry: usize) -> Result<(BlockPlace, usize)> {
+    fn key_start(&self, mut place: BlockPosition, mut entry: usize) -> Result<(BlockPosition, usize)> {
         loop {
             if entry > 0 {
                 if !place.same_key_as_next(entry - 1) {

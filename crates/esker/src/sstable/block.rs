@@ -1,18 +1,20 @@
-//! A data block in memory: sorted entries behind an array of key heads.
+//! A data block in memory: sorted entries after an array of key heads.
 //!
 //! ```text
-//!   key --prefix--> compare   --next 4 bytes--> count heads below   --equal heads--> compare the rest
+//!   key --prefix--> compare   --next 4 bytes--> count smaller heads   --equal heads--> compare the rest
 //!
 //!   header | heads u32 | trailers | offsets, lengths | prefix | entries: rest value rest value ...
 //!                        unless     unless all have             or, split: rest rest ... value value ...
 //!                        all visible the same lengths
 //! ```
 //!
-//! sstable_block.1. A `Block` exists only if its bytes were checked: every entry's key and value lie inside, in order.
-//! sstable_block.2. Entries are in key order, versions of a key newest first. The writer sees to it, the checksum keeps it, and
-//!      `Table::verify` proves it; a block that breaks it gives wrong answers, never a panic.
-//! sstable_block.3. With [`ALL_VISIBLE`], every entry is a put of sequence number 0, so the keys are distinct.
-//! sstable_block.4. A block's handle and the counts of its `Arc` take 64 bytes: every search reads them.
+//! sstable_block.1. A `Block` exists only if its bytes were verified: the key and value of every entry lie
+//!     inside, in order.
+//!
+//! Entries are in key order, versions of a key newest first. The writer ensures this, the checksum protects
+//! it, and `Table::verify` checks it; a block that violates it gives wrong answers but never a panic. With
+//! [`ALL_VISIBLE`], every entry is a put of sequence number 0, so keys are distinct. The block handle and the
+//! counts of its `Arc` fit in 64 bytes, because every search reads them.
 //!
 //! Bytes: docs/formats/sstable.md
 #![expect(unsafe_code, reason = "values point into blocks")]
@@ -27,17 +29,17 @@ use crate::types::key::head4;
 use crate::types::op::Kind;
 use crate::types::{SeqNo, SharedBytes};
 
-/// All keys have the same length.
+/// Flag: all keys have the same length.
 pub(super) const FIXED_KEYS: u8 = 1;
-/// All values have the same length.
+/// Flag: all values have the same length.
 pub(super) const FIXED_VALUES: u8 = 2;
-/// All entries are puts of sequence number 0.
+/// Flag: all entries are puts of sequence number 0.
 pub(super) const ALL_VISIBLE: u8 = 4;
-/// Keys and values lie in separate regions.
+/// Flag: keys and values are in separate regions.
 pub(super) const SPLIT: u8 = 8;
-/// Offsets and lengths take 4 bytes instead of 2.
+/// Flag: offsets and lengths have 4 bytes instead of 2.
 pub(super) const WIDE: u8 = 16;
-/// All keys have at least 4 bytes after the prefix, which are stored as heads only.
+/// Flag: all keys have at least 4 bytes after the prefix, which are stored only as heads.
 pub(super) const HEADED: u8 = 32;
 const ALL_FLAGS: u8 = 63;
 
@@ -45,7 +47,7 @@ pub(super) const HEADER_BYTES: usize = 16;
 pub(super) const HEAD_BYTES: usize = 4;
 pub(super) const TRAILER_BYTES: usize = 8;
 
-/// A trailer: sequence number and kind of an entry.
+/// Packs the sequence number and the kind of an entry.
 pub(super) fn pack_trailer(seq: SeqNo, kind: Kind) -> u64 {
     seq.get() << 8 | u64::from(kind.to_u8())
 }
@@ -55,32 +57,36 @@ fn unpack_trailer(trailer: u64) -> Option<(SeqNo, Kind)> {
     Some((SeqNo::try_new(trailer >> 8)?, kind))
 }
 
-/// A checked block. To keep it small (sstable_block.4), positions have 32 bits, and what follows from other fields is computed.
+/// A verified block. To keep it small, positions have 32 bits, and values that follow from other fields are
+/// computed.
 pub(crate) struct Block {
     bytes: PageBuf,
     count: u32,
     flags: u8,
-    /// Length of the stored part of a key, if all have the same.
+    /// Length of the stored part of each key, if all are equal.
     rest_len: u32,
-    /// Length of a value, if all have the same.
+    /// Length of each value, if all are equal.
     value_len: u32,
-    /// Position of the key lengths of an interleaved block, of the value offsets of a split one.
+    /// Position of the key lengths of an interleaved block, or of the value offsets of a split block.
     second: u32,
-    /// Positions of the prefix, of the entries (their keys, if split), and of the values of a split block.
+    /// Positions of the prefix, of the entries (of their keys, if split), and of the values of a split block.
     prefix: u32,
     entries: u32,
     values: u32,
 }
 
-const _: () = assert!(size_of::<Block>() == size_of::<PageBuf>() + 32, "sstable_block.4");
+const _: () = assert!(
+    size_of::<Block>() == size_of::<PageBuf>() + 32,
+    "a block handle fits in a cache line with its counts"
+);
 
 impl Block {
-    /// Bytes of memory that it takes, with the counts of its `Arc`.
+    /// Bytes of memory used, including the counts of its `Arc`.
     pub(super) fn memory_bytes(&self) -> usize {
         size_of::<Block>() + 2 * size_of::<usize>() + self.bytes.size_bytes()
     }
 
-    /// Checks the bytes and takes them over.
+    /// Verifies the bytes and takes ownership of them.
     pub(super) fn parse(bytes: PageBuf) -> Decoded<Block> {
         let mut header = ByteReader::new(&bytes);
         let count = header.u32()? as usize;
@@ -103,12 +109,12 @@ impl Block {
         };
         let (offset_table, length_table) = ((count + 1) * block.width(), count * block.width());
         let fixed = (block.has(FIXED_KEYS), block.has(FIXED_VALUES));
-        // Each length is checked against what is left, so none can overflow or pass the end.
+        // Each length is checked against the remaining bytes, so none can overflow or exceed the end.
         let skip = |reader: &mut ByteReader<'_>, present: bool, len: usize| {
             reader.take(if present { len as u64 } else { 0 }).map(|_| ())
         };
         let position = |reader: &ByteReader<'_>| {
-            u32::try_from(reader.position()).map_err(|_| reader.error("the entries start beyond 4 GiB"))
+            u32::try_from(reader.position()).map_err(|_| reader.error("the entries start above 4 GiB"))
         };
         skip(&mut header, true, HEAD_BYTES * count)?;
         skip(&mut header, flags & ALL_VISIBLE == 0, TRAILER_BYTES * count)?;
@@ -127,7 +133,7 @@ impl Block {
         Ok(block)
     }
 
-    /// sstable_block.1: the entries tile the rest of the bytes, and each trailer means something.
+    /// Verifies that the entries fill the rest of the bytes and that each trailer is valid (sstable_block.1).
     fn check_entries(&mut self) -> Decoded<()> {
         let wrong = |at: usize, detail: &str| Err(DecodeError::new(at, detail));
         let n = u64::from(self.count);
@@ -135,19 +141,19 @@ impl Block {
         let total = (self.bytes.len() - start) as u64;
         let (rest_len, value_len) = (u64::from(self.rest_len), u64::from(self.value_len));
         let fixed = (self.has(FIXED_KEYS), self.has(FIXED_VALUES));
-        // All factors have 32 bits: no product overflows.
+        // All factors have 32 bits, so no product overflows.
         if self.has(SPLIT) {
             let keys = if fixed.0 { n * rest_len } else { self.check_offsets(self.entry_offsets())? };
             let Some(values_total) = total.checked_sub(keys) else {
-                return wrong(start, "keys pass the block's end");
+                return wrong(start, "the keys exceed the block");
             };
             let Ok(values_start) = u32::try_from(start as u64 + keys) else {
-                return wrong(start, "the values start beyond 4 GiB");
+                return wrong(start, "the values start above 4 GiB");
             };
             self.values = values_start;
             let values = if fixed.1 { n * value_len } else { self.check_offsets(self.second as usize)? };
             if values != values_total {
-                return wrong(start, "values do not fill the block");
+                return wrong(start, "the values do not fill the block");
             }
         } else {
             let end = match fixed {
@@ -155,7 +161,7 @@ impl Block {
                 _ => self.check_offsets(self.entry_offsets())?,
             };
             if end != total {
-                return wrong(start, "entries do not fill the block");
+                return wrong(start, "the entries do not fill the block");
             }
             for i in (0..self.count()).filter(|_| fixed != (true, true)) {
                 let inside = match fixed {
@@ -169,12 +175,12 @@ impl Block {
             }
         }
         if !self.all_visible() && (0..self.count()).any(|i| unpack_trailer(self.trailer(i)).is_none()) {
-            return wrong(self.trailers(), "a trailer without meaning");
+            return wrong(self.trailers(), "invalid trailer");
         }
         Ok(())
     }
 
-    /// Checks that a table of count + 1 offsets starts at 0 and never falls; returns the last.
+    /// Verifies that a table of `count + 1` offsets starts at 0 and never decreases. Returns the last offset.
     fn check_offsets(&self, table: usize) -> Decoded<u64> {
         let mut last = 0;
         for i in 0..=self.count() {
@@ -197,7 +203,7 @@ impl Block {
         if self.has(WIDE) { 4 } else { 2 }
     }
 
-    /// Number `i` of a table of offsets or lengths.
+    /// Returns number `i` of a table of offsets or lengths.
     #[inline(always)]
     fn number(&self, table: usize, i: usize) -> usize {
         if self.has(WIDE) {
@@ -209,7 +215,7 @@ impl Block {
         }
     }
 
-    /// Entry offset `i`, of a block that has them.
+    /// Returns entry offset `i` of a block with offsets.
     #[inline(always)]
     fn offset(&self, i: usize) -> usize {
         self.number(self.entry_offsets(), i)
@@ -225,25 +231,25 @@ impl Block {
         self.trailers() + if self.all_visible() { 0 } else { TRAILER_BYTES * self.count() }
     }
 
-    /// The number of entries, at least 1.
+    /// Number of entries, at least 1.
     #[inline(always)]
     pub(super) fn count(&self) -> usize {
         self.count as usize
     }
 
-    /// The block's bytes.
+    /// The bytes of the block.
     #[inline(always)]
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The bytes with which all keys start.
+    /// The common prefix of all keys.
     #[inline(always)]
     pub(super) fn prefix(&self) -> &[u8] {
         &self.bytes[self.prefix as usize..self.entries as usize]
     }
 
-    /// Whether all entries are puts of sequence number 0 (sstable_block.3).
+    /// Returns whether all entries are puts of sequence number 0.
     #[inline(always)]
     pub(super) fn all_visible(&self) -> bool {
         self.has(ALL_VISIBLE)
@@ -262,13 +268,13 @@ impl Block {
         u64::from_le_bytes(*b)
     }
 
-    /// The sequence number of entry `i`.
+    /// Sequence number of entry `i`.
     #[inline(always)]
     pub(super) fn seq(&self, i: usize) -> SeqNo {
         if self.all_visible() { SeqNo::ZERO } else { SeqNo::new(self.trailer(i) >> 8) }
     }
 
-    /// What entry `i` says about its key.
+    /// Kind of entry `i`.
     #[inline(always)]
     pub(super) fn kind(&self, i: usize) -> Kind {
         if self.all_visible() {
@@ -305,7 +311,7 @@ impl Block {
         &self.bytes[self.rest_start(i)..][..self.rest_len(i)]
     }
 
-    /// Where the value of entry `i` lies in the block.
+    /// Returns the position of the value of entry `i` in the block.
     #[inline(always)]
     pub(super) fn value_range(&self, i: usize) -> std::ops::Range<usize> {
         let (values, second) = (self.values as usize, self.second as usize);
@@ -322,13 +328,13 @@ impl Block {
         start..end
     }
 
-    /// The value of entry `i`.
+    /// Value of entry `i`.
     #[inline(always)]
     pub(super) fn value(&self, i: usize) -> &[u8] {
         &self.bytes[self.value_range(i)]
     }
 
-    /// Has the memory fetched that a walk from entry `i` on will read first.
+    /// Prefetches what an iterator that starts at entry `i` reads first.
     #[inline(always)]
     pub(super) fn prefetch_walk(&self, i: usize, bytes: usize) {
         if i < self.count() {
@@ -336,7 +342,7 @@ impl Block {
         }
     }
 
-    /// Has the memory fetched that lies so many bytes behind entry `i`, as much as the entry is long.
+    /// Prefetches as many bytes as entry `i` is long, at a distance of `bytes` after it.
     #[inline(always)]
     pub(super) fn prefetch_behind(&self, i: usize, bytes: usize) {
         let start = self.rest_start(i);
@@ -344,7 +350,7 @@ impl Block {
         prefetch(self.bytes(), start + bytes, (next - start).div_ceil(64).min(8));
     }
 
-    /// Has the memory fetched that lies so many bytes before entry `i`, as much as the entry is long.
+    /// Prefetches as many bytes as entry `i` is long, at a distance of `bytes` before it.
     #[inline(always)]
     pub(super) fn prefetch_before(&self, i: usize, bytes: usize) {
         let start = self.rest_start(i);
@@ -352,14 +358,15 @@ impl Block {
         prefetch(self.bytes(), start.saturating_sub(bytes), (next - start).div_ceil(64).min(8));
     }
 
-    /// Key `i`.
+    /// Returns key `i`.
     pub(super) fn key(&self, i: usize) -> Vec<u8> {
         let mut key = self.prefix().to_vec();
         self.push_suffix(i, &mut key);
         key
     }
 
-    /// The parts that make up key `i`: prefix, head (put into `head` if the block stores it apart), rest.
+    /// Returns the parts of key `i`: prefix, head (copied to `head` if the block stores it separately) and
+    /// rest.
     #[inline(always)]
     pub(super) fn key_parts<'a>(&'a self, i: usize, head: &'a mut [u8; 4]) -> [&'a [u8]; 3] {
         if !self.has(HEADED) {
@@ -379,18 +386,18 @@ impl Block {
         out.extend_from_slice(self.rest(i));
     }
 
-    /// Whether entries `i` and `i + 1` are versions of one key.
+    /// Returns whether entries `i` and `i + 1` are versions of one key.
     #[inline]
     pub(super) fn same_key_as_next(&self, i: usize) -> bool {
         !self.all_visible() && self.heads()[i] == self.heads()[i + 1] && self.rest(i) == self.rest(i + 1)
     }
 
-    /// Whether the head of entry `i` is that of its key.
+    /// Returns whether the head of entry `i` matches its key.
     pub(super) fn head_fits(&self, i: usize) -> bool {
         self.has(HEADED) || u32::from_le_bytes(self.heads()[i]) == head4(self.rest(i))
     }
 
-    /// The first entry with a key not below `key`, and whether its key is `key`.
+    /// Returns the first entry with a key `>= key`, and whether its key equals `key`.
     #[inline]
     pub(super) fn lower_bound(&self, key: &[u8], simd: Simd) -> (usize, bool) {
         let prefix = self.prefix();
@@ -430,7 +437,7 @@ impl Block {
         (low, low < end && self.compare(low, wanted) == Ordering::Equal)
     }
 
-    /// Compares key `i` to a key with the same prefix and head, both without the prefix.
+    /// Compares key `i` with a key of the same prefix and head, both without the prefix.
     #[inline(always)]
     fn compare(&self, i: usize, wanted: &[u8]) -> Ordering {
         if !self.has(HEADED) {
@@ -438,13 +445,13 @@ impl Block {
         }
         match wanted.get(HEAD_BYTES..) {
             Some(wanted) => self.rest(i).cmp(wanted),
-            // Padded with zeros it has the head of key i, so it is a proper prefix of that key.
+            // Padded with zeros, `wanted` has the head of key `i`, so it is a proper prefix of that key.
             None => Ordering::Greater,
         }
     }
 }
 
-// SAFETY: the bytes are set by `parse` and never touched again; a PageBuf's memory does not move with it.
+// SAFETY: `parse` sets the bytes and nothing changes them; the memory of a `PageBuf` does not move with it.
 unsafe impl SharedBytes for Block {
     #[inline]
     fn bytes(&self) -> &[u8] {

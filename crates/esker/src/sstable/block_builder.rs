@@ -1,11 +1,12 @@
 //! Builds the bytes of a data block, and knows before each entry how large the block would become.
 //!
 //! ```text
-//!   add(entry) ... --> keys, values, trailers --finish--> the layout of block.rs, as small as these entries allow
+//!   add(entry) ... --> keys, values, trailers --finish--> the smallest layout of block.rs for these entries
 //! ```
 //!
-//! block_builder.1. `size_with` is exact: the writer cuts blocks at the wanted size, not near it.
-//! block_builder.2. A block of two entries or more has fewer than 2^32 bytes; a larger entry is a block of its own.
+//! block_builder.1. `size_with` is exact, so that the writer ends blocks exactly at the desired size.
+//!
+//! A block of two or more entries has fewer than 2^32 bytes; a larger entry gets a block of its own.
 
 use super::block::{
     ALL_VISIBLE, FIXED_KEYS, FIXED_VALUES, HEAD_BYTES, HEADED, HEADER_BYTES, SPLIT, TRAILER_BYTES, WIDE,
@@ -25,14 +26,14 @@ pub(super) struct BlockBuilder {
     shape: Shape,
 }
 
-/// Where an entry's key and value end in the builder's buffers.
+/// Ends of the key and the value of an entry in the buffers of the builder.
 #[derive(Clone, Copy, Default)]
 struct Span {
     key_end: usize,
     value_end: usize,
 }
 
-/// All that the size of a block depends on.
+/// Everything that determines the size of a block.
 #[derive(Clone, Copy, Default)]
 struct Shape {
     count: usize,
@@ -69,12 +70,12 @@ impl Shape {
         self
     }
 
-    /// The prefix that the block stores. A single key keeps 4 bytes for its head.
+    /// Returns the length of the stored prefix. A single key keeps 4 bytes for its head.
     fn stored_prefix(&self) -> usize {
         if self.count == 1 { self.prefix_len.saturating_sub(HEAD_BYTES) } else { self.prefix_len }
     }
 
-    /// Bytes of a key that are not stored with its entry.
+    /// Returns the number of key bytes that are not stored with the entry.
     fn skipped(&self, flags: u8) -> usize {
         self.stored_prefix() + if flags & HEADED != 0 { HEAD_BYTES } else { 0 }
     }
@@ -125,19 +126,19 @@ impl BlockBuilder {
         &self.values[start..self.spans[i].value_end]
     }
 
-    /// About the bytes of the block under construction.
+    /// Approximate bytes of the current block.
     pub(super) fn data_bytes(&self) -> u64 {
         (self.keys.len() + self.values.len() + self.spans.len() * HEAD_BYTES) as u64
     }
 
-    /// The bytes that the block would have with this entry added (block_builder.1).
+    /// Returns the size of the block with this entry added (block_builder.1).
     pub(super) fn size_with(&self, entry: &EntryRef<'_>, split_values_over: usize) -> usize {
         let first = if self.is_empty() { &[] } else { self.key(0) };
         let shape = self.shape.with(first, entry);
         shape.size(shape.flags(split_values_over))
     }
 
-    /// Adds an entry, which must follow the last one in order.
+    /// Adds an entry, which must follow the previous one in order.
     pub(super) fn add(&mut self, entry: &EntryRef<'_>) {
         let first = if self.is_empty() { &[] } else { self.key(0) };
         self.shape = self.shape.with(first, entry);
@@ -147,13 +148,13 @@ impl BlockBuilder {
         self.trailers.push(pack_trailer(entry.seq, entry.kind));
     }
 
-    /// Replaces `out` by the bytes of the block, and starts the next one.
+    /// Replaces `out` by the bytes of the block and starts the next block.
     pub(super) fn finish(&mut self, split_values_over: usize, out: &mut Vec<u8>) {
         assert!(!self.is_empty(), "sstable_block.1: a block has an entry");
         let shape = self.shape;
         let flags = shape.flags(split_values_over);
         let size = shape.size(flags);
-        assert!(shape.count == 1 || size <= u32::MAX as usize, "block_builder.2");
+        assert!(shape.count == 1 || size <= u32::MAX as usize, "a block of several entries is below 4 GiB");
         out.clear();
         out.reserve_exact(size);
         let (prefix_len, skipped) = (shape.stored_prefix(), shape.skipped(flags));

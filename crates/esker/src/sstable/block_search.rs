@@ -1,12 +1,14 @@
-//! Counting heads: the inner loop of every look-up, compiled for several instruction sets.
+//! Counts heads: the inner loop of every lookup, compiled for several instruction sets.
 //!
 //! ```text
 //!   Simd::detect() once per table --> heads_below: within a block, u32 heads
 //!                                 `-> node_rank:   within a node of the index tree, u64 heads
 //! ```
 //!
-//! block_search.1. Every variant returns the same number; the portable one defines it.
-//! block_search.2. A variant runs only if its instructions were detected: [`Simd`] is made by [`Simd::detect`] alone.
+//! block_search.2. A variant runs only if its instructions were detected: [`Simd`] is created only by
+//!     [`Simd::detect`].
+//!
+//! All variants return the same number; the portable one defines it.
 #![cfg_attr(
     target_arch = "x86_64",
     expect(unsafe_code, reason = "calls into functions compiled for instruction sets detected at run time")
@@ -14,13 +16,13 @@
 
 use crate::types::prefetch::prefetch_line;
 
-/// Heads in a node of the index tree.
+/// Number of heads in a node of the index tree.
 pub(super) const NODE: usize = 16;
 
-/// More heads than this are narrowed by bisection first: 64 heads are 4 cache lines, fetched side by side.
+/// More heads are first narrowed by bisection. 64 heads are 4 cache lines, fetched in parallel.
 const COUNTED_MAX: usize = 64;
 
-/// The instruction set in use.
+/// The instruction set to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Simd(Set);
 
@@ -34,7 +36,7 @@ enum Set {
 }
 
 impl Simd {
-    /// The best set that this processor has.
+    /// Returns the best instruction set of this processor.
     pub(super) fn detect() -> Self {
         #[cfg(target_arch = "x86_64")]
         {
@@ -48,7 +50,7 @@ impl Simd {
         Simd(Set::Portable)
     }
 
-    /// How many of the heads (sorted, little-endian numbers) are below `head`.
+    /// Returns how many of the heads (sorted, little-endian) are smaller than `head`.
     #[inline]
     pub(super) fn heads_below(self, heads: &[[u8; 4]], head: u32) -> usize {
         let (base, window) = narrow(heads, head);
@@ -63,7 +65,7 @@ impl Simd {
         }
     }
 
-    /// How many of a node's heads are not above `head`.
+    /// Returns how many heads of a node are not larger than `head`.
     #[inline]
     pub(super) fn node_rank(self, node: &[u64; NODE], head: u64) -> usize {
         match self.0 {
@@ -78,7 +80,7 @@ impl Simd {
     }
 }
 
-/// Asks the processor to fetch the bytes at `at` and `line_count` cache lines from there on. A hint.
+/// Prefetches `line_count` cache lines starting at `at`.
 #[inline(always)]
 pub(super) fn prefetch(bytes: &[u8], at: usize, line_count: usize) {
     const LINE: usize = 64;
@@ -88,7 +90,8 @@ pub(super) fn prefetch(bytes: &[u8], at: usize, line_count: usize) {
     }
 }
 
-/// Bisects until at most [`COUNTED_MAX`] heads are left: all before them are below `head`, none after them is.
+/// Bisects until at most [`COUNTED_MAX`] heads remain: all earlier heads are smaller than `head`, and no
+/// later one is.
 #[inline]
 fn narrow(heads: &[[u8; 4]], head: u32) -> (usize, &[[u8; 4]]) {
     let (mut base, mut window) = (0, heads);
@@ -145,7 +148,7 @@ mod x86 {
         }
         if !rest.is_empty() {
             let present = (1u16 << rest.len()) - 1;
-            // SAFETY: the mask lets only the heads of `rest` be read.
+            // SAFETY: the mask restricts the load to the heads in `rest`.
             let found = unsafe { _mm512_maskz_loadu_epi32(present, rest.as_ptr().cast()) };
             below += (_mm512_cmplt_epu32_mask(found, wanted) & present).count_ones();
         }
@@ -186,7 +189,7 @@ mod tests {
         sets
     }
 
-    /// Where the widest set is missing it says so, unless `ESKER_REQUIRE` names `avx512`: then it fails.
+    /// Reports the widest instruction set if it is missing. Fails if `ESKER_REQUIRE` names `avx512`.
     fn tell_what_is_not_tested() {
         #[cfg(target_arch = "x86_64")]
         {
@@ -197,7 +200,7 @@ mod tests {
         let required = std::env::var("ESKER_REQUIRE").unwrap_or_default();
         let is_required = required.split(',').any(|name| name == "avx512");
         assert!(!is_required, "ESKER_REQUIRE={required}: this processor has no AVX-512");
-        // Not as the output of a test that passes, which nobody would see.
+        // Not printed as test output, which a passing test would hide.
         let _ = writeln!(std::io::stderr(), "SKIPPED: avx512: the processor has none, nothing was tested");
     }
 

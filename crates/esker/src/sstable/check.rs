@@ -1,4 +1,4 @@
-//! Proves a table sound: reads everything past the cache and compares every two things that must agree.
+//! Verifies a table: reads everything, bypassing the cache, and compares all redundant information.
 //!
 //! ```text
 //!   all blocks --> order, heads, separators, filter, counts, range  <--> index, filter, properties
@@ -16,24 +16,24 @@ use crate::types::entry::EntryRef;
 use crate::types::key_range::End;
 use crate::types::{Error, Result, SeqNo};
 
-/// What was checked.
+/// Result of a verification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TableCheck {
-    /// Data blocks read and verified.
+    /// Number of data blocks read and verified.
     pub blocks: u64,
-    /// Versions seen.
+    /// Number of versions.
     pub entries: u64,
-    /// Distinct keys seen.
+    /// Number of distinct keys.
     pub keys: u64,
 }
 
-/// What was seen so far.
+/// State of a verification.
 struct Tally {
     counts: Counts,
     blocks: u64,
-    /// The entry before; none at the start, and behind a block that was not read.
+    /// The previous entry. `None` at the start and after a block that could not be read.
     last: Option<(Vec<u8>, SeqNo)>,
-    /// Of the blocks so far.
+    /// Fingerprint of the blocks so far.
     fingerprint: Fingerprint,
 }
 
@@ -41,7 +41,7 @@ impl Table {
     /// Reads the whole table, bypassing the cache, and checks order, counts, separators, filter and range.
     ///
     /// # Errors
-    /// The first that [`verify_all`](Self::verify_all) finds.
+    /// The first error found by [`verify_all`](Self::verify_all).
     pub(crate) fn verify(self: &Arc<Self>) -> Result<TableCheck> {
         let mut first = None;
         let check = self.verify_all(&mut |error| {
@@ -50,7 +50,7 @@ impl Table {
         first.map_or(Ok(check), Err)
     }
 
-    /// The same, giving everything that is wrong to `each`; behind a damaged block it goes on with the next.
+    /// Like `verify`, but reports all errors to `each`. Continues after a damaged block.
     pub(crate) fn verify_all(self: &Arc<Self>, each: &mut dyn FnMut(Error)) -> TableCheck {
         if let Err(error) = self.load_all() {
             each(error);
@@ -92,23 +92,24 @@ impl Table {
             key.truncate(block.prefix().len());
             block.push_suffix(i, &mut key);
             if !block.head_fits(i) {
-                return Err(self.unsound(number, "a head is not its key's"));
+                return Err(self.unsound(number, "a head does not match its key"));
             }
             let seq = self.seq_of(block, i);
             let entry = EntryRef { key: &key, seq, kind: block.kind(i), value: block.value(i) };
             self.check_entry(tally, number, i == 0, &entry)?;
         }
-        // The order inside is proven above.
+        // The order inside the block was checked above.
         self.check_place(number, block, None)
     }
 
-    /// What the ends of a block that was read tell of its place. `before`: the block before it.
+    /// Verifies that the first and last keys of a block fit its position. `before` is the preceding block, if
+    /// known.
     pub(super) fn check_place(&self, number: usize, block: &Block, before: Option<&Block>) -> Result<()> {
         let (index, range) = (self.index(), &self.properties().range);
         let (first, last) = (block.key(0), block.key(block.count() - 1));
         // index.1
         if self.below_separator(number, &first) != index.continues(number) {
-            return Err(self.unsound(number, "its first key does not fit its separator"));
+            return Err(self.unsound(number, "the first key does not fit the separator"));
         }
         if number + 1 < index.len() && !self.below_separator(number + 1, &last) {
             return Err(self.unsound(number, "a key is not below the next separator"));
@@ -145,7 +146,7 @@ impl Table {
             return Err(self.unsound(number, "entries are out of order"));
         }
         if first_of_block && known && self.index().continues(number) != same_key {
-            return Err(self.unsound(number, "the index is wrong about where the first key starts"));
+            return Err(self.unsound(number, "the index is wrong about the first block of a key"));
         }
         if first_of_block && self.index().find(entry.key) > number {
             return Err(self.unsound(number, "the separator is above the first key"));
@@ -162,7 +163,8 @@ impl Table {
         Ok(())
     }
 
-    /// Whether `key` may stand before the block `number`: below its separator, or equal to the key it continues.
+    /// Returns whether `key` may precede block `number`: it is below the separator, or equal to the key that
+    /// the block continues.
     fn below_separator(&self, number: usize, key: &[u8]) -> bool {
         let (prefix, suffix) = self.index().separator(number);
         let order = key.get(..prefix.len()).map_or(key, |start| start).cmp(prefix);
@@ -178,7 +180,7 @@ impl Table {
             let range = &properties.range;
             let inside = match &range.end {
                 End::Excluded(end) => *fragment.end <= **end,
-                // The first key after an included end is that key and a zero byte.
+                // The first key after an included end is that key followed by a zero byte.
                 End::Included(end) => {
                     fragment.end.strip_suffix(&[0]).map_or(&*fragment.end, |cut| cut) <= &**end
                 }
@@ -196,7 +198,7 @@ impl Table {
         Ok(())
     }
 
-    /// `fingerprint`: that of all blocks.
+    /// Verifies the fingerprint, given that of all blocks.
     fn check_fingerprint(&self, mut fingerprint: Fingerprint) -> Result<()> {
         let stated = self.properties().fingerprint;
         let Footer { tombstones, filter, index, .. } = self.read_footer()?;
@@ -209,8 +211,7 @@ impl Table {
         if fingerprint == stated {
             return Ok(());
         }
-        let detail =
-            format!("the parts add up to fingerprint {fingerprint:?}, but the properties say {stated:?}");
+        let detail = format!("the parts have fingerprint {fingerprint:?}, but the properties say {stated:?}");
         Err(self.unsound_as_a_whole(&detail))
     }
 

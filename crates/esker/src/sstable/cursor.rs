@@ -1,13 +1,14 @@
-//! A reader's position in a table, moving both ways over the keys that the reader sees.
+//! A cursor over the keys of a table that are visible to a reader, in both directions.
 //!
 //! ```text
-//!   raw entries:   a@9 a@5 a@2 | b@7 | c@8 c@1        reader at 6 stands on: a@5, c@1
+//!   entries:       a@9 a@5 a@2 | b@7 | c@8 c@1        a reader at 6 sees: a@5, c@1
 //! ```
 //!
-//! sstable_cursor.1. A valid cursor stands on the newest version, not newer than `at`, of its key.
-//! sstable_cursor.2. `key` holds the whole key: the block's prefix stays in place while the cursor moves within the block.
-//! sstable_cursor.3. The cursor holds its current block and nothing else: a forgotten cursor pins one block of memory.
-//! sstable_cursor.4. After an error the cursor is not valid.
+//! sstable_cursor.1. A valid cursor has a current block and is on the newest version of a key up to `at`.
+//!
+//! `key` holds the whole key: while the cursor moves within a block, the prefix of the block stays in place.
+//! The cursor holds only its current block, so an idle cursor keeps one block in memory. After an error the
+//! cursor is not valid.
 
 use std::sync::Arc;
 
@@ -21,29 +22,29 @@ use crate::types::op::Kind;
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
 
-/// While it stands on an entry, a cursor has so many bytes behind it fetched already: entries are read one after the
-/// other, and a walk is too short for the processor to notice in time.
+/// Distance of the prefetch after the current entry. Entries are read in sequence, but a scan may be too
+/// short for the hardware prefetcher.
 const FETCH_AHEAD_BYTES: usize = 512;
 
-/// The cursor.
+/// A cursor over a table.
 pub(crate) struct TableCursor {
     table: Arc<Table>,
     at: SeqNo,
     fill_cache: bool,
-    place: Option<Place>,
-    /// The entry, if the cursor is valid.
+    current: Option<CurrentBlock>,
+    /// Index of the current entry, if the cursor is valid.
     entry: usize,
     valid: bool,
     key: KeyRoom,
-    /// The block whose prefix `key` starts with (sstable_cursor.2); `usize::MAX` if none.
+    /// The block whose prefix starts `key`; `usize::MAX` if none.
     key_block: usize,
 }
 
 /// The current block.
-struct Place {
+struct CurrentBlock {
     number: usize,
     block: Arc<Block>,
-    /// Whether each entry is the only version of its key, live, and seen by the reader.
+    /// Whether each entry is live, visible to the reader and the only version of its key.
     is_settled: bool,
 }
 
@@ -53,7 +54,7 @@ impl TableCursor {
             table,
             at,
             fill_cache,
-            place: None,
+            current: None,
             entry: 0,
             valid: false,
             key: KeyRoom::default(),
@@ -65,49 +66,50 @@ impl TableCursor {
         self.table.index().len()
     }
 
-    /// The current block of a cursor that has one.
+    /// Returns the current block.
     #[inline(always)]
     fn block(&self) -> &Block {
-        &self.place.as_ref().expect("sstable_cursor.1: a valid cursor has a block").block
+        &self.current.as_ref().expect("sstable_cursor.1: a valid cursor has a block").block
     }
 
     #[inline(always)]
     fn number(&self) -> usize {
-        self.place.as_ref().expect("sstable_cursor.1: a valid cursor has a block").number
+        self.current.as_ref().expect("sstable_cursor.1: a valid cursor has a block").number
     }
 
-    /// Makes `number` the current block.
+    /// Makes block `number` the current block.
     #[inline]
     fn enter(&mut self, number: usize) -> Result<()> {
-        if self.place.as_ref().is_none_or(|place| place.number != number) {
+        if self.current.as_ref().is_none_or(|current| current.number != number) {
             let pin = cache::pin();
             let block = self.table.block(number, self.fill_cache, &pin)?.into_arc();
             let table = &self.table;
             let is_settled =
                 block.all_visible() && table.base_seq() <= self.at && !table.index().continues(number);
-            self.place = Some(Place { number, block, is_settled });
+            self.current = Some(CurrentBlock { number, block, is_settled });
         }
         Ok(())
     }
 
-    /// The cursor stands on this entry of the current block.
+    /// Moves to an entry of the current block.
     #[inline(always)]
     fn stand_on(&mut self, entry: usize) {
-        let place = self.place.as_ref().expect("sstable_cursor.1: a valid cursor has a block");
-        if self.key_block != place.number {
-            self.key.set_prefix(place.block.prefix());
-            self.key_block = place.number;
+        let current = self.current.as_ref().expect("sstable_cursor.1: a valid cursor has a block");
+        if self.key_block != current.number {
+            self.key.set_prefix(current.block.prefix());
+            self.key_block = current.number;
         }
-        place.block.prefetch_behind(entry, FETCH_AHEAD_BYTES);
+        current.block.prefetch_behind(entry, FETCH_AHEAD_BYTES);
         let mut head = [0; 4];
-        let [prefix, head, rest] = place.block.key_parts(entry, &mut head);
+        let [prefix, head, rest] = current.block.key_parts(entry, &mut head);
         self.key.set_suffix(prefix.len(), head, rest);
         self.entry = entry;
         self.valid = true;
     }
 
-    /// Stands on the first visible entry from `entry` of the current block on. That entry must be the newest version
-    /// of its key, or one that follows invisible versions only: the first visible one met is the key's newest.
+    /// Moves to the first visible entry at or after `entry` of the current block. That entry must be the
+    /// newest version of its key, or follow only invisible versions of it; the first visible one is then the
+    /// newest.
     #[inline]
     fn settle_forward(&mut self, mut entry: usize) -> Result<()> {
         loop {
@@ -128,8 +130,8 @@ impl TableCursor {
         }
     }
 
-    /// Stands on the newest visible version of the last key that has one, among the entries before `entry` of the
-    /// current block; those are whole keys.
+    /// Moves to the newest visible version of the last key that has one, among the entries before `entry` of
+    /// the current block. `entry` must be at the start of a key.
     fn settle_backward(&mut self, mut entry: usize) -> Result<()> {
         let mut found: Option<(usize, usize)> = None;
         loop {
@@ -161,7 +163,7 @@ impl TableCursor {
         }
     }
 
-    /// Enters the block that may hold `key`, and finds its first entry not below it.
+    /// Enters the block that may hold `key` and returns its first entry `>= key`.
     #[inline]
     fn search(&mut self, key: &[u8]) -> Result<usize> {
         let table = &self.table;
@@ -219,8 +221,8 @@ impl SourceCursor for TableCursor {
     fn next(&mut self) -> Result<()> {
         assert!(self.valid, "next on a cursor that stands on no key");
         let mut entry = self.entry;
-        let place = self.place.as_ref().expect("sstable_cursor.1: a valid cursor has a block");
-        if place.is_settled && entry + 1 < place.block.count() {
+        let current = self.current.as_ref().expect("sstable_cursor.1: a valid cursor has a block");
+        if current.is_settled && entry + 1 < current.block.count() {
             self.stand_on(entry + 1);
             return Ok(());
         }
@@ -250,12 +252,12 @@ impl SourceCursor for TableCursor {
     fn prev(&mut self) -> Result<()> {
         assert!(self.valid, "prev on a cursor that stands on no key");
         let mut entry = self.entry;
-        if entry > 0 && self.place.as_ref().is_some_and(|place| place.is_settled) {
+        if entry > 0 && self.current.as_ref().is_some_and(|current| current.is_settled) {
             self.stand_on(entry - 1);
             return Ok(());
         }
         self.valid = false;
-        // Newer versions of the key lie before this one.
+        // Newer versions of the key precede this one.
         loop {
             let block = self.block();
             while entry > 0 {
@@ -315,10 +317,10 @@ impl SourceCursor for TableCursor {
     #[inline]
     fn share(&self) -> Stored<Value> {
         assert!(self.valid, "value of a cursor that stands on no key");
-        let place = self.place.as_ref().expect("sstable_cursor.1: a valid cursor has a block");
-        let (kind, mut range) = (place.block.kind(self.entry), place.block.value_range(self.entry));
+        let current = self.current.as_ref().expect("sstable_cursor.1: a valid cursor has a block");
+        let (kind, mut range) = (current.block.kind(self.entry), current.block.value_range(self.entry));
         range.start += value_start(kind, range.len());
-        Stored::new(kind, Value::part_of(&place.block, range))
+        Stored::new(kind, Value::part_of(&current.block, range))
     }
 
     fn older(&mut self) -> Result<bool> {

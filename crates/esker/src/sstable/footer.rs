@@ -1,13 +1,13 @@
-//! The footer: the last bytes of a table, which say where everything else is.
+//! The footer: the last bytes of a table, which give the positions of its parts.
 //!
 //! ```text
 //!   data blocks | range tombstones | filter | index | properties | footer, 80 bytes
 //! ```
 //!
-//! footer.1. The parts lie back to back in this order, and the footer ends the file: a file that was cut, or has bytes
-//!      added, is refused.
-//! footer.2. A flag says that the table has something in it that a reader must know. This build knows those of blobs, of unresolved
-//!      versions and of versions that expire, and refuses a table with any other.
+//! footer.1. The parts are contiguous in this order, and the footer ends the file. A truncated or extended
+//!     file is refused.
+//! footer.2. A flag marks content that readers must understand. This build knows the flags for blobs,
+//!     unresolved versions and expiring versions, and refuses tables with other flags.
 //!
 //! Bytes: docs/formats/sstable.md
 
@@ -18,35 +18,35 @@ use crate::encoding::bytes::{ByteReader, DecodeError};
 use crate::encoding::checksum::crc32c;
 use crate::types::SeqNo;
 
-/// The length of the footer.
+/// Bytes of the footer.
 pub(super) const FOOTER_BYTES: usize = 80;
 /// The last 8 bytes of a table.
 pub(super) const MAGIC: [u8; 8] = *b"eskerSST";
-/// The format that this build writes, and the newest one that it reads.
+/// The version that this build writes, and the newest that it reads.
 pub(super) const FORMAT_VERSION: u32 = 1;
-/// Where the version stands.
+/// Offset of the version.
 const VERSION_AT: usize = 64;
 
 /// Flag: some entries expire.
 const HAS_EXPIRY: u32 = 1;
-/// Flag: values of some entries are in blob files.
+/// Flag: some values are in blob files.
 const HAS_BLOBS: u32 = 2;
-/// Flag: some entries may or may not add a key to the live count.
+/// Flag: some entries are unresolved, that is, may or may not add a key to the live count.
 const HAS_UNRESOLVED: u32 = 4;
 const KNOWN: u32 = HAS_BLOBS | HAS_UNRESOLVED | HAS_EXPIRY;
 
-/// Where the parts of a table lie in the file. Empty parts are absent.
+/// Positions of the parts of a table in the file. A missing part is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Footer {
     pub tombstones: Range<u64>,
     pub filter: Range<u64>,
     pub index: Range<u64>,
     pub properties: Range<u64>,
-    /// What the checksums of the parts begin with.
+    /// The initial value of the checksums of the parts.
     pub salt: Salt,
-    /// The newest commit that went into the table, under whatever number, or as what was left out.
+    /// The newest commit in the table, even if its sequence number was cleared or its entries were dropped.
     pub newest_commit: SeqNo,
-    /// Whether values of some entries are in blob files.
+    /// Whether some values are in blob files.
     pub has_blobs: bool,
     /// Whether some entries are unresolved.
     pub has_unresolved: bool,
@@ -54,13 +54,13 @@ pub(super) struct Footer {
     pub has_expiry: bool,
 }
 
-/// Why a footer was not read.
+/// Why a footer could not be decoded.
 #[derive(Debug)]
 pub(super) enum FooterError {
     Damaged(DecodeError),
-    /// Of another version.
+    /// A different version.
     Version(u32),
-    /// Of this version, with flags that this build does not know (footer.2).
+    /// This version with unknown flags (footer.2).
     Flags(u32),
 }
 
@@ -71,7 +71,7 @@ impl From<DecodeError> for FooterError {
 }
 
 impl FooterError {
-    /// What is not read, and of which version.
+    /// Returns what is not supported, and its version. Returns the error of a damaged footer.
     pub(super) fn unread(self) -> Result<(&'static str, u32), DecodeError> {
         let with = |flag: u32, flags: u32| flags & flag != 0;
         match self {
@@ -99,7 +99,7 @@ impl Footer {
             | flag(self.has_unresolved, HAS_UNRESOLVED)
             | flag(self.has_expiry, HAS_EXPIRY);
         out.extend_from_slice(&flags.to_le_bytes());
-        // 8 bytes without use.
+        // 8 unused bytes.
         out.resize(VERSION_AT, 0);
         out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
         out.extend_from_slice(&crc32c(&out).to_le_bytes());
@@ -107,16 +107,16 @@ impl Footer {
         out.try_into().expect("the footer's fields take 80 bytes")
     }
 
-    /// Reads the footer of a file of `file_len` bytes.
+    /// Decodes the footer of a file of `file_len` bytes.
     pub(super) fn decode(bytes: &[u8; FOOTER_BYTES], file_len: u64) -> Result<Footer, FooterError> {
         let mut end = ByteReader::new(&bytes[VERSION_AT..]);
         let (version, crc) = (end.u32()?, end.u32()?);
         if end.rest() != MAGIC {
-            return Err(DecodeError::new(72, "no magic: not a table, or a table cut short").into());
+            return Err(DecodeError::new(72, "no magic number: not a table, or truncated").into());
         }
         let computed = crc32c(&bytes[..68]);
         if crc != computed {
-            let detail = format!("checksum {crc:08x} stored, {computed:08x} computed");
+            let detail = format!("checksum mismatch: {crc:08x} stored, {computed:08x} computed");
             return Err(DecodeError::new(68, detail).into());
         }
         if version != FORMAT_VERSION {
@@ -136,14 +136,14 @@ impl Footer {
         let (tombstones, filter, index, properties) = (part()?, part()?, part()?, part()?);
         let salt = Salt::new(reader.u32()?);
         let Some(newest_commit) = SeqNo::try_new(reader.u64()?) else {
-            return Err(DecodeError::new(44, "a newest commit of more than 56 bits").into());
+            return Err(DecodeError::new(44, "the newest commit exceeds 56 bits").into());
         };
         let flags = reader.u32()?;
         if flags & !KNOWN != 0 {
             return Err(FooterError::Flags(flags));
         }
         if reader.rest().iter().any(|byte| *byte != 0) {
-            return Err(DecodeError::new(56, "bytes that this version does not use are not zero").into());
+            return Err(DecodeError::new(56, "unused bytes are not zero").into());
         }
         if properties.end.checked_add(FOOTER_BYTES as u64) != Some(file_len) {
             let detail = format!("the parts end at {} in a file of {file_len} bytes", properties.end);
@@ -184,7 +184,7 @@ mod tests {
         }
     }
 
-    /// The outcome of reading a footer with these bytes at `at`, and a checksum that fits.
+    /// Decodes a footer with these bytes at `at` and a valid checksum.
     fn with(at: usize, field: &[u8]) -> Result<Footer, FooterError> {
         let mut bytes = footer().encode();
         bytes[at..at + field.len()].copy_from_slice(field);
@@ -220,7 +220,7 @@ mod tests {
     fn footer_2_a_table_with_flags_is_not_read() {
         for bit in (0..32).filter(|bit| KNOWN & 1 << bit == 0) {
             let unread = with(52, &(1_u32 << bit).to_le_bytes()).unwrap_err().unread();
-            let (what, found) = unread.expect("footer.2: it is not damaged");
+            let (what, found) = unread.expect("footer.2: not damaged");
             assert!(what.starts_with("table") && found == FORMAT_VERSION, "footer.2: {what}");
         }
         let both = with(52, &KNOWN.to_le_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! The index of a table: which block may hold a key.
+//! The index of a table: finds the block that may hold a key.
 //!
 //! ```text
 //!   key --table prefix--> head, 8 bytes --layers of nodes of 16 heads--> block
@@ -7,56 +7,61 @@
 //!   blocks:       [a ... c] [f ... h] [h ... k]        separators:  "" | "d" | "h", continues
 //! ```
 //!
-//! index.1. The separator of a block is above every key of the block before it (or equal to its last key, if the
-//!      block continues the versions of that key), and not above the block's own first key. The first one is empty.
-//! index.2. All keys and separators of a table share the table's prefix, which is stored once.
-//! index.3. `find` returns the first block that may hold the key, so that a search meets a key's newest version first.
-//! index.4. Blocks lie back to back from the file's start, so that offsets are sums of lengths.
-//! index.5. The reader counts blocks, and bytes of separators, in 32 bits: no more of them are written, and more are refused.
-//! index.6. Heads of a node are taken behind what its separators, from the second one on, have in common, if that is half a head or more. The
-//!      first one is not above any key that is looked for in the node.
+//! index.1. The separator of a block is larger than every key of the preceding block, or equal to its last
+//!     key if the block continues the versions of that key. It is not larger than the first key of its own
+//!     block. The first separator is empty.
+//! index.5. Blocks and bytes of separators are counted with 32 bits. The writer never exceeds this, and the
+//!     reader refuses more.
 //!
-//! The tree is static, as in the "static search trees" of Slotin (en.algorithmica.org/hpc) and of Groot Koerkamp:
-//! each layer holds every 16th head of the layer below; ranks in a node are counted without branches.
+//! `find` returns the first block that may hold the key, so that a search meets the newest version of a key
+//! first. All keys and separators share the prefix of the table, which is stored once. Blocks are contiguous
+//! from the start of the file, so their offsets are sums of lengths.
+//!
+//! The tree is static, like the "static search trees" of Slotin (en.algorithmica.org/hpc) and of Groot
+//! Koerkamp. Each layer holds every 16th head of the layer below; the rank in a node is counted without
+//! branches. The heads of a node are taken after the common prefix of its separators, from the second one on,
+//! if that prefix has at least half the length of a head. The first separator is not larger than any key that
+//! is looked up in the node.
+//!
 //! Bytes: docs/formats/sstable.md
 
 use super::block_search::{NODE, Simd};
 use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
 use crate::types::key::{common_prefix_len, head8};
 
-/// The shortest key above `low` and not above `high`; `low < high`.
+/// Returns the shortest key that is larger than `low` and not larger than `high`. Requires `low < high`.
 pub(super) fn shortest_separator<'a>(low: &[u8], high: &'a [u8]) -> &'a [u8] {
     &high[..(common_prefix_len(low, high) + 1).min(high.len())]
 }
 
-/// How much one index can hold (index.5).
+/// Maximum size of an index (index.5).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct IndexRoom {
-    /// Blocks.
+pub(crate) struct IndexLimits {
+    /// Number of blocks.
     pub blocks: u64,
-    /// Bytes of separators; the table's prefix may count in each of them.
+    /// Bytes of separators; each may include the prefix of the table.
     pub separator_bytes: u64,
 }
 
-impl IndexRoom {
-    /// That of the format.
-    pub(crate) const MAX: IndexRoom =
-        IndexRoom { blocks: u32::MAX as u64 - 1, separator_bytes: u32::MAX as u64 };
+impl IndexLimits {
+    /// The limits of the format.
+    pub(crate) const MAX: IndexLimits =
+        IndexLimits { blocks: u32::MAX as u64 - 1, separator_bytes: u32::MAX as u64 };
 
-    /// Whether there is room for so much.
+    /// Returns whether an index of this size is within the limits.
     pub(super) fn holds(&self, blocks: u64, separator_bytes: u64) -> bool {
         blocks <= self.blocks && separator_bytes <= self.separator_bytes
     }
 }
 
-/// What the writer knows of a block.
+/// What the writer knows about a block.
 pub(super) struct IndexEntry {
     pub stored_len: u64,
     pub separator: Vec<u8>,
     pub continues: bool,
 }
 
-/// The stored form of the index. `prefix` is a prefix of all separators but the first (index.2).
+/// Encodes the index. `prefix` must be a prefix of all separators except the first.
 pub(super) fn encode(prefix: &[u8], entries: &[IndexEntry], out: &mut Vec<u8>) {
     put_string(out, prefix);
     put_varint(out, entries.len() as u64);
@@ -73,37 +78,38 @@ struct Node([u64; NODE]);
 /// The index in memory.
 pub(super) struct Index {
     prefix: Vec<u8>,
-    /// The layers one after another, the blocks' own heads first; unused heads of a layer's last node are MAX.
+    /// All layers, starting with the heads of the blocks. Unused heads of the last node of a layer are
+    /// `u64::MAX`.
     nodes: Box<[Node]>,
-    /// Bytes that the separators of each node share and its heads leave out (index.6); empty if there is none such.
+    /// Length of the common prefix that the heads of each node omit; empty if all are zero.
     skipped: Box<[u32]>,
-    /// Each layer's first node, from the top down; then its number of heads.
+    /// The first node and the number of heads of each layer, from the top down.
     layers: Vec<(usize, usize)>,
-    /// Blocks from one separator of the top node to the next.
+    /// Number of blocks between adjacent separators of the top node.
     top_stride: usize,
     blocks: usize,
-    /// Where each block starts in the file, and where the last ends.
+    /// Offset of each block in the file, and the end of the last one.
     offsets: Box<[u64]>,
     separators: Vec<u8>,
     separator_ends: Box<[u32]>,
-    /// Blocks whose first key is the last key of the block before, ascending.
+    /// Blocks whose first key equals the last key of the preceding block, ascending.
     continued: Box<[u32]>,
     simd: Simd,
 }
 
 impl Index {
     pub(super) fn decode(bytes: &[u8]) -> Decoded<Index> {
-        Self::decode_within(bytes, IndexRoom::MAX)
+        Self::decode_within(bytes, IndexLimits::MAX)
     }
 
-    /// Decodes an index that may be no larger.
-    pub(super) fn decode_within(bytes: &[u8], room: IndexRoom) -> Decoded<Index> {
+    /// Decodes an index within the given limits.
+    pub(super) fn decode_within(bytes: &[u8], limits: IndexLimits) -> Decoded<Index> {
         let mut reader = ByteReader::new(bytes);
         let prefix = reader.string()?.to_vec();
         let blocks = reader.varint()?;
-        // Each block takes two bytes or more.
-        if blocks > reader.remaining() as u64 / 2 || blocks > room.blocks {
-            return Err(reader.error(format!("{blocks} blocks in {} bytes", reader.remaining())));
+        // Each block takes at least two bytes.
+        if blocks > reader.remaining() as u64 / 2 || blocks > limits.blocks {
+            return Err(reader.error(format!("{blocks} blocks do not fit in {} bytes", reader.remaining())));
         }
         let blocks = blocks as usize;
         let mut offsets = Vec::with_capacity(blocks + 1);
@@ -126,9 +132,9 @@ impl Index {
             offset = end;
             separators.extend_from_slice(separator);
             let separators_end = u32::try_from(separators.len()).ok();
-            let Some(separators_end) = separators_end.filter(|end| u64::from(*end) <= room.separator_bytes)
+            let Some(separators_end) = separators_end.filter(|end| u64::from(*end) <= limits.separator_bytes)
             else {
-                return Err(reader.error("separators pass 4 GiB"));
+                return Err(reader.error("the separators exceed the maximum"));
             };
             if packed & 1 != 0 {
                 continued.push(block as u32);
@@ -137,7 +143,7 @@ impl Index {
             offsets.push(offset);
         }
         reader.finish()?;
-        let tree = Layers::of(blocks, |block| suffix_of(&separators, &separator_ends, block));
+        let tree = Tree::of(blocks, |block| suffix_of(&separators, &separator_ends, block));
         separators.shrink_to_fit();
         Ok(Index {
             prefix,
@@ -154,7 +160,7 @@ impl Index {
         })
     }
 
-    /// The number of blocks.
+    /// Number of blocks.
     pub(super) fn len(&self) -> usize {
         self.blocks
     }
@@ -163,7 +169,7 @@ impl Index {
         self.simd
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory used.
     pub(super) fn size_bytes(&self) -> usize {
         size_of_val(&*self.nodes)
             + size_of_val(&*self.skipped)
@@ -172,23 +178,23 @@ impl Index {
             + self.separators.len()
     }
 
-    /// Where a block lies in the file.
+    /// Returns the position of a block in the file.
     pub(super) fn extent(&self, block: usize) -> std::ops::Range<u64> {
         self.offsets[block]..self.offsets[block + 1]
     }
 
-    /// Where the last block ends.
+    /// Returns the end of the last block.
     pub(super) fn blocks_end(&self) -> u64 {
-        *self.offsets.last().expect("index.4: offsets start with 0")
+        *self.offsets.last().expect("offsets start with 0")
     }
 
-    /// Whether the block's first key is the last key of the block before it.
+    /// Returns whether the first key of the block equals the last key of the preceding block.
     #[inline]
     pub(super) fn continues(&self, block: usize) -> bool {
         !self.continued.is_empty() && self.continued.binary_search(&(block as u32)).is_ok()
     }
 
-    /// The table's prefix, and the block's separator without it.
+    /// Returns the prefix of the table and the separator of a block without it.
     pub(super) fn separator(&self, block: usize) -> (&[u8], &[u8]) {
         (&self.prefix, self.suffix(block))
     }
@@ -197,19 +203,20 @@ impl Index {
         suffix_of(&self.separators, &self.separator_ends, block)
     }
 
-    /// The first block that may hold `key` (index.3): the last one whose separator is not above it. Of an empty table,
-    /// block 0.
+    /// Returns the first block that may hold `key`: the last one whose separator is not larger. Returns 0 for
+    /// an empty table.
     #[inline]
     pub(super) fn find(&self, key: &[u8]) -> usize {
         let Some(wanted) = key.strip_prefix(&*self.prefix) else {
             return if *key < *self.prefix { 0 } else { self.blocks.saturating_sub(1) };
         };
         let head = head8(wanted);
-        // The position in a layer is the number of a node in the layer below. The layer above led to a node whose first separator is not
-        // above the wanted key (the very first one is empty), so the rank is at least 1.
+        // The position in a layer is the number of a node in the layer below. The first separator of each
+        // node reached is not larger than the key (the very first separator is empty), so the rank is at
+        // least 1.
         let (mut at, mut stride) = (0, self.top_stride);
         for &(first_node, len) in &self.layers {
-            let node = Place { number: first_node + at, first: at * NODE * stride, stride };
+            let node = NodePosition { number: first_node + at, first: at * NODE * stride, stride };
             let rank = self.rank(&node, (len - at * NODE).min(NODE), wanted, head);
             at = at * NODE + rank - 1;
             stride /= NODE;
@@ -220,9 +227,10 @@ impl Index {
         at
     }
 
-    /// How many of the separators of a node, of which the first is not above `wanted`, are not above it. `head` is that of `wanted`.
+    /// Returns how many separators of a node are not larger than `wanted`, which is true of the first. `head`
+    /// is the head of `wanted`.
     #[inline(always)]
-    fn rank(&self, node: &Place, count: usize, wanted: &[u8], mut head: u64) -> usize {
+    fn rank(&self, node: &NodePosition, count: usize, wanted: &[u8], mut head: u64) -> usize {
         let skipped = self.skipped.get(node.number).map_or(0, |len| *len as usize);
         if skipped > 0 {
             let shared = &self.suffix(node.block(1))[..skipped];
@@ -240,7 +248,7 @@ impl Index {
     }
 }
 
-/// The separator of a block without the table's prefix.
+/// Returns the separator of a block without the prefix of the table.
 #[inline]
 fn suffix_of<'a>(separators: &'a [u8], ends: &[u32], block: usize) -> &'a [u8] {
     let start = if block == 0 { 0 } else { ends[block - 1] as usize };
@@ -248,33 +256,33 @@ fn suffix_of<'a>(separators: &'a [u8], ends: &[u32], block: usize) -> &'a [u8] {
 }
 
 /// A node of the tree.
-struct Place {
+struct NodePosition {
     number: usize,
-    /// The block of its first separator, and how many blocks further that of each next one is.
+    /// The block of its first separator, and the number of blocks between its separators.
     first: usize,
     stride: usize,
 }
 
-impl Place {
+impl NodePosition {
     #[inline(always)]
     fn block(&self, slot: usize) -> usize {
         self.first + slot * self.stride
     }
 }
 
-/// The tree over separators.
+/// The tree over the separators.
 #[derive(Default)]
-struct Layers {
+struct Tree {
     nodes: Vec<Node>,
-    /// For each node (index.6); empty if all are zero.
+    /// Omitted prefix length of each node; empty if all are zero.
     skipped: Vec<u32>,
     layers: Vec<(usize, usize)>,
     top_stride: usize,
 }
 
-impl Layers {
+impl Tree {
     fn of<'a>(blocks: usize, separator: impl Fn(usize) -> &'a [u8]) -> Self {
-        let mut all = Layers { top_stride: 1, ..Layers::default() };
+        let mut all = Tree { top_stride: 1, ..Tree::default() };
         let (mut len, mut stride) = (blocks, 1);
         while len > 0 {
             all.layers.push((all.nodes.len(), len));
@@ -295,11 +303,11 @@ impl Layers {
         all
     }
 
-    /// Adds a node of these separators (index.6).
+    /// Adds a node for these separators.
     fn push<'a>(&mut self, separators: impl Iterator<Item = &'a [u8]> + Clone) {
         let (second, last) = (separators.clone().nth(1), separators.clone().last());
         let skipped = match (second, last) {
-            // Short of that, heads tell the separators apart well enough without a look at what they share.
+            // With a shorter common prefix, heads distinguish the separators well enough.
             (Some(second), Some(last)) if (head8(second) ^ head8(last)).leading_zeros() >= u64::BITS / 2 => {
                 common_prefix_len(second, last)
             }
@@ -389,11 +397,11 @@ mod tests {
         let mut bytes = Vec::new();
         encode(b"p", &[entry(b""), entry(b"pb"), entry(b"pcd")], &mut bytes);
         let decodes = |blocks, separator_bytes| {
-            Index::decode_within(&bytes, IndexRoom { blocks, separator_bytes }).is_ok()
+            Index::decode_within(&bytes, IndexLimits { blocks, separator_bytes }).is_ok()
         };
         assert!(decodes(3, 3) && decodes(u64::MAX, u64::MAX));
         assert!(!decodes(2, 3) && !decodes(3, 2), "index.5");
-        let max = IndexRoom::MAX;
+        let max = IndexLimits::MAX;
         assert!(max.holds(0xFFFF_FFFE, 0xFFFF_FFFF) && !max.holds(0xFFFF_FFFF, 0) && !max.holds(0, 1 << 32));
     }
 

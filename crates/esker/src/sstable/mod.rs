@@ -26,12 +26,14 @@
 //! # Ok::<(), esker::Error>(())
 //! ```
 //!
-//! To read the source, follow a write (`writer.rs`, `block_builder.rs`, `stored.rs`), then a read (`table.rs`,
-//! `index.rs`, `block.rs`, `block_search.rs`), then the ways to walk (`place.rs`, `cursor.rs`, `scan.rs`).
+//! To read the source, follow a write (`writer.rs`, `block_builder.rs`, `stored.rs`), then a read
+//! (`table.rs`, `index.rs`, `block.rs`, `block_search.rs`), then iteration (`block_position.rs`, `cursor.rs`,
+//! `scan.rs`).
 //! Bytes: docs/formats/sstable.md
 
 mod block;
 mod block_builder;
+mod block_position;
 mod block_search;
 mod check;
 mod counts;
@@ -41,7 +43,6 @@ mod footer;
 pub mod fuzzing;
 mod index;
 mod options;
-mod place;
 mod properties;
 mod salvage;
 mod scan;
@@ -54,16 +55,18 @@ mod writer;
 pub use options::{TableCompression, TableOptions};
 pub use standalone::{Metadata, Range, Reader, Writer, merge};
 
+pub(crate) use block_position::BlockPosition;
 pub(crate) use counts::Counts;
 pub(crate) use cursor::TableCursor;
-pub(crate) use index::IndexRoom;
-pub(crate) use place::BlockPlace;
+pub(crate) use index::IndexLimits;
 pub(crate) use salvage::{LostContent, SalvageScan, SalvageTable, TableDamage};
 pub(crate) use scan::TableScan;
 pub(crate) use stored::Fingerprint;
 #[cfg(test)]
 pub(crate) use table::plain_remover;
-pub(crate) use table::{Found, GiveUp, NoAnswer, OnMiss, ReadIt, Remover, Table, stated_newest_commit};
+pub(crate) use table::{
+    Found, MemoryOnly, NoAnswer, OnMiss, ReadOnMiss, Remover, Table, stated_newest_commit,
+};
 pub(crate) use writer::{TableMeta, TableWriter};
 
 /// The cache of decoded blocks.

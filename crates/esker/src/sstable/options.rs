@@ -1,13 +1,13 @@
-//! How a table is written.
+//! Options for writing a table.
 
-/// Which codec compresses the blocks of a table.
+/// Compression of the blocks of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum TableCompression {
-    /// LZ4, if it saves an eighth of the first blocks; else none.
+    /// LZ4 if it saves an eighth of the first blocks, otherwise none.
     #[default]
     Auto,
-    /// Blocks are stored as they are.
+    /// No compression.
     None,
     /// LZ4.
     Lz4,
@@ -16,19 +16,20 @@ pub enum TableCompression {
     Zstd,
 }
 
-/// How a table is written. Readers need none of this: a table says itself what it is.
+/// Options for writing a table. Readers do not need them: a table is self-describing.
 #[derive(Clone, Debug)]
 pub struct TableOptions {
-    /// The size of a data block before compression, in bytes. An entry that is larger is a block of its own.
+    /// Size of a data block before compression, in bytes. A larger entry gets a block of its own.
     pub block_bytes: usize,
-    /// Which codec compresses the blocks.
+    /// Compression of the blocks.
     pub compression: TableCompression,
-    /// Bits of filter for each key: 10 let one absent key in a hundred pass; 0 means no filter.
+    /// Filter bits per key. With 10, one absent key in a hundred passes; 0 disables the filter.
     pub filter_bits_per_key: u32,
-    /// Blocks whose values have a larger mean size, in bytes, keep keys and values apart, so that searches and walks over keys
-    /// find the keys side by side in memory. A block is read and checked as a whole all the same.
+    /// Blocks whose values have a larger mean size, in bytes, store keys and values separately, so that
+    /// searches and iteration over keys touch less memory. Such a block is still read and verified as a
+    /// whole.
     pub split_values_over: usize,
-    /// Write past the operating system's page cache where it allows it.
+    /// Whether to bypass the page cache of the operating system where possible.
     pub direct_io: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a table says about itself, and its range tombstones: the two small parts besides index and filter.
+//! The properties of a table and its range tombstones: two small parts besides index and filter.
 //!
 //! Bytes: docs/formats/sstable.md
 
@@ -12,30 +12,33 @@ use crate::types::key::PREFIX_BYTES_MAX;
 use crate::types::key_range::{End, KeyRange};
 use crate::types::range_tombstone::{Fragment, RangeTombstones, Seqs, SharedKey};
 
-/// The longest key of a range tombstone: a range that begins after a key begins at that key and a zero byte.
+/// Maximum length of a key of a range tombstone: a range that starts after a key starts at that key and a
+/// zero byte.
 const TOMBSTONE_KEY_BYTES_MAX: usize = PREFIX_BYTES_MAX + crate::KEY_BYTES_MAX + 1;
 
-/// Counts and limits of a table.
+/// Statistics and limits of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Properties {
-    /// What its entries add up to.
+    /// Statistics of its entries.
     pub counts: Counts,
-    /// What the table covers: all its keys and range tombstones. An empty table covers nothing.
+    /// The range that the table covers: all its keys and range tombstones. Empty for an empty table.
     pub range: KeyRange,
-    /// The codec of blocks that shrink by it.
+    /// The codec of compressed blocks.
     pub compression: Compression,
-    /// Data blocks.
+    /// Number of data blocks.
     pub blocks: u64,
-    /// Of all parts before this one.
+    /// Fingerprint of all preceding parts.
     pub fingerprint: Fingerprint,
-    /// What its values are in blob files. Stored if there are any (footer.2), as are the numbers of unresolved versions and of those that expire.
+    /// References to blob files. Stored only if there are any (footer.2), like the numbers of unresolved and
+    /// of expiring versions.
     pub blobs: BlobReferences,
 }
 
-/// Where references of blob files have their number stands 0, then that of unresolved versions, or 0 again and what is said of expiring ones.
+/// Marker instead of a nonzero number of blob files. The number of unresolved versions follows; or 0 and the
+/// statistics of expiring versions.
 const MORE: u8 = 0;
 
-/// The range that holds no key.
+/// Returns the range that contains no key.
 pub(super) fn empty_range() -> KeyRange {
     KeyRange { start: Vec::new(), end: End::Excluded(Vec::new()) }
 }
@@ -68,7 +71,7 @@ impl Properties {
         let blocks = reader.varint()?;
         let codec = reader.u8()?;
         let Some(compression) = Compression::from_id(codec) else {
-            return Err(reader.error(format!("codec {codec}, which this build does not have")));
+            return Err(reader.error(format!("unknown codec {codec}")));
         };
         let start = reader.string()?.to_vec();
         let included = reader.u8()?;
@@ -76,7 +79,7 @@ impl Properties {
         let end = match included {
             0 => End::Excluded(end),
             1 => End::Included(end),
-            _ => return Err(reader.error(format!("{included} where 0 or 1 is expected"))),
+            _ => return Err(reader.error(format!("expected 0 or 1, found {included}"))),
         };
         let fingerprint = Fingerprint::new(reader.u32()?);
         while reader.clone().rest().first() == Some(&MORE) {
@@ -98,7 +101,7 @@ impl Properties {
     }
 }
 
-/// The stored form of range tombstones: for each fragment its start, its end, and its sequence numbers, newest first.
+/// Encodes range tombstones: for each fragment its start, its end, and its sequence numbers, newest first.
 pub(super) fn encode_tombstones(tombstones: &RangeTombstones, out: &mut Vec<u8>) {
     put_varint(out, tombstones.fragments().len() as u64);
     for fragment in tombstones.fragments() {
@@ -109,8 +112,8 @@ pub(super) fn encode_tombstones(tombstones: &RangeTombstones, out: &mut Vec<u8>)
     }
 }
 
-/// Takes only what `encode_tombstones` makes: range_tombstone.1. The memory it needs is in proportion to the bytes, since no key and
-/// no number is stored twice.
+/// Decodes range tombstones as written by `encode_tombstones` (range_tombstone.1). Memory use is proportional
+/// to the input, because no key or number is stored twice.
 pub(super) fn decode_tombstones(bytes: &[u8]) -> Decoded<RangeTombstones> {
     let mut reader = ByteReader::new(bytes);
     let count = reader.varint()?;
@@ -118,13 +121,13 @@ pub(super) fn decode_tombstones(bytes: &[u8]) -> Decoded<RangeTombstones> {
     for _ in 0..count {
         let (start, end) = (reader.string()?, reader.string()?);
         if start >= end {
-            return Err(reader.error("an empty range tombstone"));
+            return Err(reader.error("a range tombstone is empty"));
         }
         if start.len().max(end.len()) > TOMBSTONE_KEY_BYTES_MAX {
-            return Err(reader.error("a range tombstone with too long a key"));
+            return Err(reader.error("a key of a range tombstone is too long"));
         }
         let start = match fragments.last() {
-            Some(last) if *last.end > *start => return Err(reader.error("range tombstones that overlap")),
+            Some(last) if *last.end > *start => return Err(reader.error("range tombstones overlap")),
             Some(last) if *last.end == *start => last.end.clone(),
             _ => SharedKey::from(start),
         };
@@ -134,20 +137,20 @@ pub(super) fn decode_tombstones(bytes: &[u8]) -> Decoded<RangeTombstones> {
     Ok(RangeTombstones::from_sorted(fragments))
 }
 
-/// How often a fragment was deleted, and the numbers.
+/// Decodes the number of removals of a fragment and their sequence numbers.
 fn decode_seqs(reader: &mut ByteReader<'_>) -> Decoded<Seqs> {
     let count = reader.varint()?;
-    // Each number takes a byte or more.
+    // Each number takes at least one byte.
     if count == 0 || count > reader.remaining() as u64 {
-        return Err(reader.error(format!("{count} sequence numbers")));
+        return Err(reader.error(format!("invalid number of sequence numbers: {count}")));
     }
     let mut falling = Vec::new();
     for _ in 0..count {
         let Some(seq) = SeqNo::try_new(reader.varint()?) else {
-            return Err(reader.error("a sequence number of more than 56 bits"));
+            return Err(reader.error("a sequence number exceeds 56 bits"));
         };
         if falling.last().is_some_and(|&last| last <= seq) {
-            return Err(reader.error("sequence numbers of a range tombstone that do not fall"));
+            return Err(reader.error("the sequence numbers of a range tombstone do not decrease"));
         }
         falling.push(seq);
     }
@@ -209,7 +212,7 @@ mod tests {
         assert!((0..bytes.len()).all(|len| decode_tombstones(&bytes[..len]).is_err()));
     }
 
-    /// The stored form of any fragments, sound or not.
+    /// Encodes arbitrary fragments, valid or not.
     fn crafted(fragments: &[(&[u8], &[u8], &[u64])]) -> Vec<u8> {
         let mut bytes = Vec::new();
         put_varint(&mut bytes, fragments.len() as u64);

@@ -1,13 +1,16 @@
-//! All versions of a table in order, read in large steps: what compactions and checks use.
+//! Scans all versions of a table in order, with large reads. Used by compactions and checks.
 //!
 //! ```text
 //!   file --windows of up to 256 KiB--> buffer --verify, one block at a time--> EntryRef, EntryRef, ...
 //!   cache --blocks that are in memory-------------------'
 //! ```
 //!
-//! sstable_scan.1. Every block whose entries are given was verified; the cache is neither filled nor reordered.
-//! sstable_scan.2. Entries come in order: a block whose ends do not fit its place is damage, with file and offset.
-//! sstable_scan.3. What cannot be read costs the blocks that it lies in, not those that would have been read with them.
+//! sstable_scan.2. Entries are returned in order from verified blocks. A block whose first and last keys do
+//!     not fit its position is damage, reported with file and offset.
+//! sstable_scan.3. An unreadable part of the file only loses the blocks it contains, not the other blocks of
+//!     the same read.
+//!
+//! A scan neither fills the cache nor changes its order.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,22 +22,22 @@ use super::block::Block;
 use crate::types::Result;
 use crate::types::entry::EntryRef;
 
-/// Bytes read at a time; a larger block is read alone.
+/// Bytes read at a time. A larger block is read alone.
 const WINDOW_BYTES: u64 = 256 << 10;
 
-/// The scan. A new one starts before the first entry.
+/// A scan of a table. It starts before the first entry.
 pub(crate) struct TableScan {
     table: Arc<Table>,
-    /// Whether blocks in memory may be used.
+    /// Whether cached blocks may be used.
     use_resident: bool,
     block: Option<Arc<Block>>,
-    /// The number of the block after the current one.
+    /// Number of the block after the current one.
     next_block: usize,
     next_entry: usize,
     window: PageBuf,
-    /// The part of the file that the window holds.
+    /// The part of the file in the window.
     window_extent: Range<u64>,
-    /// Where the last window ends that could not be read: blocks before it are read alone (sstable_scan.3).
+    /// End of the last window that could not be read. Blocks before it are read one by one (sstable_scan.3).
     alone_until: u64,
     key: Vec<u8>,
 }
@@ -54,7 +57,7 @@ impl TableScan {
         }
     }
 
-    /// Moves before the first version of the first key not below `key`.
+    /// Moves before the first version of the first key `>= key`.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
         (self.block, self.next_entry) = (None, 0);
         self.table.ready()?;
@@ -66,13 +69,13 @@ impl TableScan {
         Ok(())
     }
 
-    /// The next version; `None` after the last.
+    /// Returns the next version. `None` at the end.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<EntryRef<'_>>> {
         Ok(if self.advance()? { Some(self.current()) } else { None })
     }
 
-    /// Moves to the next version; false after the last.
+    /// Moves to the next version. Returns false at the end.
     #[inline]
     pub(crate) fn advance(&mut self) -> Result<bool> {
         while self.block.as_ref().is_none_or(|block| self.next_entry >= block.count()) {
@@ -88,13 +91,13 @@ impl TableScan {
         Ok(true)
     }
 
-    /// The key of the version that the scan stands on.
+    /// The key of the current version.
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// The version that `next` returned last.
+    /// Returns the version that `next` returned last.
     ///
     /// # Panics
     /// Before the first version and after the last.
@@ -106,7 +109,7 @@ impl TableScan {
         EntryRef { key: &self.key, seq, kind: block.kind(entry), value: block.value(entry) }
     }
 
-    /// Takes up the next block; false after the last.
+    /// Moves to the next block. Returns false at the end.
     fn advance_block(&mut self) -> Result<bool> {
         self.table.ready()?;
         let number = self.next_block;
@@ -126,23 +129,23 @@ impl TableScan {
         Ok(true)
     }
 
-    /// Reads a block of the file.
+    /// Reads and decodes a block.
     fn read_block(&mut self, number: usize) -> Result<Block> {
         let place = self.bring_into_window(number)?;
         self.table.decode_block(&self.window[place], self.table.index().extent(number).start)
     }
 
-    /// Reads a block of the file as it is stored, which proves nothing.
+    /// Reads the stored form of a block without verifying it.
     pub(super) fn read_stored(&mut self, number: usize) -> Result<&[u8]> {
         let place = self.bring_into_window(number)?;
         Ok(&self.window[place])
     }
 
-    /// Where in the window the block is stored.
+    /// Reads a block into the window, and returns its position there.
     fn bring_into_window(&mut self, number: usize) -> Result<Range<usize>> {
         let extent = self.table.index().extent(number);
         if extent.start < self.window_extent.start || extent.end > self.window_extent.end {
-            // A failed read leaves the old window as it was: a check goes on with the next block.
+            // A failed read leaves the window unchanged: a check continues with the next block.
             let all = extent.start..self.window_end(number);
             let (window, read) = match self.table.read_extent(all.clone()) {
                 Ok(window) => (window, all),
@@ -158,7 +161,7 @@ impl TableScan {
         Ok(start..start + (extent.end - extent.start) as usize)
     }
 
-    /// Where a window that starts with block `number` ends: behind whole blocks.
+    /// Returns the end of a window that starts with block `number` and holds whole blocks.
     fn window_end(&self, number: usize) -> u64 {
         let index = self.table.index();
         let Range { start, mut end } = index.extent(number);

@@ -208,7 +208,7 @@ impl Search<'_> {
     }
 
     /// By where a block that begins here ends, trailer included, going by its header, or by the length before a compressed one, which is
-    /// shorter than that (stored.3). None if neither makes sense.
+    /// shorter than that (see stored.rs). None if neither makes sense.
     fn block_ends_by(&mut self, at: u64) -> Option<u64> {
         self.work = self.work.saturating_sub(1);
         let (first, second) = (self.bytes.u32(at)?, self.bytes.u32(at + 4)?);

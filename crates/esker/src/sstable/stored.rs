@@ -1,15 +1,17 @@
-//! The stored form of every part of a table: bytes, perhaps compressed, with a checksum behind them.
+//! The stored form of every part of a table: bytes, possibly compressed, followed by a checksum.
 //!
 //! ```text
 //!   payload --pack, trailer--> [payload | u32 length, compressed payload] [codec u8] [crc32c u32]
 //!           <-----open--------
 //! ```
 //!
-//! stored.1. The checksum covers the stored bytes and the codec, and begins with the table's salt and the part's place: a part of another
-//!      table, or one that stands elsewhere, does not fit. It is verified before anything else is believed.
-//! stored.2. Only payloads of up to [`COMPRESSED_BYTES_MAX`] are compressed, so that a damaged length cannot make
-//!      the reader allocate more.
-//! stored.3. What does not shrink is stored raw.
+//! stored.1. The checksum covers the stored bytes and the codec, and is seeded with the salt of the table and
+//!     the offset of the part. A part of another table, or at another offset, does not match. The checksum is
+//!     verified before anything else is used.
+//! stored.2. Only payloads of up to [`COMPRESSED_BYTES_MAX`] are compressed, so that a damaged length cannot
+//!     make the reader allocate more.
+//!
+//! A payload that does not shrink is stored uncompressed.
 //!
 //! Bytes: docs/formats/sstable.md
 
@@ -21,59 +23,59 @@ use crate::encoding::Compression;
 use crate::encoding::bytes::{ByteReader, DecodeError, Decoded};
 use crate::encoding::checksum::{crc32c, crc32c_append};
 
-/// What the checksums of a table's parts add up to: a table is told by it from others that look the same otherwise.
+/// A combined checksum of the parts of a table. It distinguishes tables that are otherwise alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fingerprint(u32);
 
 impl Fingerprint {
-    /// The fingerprint of this number.
+    /// Creates a fingerprint from its number.
     pub(crate) fn new(number: u32) -> Self {
         Fingerprint(number)
     }
 
-    /// Its number.
+    /// Returns its number.
     pub(crate) fn get(self) -> u32 {
         self.0
     }
 
-    /// That of a table with one more part, whose stored form ends so.
+    /// Returns the fingerprint with another part added, given the end of its stored form.
     pub(super) fn with_part(self, stored: &[u8]) -> Self {
         Fingerprint(crc32c_append(self.0, &stored[stored.len().saturating_sub(TRAILER_BYTES)..]))
     }
 }
 
-/// What the checksums of a table's parts begin with, besides their places.
+/// The seed of the checksums of a table's parts, besides their offsets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Salt(u32);
 
 impl Salt {
-    /// The salt of this number.
+    /// Creates a salt from its number.
     pub(super) const fn new(number: u32) -> Self {
         Salt(number)
     }
 
-    /// The salt of a table that is written into the file of this name: the files of a database have different ones.
+    /// Returns the salt of a table with this file name. The files of a database have different salts.
     pub(super) fn of_file(path: &Path) -> Self {
         Salt::new(crc32c(path.file_name().unwrap_or_default().as_encoded_bytes()))
     }
 
-    /// Its number.
+    /// Returns its number.
     pub(super) fn get(self) -> u32 {
         self.0
     }
 
-    /// The checksum of no bytes at `offset`.
+    /// Returns the initial checksum for a part at `offset`.
     pub(super) fn at(self, offset: u64) -> u32 {
         crc32c_append(crc32c(&self.0.to_le_bytes()), &offset.to_le_bytes())
     }
 }
 
-/// Bytes behind the stored payload.
+/// Bytes after the stored payload.
 pub(super) const TRAILER_BYTES: usize = 5;
-/// Larger payloads are stored raw (stored.2).
+/// Larger payloads are stored uncompressed (stored.2).
 pub(super) const COMPRESSED_BYTES_MAX: usize = 16 << 20;
 
-/// The bytes to store for `payload`, and the codec that made them. `scratch` is room for the compressed form.
+/// Returns the bytes to store for `payload` and their codec. `scratch` receives the compressed form.
 pub(super) fn pack<'a>(
     payload: &'a [u8],
     codec: Compression,
@@ -91,19 +93,19 @@ pub(super) fn pack<'a>(
     Ok((stored, used))
 }
 
-/// What to store behind these bytes at `offset`.
+/// Returns the trailer of a part at `offset`.
 pub(super) fn trailer(stored: &[u8], codec: Compression, salt: Salt, offset: u64) -> [u8; TRAILER_BYTES] {
     let crc = crc32c_append(crc32c_append(salt.at(offset), stored), &[codec.id()]).to_le_bytes();
     [codec.id(), crc[0], crc[1], crc[2], crc[3]]
 }
 
-/// The payload of the part that is stored at `offset`, trailer included.
+/// Decodes the part stored at `offset`, including its trailer.
 pub(super) fn open(stored: &[u8], salt: Salt, offset: u64) -> Decoded<PageBuf> {
     let (payload, codec) = verify(stored, salt, offset)?;
     unpack(payload, codec)
 }
 
-/// The same; the payload stays where it is if it takes all of that memory.
+/// Like `open`. An uncompressed payload stays in place if it fills its memory.
 pub(super) fn open_owned(mut stored: PageBuf, salt: Salt, offset: u64) -> Decoded<PageBuf> {
     let (payload, codec) = verify(&stored, salt, offset)?;
     let len = payload.len();
@@ -113,25 +115,28 @@ pub(super) fn open_owned(mut stored: PageBuf, salt: Salt, offset: u64) -> Decode
     unpack(&stored[..len], codec)
 }
 
-/// Whether the part with this stored form is compressed, so that places in its payload are none in the file.
+/// Returns whether a part is compressed. Offsets in its payload are then not offsets in the file.
 pub(super) fn is_packed(stored: &[u8]) -> bool {
     let codec = stored.len().checked_sub(TRAILER_BYTES).map(|len| stored[len]);
     codec.is_some_and(|codec| codec != Compression::None.id())
 }
 
-/// What is stored, and its codec (stored.1).
+/// Verifies a part and returns its stored payload and codec (stored.1).
 fn verify(stored: &[u8], salt: Salt, offset: u64) -> Decoded<(&[u8], Compression)> {
     let Some(len) = stored.len().checked_sub(TRAILER_BYTES) else {
-        return Err(DecodeError::new(0, format!("{} bytes: too short for a checksum", stored.len())));
+        return Err(DecodeError::new(0, format!("{} bytes are too short for a checksum", stored.len())));
     };
     let mut trailer = ByteReader::new(&stored[len..]);
     let (codec, crc) = (trailer.u8()?, trailer.u32()?);
     let computed = crc32c_append(salt.at(offset), &stored[..=len]);
     if crc != computed {
-        return Err(DecodeError::new(len + 1, format!("checksum {crc:08x} stored, {computed:08x} computed")));
+        return Err(DecodeError::new(
+            len + 1,
+            format!("checksum mismatch: {crc:08x} stored, {computed:08x} computed"),
+        ));
     }
     let Some(codec) = Compression::from_id(codec) else {
-        return Err(DecodeError::new(len, format!("codec {codec}, which this build does not have")));
+        return Err(DecodeError::new(len, format!("unknown codec {codec}")));
     };
     Ok((&stored[..len], codec))
 }
@@ -143,7 +148,7 @@ fn unpack(payload: &[u8], codec: Compression) -> Decoded<PageBuf> {
     let mut reader = ByteReader::new(payload);
     let raw_len = reader.u32()? as usize;
     if raw_len > COMPRESSED_BYTES_MAX {
-        return Err(DecodeError::new(0, format!("{raw_len} bytes after decompression: too many")));
+        return Err(DecodeError::new(0, format!("{raw_len} bytes after decompression exceed the maximum")));
     }
     let mut raw = PageBuf::new(raw_len);
     codec.decompress_into(reader.rest(), &mut raw)?;
@@ -163,7 +168,7 @@ mod tests {
         [stored, &trailer(stored, used, SALT, OFFSET)].concat()
     }
 
-    /// Both ways, which have to agree.
+    /// Opens with both functions, which must agree.
     fn open(stored: Vec<u8>) -> Decoded<Vec<u8>> {
         let opened = super::open(&stored, SALT, OFFSET).map(|payload| payload.to_vec());
         let owned = open_owned(PageBuf::copy_of(&stored), SALT, OFFSET).map(|payload| payload.to_vec());

@@ -1,23 +1,25 @@
-//! An open table: finds blocks, keeps them in the cache, answers point reads.
+//! An open table: finds blocks, caches them, and answers point reads.
 //!
 //! ```text
-//!   get: key, hash --filter--> index --block number--> slot --in memory--> lower_bound in the block --> Found
+//!   get: key, hash --filter--> index --block number--> slot --in memory--> lower_bound --> Found
 //!                                                       `--empty--> read, verify, insert
 //! ```
 //!
-//! table.1. Whatever is taken from the file was verified: checksum, structure, place (stored.1, and by the ends of a
-//!      block: walks over a block that stood in another's place might never end).
-//! table.2. A hit reads two cold places: the block's heads, and the entry.
-//! table.3. The versions of a key may continue in the next block; `Index::continues` says so, and searches follow.
-//! table.4. The file of a table marked obsolete is given to be removed when its last user is gone.
-//! table.5. The entries and range tombstones of an adopted table (engine/writes/adoption.rs) have the sequence number 0 in the file, and are all of one
-//!      commit, which the manifest names: its base.
-//! table.6. A table that the manifest describes is opened by who reads it first: its index is loaded then, and what the file says of itself is
-//!      compared with the manifest. Until then nothing of it is in memory, and no descriptor is in use. Exception: a table with range
-//!      tombstones is loaded at once.
-//! table.7. A filter that is not in memory answers nothing. It is loaded by who asks it for the [`FILTER_ASKS`]th time: it is larger than the index, and
-//!      one get is faster without it.
-//! table.8. While the cache has room a miss reads what lies around the block, too: 128 KiB take little longer than 8 to read.
+//! table.1. Everything read from the file is verified: checksum, structure and position. (See stored.1. The
+//!     first and last keys of a block are checked too: an iterator over a block at the wrong position might
+//!     never end.)
+//! table.5. The entries and range tombstones of an adopted table (engine/writes/adoption.rs) have sequence
+//!     number 0 in the file. They all belong to one commit, the base, which is recorded in the manifest.
+//! table.6. A table described by the manifest is opened by its first reader. Its index is loaded then, and
+//!     the properties of the file are compared with the manifest. Before that, the table uses no memory and
+//!     no file descriptor. Exception: a table with range tombstones is loaded immediately.
+//!
+//! The versions of a key may continue in the next block (`Index::continues`). A cached lookup has two cache
+//! misses: the heads of the block, and the entry. A filter is loaded only when it was needed [`FILTER_ASKS`]
+//! times, because it is larger than the index and a single lookup is faster without it; an unloaded filter
+//! admits every key. While the cache has free space, a miss reads 128 KiB around the block, which takes
+//! little longer than 8 KiB. The file of a table marked obsolete is removed when the last reference is
+//! dropped.
 //!
 //! Bytes: docs/formats/sstable.md
 
@@ -50,11 +52,11 @@ use crate::types::range_tombstone::RangeTombstones;
 use crate::types::stored::Stored;
 use crate::types::{Error, Result, SeqNo, Value};
 
-/// What is read around a block (table.8).
+/// Bytes read around a block that is not cached.
 const AROUND_BYTES: u64 = 128 << 10;
-/// With less room in the cache a block is read alone.
+/// With less free cache space, a block is read alone.
 const ROOM_TO_READ_AROUND: u64 = 1 << 20;
-/// A filter is loaded when it has been asked so often (table.7).
+/// Number of times a filter is needed before it is loaded.
 const FILTER_ASKS: u32 = 8;
 
 impl CacheItem for Block {
@@ -67,41 +69,42 @@ impl CacheItem for Block {
     }
 }
 
-/// A table.
+/// An open table.
 pub(crate) struct Table {
     path: PathBuf,
-    /// Once it has been loaded (table.6).
+    /// Set once the table is loaded (table.6).
     loaded: OnceLock<Loaded>,
-    /// What loading takes. The lock makes others wait for who loads.
+    /// What is needed for loading. The lock makes other threads wait for the one that loads.
     source: Mutex<Source>,
-    /// Zero, but for an adopted table (table.5). Set before anybody finds the table in a version. Relaxed: what makes it found orders it.
+    /// Zero except for an adopted table (table.5). Set before the table is part of a version. Relaxed:
+    /// publication of the version orders it.
     base_seq: AtomicU64,
-    /// The range tombstones of that base, if there are any.
+    /// The range tombstones with the base as sequence number, if there are any.
     based_tombstones: OnceLock<RangeTombstones>,
-    /// Those of a table that has not been loaded.
+    /// Returned for a table that is not loaded.
     no_tombstones: RangeTombstones,
-    /// When something of it is due to be swept.
+    /// When its entries are due to be swept.
     due: Due,
     obsolete: Mutex<Option<Remover>>,
 }
 
-/// Where a table comes from.
+/// Where a table is loaded from.
 struct Source {
     fs: FsRef,
     cache: Arc<BlockCache>,
-    /// What the manifest says of it, if it does.
+    /// The description in the manifest, if there is one.
     stated: Option<TableMeta>,
 }
 
-/// What a table has in memory besides its blocks.
+/// What a table keeps in memory besides its blocks.
 struct Loaded {
     file: Arc<ReadFile>,
     index: Index,
-    /// Once it has been loaded (table.7).
+    /// Set once the filter is loaded.
     filter: OnceLock<Filter>,
-    /// Where it is in the file; empty: there is none.
+    /// Position of the filter in the file; empty if there is none.
     filter_extent: Range<u64>,
-    /// How often it was asked for in vain. Relaxed: it orders nothing.
+    /// Number of times the filter was needed before it was loaded. Relaxed: it orders nothing.
     filter_asks: AtomicU32,
     blocks: CachedBlocks<Block>,
     tombstones: RangeTombstones,
@@ -118,17 +121,17 @@ struct Filter {
     _memory: Reservation,
 }
 
-/// Removes the file of a table, if it still may.
+/// Removes the file of a table, if removal is still allowed.
 pub(crate) type Remover = Arc<dyn Fn(&Path) + Send + Sync>;
 
-/// One that always may.
+/// A remover that always removes.
 #[cfg(test)]
 pub(crate) fn plain_remover(env: &Env) -> Remover {
     let fs = env.fs.clone();
     Arc::new(move |path| fs.remove_file(path).unwrap())
 }
 
-/// A block that a read uses: under the caller's pin if it was in memory, else a handle of its own.
+/// A block used by a read: protected by the caller's pin if it was cached, otherwise owned.
 pub(super) enum BlockUse<'g> {
     Pinned(Pinned<'g, Block>),
     Loaded(Arc<Block>),
@@ -155,31 +158,31 @@ impl BlockUse<'_> {
     }
 }
 
-/// What a look-up does about a block that is not in memory.
+/// What a lookup does if a block is not in memory.
 pub(crate) trait OnMiss {
     /// Why there is no answer.
     type Error: From<Error>;
-    /// The block.
+    /// Returns the block.
     fn load(table: &Table, number: usize, pin: &Guard) -> Result<Arc<Block>, Self::Error>;
-    /// What a table has in memory of which nothing is there yet.
+    /// Loads the parts of a table that is not loaded yet.
     #[expect(private_interfaces, reason = "only tables call it")]
     fn load_parts(table: &Table) -> Result<&Loaded, Self::Error>;
-    /// Whether the table may hold the key of this hash.
+    /// Returns whether the table may hold the key with this hash.
     #[expect(private_interfaces, reason = "only tables call it")]
     fn may_contain(table: &Table, loaded: &Loaded, hash: u64) -> Result<bool, Self::Error>;
 }
 
-/// It reads the block from the file.
-pub(crate) struct ReadIt;
-/// It gives up.
-pub(crate) struct GiveUp;
+/// Reads the block from the file.
+pub(crate) struct ReadOnMiss;
+/// Fails without reading the file.
+pub(crate) struct MemoryOnly;
 
-/// Why memory alone has no answer.
+/// Why a lookup in memory has no answer.
 #[derive(Debug)]
 pub(crate) enum NoAnswer {
     /// The file would have to be read.
     NotInMemory,
-    /// It failed.
+    /// The lookup failed.
     Failed(Error),
 }
 
@@ -189,7 +192,7 @@ impl From<Error> for NoAnswer {
     }
 }
 
-impl OnMiss for ReadIt {
+impl OnMiss for ReadOnMiss {
     type Error = Error;
     #[inline]
     fn load(table: &Table, number: usize, pin: &Guard) -> Result<Arc<Block>> {
@@ -209,7 +212,7 @@ impl OnMiss for ReadIt {
     }
 }
 
-impl OnMiss for GiveUp {
+impl OnMiss for MemoryOnly {
     type Error = NoAnswer;
     fn load(_: &Table, _: usize, _: &Guard) -> Result<Arc<Block>, NoAnswer> {
         Err(NoAnswer::NotInMemory)
@@ -225,7 +228,7 @@ impl OnMiss for GiveUp {
     }
 }
 
-/// A version that was found in a table, where it stands.
+/// A version found in a table, in place.
 pub(crate) struct Found<'g> {
     block: BlockUse<'g>,
     entry: usize,
@@ -233,25 +236,25 @@ pub(crate) struct Found<'g> {
 }
 
 impl Found<'_> {
-    /// The commit that wrote it.
+    /// Sequence number of the version.
     #[inline(always)]
     pub(crate) fn seq(&self) -> SeqNo {
         self.seq
     }
 
-    /// What it says about its key.
+    /// Kind of the version.
     #[inline(always)]
     pub(crate) fn kind(&self) -> Kind {
         self.block.kind(self.entry)
     }
 
-    /// When it expires; none if its kind does not.
+    /// Returns when the version expires, if its kind can.
     #[inline]
     pub(crate) fn expiry(&self) -> Option<Expiry> {
         Expiry::of_version(self.kind(), &self.block.bytes()[self.block.value_range(self.entry)])
     }
 
-    /// Its value, as it is stored: a small one is copied, another one keeps its block.
+    /// Returns the stored value. A small value is copied; a larger one keeps its block alive.
     #[inline(always)]
     pub(crate) fn share(self) -> Stored<Value> {
         let (kind, mut range) = (self.kind(), self.block.value_range(self.entry));
@@ -266,12 +269,12 @@ impl Found<'_> {
 }
 
 impl Table {
-    /// Opens a table and verifies everything but its data blocks, which are verified when they are read.
+    /// Opens a table and verifies everything except its data blocks, which are verified when read.
     pub(crate) fn open(env: &Env, path: &Path, cache: &Arc<BlockCache>) -> Result<Arc<Table>> {
         Self::open_at(env, path, cache, SeqNo::ZERO)
     }
 
-    /// Opens a table of this base (table.5).
+    /// Opens a table with this base (table.5).
     pub(crate) fn open_at(
         env: &Env,
         path: &Path,
@@ -284,7 +287,7 @@ impl Table {
         Ok(Arc::new(table))
     }
 
-    /// A table that the manifest describes so, to be opened by who reads it first (table.6).
+    /// Creates a table from its description in the manifest. It is opened by its first reader (table.6).
     pub(crate) fn described(
         env: &Env,
         path: &Path,
@@ -318,7 +321,7 @@ impl Table {
         }
     }
 
-    /// Loads the table, unless it is loaded already: before anything else is asked of it that needs its file (table.6).
+    /// Loads the table unless it is loaded. Must be called before any method that needs the file (table.6).
     #[inline(always)]
     pub(crate) fn ready(&self) -> Result<()> {
         self.try_loaded().map(drop)
@@ -332,13 +335,13 @@ impl Table {
         }
     }
 
-    /// What is in memory of a table that is [`ready`](Self::ready).
+    /// Returns the loaded parts of a table that is [`ready`](Self::ready).
     #[inline(always)]
     fn loaded(&self) -> &Loaded {
-        self.loaded.get().expect("table.6: who asks has seen to it that the table is ready")
+        self.loaded.get().expect("table.6: the caller has made the table ready")
     }
 
-    /// Loads all that belongs in memory besides blocks.
+    /// Loads everything except the blocks.
     pub(crate) fn load_all(&self) -> Result<()> {
         self.load_filter(self.try_loaded()?)
     }
@@ -352,11 +355,11 @@ impl Table {
         let bloom = part.read("filter", &loaded.filter_extent, BlockedBloom::decode)?;
         let memory = source.cache.budget().reserve(BudgetKind::Table, bloom.size_bytes() as u64);
         let is_first = loaded.filter.set(Filter { bloom, _memory: memory }).is_ok();
-        assert!(is_first, "table.7: one thread loads");
+        assert!(is_first, "one thread loads the filter");
         Ok(())
     }
 
-    /// Whether the table may hold the key of this hash, by a filter that is not in memory (table.7).
+    /// Checks a filter that is not loaded, loading it if it is needed often enough.
     #[cold]
     fn ask_filter(&self, loaded: &Loaded, hash: u64) -> Result<bool> {
         if loaded.filter_extent.is_empty() || loaded.filter_asks.fetch_add(1, Ordering::Relaxed) < FILTER_ASKS
@@ -375,9 +378,10 @@ impl Table {
             let in_database = source.stated.is_some();
             let loaded = loaded.map_err(|error| if in_database { error.with_remedy() } else { error })?;
             let described = source.stated.as_ref().is_none_or(|stated| *stated == self.meta_of(&loaded));
-            // Sequence numbers are given out once: of two tables that hold the same keys, only one is the right one.
+            // Sequence numbers are never reused, so the manifest identifies the right one of two tables with
+            // the same keys.
             if !described {
-                let detail = "it is not the table that the manifest describes, but perhaps another one's copy: restore a \
+                let detail = "the file is not the table described by the manifest, perhaps a copy of another one: restore a \
                               backup or run `esker repair`";
                 return Err(Error::corrupt("table", &self.path, 0, detail));
             }
@@ -388,22 +392,22 @@ impl Table {
         Ok(self.loaded())
     }
 
-    /// Where the table is.
+    /// Path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// When something of it is due to be swept.
+    /// When entries of the table are due to be swept.
     pub(crate) fn due(&self) -> &Due {
         &self.due
     }
 
-    /// The length of the file of a table that is ready.
+    /// Size of the file. The table must be ready.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.loaded().file_bytes
     }
 
-    /// What the manifest must say of a table that is ready.
+    /// Returns how the manifest must describe the table. The table must be ready.
     pub(crate) fn meta(&self) -> TableMeta {
         self.meta_of(self.loaded())
     }
@@ -422,13 +426,13 @@ impl Table {
         meta.based(self.base_seq())
     }
 
-    /// The commit that all of it is of, if it was adopted; else zero (table.5).
+    /// Returns the commit of an adopted table; zero for other tables (table.5).
     #[inline(always)]
     pub(crate) fn base_seq(&self) -> SeqNo {
         SeqNo::new(self.base_seq.load(Ordering::Relaxed))
     }
 
-    /// Gives a table that has none its base (table.5), before it joins a version.
+    /// Sets the base of a table (table.5), before it is added to a version.
     pub(crate) fn set_base(&self, seq: SeqNo) {
         assert!(self.base_seq() == SeqNo::ZERO, "table.5: a table is adopted once");
         let tombstones = self.range_tombstones();
@@ -438,14 +442,14 @@ impl Table {
         self.base_seq.store(seq.get(), Ordering::Relaxed);
     }
 
-    /// The sequence number of an entry of one of its blocks.
+    /// Returns the sequence number of an entry.
     #[inline(always)]
     pub(super) fn seq_of(&self, block: &Block, entry: usize) -> SeqNo {
         block.seq(entry).max(self.base_seq())
     }
 
-    /// About how many bytes of its file stand before `key`: right to a block, with index and filter shared out over the blocks. Of one that
-    /// cannot be read none do.
+    /// Returns approximately how many bytes of the file precede `key`, with the resolution of a block. Index
+    /// and filter are distributed evenly over the blocks. Returns 0 if the table cannot be read.
     pub(crate) fn bytes_before(&self, key: &[u8]) -> u64 {
         let Ok(Loaded { index, properties, file_bytes, .. }) = self.try_loaded() else { return 0 };
         if !properties.range.end.admits(key) {
@@ -456,20 +460,21 @@ impl Table {
         (u128::from(before) * u128::from(*file_bytes) / u128::from(end.max(1))) as u64
     }
 
-    /// The counts and limits of a table that is ready.
+    /// Returns the properties. The table must be ready.
     pub(crate) fn properties(&self) -> &Properties {
         &self.loaded().properties
     }
 
-    /// The newest commit that went into it, also if nothing tells of it any more: its number was forgotten, or it was left out.
+    /// Returns the newest commit in the table, even if its sequence number was cleared or its entries were
+    /// dropped.
     pub(crate) fn newest_commit(&self) -> Result<SeqNo> {
         Ok(self.try_loaded()?.newest_commit.max(self.base_seq()))
     }
 
-    /// Its range tombstones.
+    /// Returns the range tombstones.
     #[inline]
     pub(crate) fn range_tombstones(&self) -> &RangeTombstones {
-        // table.6: one that has not been loaded has none.
+        // table.6: a table that is not loaded has none.
         let tombstones = self.loaded.get().map_or(&self.no_tombstones, |loaded| &loaded.tombstones);
         if tombstones.is_empty() {
             return tombstones;
@@ -477,17 +482,18 @@ impl Table {
         self.based_tombstones.get().unwrap_or(tombstones)
     }
 
-    /// The file is to be removed when the last user of the table is gone (table.4).
+    /// Removes the file when the last reference to the table is dropped.
     pub(crate) fn mark_obsolete(&self, remover: Remover) {
         *self.obsolete.lock() = Some(remover);
     }
 
-    /// The file stays, whatever was said before.
+    /// Keeps the file, even after `mark_obsolete`.
     pub(crate) fn keep_file(&self) {
         self.obsolete.lock().take();
     }
 
-    /// About how many bytes of its blocks hold keys from `start` up to `end`, blocks at the ends left out. Of one that cannot be read none do.
+    /// Returns approximately how many bytes of blocks hold keys in `start..end`, without the blocks at both
+    /// ends. Returns 0 if the table cannot be read.
     pub(crate) fn bytes_between(&self, start: &[u8], end: &[u8]) -> u64 {
         let Ok(Loaded { index, properties, .. }) = self.try_loaded() else { return 0 };
         if index.len() == 0 || start >= end {
@@ -504,29 +510,29 @@ impl Table {
         to.saturating_sub(from)
     }
 
-    /// The index of a table that is ready.
+    /// Returns the index. The table must be ready.
     #[inline(always)]
     pub(super) fn index(&self) -> &Index {
         &self.loaded().index
     }
 
-    /// The filter of a table that is ready, if it has one and that is in memory.
+    /// Returns the filter if it is loaded. The table must be ready.
     pub(super) fn filter(&self) -> Option<&BlockedBloom> {
         self.loaded().filter.get().map(|filter| &filter.bloom)
     }
 
-    /// Whether the table may hold the key of this hash, as far as its filter is in memory and knows.
+    /// Returns whether the table may hold the key with this hash, as far as loaded parts can tell.
     #[inline]
     pub(crate) fn may_contain(&self, hash: u64) -> bool {
         self.loaded.get().is_none_or(|loaded| loaded.may_contain(hash))
     }
 
-    /// The newest version of `key` that a reader at `at` sees; a tombstone is found like a value. Range tombstones are
-    /// the caller's business. `hash` is the key's.
+    /// Returns the newest version of `key` visible at `at`, including tombstones. The caller must check range
+    /// tombstones. `hash` is the hash of the key.
     ///
-    /// A look at the filter costs a cache miss, about as much as a look at a block in memory. `filter_first` asks it
-    /// before anything else, which pays where the key is likely absent; otherwise it is asked only before a
-    /// block is read from the file.
+    /// Probing the filter costs a cache miss, about as much as searching a cached block. With `filter_first`
+    /// the filter is probed first, which pays if the key is likely absent. Otherwise it is probed only before
+    /// a block is read from the file.
     #[inline]
     pub(crate) fn get<'g>(
         &'g self,
@@ -536,10 +542,10 @@ impl Table {
         filter_first: bool,
         pin: &'g Guard,
     ) -> Result<Option<Found<'g>>> {
-        self.get_by::<ReadIt>(key, hash, at, filter_first, pin)
+        self.get_by::<ReadOnMiss>(key, hash, at, filter_first, pin)
     }
 
-    /// The same, by what is done about a block that is not in memory.
+    /// Like `get`, with a policy for blocks that are not in memory.
     #[inline]
     pub(crate) fn get_by<'g, M: OnMiss>(
         &'g self,
@@ -559,12 +565,12 @@ impl Table {
         self.find::<M>(loaded, key, hash, at, pin)
     }
 
-    /// The sequence number of the newest version of `key`, whatever it is.
+    /// Returns the sequence number of the newest version of `key`, of any kind.
     pub(crate) fn newest_seq(&self, key: &[u8], hash: u64, pin: &Guard) -> Result<Option<SeqNo>> {
         Ok(self.get(key, hash, SeqNo::MAX, true, pin)?.map(|found| found.seq()))
     }
 
-    /// The newest version of a key that a user wrote, not a sweep (conflict.3); none if it is not newer than `since`.
+    /// Returns the newest version of a key after `since`, ignoring sweeps (conflict.3).
     pub(crate) fn newest_written(
         &self,
         key: &[u8],
@@ -585,7 +591,7 @@ impl Table {
         Ok(None)
     }
 
-    /// The entry of the newest version of `key` not newer than `at`.
+    /// Returns the newest version of `key` up to `at`.
     #[inline]
     fn find<'g, M: OnMiss>(
         &'g self,
@@ -632,7 +638,7 @@ impl Table {
         }
     }
 
-    /// A data block, from memory or from the file.
+    /// Returns a data block, from memory or from the file.
     #[inline(always)]
     pub(super) fn block<'g>(&'g self, number: usize, fill: bool, pin: &'g Guard) -> Result<BlockUse<'g>> {
         match self.loaded().blocks.load(number, pin) {
@@ -641,7 +647,7 @@ impl Table {
         }
     }
 
-    /// A data block if it is in memory; a glance does not make it look used.
+    /// Returns a data block if it is in memory, without counting a use.
     pub(super) fn resident(&self, number: usize) -> Option<Arc<Block>> {
         let pin = cache::pin();
         self.loaded().blocks.peek(number, &pin).map(Pinned::to_arc)
@@ -662,7 +668,7 @@ impl Table {
         let packed = stored::is_packed(&stored);
         let block = parse_block(stored::open_owned(stored, *salt, extent.start), packed);
         let block = Arc::new(block.map_err(|e| e.in_file("block", &self.path, extent.start))?);
-        // One of another place would be a wrong answer, or keep a walk where it is for ever.
+        // A block of another position would give wrong answers, or keep an iterator in place forever.
         self.check_place(number, &block, None)?;
         if fill {
             blocks.insert(number, &block, true, pin);
@@ -670,8 +676,8 @@ impl Table {
         Ok(block)
     }
 
-    /// Puts a block and those around it into the cache, while that has room for them: a database that fits it is soon in memory whole (table.8).
-    /// What cannot be read is told to whoever wants it.
+    /// Caches a block and the blocks around it while the cache has free space, so that a database that fits
+    /// is soon cached completely. Errors are ignored here; a reader of the block gets them.
     fn load_around(&self, number: usize, pin: &Guard) {
         let Loaded { file, index, blocks, .. } = self.loaded();
         let window = |number: usize| index.extent(number).start / AROUND_BYTES;
@@ -692,23 +698,23 @@ impl Table {
         }
     }
 
-    /// Where its parts are, read anew.
+    /// Reads the footer again.
     pub(super) fn read_footer(&self) -> Result<Footer> {
         read_footer(&*self.loaded().file.get()?, &self.path, self.file_bytes())
     }
 
-    /// Checks the stored form of the block at `offset`.
+    /// Verifies and decodes the stored form of the block at `offset`.
     pub(super) fn decode_block(&self, stored: &[u8], offset: u64) -> Result<Block> {
         let block = parse_block(stored::open(stored, self.loaded().salt, offset), stored::is_packed(stored));
         block.map_err(|e| e.in_file("block", &self.path, offset))
     }
 
-    /// Reads a stretch of the file; `extent` comes from the verified index, so it lies inside the file.
+    /// Reads a range of the file. `extent` comes from the verified index, so it lies inside the file.
     pub(super) fn read_extent(&self, extent: Range<u64>) -> Result<PageBuf> {
         read_stored(&*self.loaded().file.get()?, &self.path, extent)
     }
 
-    /// Puts blocks that the writer kept, from the first on, into the cache.
+    /// Caches blocks that the writer kept, starting with the first.
     pub(super) fn warm(&self, blocks: Vec<Arc<Block>>) {
         let pin = cache::pin();
         for (number, block) in blocks.iter().enumerate().take(self.index().len()) {
@@ -716,12 +722,12 @@ impl Table {
         }
     }
 
-    /// A cursor for a reader at `at`. `fill_cache`: blocks that it reads from the file stay in memory.
+    /// Returns a cursor for a reader at `at`. With `fill_cache`, blocks read from the file are cached.
     pub(crate) fn cursor(self: &Arc<Self>, at: SeqNo, fill_cache: bool) -> TableCursor {
         TableCursor::new(self.clone(), at, fill_cache)
     }
 
-    /// All versions in order, read in large steps past the cache: for compactions.
+    /// Returns a scan of all versions, with large reads that bypass the cache, for compactions.
     pub(crate) fn scan(self: &Arc<Self>) -> TableScan {
         TableScan::new(self.clone(), true)
     }
@@ -739,12 +745,12 @@ impl Loaded {
             || footer.has_unresolved != (properties.counts.unresolved > 0)
             || footer.has_expiry != (properties.counts.expiring > 0)
         {
-            let detail = "the footer and the properties differ about what is in the table";
+            let detail = "the footer and the properties disagree about the contents";
             return Err(Error::corrupt("properties", path, footer.properties.start, detail));
         }
         let index = part.read("index", &footer.index, Index::decode)?;
         if index.blocks_end() != footer.tombstones.start || index.len() as u64 != properties.blocks {
-            let detail = format!("{} blocks that end at {}", index.len(), index.blocks_end());
+            let detail = format!("the index has {} blocks that end at {}", index.len(), index.blocks_end());
             return Err(Error::corrupt("index", path, footer.index.start, detail));
         }
         let tombstones = match footer.tombstones.is_empty() {
@@ -779,7 +785,7 @@ impl Loaded {
     }
 }
 
-/// When something is due of a table with these counts.
+/// Returns when the entries of a table with these statistics are due to be swept.
 fn due_of(counts: &Counts) -> Due {
     Due::at_ms(if counts.expiring > 0 { counts.min_expiry } else { u64::MAX })
 }
@@ -787,7 +793,8 @@ fn due_of(counts: &Counts) -> Due {
 impl Drop for Table {
     fn drop(&mut self) {
         if let Some(remove) = self.obsolete.get_mut().take() {
-            // A panic of the file system's ends here: tables are freed wherever epochs end, in the middle of others' reads and commits.
+            // A panic of the file system is contained here: a table may be freed inside a read or a commit of
+            // another thread.
             let _ = catch_unwind(AssertUnwindSafe(|| remove(&self.path)));
         }
     }
@@ -805,8 +812,8 @@ impl std::fmt::Debug for Table {
     }
 }
 
-/// The newest commit that went into the table in this file, as it states itself; none if it is not finished, is damaged, or is not
-/// there. Fails if it is of a newer format, or cannot be read.
+/// Returns the newest commit recorded in a table file. `None` if the table is unfinished, damaged or missing.
+/// Fails if it has a newer format or cannot be read.
 pub(crate) fn stated_newest_commit(env: &Env, path: &Path) -> Result<Option<SeqNo>> {
     let stated = || {
         let file = env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
@@ -816,7 +823,7 @@ pub(crate) fn stated_newest_commit(env: &Env, path: &Path) -> Result<Option<SeqN
     match stated() {
         Ok(newest) => Ok(Some(newest)),
         Err(Error::Corrupt { .. }) => Ok(None),
-        // A reader that outlived the handle that was closed before has let it go just now.
+        // A reader of an earlier, closed handle has just removed the file.
         Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
@@ -824,7 +831,12 @@ pub(crate) fn stated_newest_commit(env: &Env, path: &Path) -> Result<Option<SeqN
 
 pub(super) fn read_footer(file: &dyn File, path: &Path, file_bytes: u64) -> Result<Footer> {
     let Some(offset) = file_bytes.checked_sub(FOOTER_BYTES as u64) else {
-        return Err(Error::corrupt("footer", path, 0, format!("a file of {file_bytes} bytes is no table")));
+        return Err(Error::corrupt(
+            "footer",
+            path,
+            0,
+            format!("a file of {file_bytes} bytes is too short for a table"),
+        ));
     };
     let bytes = read_stored(file, path, offset..file_bytes)?;
     let bytes = bytes[..].try_into().expect("the footer's length was asked for");
@@ -836,13 +848,13 @@ pub(super) fn read_footer(file: &dyn File, path: &Path, file_bytes: u64) -> Resu
     })
 }
 
-/// The block of this payload. What is wrong in one that was packed is told at the start of the block.
+/// Parses the payload of a block. Errors in a compressed block are reported at its start.
 pub(super) fn parse_block(payload: Decoded<PageBuf>, packed: bool) -> Decoded<Block> {
     let in_file = |error: DecodeError| if packed { DecodeError { offset: 0, ..error } } else { error };
     Block::parse(payload?).map_err(in_file)
 }
 
-/// Reads the parts of a table besides its blocks.
+/// Reads the parts of a table other than its blocks.
 struct Parts<'a> {
     file: &'a dyn File,
     path: &'a Path,
@@ -862,7 +874,7 @@ impl Parts<'_> {
     }
 }
 
-/// Whether a file ends in these bytes (descriptors.1).
+/// Returns a check that a file ends with these bytes (descriptors.1).
 fn has_end(path: &Path, start: u64, end: Vec<u8>) -> impl Fn(&dyn File) -> Result<()> + use<> {
     let path = path.to_owned();
     move |file| {
@@ -870,7 +882,7 @@ fn has_end(path: &Path, start: u64, end: Vec<u8>) -> impl Fn(&dyn File) -> Resul
         let is_as_long = len == start + end.len() as u64;
         let found = read_range(file, start, if is_as_long { end.len() } else { 0 });
         if found.map_err(|e| Error::read(&path, start, end.len(), &e))? != end {
-            let detail = "another file has taken the place of the one that was open: restore a backup or run `esker repair`";
+            let detail = "the open file was replaced by another one: restore a backup or run `esker repair`";
             return Err(Error::corrupt("table", &path, start, detail));
         }
         Ok(())
@@ -879,12 +891,12 @@ fn has_end(path: &Path, start: u64, end: Vec<u8>) -> impl Fn(&dyn File) -> Resul
 
 fn read_stored(file: &dyn File, path: &Path, extent: Range<u64>) -> Result<PageBuf> {
     let Ok(len) = usize::try_from(extent.end - extent.start) else {
-        return Err(Error::corrupt("table", path, extent.start, "a part larger than the address space"));
+        return Err(Error::corrupt("table", path, extent.start, "a part exceeds the address space"));
     };
     let mut bytes = PageBuf::new(len);
     read_range_into(file, extent.start, &mut bytes).map_err(|e| match e.kind() {
         std::io::ErrorKind::UnexpectedEof => {
-            Error::corrupt("table", path, extent.start, "the file ends before this part does")
+            Error::corrupt("table", path, extent.start, "the file ends inside this part")
         }
         _ => Error::read(path, extent.start, len, &e),
     })?;

@@ -1,4 +1,4 @@
-//! Tables against a sorted list, byte for byte against what was written earlier, and against damage.
+//! Tests of tables: against a sorted list, golden files and damage.
 
 mod corruption;
 mod full;
@@ -18,7 +18,7 @@ use crate::types::SeqNo;
 use crate::types::entry::EntryRef;
 use crate::types::op::Kind;
 
-/// An entry that owns its parts. Orders like entries in a table.
+/// An owned entry. Ordered like the entries of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     key: Vec<u8>,
@@ -66,7 +66,7 @@ fn open(env: &Env, cache: &Arc<BlockCache>) -> crate::Result<Arc<Table>> {
     Table::open(env, Path::new(PATH), cache)
 }
 
-/// The bytes of the file.
+/// Returns the bytes of the file.
 fn file_bytes(env: &Env) -> Vec<u8> {
     let file = env.fs.open(Path::new(PATH), esker_env::OpenOptions::read()).unwrap();
     let len = file.len().unwrap() as usize;

@@ -2,13 +2,16 @@
 //!
 //! ```text
 //!   add(entry) --> BlockBuilder --full--> compress, checksum --> AppendWriter --> file
-//!                                    `-> separator, length --> index   key hash --> filter       (written by finish)
+//!                                    `-> separator, length --> index   key hash --> filter  (written by finish)
 //! ```
 //!
-//! sstable_writer.1. Entries come in order: key ascending, then sequence number descending. Others are refused.
-//! sstable_writer.2. After an error the table is lost: `finish` was not reached, so the file has no footer and no reader opens it.
-//! sstable_writer.3. `finish` returns after the file is durable; its directory entry is the caller's to sync.
-//! sstable_writer.4. An entry whose block the index would have no room for (index.5) is refused, and changes nothing: the table can be finished.
+//! sstable_writer.1. Entries must be added in order: key ascending, then sequence number descending. Others
+//!     are refused.
+//! sstable_writer.4. An entry whose block would exceed the limits of the index (index.5) is refused without
+//!     any change: the table can still be finished.
+//!
+//! After an error the table is lost: without `finish` the file has no footer, and no reader opens it.
+//! `finish` returns once the file is durable; the caller must sync its directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +21,7 @@ use esker_env::{AppendWriter, Env, OpenOptions, PageBuf};
 use super::block::Block;
 use super::block_builder::BlockBuilder;
 use super::footer::{FOOTER_BYTES, Footer};
-use super::index::{self, IndexEntry, IndexRoom, shortest_separator};
+use super::index::{self, IndexEntry, IndexLimits, shortest_separator};
 use super::options::{TableCompression, TableOptions};
 use super::properties::{Properties, empty_range, encode_tombstones};
 use super::stored::{COMPRESSED_BYTES_MAX, Fingerprint, Salt, pack, trailer};
@@ -35,33 +38,33 @@ use crate::types::key_range::{End, KeyRange};
 use crate::types::range_tombstone::{Fragment, RangeTombstone, RangeTombstones};
 use crate::types::{Error, Result, SeqNo};
 
-/// Blocks that `TableCompression::Auto` looks at.
+/// Number of blocks that `TableCompression::Auto` probes.
 const PROBED_BLOCKS: usize = 4;
-/// It looks at fewer if they have so many bytes: they are in memory until the codec is chosen.
+/// Probing ends after this many bytes, because the blocks stay in memory until the codec is chosen.
 const PROBED_BYTES: usize = COMPRESSED_BYTES_MAX;
-/// It compresses if LZ4 takes at most this many percent of them.
+/// LZ4 is chosen if it reduces the blocks to at most this percentage.
 const PROBE_PERCENT_MAX: usize = 88;
 const WRITE_BUFFER_BYTES: usize = 1 << 20;
 
-/// What is known of a finished table.
+/// Description of a finished table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TableMeta {
-    /// The length of the file.
+    /// Size of the file.
     pub file_bytes: u64,
-    /// What the table covers.
+    /// The range that the table covers.
     pub range: KeyRange,
-    /// What its entries add up to.
+    /// Statistics of its entries.
     pub counts: Counts,
-    /// What tells it from others that look the same otherwise.
+    /// Distinguishes tables that are otherwise alike.
     pub fingerprint: Fingerprint,
-    /// The commit that all of it is of, if it was adopted; else zero (table.5 in sstable/table.rs).
+    /// The commit of an adopted table; zero for other tables (table.5 in sstable/table.rs).
     pub base_seq: SeqNo,
-    /// What its values are in blob files.
+    /// References to blob files.
     pub blobs: BlobReferences,
 }
 
 impl TableMeta {
-    /// The same table, adopted by this commit; zero: as it is.
+    /// Returns the description of the same table adopted by a commit. Zero leaves it unchanged.
     pub(crate) fn based(self, base_seq: SeqNo) -> Self {
         match base_seq {
             SeqNo::ZERO => self,
@@ -85,26 +88,26 @@ pub(crate) struct TableWriter {
     scratch: Vec<u8>,
     /// The finished blocks.
     index: Vec<IndexEntry>,
-    /// The separator of the block that is being built, and whether that continues the versions of a key.
+    /// The separator of the current block, and whether the block continues the versions of a key.
     separator: (Vec<u8>, bool),
-    /// Bytes of all separators, that one included.
+    /// Bytes of all separators, including the current one.
     separator_bytes: u64,
-    index_room: IndexRoom,
+    index_limits: IndexLimits,
     first_key: Vec<u8>,
     last_key: Vec<u8>,
     last_seq: SeqNo,
     hashes: Vec<u64>,
     properties: Properties,
-    /// Of the parts that are written.
+    /// Fingerprint of the parts written so far.
     fingerprint: Fingerprint,
-    /// What [`note_commit`](Self::note_commit) was told.
+    /// The newest commit passed to [`note_commit`](Self::note_commit).
     newest_commit: SeqNo,
     salt: Salt,
     tombstones: Vec<Fragment>,
     warm: Option<Warm>,
 }
 
-/// The codec, once it is known; until then the blocks wait.
+/// The codec once it is chosen; until then, the blocks that wait for it.
 enum Codec {
     Probing { waiting: Vec<Vec<u8>>, raw_bytes: usize, packed_bytes: usize },
     Chosen(Compression),
@@ -143,7 +146,7 @@ impl TableWriter {
             index: Vec::new(),
             separator: (Vec::new(), false),
             separator_bytes: 0,
-            index_room: IndexRoom::MAX,
+            index_limits: IndexLimits::MAX,
             first_key: Vec::new(),
             last_key: Vec::new(),
             last_seq: SeqNo::ZERO,
@@ -164,25 +167,26 @@ impl TableWriter {
         })
     }
 
-    /// Keeps the blocks, as far as the cache has room for them, so that [`finish_open`](Self::finish_open) returns a
-    /// table whose blocks are in memory.
+    /// Keeps blocks as far as the cache has space, so that [`finish_open`](Self::finish_open) returns a table
+    /// with cached blocks.
     pub(crate) fn keep_warm(&mut self, cache: &Arc<BlockCache>) {
         assert!(self.properties.counts.entries == 0, "blocks are kept from the first on");
         self.warm = Some(Warm { cache: cache.clone(), blocks: Vec::new(), bytes: 0 });
     }
 
-    /// Has the table be full when its index is that large, and not only at the format's limit (sstable_writer.4).
-    pub(crate) fn limit_index(&mut self, room: IndexRoom) {
-        self.index_room = room;
+    /// Sets smaller limits for the index than those of the format (sstable_writer.4).
+    pub(crate) fn limit_index(&mut self, limits: IndexLimits) {
+        self.index_limits = limits;
     }
 
-    /// Whether half of what the index can hold is taken. Who may not end the table at any key ends it soon.
+    /// Returns whether the index has reached half of its limits. A caller that cannot end the table at any
+    /// key should end it soon.
     pub(crate) fn is_index_half_full(&self) -> bool {
-        !self.index_room.holds(2 * (self.index.len() as u64 + 1), 2 * self.separator_bytes)
+        !self.index_limits.holds(2 * (self.index.len() as u64 + 1), 2 * self.separator_bytes)
     }
 
-    /// The table is to say that this commit went into it. Merges forget numbers and leave out versions; that they were there must
-    /// be told all the same.
+    /// Records that `commit` is in the table. Compactions clear sequence numbers and drop versions, but the
+    /// newest commit must still be known.
     pub(crate) fn note_commit(&mut self, commit: SeqNo) {
         self.newest_commit = self.newest_commit.max(commit);
     }
@@ -237,7 +241,7 @@ impl TableWriter {
     #[cold]
     fn out_of_order(&self, entry: &EntryRef<'_>) -> Error {
         Error::Invalid(format!(
-            "entries of a table come in order, each key newest first: {}@{} after {}@{}",
+            "entries must be in key order, versions newest first: {}@{} after {}@{}",
             entry.key.escape_ascii(),
             entry.seq,
             self.last_key.escape_ascii(),
@@ -245,7 +249,7 @@ impl TableWriter {
         ))
     }
 
-    /// Adds a range tombstone, in any order. The caller has clipped it to what the table is to cover.
+    /// Adds a range tombstone, in any order. The caller has clipped it to the range of the table.
     pub(crate) fn add_range_tombstone(&mut self, tombstone: &RangeTombstone) {
         self.add_fragment(tombstone.clone().into());
     }
@@ -258,7 +262,7 @@ impl TableWriter {
         }
     }
 
-    /// About how long the file would be if it were finished now.
+    /// Approximate size of the file if it were finished now.
     pub(crate) fn estimated_bytes(&self) -> u64 {
         let waiting = match &self.codec {
             Codec::Probing { raw_bytes, .. } => *raw_bytes as u64,
@@ -269,18 +273,18 @@ impl TableWriter {
         self.file.position() + waiting + self.builder.data_bytes() + filter + index
     }
 
-    /// Versions added so far.
+    /// Number of versions added.
     pub(crate) fn entries(&self) -> u64 {
         self.properties.counts.entries
     }
 
-    /// Ends the block; the next one begins with `key`, the last key or one above it.
+    /// Ends the block. The next one starts with `key`, which is the last key or a larger one.
     fn next_block(&mut self, key: &[u8]) -> Result<()> {
         let continues = *key == *self.last_key;
         let separator = if continues { key } else { shortest_separator(&self.last_key, key) };
         let blocks = self.index.len() as u64 + 2;
         let separator_bytes = self.separator_bytes + separator.len() as u64;
-        if !self.index_room.holds(blocks, separator_bytes) {
+        if !self.index_limits.holds(blocks, separator_bytes) {
             return Err(self.full());
         }
         let separator = separator.to_vec();
@@ -292,7 +296,7 @@ impl TableWriter {
 
     #[cold]
     fn full(&self) -> Error {
-        let IndexRoom { blocks, separator_bytes } = self.index_room;
+        let IndexLimits { blocks, separator_bytes } = self.index_limits;
         Error::Invalid(format!(
             "the table is full: it has {} blocks of at most {blocks}, and about {} bytes of at most {separator_bytes} in its index: \
              finish it, and go on in another; larger blocks make room for more",
@@ -309,7 +313,8 @@ impl TableWriter {
             let block = Block::parse(PageBuf::copy_of(&self.raw))
                 .expect("sstable_block.1: the builder's blocks are whole");
             warm.bytes += block.memory_bytes() as u64;
-            // Holes would let blocks land in wrong places: keeping stops at the first block without room.
+            // Cached blocks must be contiguous from the first: keeping stops at the first block without
+            // space.
             if warm.blocks.len() == self.index.len() {
                 warm.blocks.push(Arc::new(block));
             }
@@ -326,7 +331,7 @@ impl TableWriter {
                 self.raw = raw;
                 done
             }
-            // It is stored raw whatever the codec is (stored.2), so that it says nothing about which one pays.
+            // Such a block is stored uncompressed in any case (stored.2), so it is not probed.
             Codec::Probing { waiting, .. } if self.raw.len() > COMPRESSED_BYTES_MAX => {
                 if !waiting.is_empty() {
                     self.choose_codec(self.index.len() - 1)?;
@@ -345,7 +350,7 @@ impl TableWriter {
         }
     }
 
-    /// Ends the probing and writes the blocks that waited for it, which end before block `end`.
+    /// Ends the probing and writes the waiting blocks, which end before block `end`.
     fn choose_codec(&mut self, end: usize) -> Result<()> {
         let Codec::Probing { waiting, raw_bytes, packed_bytes } = &mut self.codec else { return Ok(()) };
         let pays = *packed_bytes * 100 <= *raw_bytes * PROBE_PERCENT_MAX && *raw_bytes > 0;
@@ -373,13 +378,13 @@ impl TableWriter {
         Ok(start..self.file.position())
     }
 
-    /// Writes the rest and makes the file durable (sstable_writer.3). `range`, if given, is what the table covers beyond its own
-    /// keys and range tombstones.
+    /// Writes the remaining parts and makes the file durable. `range` extends the range covered by the table
+    /// beyond its own keys and range tombstones.
     pub(crate) fn finish(self, range: Option<KeyRange>) -> Result<TableMeta> {
         Ok(self.complete(range)?.0)
     }
 
-    /// Like `finish`, then opens the table; blocks that were kept warm are in the cache.
+    /// Like `finish`, then opens the table with the kept blocks cached.
     pub(crate) fn finish_open(
         self,
         range: Option<KeyRange>,
@@ -491,7 +496,7 @@ impl TableWriter {
         })
     }
 
-    /// Gives up: removes the file.
+    /// Removes the unfinished file.
     pub(crate) fn abandon(self) -> Result<()> {
         let TableWriter { env, path, file, .. } = self;
         drop(file);
@@ -499,7 +504,8 @@ impl TableWriter {
     }
 }
 
-/// Hands all of the file to the operating system, at its right length, and makes nothing durable: for a canary alone.
+/// Writes the whole file to the page cache with its final length, without making it durable. Used only by a
+/// canary.
 fn hand_over(env: &Env, path: &Path, mut file: AppendWriter) -> std::io::Result<u64> {
     file.flush()?;
     let bytes = file.position();

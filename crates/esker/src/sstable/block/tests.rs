@@ -20,7 +20,8 @@ fn build(entries: &[(&[u8], u64, &[u8])], split_values_over: usize) -> Block {
 
 #[test]
 fn layouts_are_as_small_as_the_entries_allow() {
-    // 16 of header, 4 a head; of "abcd1" only "d1" is left behind prefix "abc": too short to be a head alone.
+    // 16 bytes of header and 4 per head. Of "abcd1" only "d1" follows the prefix "abc", too short to be
+    // stored as a head only.
     let uniform = build(&[(b"abcd1", 0, b"v"), (b"abce2", 0, b"w")], 256);
     assert_eq!(uniform.bytes().len(), 16 + 2 * 4 + 3 + 2 * (2 + 1));
     let headed = build(&[(b"abcd1234", 0, b"v"), (b"abce1234", 0, b"w")], 256);
@@ -61,7 +62,7 @@ fn large_blocks_use_wide_offsets() {
     }
 }
 
-/// Numbers that four bytes do not hold, up to the largest.
+/// Sequence numbers that do not fit in four bytes, up to the largest.
 #[test]
 fn large_numbers_come_back_whole_with_their_kinds() {
     let numbers = [SeqNo::MAX.get(), 1 << 40, (1 << 32) + 7, 1 << 32];

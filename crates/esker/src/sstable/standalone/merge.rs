@@ -1,14 +1,14 @@
-//! Merges tables into one.
+//! Merges several tables into one.
 
 use super::{Reader, Writer};
 use crate::types::cursor::SourceCursor;
 use crate::types::{Error, Result};
 
-/// Merges tables into `writer`. For each key, `reduce` is given the key and its values, in the order of `readers`
-/// (newest first, by convention), and returns the merged value; `None` drops the key.
+/// Merges tables into `writer`. For each key, `reduce` receives the key and its values, in the order of
+/// `readers` (newest first, by convention), and returns the merged value, or `None` to drop the key.
 ///
-/// [`Error::Invalid`] for several tables of which one was taken from a database and holds removals: they would hide nothing in the
-/// others, and what they removed would come back.
+/// Returns [`Error::Invalid`] for several tables if one comes from a database and holds removals. The
+/// removals could not be applied to the other tables, so removed keys would reappear.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -39,7 +39,7 @@ pub fn merge(
 ) -> Result<()> {
     if readers.len() > 1 && readers.iter().any(Reader::has_removals) {
         return Err(Error::Invalid(
-            "one of the tables holds removals, as tables of a database do: merging cannot apply them".into(),
+            "one of the tables holds removals, as tables of a database do: they cannot be applied when merging".into(),
         ));
     }
     let mut sources: Vec<_> = readers.iter().map(|reader| (reader, reader.passing_cursor())).collect();

@@ -1,4 +1,4 @@
-//! Tables without a database: the public face of this module. Each file wraps one of the engine's own parts.
+//! Tables without a database: the public interface of this module. Each file wraps a part of the engine.
 //!
 //! ```text
 //!   put(key, value) --Writer--> file --Reader--> get, range        Readers --merge--> Writer

@@ -16,10 +16,10 @@ use crate::types::cursor::SourceCursor;
 use crate::types::op::Kind;
 use crate::types::{KeyBounds, Result, SeqNo, Value};
 
-/// Memory for blocks that a reader keeps unless told otherwise.
+/// Default memory for the blocks of a reader.
 const CACHE_BYTES: u64 = 64 << 20;
 
-/// An open table. Cloning shares it; all methods may be called from many threads at once.
+/// An open table. Clones share it, and all methods may be called by several threads at once.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -43,23 +43,23 @@ pub struct Reader {
     table: Arc<Table>,
 }
 
-/// What a table says about itself.
+/// Metadata of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metadata {
-    /// The number of distinct keys.
+    /// Number of distinct keys.
     pub keys: u64,
-    /// Bytes of all keys, before compression.
+    /// Bytes of all keys before compression.
     pub key_bytes: u64,
-    /// Bytes of all values, before compression.
+    /// Bytes of all values before compression.
     pub value_bytes: u64,
-    /// The length of the file.
+    /// Size of the file in bytes.
     pub file_bytes: u64,
-    /// Data blocks.
+    /// Number of data blocks.
     pub blocks: u64,
-    /// The codec of the blocks that shrink by it.
+    /// The codec of compressed blocks.
     pub compression: Compression,
-    /// The smallest and the largest key that may be in the table; `None` if there are no keys.
+    /// The smallest and the largest key that may be in the table. `None` if there are no keys.
     pub key_range: Option<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -69,48 +69,49 @@ impl Reader {
         Self::open_in(&Env::real(), path, CACHE_BYTES)
     }
 
-    /// Opens a table, with so many bytes of memory for index, filter and blocks.
+    /// Opens a table, with `cache_bytes` of memory for index, filter and blocks.
     pub fn open_with(path: impl AsRef<Path>, cache_bytes: u64) -> Result<Self> {
         Self::open_in(&Env::real(), path, cache_bytes)
     }
 
-    /// The same in another environment: in memory, say.
+    /// Opens a table of another environment, for example in memory.
     pub fn open_in(env: &Env, path: impl AsRef<Path>, cache_bytes: u64) -> Result<Self> {
         let cache: Arc<BlockCache> = BlockCache::new(MemoryBudget::new(cache_bytes));
         Ok(Reader { table: Table::open(env, path.as_ref(), &cache)? })
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         let pin = cache::pin();
         let found = self.table.get(key, key_hash(key), SeqNo::MAX, false, &pin)?;
         Ok(found.filter(|f| self.is_live(key, f.seq(), f.kind())).map(|f| f.share().beside()))
     }
 
-    /// Whether there is such a key. Cheaper than `get`: no [`Value`] is made, though the block is read and checked as a whole.
+    /// Returns whether a key exists. Cheaper than `get`, because no [`Value`] is created; the block is still
+    /// read and verified as a whole.
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
         let pin = cache::pin();
         let found = self.table.get(key, key_hash(key), SeqNo::MAX, true, &pin)?;
         Ok(found.is_some_and(|f| self.is_live(key, f.seq(), f.kind())))
     }
 
-    /// Tables that a [`Writer`](super::Writer) made have no tombstones, but a database's tables do.
+    /// Tables made by a [`Writer`](super::Writer) have no tombstones, but tables of a database do.
     fn is_live(&self, key: &[u8], seq: SeqNo, kind: Kind) -> bool {
         let tombstones = self.table.range_tombstones();
         kind.is_live() && (tombstones.is_empty() || tombstones.cover(key, SeqNo::MAX) <= seq)
     }
 
-    /// The number of keys. In a table taken from a database, deleted keys count too.
+    /// Number of keys. In a table of a database, removed keys count too.
     pub fn len(&self) -> u64 {
         self.table.properties().counts.keys
     }
 
-    /// Whether there are no keys.
+    /// Returns whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What the table says about itself.
+    /// Returns the metadata of the table.
     pub fn metadata(&self) -> Metadata {
         let p = self.table.properties();
         Metadata {
@@ -124,12 +125,12 @@ impl Reader {
         }
     }
 
-    /// All keys and values, from either end.
+    /// Iterates over all keys and values, from either end.
     pub fn iter(&self) -> Range {
         self.range(..)
     }
 
-    /// The keys and values between two keys, from either end.
+    /// Iterates over the keys and values in a range, from either end.
     pub fn range(&self, bounds: impl KeyBounds) -> Range {
         let owned = |bound: Bound<&[u8]>| bound.map(<[u8]>::to_vec);
         Range {
@@ -142,12 +143,12 @@ impl Reader {
         }
     }
 
-    /// Reads the whole file and proves it sound: checksums, order, index, filter, counts.
+    /// Reads the whole file and verifies checksums, order, index, filter and counts.
     pub fn verify(&self) -> Result<()> {
         self.table.verify().map(|_| ())
     }
 
-    /// Whether the table holds removals: it is a database's then.
+    /// Returns whether the table holds removals, as tables of a database do.
     pub(super) fn has_removals(&self) -> bool {
         let properties = self.table.properties();
         properties.counts.tombstones + properties.counts.range_tombstones > 0
@@ -157,7 +158,7 @@ impl Reader {
         self.table.cursor(SeqNo::MAX, true)
     }
 
-    /// A cursor for one pass, which leaves nothing in memory.
+    /// Returns a cursor for one pass, which caches nothing.
     pub(super) fn passing_cursor(&self) -> TableCursor {
         self.table.cursor(SeqNo::MAX, false)
     }
@@ -167,20 +168,20 @@ impl Reader {
     }
 }
 
-/// An iterator over keys and values; ends after an error.
+/// An iterator over keys and values. Ends after an error.
 pub struct Range {
     reader: Reader,
     low: Bound<Vec<u8>>,
     high: Bound<Vec<u8>>,
-    /// Stands on the last key given from the front; the back ends before it.
+    /// On the last key returned from the front; the back ends before it.
     front: Option<TableCursor>,
-    /// Stands on the last key given from the back; the front ends before it.
+    /// On the last key returned from the back; the front ends before it.
     back: Option<TableCursor>,
     done: bool,
 }
 
 impl Range {
-    /// Moves the front cursor to the next key of the range; false if there is none.
+    /// Moves the front cursor to the next key of the range. Returns false if there is none.
     fn step_front(&mut self) -> Result<bool> {
         let started = self.front.is_some();
         let cursor = self.front.get_or_insert_with(|| self.reader.cursor());
@@ -207,7 +208,7 @@ impl Range {
             })
     }
 
-    /// Moves the back cursor to the previous key of the range; false if there is none.
+    /// Moves the back cursor to the previous key of the range. Returns false if there is none.
     fn step_back(&mut self) -> Result<bool> {
         let started = self.back.is_some();
         let cursor = self.back.get_or_insert_with(|| self.reader.cursor());

@@ -114,7 +114,8 @@ fn one_long_key_does_not_make_a_table_look_large() {
     for i in 0..2000 {
         writer.put(format!("{i:06}").as_bytes(), &[7; 100]).unwrap();
     }
-    // Neighbours that only their ends tell apart, in blocks of their own: what stands between them in the index is as long.
+    // Adjacent keys that differ only at their ends, in separate blocks: their separators in the index are
+    // equally long.
     for end in ["a", "b", "c"] {
         writer.put(format!("9{}{end}", "x".repeat(20_000)).as_bytes(), &[7; 1000]).unwrap();
     }
@@ -138,7 +139,7 @@ fn a_dropped_writer_leaves_no_file() {
 #[test]
 fn a_writer_that_cannot_finish_leaves_no_file() {
     let fail = FaultAction::Fail(std::io::ErrorKind::Other);
-    // Open: the second one, of a direct file, to be read.
+    // The second open: that of a direct file for reading.
     for kind in [OpKind::Write, OpKind::SyncData, OpKind::SyncDir, OpKind::Open] {
         let faulty = FaultFs::new(Arc::new(MemFs::new()));
         let env = Env::simulated(Arc::new(faulty.clone()), 1);

@@ -11,10 +11,10 @@ use crate::types::op::Kind;
 use crate::types::{Error, Result, SeqNo};
 use crate::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
-/// Writes a table: keys in strictly ascending order, each once.
+/// Writes a table of keys in strictly ascending order.
 ///
-/// Until [`finish`](Self::finish) has returned there is no table: a writer that is dropped, or fails to finish, removes
-/// its file.
+/// The table is complete only when [`finish`](Self::finish) returns. A writer that is dropped or fails to
+/// finish removes its file.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -31,24 +31,24 @@ use crate::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 /// # Ok::<(), esker::Error>(())
 /// ```
 pub struct Writer {
-    /// Taken by `finish`.
+    /// `None` after `finish`.
     table: Option<TableWriter>,
     env: Env,
     path: PathBuf,
 }
 
 impl Writer {
-    /// Creates the file, which must not exist, with the default options.
+    /// Creates the file with the default options. It must not exist.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         Self::create_in(&Env::real(), path, TableOptions::default())
     }
 
-    /// Creates the file, which must not exist.
+    /// Creates the file. It must not exist.
     pub fn create_with(path: impl AsRef<Path>, options: TableOptions) -> Result<Self> {
         Self::create_in(&Env::real(), path, options)
     }
 
-    /// The same in another environment: in memory, say.
+    /// Creates the file in another environment, for example in memory.
     pub fn create_in(env: &Env, path: impl AsRef<Path>, options: TableOptions) -> Result<Self> {
         let path = path.as_ref().to_path_buf();
         Ok(Writer { table: Some(TableWriter::create(env, &path, options)?), env: env.clone(), path })
@@ -58,9 +58,9 @@ impl Writer {
         self.table.as_mut().expect("only finish takes the table, and the writer with it")
     }
 
-    /// Adds a key, which must be above the last one. After an [`Error::Invalid`] (keys out of order, or a table that is full:
-    /// 4 billion blocks, or about 4 GiB of keys in its index, some part of one for each block) or an error about a length the
-    /// writer can go on, or be finished; after any other one it cannot.
+    /// Adds a key, which must be larger than the last one. The writer remains usable after [`Error::Invalid`]
+    /// (keys out of order, or a full table: 4 billion blocks, or about 4 GiB of separators in its index) and
+    /// after an error about a length, but not after other errors.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if key.len() > KEY_BYTES_MAX {
             return Err(Error::KeyTooLong { len: key.len() });
@@ -71,24 +71,24 @@ impl Writer {
         self.table().add(EntryRef { key, seq: SeqNo::ZERO, kind: Kind::PUT, value })
     }
 
-    /// The number of keys so far.
+    /// Number of keys so far.
     pub fn len(&self) -> u64 {
         self.table.as_ref().map_or(0, TableWriter::entries)
     }
 
-    /// Whether there is no key yet.
+    /// Returns whether no key was added yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// About how long the file would be if it were finished now, in bytes.
+    /// Approximate size of the file in bytes if it were finished now.
     pub fn estimated_bytes(&self) -> u64 {
         self.table.as_ref().map_or(0, TableWriter::estimated_bytes)
     }
 
-    /// Completes the table and makes its bytes and its name durable. Returns the length of the file. The name is not where the
-    /// directory may not be read, since it cannot be synced then. After an error there is no file, unless that could not be
-    /// removed either: then it is no table, or a whole one.
+    /// Completes the table and makes its contents and its name durable. Returns the size of the file. The
+    /// name is not made durable if the directory cannot be read, because it cannot be synced then. After an
+    /// error the file is removed. If it cannot be removed either, it is incomplete, or a complete table.
     pub fn finish(mut self) -> Result<u64> {
         let table = self.table.take().expect("only finish takes the table, and the writer with it");
         let finished = table.finish(None).and_then(|meta| {
@@ -97,7 +97,7 @@ impl Writer {
             Ok(meta.file_bytes)
         });
         finished.inspect_err(|_| {
-            // The error that matters is the one above.
+            // The original error is more important.
             let _ = self.env.fs.remove_file(&self.path);
         })
     }
@@ -106,7 +106,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if let Some(table) = self.table.take() {
-            // An unfinished file that cannot be removed is no table either: no reader opens it.
+            // If an unfinished file cannot be removed, readers refuse it.
             let _ = table.abandon();
         }
     }

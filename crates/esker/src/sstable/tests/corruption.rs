@@ -1,4 +1,4 @@
-//! Damaged tables: a typed error or the right answer.
+//! Damaged tables give a typed error or the right answer.
 
 use esker_env::{FaultAction, FaultFs, FaultRule, OpKind};
 
@@ -39,7 +39,7 @@ fn small_tables() -> Vec<(Env, Vec<Entry>)> {
         .collect()
 }
 
-/// Reads all that can be read: every answer is right, or an error that names the file.
+/// Reads everything readable: every answer is right, or an error names the file.
 fn read_all(env: &Env, entries: &[Entry]) -> bool {
     let named = |e: crate::Error| {
         let typed = e.is_corrupt() || matches!(e, crate::Error::UnsupportedVersion { .. });
@@ -122,7 +122,8 @@ fn what_is_wrong_in_a_packed_block_is_told_at_its_start() {
         let (start, end) = (extent.start as usize, extent.end as usize);
         let codec = Compression::from_id(bytes[end - TRAILER_BYTES]).unwrap();
         assert_eq!(codec != Compression::None, inside == 0);
-        // The number of entries begins the block; of a packed one, it is the first literal behind length and token.
+        // The number of entries starts the block. In a compressed block it is the first literal after length
+        // and token.
         let count = match codec {
             Compression::None => start,
             _ if bytes[start + 4] < 0xF0 => start + 5,
@@ -193,7 +194,7 @@ fn sstable_scan_2_a_sound_block_in_the_place_of_another_ends_a_scan() {
     for (number, here) in extents.iter().enumerate() {
         let as_long = |there: &&std::ops::Range<u64>| there.end - there.start == here.end - here.start;
         for there in extents.iter().filter(as_long).filter(|there| *there != here) {
-            // With a checksum that fits, as if it did not know the place.
+            // With a valid checksum, as if it did not cover the offset.
             let stored = &good[there.start as usize..there.end as usize - TRAILER_BYTES];
             let trailer = trailer(stored, Compression::None, Salt::of_file(Path::new(PATH)), here.start);
             let mut bad = good.clone();
@@ -214,7 +215,7 @@ fn sstable_scan_2_a_sound_block_in_the_place_of_another_ends_a_scan() {
                     Err(error) => break error,
                 }
             };
-            // Of versions of one key it may be the block behind it that is too new.
+            // Among versions of one key, the following block may be the one with too new a version.
             let crate::Error::Corrupt { path, offset, .. } = &error else {
                 panic!("sstable_scan.2: {error}")
             };
@@ -224,7 +225,7 @@ fn sstable_scan_2_a_sound_block_in_the_place_of_another_ends_a_scan() {
                 "sstable_scan.2: {number}: {error}"
             );
             assert_eq!(path, Path::new(PATH));
-            // Nor do readers take it for its place, but for versions of one key.
+            // Readers may only mistake it if both are versions of one key.
             let (table, pin) = (open(&env, &cache(1 << 20)).unwrap(), crate::cache::pin());
             for entry in entries.iter().filter(|entry| entry.key != b"same") {
                 match table.get(&entry.key, key_hash(&entry.key), SeqNo::new(entry.seq), true, &pin) {
@@ -247,7 +248,7 @@ fn sstable_scan_2_a_sound_block_in_the_place_of_another_ends_a_scan() {
     assert!(misplaced > 10 && continued > 3 && refused > 50, "{misplaced} {continued} {refused}");
 }
 
-/// The blocks of a table, and those of them in whose place what another table of the same shape has there is believed.
+/// Returns the number of blocks of a table, and the blocks for which a block of a similar table is accepted.
 fn blocks_of_another_table_believed() -> (usize, Vec<usize>) {
     let env = memory();
     let options =

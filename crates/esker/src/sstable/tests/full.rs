@@ -1,4 +1,4 @@
-//! Tables whose index is as large as it may be.
+//! Tests of tables with the largest possible index.
 
 use super::model::{check_gets, check_scan};
 use super::*;
@@ -11,7 +11,7 @@ fn sstable_writer_4_what_the_index_has_no_room_for_is_refused_and_the_rest_can_b
     let rooms =
         [(1, u64::MAX), (7, u64::MAX), (u64::MAX, 0), (u64::MAX, 30), (u64::MAX, 31), (3, 1_000), (70, 100)];
     for (blocks, separator_bytes) in rooms {
-        let room = IndexRoom { blocks, separator_bytes };
+        let room = IndexLimits { blocks, separator_bytes };
         for versions in [1, 5] {
             let env = memory();
             let options = TableOptions { block_bytes: 100, ..TableOptions::default() };
@@ -37,7 +37,7 @@ fn sstable_writer_4_what_the_index_has_no_room_for_is_refused_and_the_rest_can_b
             let mut rng = fastrand::Rng::with_seed(1);
             check_scan(&mut rng, &table, &added);
             check_gets(&mut rng, &table, &added, 9);
-            // A reader with no more room than the writer reads it, too.
+            // A reader with the same limits reads it too.
             let file = env.fs.open(Path::new(PATH), esker_env::OpenOptions::read()).unwrap();
             let bytes = esker_env::read_range(&*file, 0, file.len().unwrap() as usize).unwrap();
             let footer = Footer::decode(bytes.last_chunk().unwrap(), bytes.len() as u64).unwrap();

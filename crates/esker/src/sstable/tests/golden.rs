@@ -1,4 +1,4 @@
-//! The bytes of a table, read and written as ever.
+//! Golden tests: the bytes of a table never change.
 
 use super::*;
 use crate::encoding::Compression;
@@ -6,7 +6,7 @@ use crate::sstable::SalvageTable;
 use crate::sstable::stored::{Salt, TRAILER_BYTES, trailer};
 use crate::types::range_tombstone::RangeTombstone;
 
-/// A table with everything in it; docs/formats/sstable.md takes it apart.
+/// A table with all kinds of content; docs/formats/sstable.md explains its bytes.
 const VERSION_1: &str = "
     0200000004030000000000000000000000656c706f63697200000600110003000500016170706c657265647269636f74
     6f72616e6765009d76d55b02000000010700000000000000000000000000000000000001090000000000000004000000

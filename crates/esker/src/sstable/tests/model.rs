@@ -6,7 +6,7 @@ use crate::types::cursor::SourceCursor;
 use crate::types::key_range::{End, KeyRange};
 use crate::types::range_tombstone::RangeTombstone;
 
-/// What a reader at `at` sees: for each key its newest version.
+/// What a reader at `at` sees: the newest version of each key.
 fn visible(entries: &[Entry], at: u64) -> Vec<&Entry> {
     let mut seen: Vec<&Entry> = Vec::new();
     for entry in entries.iter().filter(|e| e.seq <= at) {
@@ -127,7 +127,7 @@ fn check_cursor(rng: &mut fastrand::Rng, table: &Arc<Table>, entries: &[Entry], 
             check_at(&cursor, place.and_then(|p| seen.get(p)));
         }
     }
-    // From end to end, both ways.
+    // From end to end in both directions.
     cursor.seek_first().unwrap();
     for entry in &seen {
         check_at(&cursor, Some(entry));
@@ -196,7 +196,7 @@ fn random_tables_agree_with_a_sorted_list() {
     }
 }
 
-/// Four bytes do not hold the numbers of a database that has lived long.
+/// Sequence numbers of a long-lived database do not fit in four bytes.
 #[test]
 fn versions_at_large_numbers_are_found_at_theirs() {
     const NUMBERS: [u64; 6] = [7, 1 << 32, (1 << 32) + 7, 1 << 40, (1 << 40) + 7, SeqNo::MAX.get()];

@@ -1,4 +1,4 @@
-//! `TableCompression::Auto` and blocks that are larger than what is compressed.
+//! `TableCompression::Auto`, and blocks larger than the maximum that is compressed.
 
 use super::*;
 use crate::encoding::Compression;
@@ -14,7 +14,7 @@ fn blocks_wait_for_the_codec_only_up_to_a_number_of_bytes() {
     let mut value = vec![0_u8; COMPRESSED_BYTES_MAX / 8 * 3];
     fastrand::Rng::with_seed(6).fill(&mut value);
     let mut writer = TableWriter::create(&env, Path::new(PATH), TableOptions::default()).unwrap();
-    // Each value is a block of its own, which ends when the next one comes.
+    // Each value is a block of its own, which ends when the next one is added.
     (0..4_u8).for_each(|n| writer.add(put(&[n], &value)).unwrap());
     let written = env.fs.file_size(Path::new(PATH)).unwrap();
     assert!(written > COMPRESSED_BYTES_MAX as u64, "{written} bytes are written, the others wait");

@@ -1,6 +1,6 @@
-//! One block of a table as a walk sees it: its entries, and which of them lie inside the walk's bounds.
+//! A block of a table as an iterator sees it: its entries, and which of them are inside the bounds.
 //!
-//! place.1. Keys of a block are compared with the bounds once, when the walk comes to the block.
+//! The keys of a block are compared with the bounds once, when the iterator enters the block.
 
 use std::ops::{Bound, Range};
 use std::sync::Arc;
@@ -14,29 +14,29 @@ use crate::types::op::Kind;
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
 
-/// A walk that comes to a block has so many of its bytes fetched already.
+/// Bytes prefetched when an iterator enters a block.
 const FETCH_AHEAD_BYTES: usize = 512;
 
-/// A block, held.
+/// A block held by an iterator.
 #[derive(Clone)]
-pub(crate) struct BlockPlace {
+pub(crate) struct BlockPosition {
     table: Arc<Table>,
     number: usize,
     block: Arc<Block>,
     inside: Range<usize>,
     is_settled: bool,
-    /// What the walk sees up to.
+    /// Sequence number of the iterator.
     at: SeqNo,
 }
 
-impl BlockPlace {
-    /// The block of a table that may hold `key`, or the first one above it.
+impl BlockPosition {
+    /// Returns the block of a table that may hold `key`, or the first one above it.
     pub(crate) fn of_key(table: &Arc<Table>, key: &[u8], bounds: &Bounds, at: SeqNo) -> Result<Option<Self>> {
         table.ready()?;
         Self::enter(table, table.index().find(key), bounds, at)
     }
 
-    /// The first block of a table with anything inside the bounds, or one before it.
+    /// Returns the first block of a table with keys inside the bounds, or one before it.
     pub(crate) fn first(table: &Arc<Table>, bounds: &Bounds, at: SeqNo) -> Result<Option<Self>> {
         match &bounds.lower {
             Bound::Included(key) | Bound::Excluded(key) => Self::of_key(table, key, bounds, at),
@@ -47,7 +47,7 @@ impl BlockPlace {
         }
     }
 
-    /// The last block of a table with anything inside the bounds, or one behind it.
+    /// Returns the last block of a table with keys inside the bounds, or one after it.
     pub(crate) fn last(table: &Arc<Table>, bounds: &Bounds, at: SeqNo) -> Result<Option<Self>> {
         table.ready()?;
         let index = table.index();
@@ -55,21 +55,21 @@ impl BlockPlace {
             Bound::Included(key) | Bound::Excluded(key) => index.find(key).min(index.len().saturating_sub(1)),
             Bound::Unbounded => index.len().saturating_sub(1),
         };
-        // The versions of a key that is included may go on in the next blocks.
+        // The versions of an included key may continue in the following blocks.
         while last + 1 < index.len() && index.continues(last + 1) {
             last += 1;
         }
         Self::enter(table, last, bounds, at)
     }
 
-    /// Block `number`; none if there is none.
+    /// Returns block `number`. `None` if it does not exist.
     fn enter(table: &Arc<Table>, number: usize, bounds: &Bounds, at: SeqNo) -> Result<Option<Self>> {
         if number >= table.index().len() {
             return Ok(None);
         }
         let block = table.block(number, true, &cache::pin())?.into_arc();
         let simd = table.index().simd();
-        // The first entry with a key not below `key`, or above it.
+        // Returns the first entry `>= key`, or `> key` if `beyond`.
         let rank = |key: &[u8], beyond: bool| {
             let (mut at, is_there) = block.lower_bound(key, simd);
             if is_there && beyond {
@@ -90,9 +90,9 @@ impl BlockPlace {
             Bound::Excluded(key) => rank(key, false),
             Bound::Unbounded => block.count(),
         };
-        // An older version of the key before the block may be its first entry.
+        // The first entry may be an older version of the last key of the preceding block.
         let is_settled = block.all_visible() && table.base_seq() <= at && !table.index().continues(number);
-        Ok(Some(BlockPlace {
+        Ok(Some(BlockPosition {
             table: table.clone(),
             number,
             block,
@@ -102,100 +102,100 @@ impl BlockPlace {
         }))
     }
 
-    /// The first entry with a key not below `key`; the number of entries if there is none.
+    /// Returns the first entry with a key `>= key`, or the number of entries if there is none.
     pub(crate) fn rank(&self, key: &[u8]) -> usize {
         self.block.lower_bound(key, self.table.index().simd()).0
     }
 
-    /// The block behind this one.
+    /// Returns the following block.
     pub(crate) fn next(&self, bounds: &Bounds) -> Result<Option<Self>> {
         Self::enter(&self.table, self.number + 1, bounds, self.at)
     }
 
-    /// The block before this one.
+    /// Returns the preceding block.
     pub(crate) fn prev(&self, bounds: &Bounds) -> Result<Option<Self>> {
         self.number
             .checked_sub(1)
             .map_or(Ok(None), |number| Self::enter(&self.table, number, bounds, self.at))
     }
 
-    /// The number of the block in its table.
+    /// Number of the block in its table.
     pub(crate) fn number(&self) -> usize {
         self.number
     }
 
-    /// The entries inside the bounds (place.1).
+    /// Returns the entries inside the bounds.
     #[inline(always)]
     pub(crate) fn inside(&self) -> Range<usize> {
         self.inside.clone()
     }
 
-    /// Whether keys of the block, or of blocks before it, lie below the bounds.
+    /// Returns whether keys of this block are below the bounds.
     pub(crate) fn meets_lower(&self) -> bool {
         self.inside.start > 0
     }
 
-    /// Whether keys of the block, or of blocks behind it, lie above the bounds.
+    /// Returns whether keys of this block are above the bounds.
     pub(crate) fn meets_upper(&self) -> bool {
         self.inside.end < self.block.count()
     }
 
-    /// Whether each entry is the only version of its key, live, and seen by the walk.
+    /// Returns whether each entry is live, visible and the only version of its key.
     #[inline(always)]
     pub(crate) fn is_settled(&self) -> bool {
         self.is_settled
     }
 
-    /// Whether the first entry is an older version of the key before the block.
+    /// Returns whether the first entry is an older version of the last key of the preceding block.
     pub(crate) fn continues_key(&self) -> bool {
         self.table.index().continues(self.number)
     }
 
-    /// Whether entry `i`, which is not the last, and the next one are versions of one key.
+    /// Returns whether entries `i` and `i + 1` are versions of one key. `i` must not be the last entry.
     pub(crate) fn same_key_as_next(&self, i: usize) -> bool {
         self.block.same_key_as_next(i)
     }
 
-    /// The number of entries, also of those outside the bounds.
+    /// Number of entries, including those outside the bounds.
     pub(crate) fn count(&self) -> usize {
         self.block.count()
     }
 
-    /// The sequence number of entry `i`.
+    /// Sequence number of entry `i`.
     pub(crate) fn seq(&self, i: usize) -> SeqNo {
         self.table.seq_of(&self.block, i)
     }
 
-    /// What entry `i` says about its key.
+    /// Kind of entry `i`.
     #[inline(always)]
     pub(crate) fn kind(&self, i: usize) -> Kind {
         self.block.kind(i)
     }
 
-    /// The parts that make up key `i`.
+    /// Returns the parts of key `i`.
     #[inline(always)]
     pub(crate) fn key_parts<'a>(&'a self, i: usize, head: &'a mut [u8; 4]) -> [&'a [u8]; 3] {
         self.block.key_parts(i, head)
     }
 
-    /// Key `i`.
+    /// Returns key `i`.
     pub(crate) fn key(&self, i: usize) -> Vec<u8> {
         self.block.key(i)
     }
 
-    /// What stands beside key `i`.
+    /// Returns the stored value of entry `i`.
     #[inline(always)]
     pub(crate) fn value(&self, i: usize) -> &[u8] {
         self.block.value(i)
     }
 
-    /// The value of entry `i`, as it is stored.
+    /// Returns the value bytes of entry `i` as stored.
     #[inline(always)]
     pub(crate) fn stored(&self, i: usize) -> Stored<&[u8]> {
         Stored::of(self.block.kind(i), self.block.value(i))
     }
 
-    /// The same as a handle.
+    /// Returns a handle to the stored value of entry `i`.
     #[inline(always)]
     pub(crate) fn share(&self, i: usize) -> Stored<Value> {
         let (kind, mut range) = (self.block.kind(i), self.block.value_range(i));
@@ -203,25 +203,25 @@ impl BlockPlace {
         Stored::new(kind, Value::part_of(&self.block, range))
     }
 
-    /// When entry `i` expires; none if its kind does not.
+    /// Returns when entry `i` expires, if its kind can.
     #[inline]
     pub(crate) fn expiry(&self, i: usize) -> Option<Expiry> {
         Expiry::of_version(self.block.kind(i), self.block.value(i))
     }
 
-    /// Has the memory fetched that a walk at entry `i` reads some entries later.
+    /// Prefetches what a forward iterator at entry `i` will read soon.
     #[inline(always)]
     pub(crate) fn prefetch_behind(&self, i: usize) {
         self.block.prefetch_behind(i, FETCH_AHEAD_BYTES);
     }
 
-    /// The same for a walk backwards.
+    /// Prefetches what a backward iterator at entry `i` will read soon.
     #[inline(always)]
     pub(crate) fn prefetch_before(&self, i: usize) {
         self.block.prefetch_before(i, FETCH_AHEAD_BYTES);
     }
 
-    /// Has the memory fetched that a walk from entry `i` on reads first.
+    /// Prefetches what an iterator that starts at entry `i` reads first.
     pub(crate) fn prefetch(&self, i: usize) {
         self.block.prefetch_walk(i, FETCH_AHEAD_BYTES);
     }
