@@ -46,7 +46,6 @@ mod options;
 mod properties;
 mod salvage;
 mod scan;
-mod search;
 mod standalone;
 mod stored;
 mod table;

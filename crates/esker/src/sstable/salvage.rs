@@ -1,27 +1,29 @@
-//! A damaged table, as far as it can be read.
+//! A damaged table, as far as it can be read: the parts that its footer names, and the blocks that its index names.
 //!
 //! ```text
-//!   file --footer, index sound--> extents of blocks --.
-//!        --otherwise, search.rs-> extents found ------+--> SalvageScan --> entries in order
-//!                                                     `--> TableDamage: what, where, which keys
+//!   file --footer--> parts --index--> extents of blocks --> SalvageScan --> entries in order
+//!            `---------`----------------------------------`--> TableDamage: what, where, which keys
 //! ```
 //!
-//! sstable_salvage.1. Nothing is believed without its checksum; no bytes make this panic or allocate more than the file is long.
-//! sstable_salvage.2. Entries come in the order of a table: key ascending, then sequence number descending. One that is not in order
-//!      is reported and left out.
-//! sstable_salvage.3. Whatever is not read is reported: every part and every block that is not sound, and bytes between parts.
+//! Nothing else says where blocks and parts lie. A table without a sound footer gives nothing, one without a sound
+//! index gives its range tombstones.
+//!
+//! sstable_salvage.1. Nothing is believed without its checksum. No bytes make this panic or allocate more than the file
+//!      is long.
+//! sstable_salvage.2. Entries come in the order of a table: key ascending, then sequence number descending. An entry out
+//!      of order is reported and left out.
+//! sstable_salvage.3. All damage is reported: each part and each block that is not sound.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use esker_env::{Env, File, OpenOptions, read_range};
+use esker_env::{Env, File, OpenOptions, PageBuf, read_range};
 
 use super::block::Block;
 use super::footer::{FOOTER_BYTES, Footer};
 use super::index::Index;
 use super::properties::{Properties, decode_tombstones};
-use super::search;
 use super::stored::{self, Fingerprint, Salt, TRAILER_BYTES};
 use super::table::{parse_block, read_footer};
 use crate::encoding::bloom::BlockedBloom;
@@ -30,54 +32,44 @@ use crate::types::entry::EntryRef;
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{Error, Result, SeqNo};
 
-/// Something of a table that cannot be read.
+/// A piece of a table that cannot be read.
 #[derive(Debug)]
 pub(crate) struct TableDamage {
     /// What is wrong, with file and offset.
     pub error: Error,
-    /// Where the damaged part or block begins; the error names the place in it.
+    /// Where the lost bytes begin. The error may name an offset behind it.
     pub start: u64,
-    /// Bytes from there on that are lost; 0 if nothing of the content is.
+    /// Number of lost bytes.
     pub bytes: u64,
-    /// What of the content is lost.
+    /// Which content is lost.
     pub lost: LostContent,
 }
 
-/// What damage takes with it.
+/// The content that damage takes with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LostContent {
-    /// Nothing: what is damaged serves only to find the rest.
+    /// Nothing: the filter or the properties, which only describe the rest.
     Nothing,
-    /// Versions of keys from the first to the second, both included; none: as far as the table goes.
+    /// Versions of keys from the first to the second, both included. None: as far as the table goes. Keys that lost
+    /// range tombstones removed may be back.
     Keys(Option<Vec<u8>>, Option<Vec<u8>>),
-    /// The range tombstones: keys removed by range may be back.
-    RangeTombstones,
 }
 
-/// Where a table's blocks lie.
-enum Layout {
-    Indexed(Index),
-    Found(Vec<Range<u64>>),
-}
+const ALL_KEYS: LostContent = LostContent::Keys(None, None);
 
 /// A table whose parts are read as far as they are sound.
 pub(crate) struct SalvageTable {
     path: PathBuf,
     file: Arc<dyn File>,
     file_bytes: u64,
-    layout: Layout,
-    /// Its footer, if it is sound.
     footer: Option<Footer>,
-    /// Of the footer; if that is lost, that of the file's name, unless it was renamed.
-    salt: Salt,
+    index: Option<Index>,
     /// Its counts and limits, if they can be read.
     pub(crate) properties: Option<Properties>,
-    /// Its range tombstones, those that can be read.
+    /// Its range tombstones, if they can be read.
     pub(crate) tombstones: RangeTombstones,
-    /// What of it cannot be read, blocks apart.
+    /// What cannot be read of it, blocks apart.
     pub(crate) damage: Vec<TableDamage>,
-    /// Entries of the blocks, if those had to be searched for.
-    pub(crate) found_entries: Option<u64>,
 }
 
 impl SalvageTable {
@@ -89,126 +81,72 @@ impl SalvageTable {
             path: path.to_owned(),
             file,
             file_bytes,
-            layout: Layout::Found(Vec::new()),
             footer: None,
-            salt: Salt::of_file(path),
+            index: None,
             properties: None,
             tombstones: RangeTombstones::default(),
             damage: Vec::new(),
-            found_entries: None,
         };
         match read_footer(&*table.file, path, file_bytes) {
             Ok(footer) => {
-                table.salt = footer.salt;
+                table.footer = Some(footer.clone());
                 table.read_parts(&footer);
-                table.footer = Some(footer);
             }
             Err(error @ Error::UnsupportedVersion { .. }) => return Err(error),
-            Err(error) => {
-                let bytes = FOOTER_BYTES as u64;
-                let start = file_bytes.saturating_sub(bytes);
-                table.damage.push(TableDamage { error, start, bytes, lost: LostContent::Nothing });
-            }
-        }
-        if !matches!(table.layout, Layout::Indexed(_)) {
-            table.search_parts();
+            Err(error) => table.note(error, 0..file_bytes, ALL_KEYS),
         }
         Ok(table)
     }
 
-    fn note(&mut self, error: Error, bytes: u64, lost: LostContent) {
-        let start = error_offset(&error);
-        self.damage.push(TableDamage { error, start, bytes, lost });
+    fn note(&mut self, error: Error, lost: Range<u64>, content: LostContent) {
+        let Range { start, end } = lost;
+        self.damage.push(TableDamage { error, start, bytes: end - start, lost: content });
     }
 
     fn read_parts(&mut self, footer: &Footer) {
-        if let Some(properties) =
-            self.read_part("properties", &footer.properties, LostContent::Nothing, Properties::decode)
+        let Footer { properties, filter, tombstones, index, .. } = footer;
+        match self.part("properties", properties, Properties::decode) {
+            Ok(properties) => self.properties = Some(properties),
+            Err(error) => self.note(error, properties.clone(), LostContent::Nothing),
+        }
+        if !filter.is_empty()
+            && let Err(error) = self.part("filter", filter, BlockedBloom::decode)
         {
-            self.properties = Some(properties);
+            self.note(error, filter.clone(), LostContent::Nothing);
         }
-        if !footer.filter.is_empty() {
-            self.read_part("filter", &footer.filter, LostContent::Nothing, BlockedBloom::decode);
-        }
-        if !footer.tombstones.is_empty()
-            && let Some(tombstones) = self.read_part(
-                "range tombstones",
-                &footer.tombstones,
-                LostContent::RangeTombstones,
-                decode_tombstones,
-            )
-        {
-            self.tombstones = tombstones;
-        }
-        let index = self.read_part("index", &footer.index, LostContent::Nothing, Index::decode);
-        if let Some(index) = index {
-            if index.blocks_end() == footer.tombstones.start {
-                self.layout = Layout::Indexed(index);
-            } else {
-                let detail = format!("its blocks end at {}", index.blocks_end());
-                let error = Error::corrupt("index", &self.path, footer.index.start, detail);
-                self.note(error, 0, LostContent::Nothing);
+        if !tombstones.is_empty() {
+            match self.part("range tombstones", tombstones, decode_tombstones) {
+                Ok(tombstones) => self.tombstones = tombstones,
+                Err(error) => self.note(error, tombstones.clone(), ALL_KEYS),
             }
+        }
+        let blocks = 0..tombstones.start;
+        let read = self.part("index", index, Index::decode).and_then(|read| match read.blocks_end() {
+            end if end == blocks.end => Ok(read),
+            end => Err(Error::corrupt("index", &self.path, index.start, format!("its blocks end at {end}"))),
+        });
+        match read {
+            Ok(index) => self.index = Some(index),
+            Err(error) if blocks.is_empty() => self.note(error, index.clone(), LostContent::Nothing),
+            Err(error) => self.note(error, blocks, ALL_KEYS),
         }
     }
 
-    fn read_part<T>(
-        &mut self,
+    fn part<T>(
+        &self,
         what: &'static str,
         extent: &Range<u64>,
-        lost: LostContent,
         decode: impl FnOnce(&[u8]) -> Decoded<T>,
-    ) -> Option<T> {
-        let read = self.read(extent.clone()).and_then(|stored| {
-            let decoded = stored::open(&stored, self.salt, extent.start).and_then(|payload| decode(&payload));
-            decoded.map_err(|e| e.in_file(what, &self.path, extent.start))
-        });
-        let damage = |error| {
-            let bytes = extent.end - extent.start;
-            self.damage.push(TableDamage { error, start: extent.start, bytes, lost });
-        };
-        read.map_err(damage).ok()
+    ) -> Result<T> {
+        let stored = self.read(extent.clone())?;
+        let decoded = self.payload(&stored, extent.start).and_then(|payload| decode(&payload));
+        decoded.map_err(|e| e.in_file(what, &self.path, extent.start))
     }
 
-    /// The footer or the index is lost: looks for stored parts from the start of the file.
-    fn search_parts(&mut self) {
-        let end = self.footer.as_ref().map_or(self.file_bytes, |footer| footer.tombstones.start);
-        let found = search::parts(&*self.file, self.file_bytes, end, self.salt);
-        // A sound footer knows where the blocks end.
-        let fills = self.footer.is_some() && found.gaps.is_empty() && found.blocks_end == end;
-        if self.footer.is_none() {
-            self.properties = found.properties;
-            self.tombstones = found.tombstones;
-            if !found.complete {
-                let detail = "range tombstones may have been here, and may be lost";
-                let error = Error::corrupt("table", &self.path, found.blocks_end, detail);
-                self.note(error, 0, LostContent::RangeTombstones);
-            }
-        }
-        for gap in found.gaps {
-            let detail = "no part of a table is recognised here";
-            let error = Error::corrupt("table", &self.path, gap.start, detail);
-            let before = found.blocks.iter().rev().find(|block| block.end <= gap.start);
-            let after = found.blocks.iter().find(|block| block.start >= gap.end);
-            let low = before.and_then(|extent| self.edge_keys(extent).map(|keys| keys.1));
-            let high = after.and_then(|extent| self.edge_keys(extent).map(|keys| keys.0));
-            self.note(error, gap.end - gap.start, LostContent::Keys(low, high));
-        }
-        if !found.complete && !fills {
-            let last = found.blocks.last().and_then(|extent| self.edge_keys(extent));
-            let detail = "more blocks may have been here, and may be lost";
-            let error = Error::corrupt("table", &self.path, found.blocks_end, detail);
-            self.note(error, 0, LostContent::Keys(last.map(|keys| keys.1), None));
-        }
-        let entries = found.blocks.iter().filter_map(|extent| self.block_at(extent.clone()).ok());
-        self.found_entries = Some(entries.map(|block| block.count() as u64).sum());
-        self.layout = Layout::Found(found.blocks);
-    }
-
-    /// The first and the last key of a block.
-    fn edge_keys(&self, extent: &Range<u64>) -> Option<(Vec<u8>, Vec<u8>)> {
-        let block = self.block_at(extent.clone()).ok()?;
-        Some((block.key(0), block.key(block.count() - 1)))
+    /// Verifies and unpacks a stored part or block. Without a footer no part is known.
+    fn payload(&self, stored: &[u8], offset: u64) -> Decoded<PageBuf> {
+        let salt = self.footer.as_ref().map_or_else(Salt::default, |footer| footer.salt);
+        stored::open(stored, salt, offset)
     }
 
     /// The newest commit that went into it, if its footer says so.
@@ -232,7 +170,7 @@ impl SalvageTable {
 
     /// What its parts add up to, damaged ones included; none if it is not known where they end.
     pub(crate) fn fingerprint(&self) -> Option<Fingerprint> {
-        let (Layout::Indexed(index), Some(footer)) = (&self.layout, &self.footer) else { return None };
+        let (Some(index), Some(footer)) = (&self.index, &self.footer) else { return None };
         let blocks = (0..index.len()).map(|block| index.extent(block));
         let others = [&footer.tombstones, &footer.filter, &footer.index].into_iter().cloned();
         let mut fingerprint = Fingerprint::default();
@@ -243,49 +181,40 @@ impl SalvageTable {
         Some(fingerprint)
     }
 
-    /// The number of blocks that are known of.
+    /// The number of blocks that the index names.
     pub(crate) fn blocks(&self) -> usize {
-        match &self.layout {
-            Layout::Indexed(index) => index.len(),
-            Layout::Found(blocks) => blocks.len(),
-        }
+        self.index.as_ref().map_or(0, Index::len)
     }
 
     /// Where a block lies.
+    ///
+    /// # Panics
+    /// If the index does not name it.
     pub(crate) fn extent(&self, number: usize) -> Range<u64> {
-        match &self.layout {
-            Layout::Indexed(index) => index.extent(number),
-            Layout::Found(blocks) => blocks[number].clone(),
-        }
+        self.sound_index().extent(number)
+    }
+
+    fn sound_index(&self) -> &Index {
+        self.index.as_ref().expect("blocks have numbers only by the index")
     }
 
     /// What the index says about a block: its separator, and whether its first key is the last one before it.
-    pub(crate) fn separator(&self, number: usize) -> Option<(Vec<u8>, bool)> {
-        let Layout::Indexed(index) = &self.layout else { return None };
+    pub(crate) fn separator(&self, number: usize) -> (Vec<u8>, bool) {
+        let index = self.sound_index();
         let (prefix, suffix) = index.separator(number);
-        Some(([prefix, suffix].concat(), index.continues(number)))
+        ([prefix, suffix].concat(), index.continues(number))
     }
 
     /// The first key that may be in the table, as far as is known.
     pub(crate) fn lower_bound(&self) -> Vec<u8> {
-        match (&self.properties, &self.layout) {
-            (Some(properties), _) => properties.range.start.clone(),
-            (None, Layout::Found(blocks)) if !blocks.is_empty() => {
-                self.edge_keys(&blocks[0]).map_or_else(Vec::new, |keys| keys.0)
-            }
-            _ => Vec::new(),
-        }
+        self.properties.as_ref().map_or_else(Vec::new, |properties| properties.range.start.clone())
     }
 
-    /// Reads a block.
-    pub(super) fn block(&self, number: usize) -> Result<Block> {
-        self.block_at(self.extent(number))
-    }
-
-    fn block_at(&self, extent: Range<u64>) -> Result<Block> {
+    fn block(&self, number: usize) -> Result<Block> {
+        let extent = self.extent(number);
         let start = extent.start;
         let stored = self.read(extent)?;
-        let block = parse_block(stored::open(&stored, self.salt, start), stored::is_packed(&stored));
+        let block = parse_block(self.payload(&stored, start), stored::is_packed(&stored));
         block.map_err(|e| e.in_file("block", &self.path, start))
     }
 
@@ -301,19 +230,16 @@ impl SalvageTable {
 
     /// The keys that a block may hold.
     fn keys_of(&self, number: usize) -> LostContent {
-        let end = self.properties.as_ref().map(|properties| properties.range.end.key().to_vec());
-        match &self.layout {
-            Layout::Indexed(index) => {
-                let low = match number {
-                    0 => self.properties.as_ref().map(|properties| properties.range.start.clone()),
-                    _ => self.separator(number).map(|(key, _)| key),
-                };
-                let high = (number + 1 < index.len()).then(|| self.separator(number + 1));
-                LostContent::Keys(low, high.flatten().map(|(key, _)| key).or(end))
-            }
-            // What was found has been verified: it can only have changed since.
-            Layout::Found(_) => LostContent::Keys(None, end),
-        }
+        let range = self.properties.as_ref().map(|properties| &properties.range);
+        let low = match number {
+            0 => range.map(|range| range.start.clone()),
+            _ => Some(self.separator(number).0),
+        };
+        let high = match number + 1 < self.blocks() {
+            true => Some(self.separator(number + 1).0),
+            false => range.map(|range| range.end.key().to_vec()),
+        };
+        LostContent::Keys(low, high)
     }
 
     /// All entries in order, damage passed over.
@@ -329,10 +255,6 @@ impl SalvageTable {
             damage: Vec::new(),
         }
     }
-}
-
-fn error_offset(error: &Error) -> u64 {
-    if let Error::Corrupt { offset, .. } = error { *offset } else { 0 }
 }
 
 /// A walk over all entries that can be read.

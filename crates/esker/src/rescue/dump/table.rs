@@ -4,13 +4,12 @@ use std::path::Path;
 
 use super::Output;
 use super::entry::{name_of, push_value};
-use crate::sstable::{LostContent, SalvageTable};
+use crate::sstable::SalvageTable;
 use crate::types::Result;
 
 pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
     let table = SalvageTable::open(out.env, path)?;
-    for damage in table.damage.iter().filter(|damage| damage.lost == LostContent::Nothing || damage.bytes > 0)
-    {
+    for damage in &table.damage {
         out.damage_of(damage.start, &damage.error);
     }
     for (name, part) in table.parts() {
@@ -58,11 +57,12 @@ pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
         }
         let upto = if more { scan.block_number() + 1 } else { blocks.len() };
         for (extent, separator) in &blocks[shown..upto] {
-            let mut fields = vec![("bytes", (extent.end - extent.start).into())];
-            if let Some((key, continues)) = separator {
-                fields.push(("separator", key.as_slice().into()));
-                fields.push(("continues", u64::from(*continues).into()));
-            }
+            let (key, continues) = separator;
+            let fields = vec![
+                ("bytes", (extent.end - extent.start).into()),
+                ("separator", key.as_slice().into()),
+                ("continues", u64::from(*continues).into()),
+            ];
             out.item(extent.start, "block", fields);
         }
         shown = upto;

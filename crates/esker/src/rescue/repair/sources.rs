@@ -13,9 +13,7 @@
 //! sources.4. A file that nobody names and that cannot be read costs nothing else.
 //! sources.5. Where the manifest that CURRENT names cannot be read and another one is gone by, that is told as a loss, whatever is there: what
 //!      only the one in force named may be gone without a trace.
-//! sources.6. A table that has lost its footer counts for sources.3 like a finished one if its properties are left: it proves the newest commit that
-//!      they state, or, where they have forgotten the numbers, that there was one.
-//! sources.7. Entries of an adopted table have no number of their own (table.5 in sstable/table.rs): it is the manifest's to say. Where that is lost, it
+//! sources.6. Entries of an adopted table have no number of their own (table.5 in sstable/table.rs): it is the manifest's to say. Where that is lost, it
 //!      is told as a loss: what the table holds may be newer than what is taken, or never have been committed (tables.6).
 
 use std::collections::BTreeSet;
@@ -31,7 +29,7 @@ use crate::manifest::edit::{AddedTable, VersionEdit};
 use crate::manifest::file_name::{CURRENT, FileKind, manifest_name, parse, table_path};
 use crate::manifest::log::read_current;
 use crate::manifest::salvage::{self, SalvagedManifest};
-use crate::sstable::{SalvageTable, stated_newest_commit};
+use crate::sstable::stated_newest_commit;
 use crate::types::{Error, FileId, Result, SeqNo};
 use crate::wal::{self, LogExtent, LogPiece};
 
@@ -165,7 +163,7 @@ fn has_lost_its_end(
     Ok(true)
 }
 
-/// Those of the tables that are finished, or were (sources.6), each with its newest commit. One that cannot be read is noted (sources.4).
+/// Those of the tables that are finished, each with its newest commit. One that cannot be read is noted (sources.4).
 fn finished<'f>(
     env: &Env,
     dir: &Path,
@@ -176,10 +174,7 @@ fn finished<'f>(
     for &file in files {
         let path = table_path(dir, file);
         match stated_newest_commit(env, &path) {
-            Ok(newest) => {
-                let newest = newest.or_else(|| proven_commit(env, &path));
-                found.extend(newest.map(|newest| (file, newest)));
-            }
+            Ok(newest) => found.extend(newest.map(|newest| (file, newest))),
             Err(error @ Error::UnsupportedVersion { .. }) => {
                 let detail = format!("{error}; the manifest does not name it, and it is left out");
                 report.lose(Error::corrupt("table", path, 0, detail), 0, LostKeys::Any);
@@ -188,12 +183,6 @@ fn finished<'f>(
         }
     }
     found
-}
-
-/// A commit that went into a table without footer, if its properties are left (sources.6).
-fn proven_commit(env: &Env, path: &Path) -> Option<SeqNo> {
-    let properties = SalvageTable::open(env, path).ok()?.properties?;
-    Some(properties.counts.max_seq.max(SeqNo::new(1)))
 }
 
 /// The manifest to go by: the one in force, or the newest that can be read.

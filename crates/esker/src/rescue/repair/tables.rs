@@ -12,7 +12,7 @@
 //!      may be another one.
 //! tables.4. A table whose parts are sound and do not add up to its fingerprint is told of as a whole: some are of another database's table.
 //! tables.5. A table is opened twice, to be looked at and to be read. What only the second look finds damaged is told, too.
-//! tables.6. What an adopted table holds is of the commit that the manifest names (sources.7). Without that nothing tells it from a private table of
+//! tables.6. What an adopted table holds is of the commit that the manifest names (sources.6). Without that nothing tells it from a private table of
 //!      a transaction that never committed: no number in the file, no name of it in the log. It may hold all of a large import, so it is kept.
 //!      It counts as older than all else, and its keys are told as a loss.
 //! tables.7. A large commit may be several runs, of one number (tables.1). If the newest one with a key is damaged, which is told, the key may get a
@@ -49,8 +49,8 @@ struct Waiting<'s> {
     told: Vec<Told>,
 }
 
-/// What was told of damage: where, how many bytes, of what content, and whether that was found elsewhere.
-type Told = (u64, u64, LostContent, bool);
+/// Damage that was reported: where, how many bytes, of which content.
+type Told = (u64, u64, LostContent);
 
 /// Puts the live entries of all tables into the target.
 pub(super) fn salvage(
@@ -238,24 +238,9 @@ fn within(tombstones: &RangeTombstones, range: Option<&KeyRange>) -> RangeTombst
 }
 
 /// Whether the table tells, damaged or not, that all of it is of the one that the manifest describes: by its properties, or by its other
-/// parts. Blocks that were searched for may be of any table, unless they hold as much as they should.
+/// parts.
 fn is_proven(table: &SalvageTable, described: &AddedTable) -> bool {
-    match table.found_entries {
-        Some(found) => table.properties.is_some() && found == described.meta.counts.entries,
-        None => table.properties.is_some() || table.fingerprint() == Some(described.meta.fingerprint),
-    }
-}
-
-/// Whether the manifest proves that damage has cost nothing: it knows how many entries and range tombstones there were.
-fn is_all_found(table: &SalvageTable, damage: &TableDamage, described: Option<&AddedTable>) -> bool {
-    let Some(AddedTable { meta, .. }) = described else { return false };
-    match damage.lost {
-        LostContent::Nothing => true,
-        LostContent::Keys(..) => table.found_entries == Some(meta.counts.entries),
-        LostContent::RangeTombstones => {
-            meta.counts.range_tombstones == table.tombstones.fragments().len() as u64
-        }
-    }
+    table.properties.is_some() || table.fingerprint() == Some(described.meta.fingerprint)
 }
 
 /// Reports what of this table cannot be read, blocks apart, as far as it was not `told`; all of it is returned.
@@ -268,33 +253,24 @@ fn tell_new(
     let stated = table.properties.as_ref().map(|properties| &properties.range);
     let range = described.map(|added| &added.meta.range).or(stated);
     let tell_one = |damage: &TableDamage| {
-        let found = is_all_found(table, damage, described);
-        let this = (damage.start, damage.bytes, damage.lost.clone(), found);
+        let this = (damage.start, damage.bytes, damage.lost.clone());
         if !told.contains(&this) {
-            tell(damage, found, range, report);
+            tell(damage, range, report);
         }
         this
     };
     table.damage.iter().map(tell_one).collect()
 }
 
-/// Reports damage of a table of this range; `found`: what it is about was found elsewhere.
-fn tell(damage: &TableDamage, found: bool, range: Option<&KeyRange>, report: &mut RepairReport) {
-    match &damage.lost {
-        _ if found => report.notes.push(damage.error.to_string()),
-        LostContent::Nothing => report.notes.push(damage.error.to_string()),
-        LostContent::Keys(low, high) => {
-            let low = low.as_deref().or(range.map(|range| range.start.as_slice()));
-            let high = high.as_deref().or(range.map(|range| range.end.key()));
-            let keys = LostKeys::between(low, high);
-            report.lose_from(damage.start, damage.error.duplicate(), damage.bytes, keys);
-        }
-        // Keys that were removed by range may be back: those of the table's range, which covers its range tombstones.
-        LostContent::RangeTombstones => {
-            let keys = LostKeys::of_table(range);
-            report.lose_from(damage.start, damage.error.duplicate(), damage.bytes, keys);
-        }
-    }
+/// Reports damage of a table of this range.
+fn tell(damage: &TableDamage, range: Option<&KeyRange>, report: &mut RepairReport) {
+    let LostContent::Keys(low, high) = &damage.lost else {
+        return report.notes.push(damage.error.to_string());
+    };
+    let low = low.as_deref().or(range.map(|range| range.start.as_slice()));
+    let high = high.as_deref().or(range.map(|range| range.end.key()));
+    let keys = LostKeys::between(low, high);
+    report.lose_from(damage.start, damage.error.duplicate(), damage.bytes, keys);
 }
 
 /// Entries of all tables, each key's newest first.
@@ -372,7 +348,7 @@ impl Merge<'_> {
         }
         report.blocks += scan.blocks_read;
         let range = *range;
-        scan.damage.iter().for_each(|damage| tell(damage, false, range, report));
+        scan.damage.iter().for_each(|damage| tell(damage, range, report));
         // tables.4
         if scan.holds_other_parts() {
             let detail = "its parts do not add up to what it states: some are of another table";

@@ -230,23 +230,3 @@ fn repair_log_4_a_log_that_has_lost_its_beginning_is_told_where_no_segment_is_na
     let loss = &report.losses[0];
     assert!(loss.path == path(gone) && loss.keys == LostKeys::Any, "repair_log.4: {report:#?}");
 }
-
-#[test]
-fn sources_6_a_table_that_lost_its_footer_proves_that_there_was_a_commit() {
-    let running = MemFs::new();
-    let db = builder(&running).open(dir()).unwrap();
-    let first = running.kill();
-    db.default_keyspace().put("flushed", "value").unwrap();
-    db.flush().unwrap();
-    let fs = running.kill();
-    // The first state of the manifest. It names no table and no segment, and there is no log.
-    let mut names = fs.list_dir(dir()).unwrap().into_iter();
-    let manifest = names.find(|name| name.starts_with("MANIFEST-")).unwrap();
-    replace(&fs, &manifest, &read(&first, &manifest));
-    let table = tables(&fs).remove(0);
-    cut(&fs, &table, read(&fs, &table).len() - 1);
-    let (report, found) = repair(&fs).unwrap();
-    assert_eq!(found["default"].len(), 1, "sources.6: {report:#?}");
-    let is_told = |loss: &Loss| loss.path == path(&table) && loss.keys == LostKeys::Any;
-    assert!(report.losses.iter().any(is_told), "sources.6: {report:#?}");
-}

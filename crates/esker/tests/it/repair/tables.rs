@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use esker::{KeyspaceId, LostKeys, TableCompression};
-use esker_env::{FaultFs, Fs, FsRef, MemFs, OpKind, OpenOptions};
+use esker_env::{FaultFs, Fs, FsRef, MemFs, OpKind};
 
 use super::judge::{
     assert_not_overreported, builder, failing, files, judge, place, repair, target, unexplained,
 };
 use crate::common::contents::{difference, dump_sound};
-use crate::common::damage::{Golden, blocks, cut, overwrite, parts, path, read, replace, table_range};
+use crate::common::damage::{Golden, blocks, overwrite, parts, path, replace, table_range};
 use crate::common::{dir, simulated};
 
 #[test]
@@ -47,10 +47,8 @@ fn esker_repair_6_sectors_of_a_table_that_cannot_be_read_cost_little_and_are_ask
     db.close().unwrap();
     let (table, bytes) = files(&fs).into_iter().find(|(name, _)| name.ends_with(".sst")).unwrap();
     let len = bytes.len() as u64;
-    assert!((30 << 10..64 << 10).contains(&len), "one chunk of the search: {len}");
+    assert!((30 << 10..64 << 10).contains(&len), "{len}");
     let faulty = FaultFs::new(Arc::new(fs));
-    // That of the footer, and one among the blocks.
-    faulty.add(failing(&[OpKind::Read], &table).on_bytes(len - 1..len));
     faulty.add(failing(&[OpKind::Read], &table).on_bytes(10_000..10_001));
     let report = options(Arc::new(faulty.clone())).repair(dir(), target()).unwrap();
     assert!(faulty.fired() <= 50, "{} reads failed", faulty.fired());
@@ -166,75 +164,17 @@ fn esker_repair_4_lost_range_tombstones_cost_keys_of_their_table_alone() {
 }
 
 #[test]
-fn esker_repair_2_range_tombstones_that_could_be_another_part_are_honoured() {
-    // Without a footer nothing says what a part is: the stored form of this one is that of properties, too.
-    let removed = 6..9_u64;
-    for is_last_sector_lost in [false, true] {
-        let fs = MemFs::new();
-        let db = builder(&fs).open(dir()).unwrap();
-        let all = db.default_keyspace();
-        (0..20_u64).for_each(|n| all.put(n.to_be_bytes(), "value").map(drop).unwrap());
-        db.flush().unwrap();
-        all.remove_range(removed.start.to_be_bytes()..removed.end.to_be_bytes()).unwrap();
-        db.flush().unwrap();
-        db.close().unwrap();
-        let table =
-            fs.list_dir(dir()).unwrap().into_iter().filter(|name| name.ends_with(".sst")).max().unwrap();
-        assert!(blocks(&fs, &table).is_empty(), "range tombstones alone");
-        let len = read(&fs, &table).len();
-        if is_last_sector_lost {
-            // With the properties.
-            overwrite(&fs, &table, len - 100, &[0; 100]);
-        } else {
-            overwrite(&fs, &table, len - 1, b"?");
+fn a_table_without_footer_or_index_is_told_as_a_loss_of_its_range() {
+    let golden = Golden::layered();
+    for name in golden.named(".sst") {
+        let parts = parts(&golden.fs, name);
+        let [.., index, _, footer] = &parts[..] else { panic!("{parts:?}") };
+        for at in [footer.end - 1, index.end - 1] {
+            let what = format!("byte {at} of {name}");
+            let byte = golden.read(name)[at];
+            let report = judge(&golden, &what, |fs| overwrite(fs, name, at, &[!byte]));
+            assert_not_overreported(&golden, &what, name, &report);
         }
-        let (report, found) = repair(&fs).unwrap();
-        let map = &found["default"];
-        assert!(
-            removed.clone().all(|n| !map.contains_key(&n.to_be_bytes()[..])),
-            "keys are back: {report:#?}"
-        );
-        assert_eq!(map.len(), 17, "{report:#?}");
-        if !is_last_sector_lost {
-            assert!(report.losses.is_empty(), "{report:#?}");
-        }
-    }
-}
-
-#[test]
-fn a_table_without_index_is_searched_for_its_blocks() {
-    for compression in [TableCompression::None, TableCompression::Lz4] {
-        let fs = MemFs::new();
-        let options = || builder(&fs).memtable_bytes(1 << 20).table_bytes(1 << 20).compression(compression);
-        let db = options().open(dir()).unwrap();
-        let all = db.default_keyspace();
-        for n in 0..3000 {
-            all.put(format!("key/{n:06}"), format!("value {n} ").repeat(n % 7)).unwrap();
-        }
-        all.remove_range("key/000100".."key/000200").unwrap();
-        db.flush().unwrap();
-        db.close().unwrap();
-        let (table, bytes) = files(&fs).into_iter().find(|(name, _)| name.ends_with(".sst")).unwrap();
-        // The footer is gone, and one place among the blocks.
-        cut(&fs, &table, bytes.len() - 1);
-        overwrite(&fs, &table, bytes.len() / 3, b"damage");
-        let report = options().repair(dir(), target()).unwrap();
-        let db = options().open(target()).unwrap();
-        let found = dump_sound(&db).unwrap();
-        let (map, id) = (&found["default"], KeyspaceId::DEFAULT);
-        assert!(map.len() > 2850 && map.len() < 2900, "{}", map.len());
-        for n in (0..100).chain(200..3000) {
-            let key = format!("key/{n:06}").into_bytes();
-            assert!(map.contains_key(&key) || report.losses.iter().any(|loss| loss.keys.may_hold(id, &key)));
-        }
-        // Range tombstones were found, too, and the loss is a small one.
-        assert!(!map.contains_key(&b"key/000150"[..]));
-        let lost_ranges = report.losses.iter().filter(|loss| matches!(loss.keys, LostKeys::Between(..)));
-        assert!(
-            lost_ranges.count() >= 1 && !report.losses.iter().any(|l| l.keys == LostKeys::Any),
-            "{report:#?}"
-        );
-        db.close().unwrap();
     }
 }
 
@@ -349,33 +289,27 @@ fn tables_6_without_a_manifest_an_older_value_does_not_pass_for_the_newest() {
 }
 
 #[test]
-fn tables_6_what_may_never_have_been_committed_is_kept_and_told_with_and_without_a_footer() {
-    for spoils_footer in [false, true] {
-        let fs = MemFs::new();
-        let db = adopting(&fs).transaction_memory(0).open(dir()).unwrap();
-        let mut transaction = db.begin();
-        let map = db.default_keyspace();
-        (0..200_u16).for_each(|n| transaction.put(&map, n.to_be_bytes(), [b'n'; 40]).unwrap());
-        let left = fs.kill();
-        let names = left.list_dir(dir()).unwrap();
-        assert!(names.iter().any(|name| name.ends_with(".sst")), "it has private tables");
-        for name in &names {
-            if name == "CURRENT" || name.starts_with("MANIFEST") {
-                left.remove_file(&path(name)).unwrap();
-            } else if spoils_footer && name.ends_with(".sst") {
-                let file = left.open(&path(name), OpenOptions::write()).unwrap();
-                file.write_all_at(&[0], file.len().unwrap() - 1).unwrap();
-            }
+fn tables_6_what_may_never_have_been_committed_is_kept_and_told() {
+    let fs = MemFs::new();
+    let db = adopting(&fs).transaction_memory(0).open(dir()).unwrap();
+    let mut transaction = db.begin();
+    let map = db.default_keyspace();
+    (0..200_u16).for_each(|n| transaction.put(&map, n.to_be_bytes(), [b'n'; 40]).unwrap());
+    let left = fs.kill();
+    let names = left.list_dir(dir()).unwrap();
+    assert!(names.iter().any(|name| name.ends_with(".sst")), "it has private tables");
+    for name in &names {
+        if name == "CURRENT" || name.starts_with("MANIFEST") {
+            left.remove_file(&path(name)).unwrap();
         }
-        let report = adopting(&left).repair(dir(), target()).unwrap();
-        let found = dump_sound(&adopting(&left).open(target()).unwrap()).unwrap();
-        assert!(!found["default"].is_empty(), "tables.6");
-        for key in found["default"].keys() {
-            let is_told = |loss: &esker::Loss| {
-                loss.detail.contains("never have been committed")
-                    && loss.keys.may_hold(KeyspaceId::DEFAULT, key)
-            };
-            assert!(report.losses.iter().any(is_told), "tables.6: {spoils_footer}: {report:#?}");
-        }
+    }
+    let report = adopting(&left).repair(dir(), target()).unwrap();
+    let found = dump_sound(&adopting(&left).open(target()).unwrap()).unwrap();
+    assert!(!found["default"].is_empty(), "tables.6");
+    for key in found["default"].keys() {
+        let is_told = |loss: &esker::Loss| {
+            loss.detail.contains("never have been committed") && loss.keys.may_hold(KeyspaceId::DEFAULT, key)
+        };
+        assert!(report.losses.iter().any(is_told), "tables.6: {report:#?}");
     }
 }
