@@ -41,7 +41,7 @@ pub(crate) use follow::{Followed, Follower, Record, look_at};
 pub(crate) use format::SegmentHeader;
 pub(crate) use pool::{LogRoom, Register, WalOptions, WalPool};
 pub(crate) use recovery::{
-    CUT, LogExtent, Recovered, first_torn, holds_records, recover, remove_obsolete, remove_unused, verify,
+    CUT, LogExtent, Recovered, first_torn, is_in_use, recover, remove_obsolete, remove_unused, verify,
 };
 pub(crate) use salvage::{LogPiece, SegmentPiece, lacks_segments, salvage, segments, walk_segment_file};
 pub(crate) use shelf::{Shelf, Shelved};

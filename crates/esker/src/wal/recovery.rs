@@ -35,13 +35,12 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use esker_env::{Env, OpenOptions, read_range, read_range_into};
+use esker_env::{Env, OpenOptions, read_range};
 
 use super::file_name;
 use super::format::{
-    ALIGN, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_BYTES_LIMIT, SEGMENT_HEADER_BYTES, SegmentHeader,
+    Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_BYTES_LIMIT, SEGMENT_HEADER_BYTES, SegmentHeader,
 };
-use super::salvage::read_pieces;
 use super::segment::{Found, SegmentBytes};
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result, SeqNo};
@@ -106,8 +105,6 @@ pub(crate) struct LogExtent {
 
 /// What is wrong with a last segment that [`SegmentHeader::is_cut`].
 pub(crate) const CUT: &str = "no record follows, and the file is shorter than it was made: it was cut";
-/// So much of a prepared file is searched for records.
-const RENAMED_BYTES: usize = 64 << 10;
 /// What to do about a log that has lost something.
 const ADVICE: &str = "restore a backup or run `esker repair`";
 
@@ -134,52 +131,25 @@ impl LogFiles {
         (next..=named_to?).find(|number| !self.prepared.contains(number))
     }
 
-    /// The segments that are needed and have the names of prepared files: somebody renamed them.
-    pub(super) fn renamed(&self, env: &Env, dir: &Path, extent: LogExtent) -> Result<Vec<u64>> {
-        let mut renamed = Vec::new();
-        for &number in self.prepared.range(extent.from..) {
-            if holds_records(env, &file_name::prepared_path(dir, number), number, extent.database_id)? {
-                renamed.push(number);
-            }
-        }
-        Ok(renamed)
-    }
-
-    /// The same, for repair: each file for itself. One that cannot be read may be a segment if it is named (pool.4).
-    pub(super) fn perhaps_renamed(&self, env: &Env, dir: &Path, extent: LogExtent) -> Vec<u64> {
-        let is_named = |number: u64| extent.named_to.is_none_or(|named_to| number <= named_to);
-        let may_be = |number: &u64| {
-            let path = file_name::prepared_path(dir, *number);
-            let holds = holds_records(env, &path, *number, extent.database_id);
-            holds.unwrap_or_else(|_| is_named(*number))
-        };
-        self.prepared.range(extent.from..).copied().filter(may_be).collect()
+    /// Returns what is wrong if a needed segment has the name of a prepared file: opening would delete it.
+    pub(super) fn renamed(&self, env: &Env, dir: &Path, from: u64) -> Option<Error> {
+        let in_use = |number: &&u64| is_in_use(env, &file_name::prepared_path(dir, **number), **number);
+        let number = *self.prepared.range(from..).find(in_use)?;
+        let detail = "the segment is missing, and the file that was prepared for it holds its records: it was renamed; give it \
+                      this name again";
+        Some(Error::corrupt("WAL", file_name::segment_path(dir, number), 0, detail))
     }
 }
 
-/// Whether the file that is prepared for a segment holds a record of it: then it was in use, under its other name. The first one may be
-/// damaged: others are looked for in the first [`RENAMED_BYTES`], as far as those can be read.
-pub(crate) fn holds_records(env: &Env, path: &Path, number: u64, database_id: Option<u32>) -> Result<bool> {
+/// Returns whether the file that is prepared for a segment begins with a record of it.
+pub(crate) fn is_in_use(env: &Env, path: &Path, number: u64) -> bool {
     let read = || {
         let file = env.fs.open(path, OpenOptions::read())?;
-        let len = usize::try_from(file.len()?).map_or(RENAMED_BYTES, |len| len.min(RENAMED_BYTES));
-        if let Ok(bytes) = read_range(&*file, 0, len) {
-            return Ok(bytes);
-        }
-        let (mut bytes, holes) = read_pieces(&*file, len);
-        if holes.first().is_some_and(|hole| hole.start == 0) {
-            read_range_into(&*file, 0, &mut bytes[..len.min(SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES)])?;
-        }
-        Ok(bytes)
+        read_range(&*file, 0, SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES)
     };
-    let bytes = read().map_err(|e| Error::io("read", path, e))?;
-    let stamp = match SegmentHeader::decode(&bytes, number, path) {
-        Ok(header) => header.stamp(),
-        Err(_) => SegmentHeader::stamp_of_damaged(&bytes, number, database_id),
-    };
-    let mut places = (SEGMENT_HEADER_BYTES..bytes.len()).step_by(ALIGN);
-    // No record knows more of its segment to be durable than is before it: bytes that pass for one by chance mostly do.
-    Ok(places.any(|at| RecordHeader::decode(&bytes[at..], stamp).is_some_and(|r| r.synced_to as usize <= at)))
+    let Ok(bytes) = read() else { return false };
+    let header = SegmentHeader::decode(&bytes, number, path);
+    header.is_ok_and(|it| RecordHeader::decode(&bytes[SEGMENT_HEADER_BYTES..], it.stamp()).is_some())
 }
 
 /// Replays the log and makes what is there durable (recovery.4). If it has segments from the first needed one on, that one must be
@@ -314,11 +284,8 @@ fn read_log(
         let detail = format!("the segment is missing, and {why}; {ADVICE}");
         Err(Error::corrupt("WAL", file_name::segment_path(dir, number), 0, detail))
     };
-    if let Some(number) = files.renamed(env, dir, extent)?.first() {
-        let path = file_name::segment_path(dir, *number);
-        let detail = "the segment is missing, and the file that was prepared for it holds its records: it was renamed; give it \
-                      this name again, or run `esker repair`";
-        return Err(Error::corrupt("WAL", path, 0, detail));
+    if let Some(error) = files.renamed(env, dir, from_segment) {
+        return Err(error);
     }
     let expected = |i: usize| from_segment.saturating_add(i as u64);
     if let Some(hole) = files.segments.iter().enumerate().position(|(i, found)| expected(i) != *found) {

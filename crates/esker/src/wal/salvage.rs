@@ -10,12 +10,9 @@
 //! wal_salvage.3. Behind damage the search goes on for the next record whose header and payload are valid in this segment.
 //! wal_salvage.4. No commit is put together over damage, nor over a segment or a stretch that is missing or cannot be read: no checksum covers
 //!      a commit as a whole.
-//! wal_salvage.5. A file that the manifest names and that has the name of a prepared one is read as a segment, also if its beginning cannot be read:
-//!      it may have been renamed. What cannot be read of one hides no other.
-//! wal_salvage.6. What recovery refuses is no torn tail: a record is damage if behind it stands the header of one that was made when it was durable,
+//! wal_salvage.5. What recovery refuses is no torn tail: a record is damage if behind it stands the header of one that was made when it was durable,
 //!      whatever has become of that one's payload.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -56,7 +53,7 @@ pub(crate) enum SegmentPiece<'a> {
         payload: &'a [u8],
     },
     /// Bytes that are no valid record, with a valid one behind them, or with some that cannot be read among them, or with what
-    /// proves that they were durable (wal_salvage.6).
+    /// proves that they were durable (wal_salvage.5).
     Damage {
         /// Where they start.
         offset: u64,
@@ -121,7 +118,7 @@ fn walk_segment(
                     let evidence = segment.evidence(offset, header);
                     let (offset, bytes) = (offset as u64, evidence.remains_end.saturating_sub(offset) as u64);
                     return each(match evidence.proof_of_damage {
-                        // wal_salvage.6
+                        // wal_salvage.5
                         Some(_) => SegmentPiece::Damage { offset, bytes, detail: WAS_SYNCED },
                         None => SegmentPiece::Tail { offset, torn_bytes: bytes, cut },
                     });
@@ -196,7 +193,7 @@ fn read_in_pieces(env: &Env, path: &Path) -> Result<(Vec<u8>, Vec<Range<usize>>)
 }
 
 /// The first bytes of a file, with zeros where they cannot be read, and those places.
-pub(super) fn read_pieces(file: &dyn File, len: usize) -> (Vec<u8>, Vec<Range<usize>>) {
+fn read_pieces(file: &dyn File, len: usize) -> (Vec<u8>, Vec<Range<usize>>) {
     let mut bytes = vec![0; len];
     let mut holes: Vec<Range<usize>> = Vec::new();
     for start in (0..len).step_by(PIECE_BYTES) {
@@ -273,16 +270,10 @@ pub(crate) fn segments(env: &Env, dir: &Path, from: u64) -> Result<Vec<u64>> {
     Ok(LogFiles::list(env, dir, from)?.segments)
 }
 
-/// The segments that are there, by number. One that was renamed is as good as any (wal_salvage.5).
-fn present(env: &Env, dir: &Path, extent: LogExtent, files: &LogFiles) -> BTreeSet<u64> {
-    let renamed = files.perhaps_renamed(env, dir, extent);
-    files.segments.iter().copied().chain(renamed).collect()
-}
-
 /// Whether a segment is gone that recovery asks for (recovery.6).
 pub(crate) fn lacks_segments(env: &Env, dir: &Path, extent: LogExtent) -> Result<bool> {
     let files = LogFiles::list(env, dir, extent.from)?;
-    let numbers = present(env, dir, extent, &files);
+    let numbers = &files.segments;
     let has_hole = numbers.iter().zip(extent.from..).any(|(number, expected)| *number != expected);
     let next = numbers.last().map_or(extent.from, |last| last.saturating_add(1));
     Ok(has_hole || files.first_lost(next, extent.named_to).is_some())
@@ -297,10 +288,13 @@ pub(crate) fn salvage(
 ) -> Result<u64> {
     let LogExtent { from, named_to, database_id, .. } = extent;
     let files = LogFiles::list(env, dir, from)?;
-    let numbers = present(env, dir, extent, &files);
+    let numbers = &files.segments;
     let stated_id = database_id.is_none().then(|| stated_id(env, dir, &files.segments)).flatten();
     let mut log =
         Salvage { each, database_id, foreign: false, unfinished: None, last_seq: SeqNo::ZERO, failed: None };
+    if let Some(error) = files.renamed(env, dir, from) {
+        log.lost(error, 0);
+    }
     let mut expected = match named_to {
         Some(_) => from,
         // How the log began may be unknown.
@@ -311,10 +305,7 @@ pub(crate) fn salvage(
             log.missing(dir, expected, number - 1);
         }
         expected = number.saturating_add(1);
-        let mut path = file_name::segment_path(dir, number);
-        if files.segments.binary_search(&number).is_err() {
-            path = file_name::prepared_path(dir, number);
-        }
+        let path = file_name::segment_path(dir, number);
         let is_last = i + 1 == numbers.len();
         match read_in_pieces(env, &path) {
             Ok((bytes, holes)) => {

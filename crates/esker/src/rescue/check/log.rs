@@ -82,39 +82,24 @@ pub(super) fn check_named(
     extent: impl Fn() -> LogExtent,
     report: &mut CheckReport,
 ) -> Result<()> {
-    let LogExtent { from, named_to, database_id, .. } = extent();
+    let LogExtent { from, named_to, .. } = extent();
     let Some(named_to) = named_to else { return Ok(()) };
     for number in from..=named_to {
         let segment = wal::file_name::segment_path(dir, number);
         let prepared = wal::file_name::prepared_path(dir, number);
         let exists = |path: &Path| env.fs.exists(path).map_err(|e| Error::io("look for", path, e));
-        // What holds records is no prepared file.
-        let is_prepared = || -> Result<bool> {
-            Ok(exists(&prepared)? && !wal::holds_records(env, &prepared, number, database_id)?)
-        };
-        let missing = || -> Result<Option<Error>> {
-            let mut failed = None;
-            let mut looked = || {
-                is_prepared().unwrap_or_else(|error| {
-                    failed = Some(error);
-                    false
-                })
-            };
+        let is_prepared =
+            || -> Result<bool> { Ok(exists(&prepared)? && !wal::is_in_use(env, &prepared, number)) };
+        let is_missing = || -> Result<bool> {
             // The writer renames the one to the other: if it does so between the first two looks, the third finds it.
-            let is_there = exists(&segment)? || looked() || exists(&segment)?;
+            let is_there = exists(&segment)? || is_prepared()? || exists(&segment)?;
             let now = extent();
-            if is_there || now.from > number || now.named_to < Some(number) {
-                return Ok(None);
-            }
-            let detail = "the segment is missing, and the manifest says that it is in use";
-            // A prepared file that could not be read is not missing.
-            Ok(Some(failed.unwrap_or_else(|| Error::corrupt("WAL", &segment, 0, detail))))
+            Ok(!is_there && now.from <= number && now.named_to >= Some(number))
         };
         // Its file may have been given back, and made and named again, before the manifest was asked: then it is there now.
-        if missing()?.is_some()
-            && let Some(error) = missing()?
-        {
-            report.problem(error);
+        if is_missing()? && is_missing()? {
+            let detail = "the segment is missing, and the manifest says that it is in use";
+            report.problem(Error::corrupt("WAL", &segment, 0, detail));
         }
     }
     Ok(())

@@ -179,9 +179,8 @@ fn note_leftovers(
             FileKind::Temporary => true,
             FileKind::Other => {
                 wal::file_name::is_spare(name)
-                    || wal::file_name::parse_prepared(name).is_some_and(|number| {
-                        wal::holds_records(env, &dir.join(name), number, state.database_id).is_ok_and(|h| !h)
-                    })
+                    || wal::file_name::parse_prepared(name)
+                        .is_some_and(|number| !wal::is_in_use(env, &dir.join(name), number))
                     || wal::file_name::parse_segment(name).is_some_and(|number| number < from)
             }
         };
