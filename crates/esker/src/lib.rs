@@ -156,6 +156,7 @@ pub use crate::engine::life::copies::names::{is_of_database, refuse_in_database}
 
 /// Entries for fuzzers: every decoder of bytes from disk, on any bytes. Not part of the API. See
 /// docs/testing.md.
+#[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::backup::fuzzing as backup;

@@ -67,7 +67,7 @@
 
 mod archive;
 mod create;
-#[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod place;
 mod point;

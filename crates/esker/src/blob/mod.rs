@@ -33,7 +33,7 @@ pub(crate) use stored::{Squeeze, StoredValue, put_value, stored_bytes_max};
 pub(crate) use writer::BlobWriter;
 
 /// Entry points for fuzzing: decoders of this module on arbitrary bytes.
-#[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing {
     use super::{BlobPointer, Moves};
 

@@ -6,7 +6,7 @@ pub(crate) mod catalog_key;
 pub(crate) mod checksum;
 pub(crate) mod compression;
 pub(crate) mod digest;
-#[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub(crate) mod hash;
 pub(crate) mod operand;

@@ -132,6 +132,7 @@ impl ManifestLog {
 
     /// Reads the manifest that `CURRENT` names; `None` if there is no `CURRENT`. The result is its number and all
     /// its edits merged.
+    #[cfg(any(test, feature = "fuzzing"))]
     pub fn recover(env: &Env, dir: &Path) -> Result<Option<(FileId, VersionEdit)>> {
         Ok(Self::find(env, dir)?.map(|found| (found.id, found.state)))
     }

@@ -9,7 +9,7 @@ pub(crate) mod debts;
 pub(crate) mod edit;
 pub(crate) mod feed;
 pub(crate) mod file_name;
-#[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub(crate) mod history;
 pub(crate) mod log;

@@ -56,7 +56,7 @@
 //! Bytes: docs/formats/recordio.md
 
 mod frame;
-#[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod header;
 mod mmap;

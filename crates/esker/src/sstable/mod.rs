@@ -39,7 +39,7 @@ mod check;
 mod counts;
 mod cursor;
 mod footer;
-#[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod index;
 mod options;

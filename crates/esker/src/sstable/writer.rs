@@ -35,7 +35,7 @@ use crate::types::entry::EntryRef;
 use crate::types::expiry::value_of;
 use crate::types::key::common_prefix_len;
 use crate::types::key_range::{End, KeyRange};
-use crate::types::range_tombstone::{Fragment, RangeTombstone, RangeTombstones};
+use crate::types::range_tombstone::{Fragment, RangeTombstones};
 use crate::types::{Error, Result, SeqNo};
 
 /// Number of blocks that `TableCompression::Auto` probes.
@@ -250,7 +250,8 @@ impl TableWriter {
     }
 
     /// Adds a range tombstone, in any order. The caller has clipped it to the range of the table.
-    pub(crate) fn add_range_tombstone(&mut self, tombstone: &RangeTombstone) {
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn add_range_tombstone(&mut self, tombstone: &crate::types::range_tombstone::RangeTombstone) {
         self.add_fragment(tombstone.clone().into());
     }
 

@@ -33,7 +33,7 @@ pub(crate) mod write_set;
 pub(crate) mod write_set_cursor;
 
 /// Fuzzing entry points for the decoders of this module.
-#[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing {
     /// Decodes the payload of a WAL record and checks that re-encoding it round-trips.
     pub fn commit_payload(bytes: &[u8]) {

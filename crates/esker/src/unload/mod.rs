@@ -37,7 +37,7 @@
 //! Bytes: docs/formats/unload.md
 
 mod format;
-#[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod load;
 mod write;

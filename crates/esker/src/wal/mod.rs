@@ -23,7 +23,7 @@ mod direct;
 pub(crate) mod file_name;
 mod follow;
 mod format;
-#[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod meter;
 mod pool;

@@ -4,7 +4,7 @@ pub(crate) mod background;
 pub(crate) mod committing;
 pub(crate) mod copies;
 pub(crate) mod exclusive;
-#[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub(crate) mod handle;
 pub(crate) mod ingest;

@@ -379,6 +379,7 @@ impl Catalog {
     }
 
     /// The ids of all keyspaces.
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn ids(&self) -> Vec<KeyspaceId> {
         self.all().into_iter().map(|(_, state)| state.id).collect()
     }
