@@ -1,4 +1,4 @@
-//! What is known of each connection: for `CLIENT LIST`, for who ends one, and for messages that nobody asked for.
+//! The connections: for `CLIENT LIST`, for ending them, and for messages that answer no request.
 
 pub mod outbox;
 pub mod pubsub;
@@ -14,72 +14,72 @@ use crate::clients::outbox::{Class, Outbox, OutputLimits};
 use crate::clients::pubsub::Hearing;
 use crate::observe::stats::Counter;
 
-/// What others see of a connection. Atomics are relaxed: they are figures.
+/// What other connections see of a connection. Atomics are relaxed: they are statistics.
 #[derive(Default)]
 pub struct Client {
     /// Its number.
     pub id: u64,
-    /// Where it comes from.
+    /// Its remote address.
     pub address: String,
-    /// Where it has connected to.
+    /// The local address that it connected to.
     pub own_address: String,
-    /// When it came, in milliseconds since 1970.
+    /// When it connected, in Unix milliseconds.
     pub since: u64,
-    /// When it sent something last.
+    /// When it last sent something.
     pub active: AtomicU64,
     /// Its database.
     pub db: AtomicUsize,
     /// Its name.
     pub name: Mutex<String>,
-    /// Its user; empty if it has not said who it is.
+    /// Its user; empty before authentication.
     pub user: Mutex<String>,
-    /// The library it uses, and that one's version.
+    /// The client library and its version.
     pub library: Mutex<(String, String)>,
-    /// What it sent last: a command, and its subcommand if it has any.
+    /// The last command, and its subcommand if it has any.
     pub command: Mutex<(&'static str, Option<&'static str>)>,
-    /// Bytes it sent, bytes it was sent, commands it had done.
+    /// Bytes received, bytes sent, commands run.
     pub bytes_in: Counter,
     pub bytes_out: Counter,
     pub commands: Counter,
-    /// How many keys it watches.
+    /// Number of watched keys.
     pub watched: AtomicUsize,
-    /// How many channels and patterns it is subscribed to, by `Hearing`.
+    /// Number of subscribed channels and patterns, by `Hearing`.
     pub subscribed: [AtomicUsize; Hearing::COUNT],
-    /// How many topics and keys it listens to (`ES.LISTEN`, `ES.WATCH`).
+    /// Number of topics and keys it listens to (`ES.LISTEN`, `ES.WATCH`).
     pub listens: AtomicUsize,
-    /// Bytes of requests on their way, and of commands between `MULTI` and `EXEC`.
+    /// Bytes of incomplete requests, and of commands between `MULTI` and `EXEC`.
     pub held: AtomicUsize,
-    /// Commands of its transaction, and one more; 0: it has none.
+    /// Number of commands in its transaction plus one; 0 without a transaction.
     pub queued: AtomicUsize,
-    /// Version 3 of the protocol.
+    /// It speaks RESP3.
     pub is_resp3: AtomicBool,
-    /// It sees all commands.
+    /// It receives all commands (`MONITOR`).
     pub is_monitor: AtomicBool,
-    /// It is a replica's, which gets commits or a copy.
+    /// It is a replica, which receives commits or a copy.
     pub is_replica: AtomicBool,
-    /// It waits.
+    /// It is blocked.
     pub is_blocked: AtomicBool,
-    /// How it is woken from waiting: 0 not, 1 as if its time were over, 2 with an error.
+    /// How to unblock it: 0 not, 1 like a timeout, 2 with an error.
     unblock: AtomicU32,
-    /// What waits to be sent to it.
+    /// Bytes that wait to be sent to it.
     pub outbox: Outbox,
-    /// There is something for it.
+    /// Signals that there is something to send.
     pub wake: Notify,
 }
 
 impl Client {
-    /// Ends it.
+    /// Ends the connection.
     pub fn kill(&self) {
         self.outbox.end();
         self.wake.notify_one();
     }
 
-    /// Whether it is to end.
+    /// Returns whether it has to end.
     pub fn is_killed(&self) -> bool {
         self.outbox.is_ended()
     }
 
-    /// Wakes it from waiting; false if it does not wait.
+    /// Unblocks it. Returns false if it is not blocked.
     pub fn unblock(&self, with_error: bool) -> bool {
         if !self.is_blocked.load(Ordering::Relaxed) {
             return false;
@@ -89,7 +89,7 @@ impl Client {
         true
     }
 
-    /// Whether it is to be woken, and then whether with an error.
+    /// Takes a request to unblock. Returns whether to reply with an error.
     pub fn take_unblock(&self) -> Option<bool> {
         match self.unblock.swap(0, Ordering::Relaxed) {
             0 => None,
@@ -97,19 +97,19 @@ impl Client {
         }
     }
 
-    /// Sends it bytes that answer no request.
+    /// Sends bytes that answer no request.
     pub fn send(&self, bytes: &[u8]) {
         self.outbox.add(bytes);
         self.wake.notify_one();
     }
 
-    /// Has replies sent before the job they belong to comes back.
+    /// Sends replies before the job that they belong to has returned.
     pub fn answer_early(&self, bytes: &[u8]) {
         self.outbox.add_early(bytes);
         self.wake.notify_one();
     }
 
-    /// The class by which what waits for it is bounded.
+    /// The class that limits its output.
     pub fn class(&self) -> Class {
         match self.is_replica.load(Ordering::Relaxed) {
             true => Class::Replica,
@@ -118,7 +118,7 @@ impl Client {
         }
     }
 
-    /// The type that `CLIENT LIST` and `CLIENT KILL` have for it.
+    /// Its type in `CLIENT LIST` and `CLIENT KILL`.
     pub fn kind(&self) -> &'static str {
         match self.class() {
             Class::Normal => "normal",
@@ -127,7 +127,7 @@ impl Client {
         }
     }
 
-    /// Whether it is subscribed to anything.
+    /// Returns whether it has any subscription.
     pub fn is_subscribed(&self) -> bool {
         let counts = self.subscribed.iter().chain([&self.listens]);
         counts.map(|count| count.load(Ordering::Relaxed)).any(|count| count > 0)
@@ -187,13 +187,13 @@ pub struct Clients {
     all: Mutex<BTreeMap<u64, Arc<Client>>>,
     next: AtomicU64,
     monitors: AtomicUsize,
-    /// What all hold (`Client::held`).
+    /// Sum of `Client::held`.
     held: AtomicUsize,
     limits: Arc<OutputLimits>,
 }
 
 impl Clients {
-    /// None yet. What waits for one of them is bounded by these limits.
+    /// Without connections. The output of each is limited by `limits`.
     pub fn new(limits: Arc<OutputLimits>) -> Self {
         Clients { limits, ..Clients::default() }
     }
@@ -214,21 +214,22 @@ impl Clients {
         Some(client)
     }
 
-    /// Takes out one that has ended.
+    /// Removes an ended connection.
     pub fn remove(&self, client: &Client) {
         self.all.lock().remove(&client.id);
         self.hold(client, 0);
         self.set_monitor(client, false);
     }
 
-    /// Notes what it holds, and returns what all hold.
+    /// Records the bytes that a connection holds. Returns the sum of all.
     pub fn hold(&self, client: &Client, bytes: usize) -> usize {
         let before = client.held.swap(bytes, Ordering::Relaxed);
         let all = self.held.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
         all.wrapping_add(bytes).wrapping_sub(before)
     }
 
-    /// Ends the connections that hold most, until the others hold no more than this together. Returns the ended.
+    /// Ends the connections that hold most until the others hold at most this much together. Returns the
+    /// ended ones.
     pub fn end_largest(&self, held_max: usize) -> Vec<Arc<Client>> {
         let held = |client: &Arc<Client>| client.held.load(Ordering::Relaxed);
         let mut clients = self.list();
@@ -246,7 +247,7 @@ impl Clients {
         ended
     }
 
-    /// Has it see all commands, or no more.
+    /// Starts or stops sending it all commands.
     pub fn set_monitor(&self, client: &Client, is_monitor: bool) {
         match (client.is_monitor.swap(is_monitor, Ordering::Relaxed), is_monitor) {
             (false, true) => self.monitors.fetch_add(1, Ordering::Relaxed),
@@ -255,32 +256,32 @@ impl Clients {
         };
     }
 
-    /// Whether somebody sees all commands.
+    /// Returns whether any connection receives all commands.
     pub fn has_monitors(&self) -> bool {
         self.monitors.load(Ordering::Relaxed) > 0
     }
 
-    /// Has each connection look at the parameters that it waits by.
+    /// Makes each connection read the parameters that it waits by.
     pub fn wake(&self) {
         self.all.lock().values().for_each(|client| client.wake.notify_one());
     }
 
-    /// All of them, oldest first.
+    /// All connections, oldest first.
     pub fn list(&self) -> Vec<Arc<Client>> {
         self.all.lock().values().cloned().collect()
     }
 
-    /// How many.
+    /// Number of connections.
     pub fn len(&self) -> usize {
         self.all.lock().len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// One of them.
+    /// The connection with this number.
     pub fn get(&self, id: u64) -> Option<Arc<Client>> {
         self.all.lock().get(&id).cloned()
     }

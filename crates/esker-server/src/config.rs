@@ -1,8 +1,10 @@
-//! Options that `CONFIG GET` and `CONFIG SET` know: those that mean something here, and those that clients and test suites expect to be there.
+//! Parameters of `CONFIG GET` and `CONFIG SET`: those with a meaning here, and those that clients and test
+//! suites expect.
 //!
-//! config.1. A knob that means nothing here gives back what it was set to.
-//! config.2. A knob that means nothing here and promises safety is refused, unless it is set to the value that promises nothing.
-//! config.3. A value is checked by the type of its parameter, whatever the value before.
+//! config.1. A parameter without meaning here returns the value it was set to.
+//! config.2. A parameter without meaning here that promises safety accepts only the value that promises
+//!     nothing.
+//! config.3. A value is checked by the type of its parameter, whatever the previous value.
 
 mod kind;
 pub mod options;
@@ -21,8 +23,8 @@ use crate::config::options::{Fsync, Options};
 use crate::run::effects::{Event, events_of, letters_of};
 use crate::store::Durability;
 
-/// Knobs that promise safety which the server does not give, or rights which it never gives by itself. They keep their
-/// value (config.2).
+/// Parameters that promise safety which the server does not give, or rights which it never gives by default.
+/// They keep their value (config.2).
 const PROMISES: &[(&str, &str, &str)] = &[
     (
         "acl-pubsub-default",
@@ -45,14 +47,14 @@ const PROMISES: &[(&str, &str, &str)] = &[
     ("stop-writes-on-bgsave-error", "yes", "writes stop when the log cannot be written, and only then"),
 ];
 
-/// Options that cannot be set while the server runs.
+/// Parameters that cannot be set while the server runs.
 const FIXED: &[&str] =
     &["aclfile", "bind", "databases", "dir", "port", "unixsocket", "cluster-enabled", "daemonize"];
 
-/// The options in force.
+/// The current parameters.
 pub struct Config {
     values: Mutex<BTreeMap<String, String>>,
-    /// Classes of events that are told. Relaxed, as the others: they are read at each command anew.
+    /// Classes of published events. Relaxed, like the others: each command reads them again.
     events: AtomicU32,
     fsync: AtomicU32,
     clients_max: AtomicU64,
@@ -70,16 +72,17 @@ pub struct Config {
     bounds: Bounds,
 }
 
-/// Of the descriptors of the process, the half is for tables of the engine, but no more than this.
+/// Maximum number of descriptors for tables of the engine, which otherwise get half of the process's
+/// descriptors.
 const TABLES_MAX: u64 = 4096;
-/// Descriptors for logs, directories, listeners, and connections that are refused.
+/// Descriptors kept for logs, directories, listeners, and connections that are refused.
 const KEPT_DESCRIPTORS: u64 = 64;
 
-/// How many connections the descriptors of the process allow.
+/// Number of connections that the process's descriptors allow.
 #[derive(Debug)]
 struct Bounds {
     clients: u64,
-    /// Connections of HTTP.
+    /// HTTP connections.
     http: usize,
 }
 
@@ -90,7 +93,7 @@ impl Bounds {
             return Bounds { clients: u64::MAX, http: http as usize };
         };
         let kept = (descriptors / 2).min(TABLES_MAX) + KEPT_DESCRIPTORS.min(descriptors / 4);
-        // At least half of the rest is for clients.
+        // Clients get at least half of the rest.
         let left = descriptors.saturating_sub(kept);
         let http = http.min(left / 2);
         Bounds { clients: (left - http).max(1), http: http.max(1) as usize }
@@ -103,7 +106,7 @@ const QUERY_BYTES_MAX: u64 = 1 << 30;
 const KEEPALIVE_SECONDS: u64 = 300;
 
 impl Config {
-    /// As the server was started.
+    /// The parameters that the server was started with.
     pub fn new(options: &Options) -> Self {
         let bounds = Bounds::of(options);
         let clients_max = bounds.clients.min(options.clients_max as u64);
@@ -158,28 +161,28 @@ impl Config {
         self.bounds.http
     }
 
-    /// Bounds of what waits to be sent to clients.
+    /// Limits of clients' output.
     pub fn output_limits(&self) -> &Arc<OutputLimits> {
         &self.output
     }
 
-    /// Bytes that a client may have sent of a request, and of commands that wait for `EXEC`.
+    /// Maximum bytes of a client's incomplete request, and of its commands that wait for `EXEC`.
     pub fn query_bytes_max(&self) -> usize {
         self.query_bytes_max.load(Ordering::Relaxed) as usize
     }
 
-    /// Seconds after which the system asks whether a silent client is there; 0: it does not.
+    /// Seconds after which the system probes a silent client; 0: never.
     pub fn keepalive_seconds(&self) -> u64 {
         self.keepalive_seconds.load(Ordering::Relaxed)
     }
 
-    /// Classes of events of keys that are told.
+    /// Classes of published key events.
     #[inline]
     pub fn events(&self) -> u32 {
         self.events.load(Ordering::Relaxed)
     }
 
-    /// Whether events of this class are published.
+    /// Returns whether events of this class are published.
     pub fn wants(&self, event: Event) -> bool {
         self.events() >> event as u32 & 1 == 1
     }
@@ -193,33 +196,33 @@ impl Config {
         }
     }
 
-    /// Commands that take as many microseconds are noted; negative: none are.
+    /// Commands that take this many microseconds are logged as slow; negative: none.
     pub fn slow_micros(&self) -> i64 {
         self.slow_micros.load(Ordering::Relaxed)
     }
 
-    /// What takes as many milliseconds is noted as an event; 0: nothing is.
+    /// Work that takes this many milliseconds is recorded as a latency event; 0: none.
     pub fn latency_ms(&self) -> u64 {
         self.latency_ms.load(Ordering::Relaxed)
     }
 
-    /// Whether it is noted how long commands take.
+    /// Returns whether latencies of commands are recorded.
     #[inline]
     pub fn tracks_latency(&self) -> bool {
         self.tracks_latency.load(Ordering::Relaxed) != 0
     }
 
-    /// How many milliseconds commits wait for a sync for replicas; 0: there is none for them.
+    /// Milliseconds after which commits are synced for replicas; 0: they are not.
     pub fn replica_sync_ms(&self) -> u64 {
         self.replica_sync_ms.load(Ordering::Relaxed)
     }
 
-    /// Once a script runs for more milliseconds, commands are refused; 0: they wait.
+    /// Milliseconds of a script's run after which other commands are refused; 0: they wait.
     pub fn busy_ms(&self) -> u64 {
         self.busy_ms.load(Ordering::Relaxed)
     }
 
-    /// So many connections at the most.
+    /// Maximum number of connections.
     pub fn clients_max(&self) -> usize {
         self.clients_max.load(Ordering::Relaxed) as usize
     }
@@ -229,12 +232,12 @@ impl Config {
         self.idle_seconds.load(Ordering::Relaxed)
     }
 
-    /// Whether strangers from other machines are refused.
+    /// Returns whether unauthenticated clients from other machines are refused.
     pub fn is_protected(&self) -> bool {
         self.protected.load(Ordering::Relaxed) != 0
     }
 
-    /// Names and values of all options whose names match one of the patterns.
+    /// Names and values of all parameters that match one of the patterns.
     pub fn find(&self, patterns: &[&[u8]]) -> Vec<(String, String)> {
         let values = self.values.lock();
         values
@@ -244,17 +247,17 @@ impl Config {
             .collect()
     }
 
-    /// One value.
+    /// The value of a parameter.
     pub fn get(&self, name: &str) -> Option<String> {
         self.values.lock().get(name).cloned()
     }
 
-    /// A number.
+    /// The value of a parameter as a number.
     pub fn number(&self, name: &str) -> i64 {
         self.get(name).and_then(|value| parse_int(value.as_bytes())).unwrap_or(0)
     }
 
-    /// Sets options, all or none.
+    /// Sets parameters, all or none.
     ///
     /// # Errors
     /// What is wrong.
@@ -360,7 +363,7 @@ impl Config {
     }
 }
 
-/// Whether the name of an option matches one of the patterns.
+/// Returns whether the name of a parameter matches one of the patterns.
 pub fn is_meant(name: &str, patterns: &[&[u8]]) -> bool {
     patterns.iter().any(|pattern| crate::base::glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
 }

@@ -1,16 +1,20 @@
-//! Replication: a primary sends its commits, in order and once they are durable; replicas apply them.
+//! Replication: a primary sends its commits in order once they are durable. Replicas apply them.
 //!
 //! ```text
 //!   primary: feed --> outgoing --> sender ==frames==> follow --> following --> apply: one commit each :replica
-//!               `--checkpoint--> copy_out ==========> copy_in --> a directory, exchanged for the replica's own
-//!            replicas <---------- Ack ===============    replica: feed --> outgoing --> ... replicas of its own
+//!               `--checkpoint--> copy_out ==========> copy_in --> a directory, exchanged for the own
+//!            replicas <---------- Ack ===============    replica: feed --> outgoing --> ... its replicas
 //! ```
 //!
-//! replication.1. A commit is sent once it is durable here: no crash leaves a replica ahead of its primary.
-//! replication.2. A replica's position is written by the commit that brings it there. It applies each number once, without a gap.
-//! replication.3. Each start of a primary and each promotion begins an epoch, durable before anything of it is sent. A position that is none of this
-//!      history's is refused: histories are never merged.
-//! replication.4. A replica takes no writes but its primary's; it neither removes what has expired nor sweeps garbage.
+//! replication.1. A commit is sent only once it is durable. So no crash leaves a replica ahead of its
+//!     primary.
+//! replication.2. The commit that advances a replica also writes the replica's position. A replica applies
+//!     each number once, without a gap.
+//! replication.3. Each start of a primary and each promotion begins an epoch, which is durable before
+//!     anything of it is sent. A position outside the primary's history is refused: histories are never
+//!     merged.
+//! replication.4. A replica takes writes only from its primary. It neither removes expired keys nor sweeps
+//!     garbage.
 //!
 //! For users: docs/server.md. Bytes: docs/formats/replication.md
 
@@ -57,39 +61,39 @@ use self::slots::Slots;
 use crate::base::clock;
 use crate::types::Database;
 
-/// Names of keyspaces that begin with this are the server's own.
+/// Prefix of the names of the server's own keyspaces.
 pub const OWN_PREFIX: &str = "es.";
 /// See [`records`].
 pub use self::records::NOTHING;
 
-/// How the connection of a replica to its primary is.
+/// State of a replica's connection to its primary.
 #[derive(Clone, Debug, Default)]
 pub struct Upstream {
-    /// It gets commits.
+    /// It receives commits.
     pub is_up: bool,
-    /// It gets a copy.
+    /// It receives a copy.
     pub is_copying: bool,
-    /// Why it is not up, if it was tried.
+    /// Why it is not up, after an attempt.
     pub error: Option<String>,
-    /// When something came last, in milliseconds since 1970; 0: never.
+    /// Unix milliseconds when something last arrived; 0: never.
     pub heard: u64,
-    /// The newest commit that the primary has told of.
+    /// The newest commit that the primary has announced.
     pub newest: u64,
 }
 
-/// What is known of the replication of this server.
+/// State of this server's replication.
 #[derive(Clone)]
 struct State {
     role: Role,
     history: History,
-    /// Of a replica: the newest commit that it has applied, and the engine's number of it or of one behind it.
+    /// On a replica: the newest applied commit, and the engine's number of it or of a later commit.
     applied: Position,
     applied_local: u64,
-    /// Of a replica: the newest commit that is on its disk.
+    /// On a replica: the newest durable commit.
     durable: u64,
-    /// Counts changes of the role: who follows a primary stops when it changes.
+    /// Counts changes of the role. A thread that follows a primary stops when it changes.
     term: u64,
-    /// Own data may be given up for a copy.
+    /// Whether own data may be discarded for a copy.
     may_discard: bool,
     upstream: Upstream,
 }
@@ -98,30 +102,31 @@ struct State {
 pub struct Replication {
     local: Option<(Db, Records)>,
     state: Mutex<State>,
-    /// Held by who applies a commit of the primary, and by who changes the role.
+    /// Held while a commit of the primary is applied, and while the role changes.
     turn: Mutex<()>,
-    /// Relaxed: writes look at it again where they are committed, which comes one after the other with changes of the role.
+    /// Relaxed: writes check again at their commit, which is ordered with changes of the role.
     is_replica: AtomicBool,
-    /// Whoever follows this server.
+    /// The servers that follow this one.
     pub replicas: Replicas,
     slots: Mutex<Slots>,
-    /// Something has moved that somebody may wait for.
+    /// Signals progress to waiting tasks.
     moved: Notify,
-    /// When it was last made durable for replicas.
+    /// When it was last synced for replicas.
     synced: Mutex<Option<Instant>>,
 }
 
-/// What a database numbers its commits from whose data may come from another one (`esker load`, a restore). Collections are told apart by such numbers: they have
-/// to be larger than those which the other one has had. Nobody makes 2^24 commits a second, so the time is.
+/// The first commit number for a database whose data may come from another one (`esker load`, a restore).
+/// Commit numbers tell collections apart, so they must exceed all numbers that the other database has given
+/// out. No server makes 2^24 commits a second, so the time in seconds times 2^24 does.
 fn loaded_gap() -> u64 {
     ((clock::now_ms() / 1000) << 24).max(1 << 32)
 }
 
-/// What those are told who want replication where there is none.
+/// Error of replication commands on a store without a database.
 const NO_DATABASE: &str = "ERR this store cannot be replicated";
 
 impl Replication {
-    /// Of a database, or of a store that is none. `source`: it is to be a replica of that primary.
+    /// Opens the replication of a database, or of a store without one. `source`: the primary to follow.
     ///
     /// # Errors
     /// The engine's.
@@ -130,10 +135,10 @@ impl Replication {
             Some(db) => Some((db.clone(), Records::open(db)?)),
             None => None,
         };
-        let nobody = Role::Primary(Base { local: 0, seq: 0 });
+        let unset = Role::Primary(Base { local: 0, seq: 0 });
         let replication = Replication {
             state: Mutex::new(State {
-                role: nobody,
+                role: unset,
                 history: History::default(),
                 applied: Position::default(),
                 applied_local: 0,
@@ -171,7 +176,8 @@ impl Replication {
                 rise(records, last)?
             }
             Some(Role::Primary(base)) if source.is_none() => {
-                // replication.3: what this run commits is told from what another copy of the same files does.
+                // replication.3: distinguishes the commits of this run from those of another copy of the same
+                // files.
                 loop {
                     let last = base.seq_of(visible()).unwrap_or(base.seq);
                     let epoch = records.history()?.newest().next();
@@ -200,13 +206,13 @@ impl Replication {
         self.local.as_ref()
     }
 
-    /// Whether it takes no writes but its primary's.
+    /// Returns whether it takes writes only from its primary.
     #[inline]
     pub fn is_replica(&self) -> bool {
         self.is_replica.load(Ordering::Relaxed)
     }
 
-    /// Where its primary is, if it has one.
+    /// The address of its primary, if it has one.
     pub fn source(&self) -> Option<Source> {
         match &self.state.lock().role {
             Role::Replica(source) => Some(source.clone()),
@@ -214,17 +220,17 @@ impl Replication {
         }
     }
 
-    /// How the connection to its primary is.
+    /// State of the connection to its primary.
     pub fn upstream(&self) -> Upstream {
         self.state.lock().upstream.clone()
     }
 
-    /// Epochs, and behind which commit each begins.
+    /// The epochs, each with the last commit before it.
     pub fn epochs(&self) -> Vec<(Epoch, u64)> {
         self.state.lock().history.epochs().to_vec()
     }
 
-    /// The newest commit that readers see.
+    /// The newest visible commit.
     pub fn position(&self) -> Position {
         self.position_in(&self.state.lock())
     }
@@ -233,7 +239,8 @@ impl Replication {
         self.here_in(state).0
     }
 
-    /// The newest commit that readers see, and the engine's number up to which this database has all up to that one.
+    /// The newest visible commit, and the engine's number up to which this database has everything up to that
+    /// commit.
     fn here_in(&self, state: &State) -> (Position, u64) {
         let (Role::Primary(base), Some((db, _))) = (&state.role, self.local()) else {
             return (state.applied, state.applied_local);
@@ -243,7 +250,8 @@ impl Replication {
         (Position { epoch: state.history.epoch_of(seq), seq }, local)
     }
 
-    /// Of a primary: the first commit from which on a replica can go on without a copy; none if there is no log for replicas.
+    /// On a primary: the first commit from which a replica can continue without a copy. `None`: there is no
+    /// log for replicas.
     pub fn first_kept(&self) -> Option<u64> {
         let role = self.state.lock().role.clone();
         let (Role::Primary(base), Some((db, _))) = (role, self.local()) else { return None };
@@ -251,11 +259,11 @@ impl Replication {
             Err(Error::FeedTruncated { oldest }) => oldest.get(),
             feed => feed.ok()?.position().get(),
         };
-        // What lies before it was another's to number: it may be there, too.
+        // Another server numbered the commits before the base. They may exist here as well.
         base.seq_of(first.max(base.local))
     }
 
-    /// Whether readers see a commit.
+    /// Returns whether a commit is visible.
     pub fn has(&self, at: Position) -> bool {
         let state = self.state.lock();
         state.history.relation(self.position_in(&state).seq, at) == Relation::Prefix
@@ -269,12 +277,13 @@ impl Replication {
         }
     }
 
-    /// Of a replica: the newest commit that is on its disk.
+    /// On a replica: the newest durable commit.
     pub fn durable(&self) -> u64 {
         self.state.lock().durable
     }
 
-    /// Becomes a replica. `may_discard`: its data may be given up if it is none of the primary's history.
+    /// Becomes a replica. `may_discard`: its data may be discarded if it is not part of the primary's
+    /// history.
     ///
     /// # Errors
     /// The engine's.
@@ -291,7 +300,7 @@ impl Replication {
                 let seq = base.seq_of(db.snapshot().seqno().get()).unwrap_or_default();
                 let position = Position { epoch: state.history.epoch_of(seq), seq };
                 let local = records.write_role(&role, Some(position));
-                // Nothing but the engine itself commits by now.
+                // Only the engine itself commits by now.
                 match local {
                     Ok(local) if base.seq_of(local) != Some(seq + 1) => {}
                     Ok(local) => {
@@ -313,7 +322,7 @@ impl Replication {
         Ok(())
     }
 
-    /// Becomes a primary; false if it is one.
+    /// Becomes a primary. Returns false if it is one already.
     ///
     /// # Errors
     /// The engine's.
@@ -328,7 +337,7 @@ impl Replication {
         Ok(true)
     }
 
-    /// The role is another one: who follows has to ask again.
+    /// Called after a change of the role. Followers have to ask again.
     fn has_changed(&self, mut state: MutexGuard<'_, State>) {
         state.term += 1;
         state.upstream = Upstream::default();
@@ -341,12 +350,12 @@ impl Replication {
         self.turn.lock()
     }
 
-    /// Somebody may have waited for what has moved.
+    /// Wakes tasks that wait for progress.
     pub fn tell(&self) {
         self.moved.notify_waiters();
     }
 
-    /// Waits until something is so, or so many milliseconds are over (0: never).
+    /// Waits until `is_so` holds, for at most this many milliseconds (0: no limit).
     pub async fn wait(&self, ms: u64, is_so: impl Fn() -> bool) {
         let deadline = (ms > 0).then(|| clock::moment() + Duration::from_millis(ms));
         loop {
@@ -367,12 +376,12 @@ impl Replication {
         }
     }
 
-    /// Whether there are commits behind this one, by the engine's numbers.
+    /// Returns whether there are commits after this one, by the engine's numbers.
     fn has_more_than(&self, local: u64) -> bool {
         self.local().is_some_and(|(db, _)| db.snapshot().seqno().get() > local)
     }
 
-    /// Makes everything so far durable, so that it can be sent.
+    /// Makes all commits so far durable, so that they can be sent.
     ///
     /// # Errors
     /// The engine's.
@@ -380,7 +389,7 @@ impl Replication {
         self.local().map_or(Ok(()), |(db, _)| db.sync())
     }
 
-    /// The same for replicas, however many there are: not more often than this.
+    /// Makes commits durable for replicas, at most once in this time however many replicas there are.
     ///
     /// # Errors
     /// The engine's.
@@ -396,13 +405,14 @@ impl Replication {
     }
 }
 
-/// Whether the records of a primary are of this database, and were not loaded into it from another one (`esker load`).
+/// Returns whether a primary's records belong to this database, and were not loaded from another one (`esker
+/// load`).
 fn fits(records: &Records, base: Base, visible: u64) -> Result<bool> {
     let start = records.history()?.epochs().last().map_or(0, |(_, start)| *start);
     Ok(base.seq_of(visible).is_some_and(|last| last >= start))
 }
 
-/// Begins an epoch behind this commit, as a primary.
+/// Begins an epoch after this commit, as a primary.
 fn rise(records: &Records, last: u64) -> Result<Role> {
     let epoch = records.history()?.newest().next();
     let local = records.begin_epoch(epoch, last, &Role::Rising(last))?;

@@ -1,11 +1,12 @@
-//! What waits to be sent to a connection, and the end of the connection.
+//! Output that waits to be sent to a connection, and the end of the connection.
 //!
 //! ```text
 //!   PUBLISH, MONITOR, topics --send--> messages --take--> the connection's task --> socket
 //!                               `-- over the limit: end
 //! ```
 //!
-//! outbox.1. Bytes that wait are bounded by `client-output-buffer-limit`: a client that does not read is disconnected.
+//! outbox.1. Waiting bytes are limited by `client-output-buffer-limit`. A client that does not read is
+//!     disconnected.
 //! outbox.2. A task that waits for the socket of a connection also waits for the end of that connection.
 
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::config::bytes_of;
 pub enum Class {
     /// Replies to clients without subscriptions.
     Normal,
-    /// Replicas. What waits for one of them is bounded by sender.1, below any limit that can be set.
+    /// Replicas. Their output is bounded by sender.1, below any limit that can be set.
     Replica,
     /// Messages that answer no request, and replies to subscribers.
     Pubsub,
@@ -35,13 +36,13 @@ const CLASSES: [(&str, Class); 4] = [
     ("pubsub", Class::Pubsub),
 ];
 
-/// A hard limit, a soft limit, and the seconds for which the soft one may be exceeded. 0: no limit.
+/// A hard limit, a soft limit, and the seconds for which output may exceed the soft limit. 0: no limit.
 type Limit = [u64; 3];
 
-/// The limits of Redis.
+/// The default limits of Redis.
 pub const DEFAULT_LIMITS: &str = "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60";
 
-/// The limits of each class. Atomics are relaxed: each limit stands for itself.
+/// The limits of each class. Atomics are relaxed: the limits are independent.
 #[derive(Debug)]
 pub struct OutputLimits([[AtomicU64; 3]; 3]);
 
@@ -56,7 +57,7 @@ impl Default for OutputLimits {
 }
 
 impl OutputLimits {
-    /// The limits of a text, in which classes that it does not name keep theirs.
+    /// Parses limits. Classes that the text does not name keep theirs.
     ///
     /// # Errors
     /// What is wrong with the text.
@@ -85,7 +86,7 @@ impl OutputLimits {
         }
     }
 
-    /// The text of limits.
+    /// Formats limits.
     pub fn text(limits: [Limit; 3]) -> String {
         let text = |name: &str, [hard, soft, seconds]: Limit| format!("{name} {hard} {soft} {seconds}");
         let [normal, replica, pubsub] = limits;
@@ -96,53 +97,53 @@ impl OutputLimits {
         self.0[class as usize].each_ref().map(|n| n.load(Ordering::Relaxed))
     }
 
-    /// Whether this number of bytes exceeds the hard limit of a class.
+    /// Returns whether this number of bytes exceeds the hard limit of a class.
     pub fn is_over_hard(&self, class: Class, bytes: usize) -> bool {
         let [hard, ..] = self.of(class);
         hard > 0 && bytes as u64 > hard
     }
 }
 
-/// What waits for one connection. Atomics are relaxed: what they guard is looked at again.
+/// Output that waits for one connection. Atomics are relaxed: their readers check again.
 #[derive(Default)]
 pub struct Outbox {
     limits: Arc<OutputLimits>,
     messages: Mutex<Vec<u8>>,
     early: Mutex<Vec<u8>>,
-    /// Bytes that its task has taken and not sent.
+    /// Bytes that the task has taken and not sent.
     sending: AtomicUsize,
-    /// When the soft limit of each class was exceeded, in milliseconds since 1970; 0: it is not.
+    /// Unix milliseconds since which the soft limit of each class is exceeded; 0: it is not.
     over_since: [AtomicU64; 3],
     is_ended: AtomicBool,
     ended: Notify,
 }
 
 impl Outbox {
-    /// Of a connection with these limits.
+    /// For a connection with these limits.
     pub fn new(limits: Arc<OutputLimits>) -> Self {
         Outbox { limits, ..Outbox::default() }
     }
 
-    /// Has the connection end.
+    /// Makes the connection end.
     pub fn end(&self) {
         self.is_ended.store(true, Ordering::Relaxed);
         self.ended.notify_one();
     }
 
-    /// Whether it is to end.
+    /// Returns whether it has to end.
     #[inline]
     pub fn is_ended(&self) -> bool {
         self.is_ended.load(Ordering::Relaxed)
     }
 
-    /// Waits until the connection is to end. Only its own task waits here.
+    /// Waits until the connection has to end. Only its own task waits here.
     pub async fn ended(&self) {
         while !self.is_ended() {
             self.ended.notified().await;
         }
     }
 
-    /// Adds a message, unless too much waits: then the connection ends (outbox.1).
+    /// Adds a message. Ends the connection if too much waits (outbox.1).
     pub fn add(&self, bytes: &[u8]) {
         let mut messages = self.messages.lock();
         if self.is_ended() {
@@ -156,12 +157,12 @@ impl Outbox {
         }
     }
 
-    /// Adds replies that are sent before their job comes back.
+    /// Adds replies that are sent before their job has returned.
     pub fn add_early(&self, bytes: &[u8]) {
         self.early.lock().extend_from_slice(bytes);
     }
 
-    /// Takes what `add_early` added.
+    /// Takes the replies added by `add_early`.
     pub fn take_early(&self) -> Vec<u8> {
         std::mem::take(&mut *self.early.lock())
     }
@@ -171,13 +172,14 @@ impl Outbox {
         std::mem::take(&mut *self.messages.lock())
     }
 
-    /// Notes how many bytes its task still has to send.
+    /// Records how many bytes the task still has to send.
     #[inline]
     pub fn set_sending(&self, bytes: usize) {
         self.sending.store(bytes, Ordering::Relaxed);
     }
 
-    /// Notes that its task has sent what it took: soft limits that what waits still does not exceed are not exceeded.
+    /// Records that the task has sent what it took. Soft limits that the rest does not exceed count as not
+    /// exceeded.
     pub fn note_sent(&self) {
         self.set_sending(0);
         let waiting = self.unsent() as u64;
@@ -188,25 +190,25 @@ impl Outbox {
         }
     }
 
-    /// Bytes that its task has not taken.
+    /// Bytes that the task has not taken.
     fn unsent(&self) -> usize {
         self.messages.lock().len() + self.early.lock().len()
     }
 
-    /// Bytes that wait.
+    /// Bytes that wait to be sent.
     pub fn waiting(&self) -> usize {
         self.unsent() + self.sending.load(Ordering::Relaxed)
     }
 
-    /// Whether all that waits for a client of this class is over a limit, while its task sends. Messages are bounded by the
-    /// limits of subscribers for clients of any class, as in `add`.
+    /// Returns, while the task sends, whether the output of a client of this class exceeds a limit. Messages
+    /// are bounded by the limits of subscribers for clients of any class, as in `add`.
     pub fn is_late(&self, class: Class) -> bool {
         let messages = self.messages.lock().len();
         let is_over = self.is_over(class, messages + self.early.lock().len());
         is_over || class != Class::Pubsub && messages > 0 && self.is_over(Class::Pubsub, messages)
     }
 
-    /// Whether `more` bytes, and those that are being sent, are over the limits of a class.
+    /// Returns whether `more` bytes, together with those being sent, exceed the limits of a class.
     fn is_over(&self, class: Class, more: usize) -> bool {
         let [hard, soft, seconds] = self.limits.of(class);
         let bytes = (more + self.sending.load(Ordering::Relaxed)) as u64;
@@ -258,7 +260,7 @@ mod tests {
         limits.set([[0; 3], [0; 3], [0, 50, 0]]);
         for class in [Class::Normal, Class::Pubsub] {
             let outbox = Outbox::new(limits.clone());
-            // A small message is on its way, and others wait.
+            // A small message is being sent, and others wait.
             outbox.set_sending(10);
             (0..6).for_each(|_| outbox.add(&[0; 10]));
             assert!(!outbox.is_late(class), "for no longer than may be");
@@ -267,7 +269,7 @@ mod tests {
                 std::hint::spin_loop();
             }
             assert!(outbox.is_late(class), "{class:?}");
-            // Once all is sent, the time begins again.
+            // Once everything is sent, the time starts again.
             outbox.take_messages();
             outbox.note_sent();
             (0..5).for_each(|_| outbox.add(&[0; 12]));

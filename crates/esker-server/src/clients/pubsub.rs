@@ -1,6 +1,6 @@
-//! Channels, patterns, and who hears what is said there.
+//! Channels, patterns and their subscribers.
 //!
-//! Channels of shards are apart from the others. There is one shard, this server, so they differ in their names only.
+//! Shard channels are separate from the others. This server is the only shard, so only the names differ.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,26 +12,26 @@ use crate::base::glob;
 use crate::clients::Client;
 use crate::resp::Out;
 
-/// What one can be subscribed to.
+/// What a client can subscribe to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hearing {
     /// A channel.
     Channel,
     /// All channels that match a pattern.
     Pattern,
-    /// A channel of a shard.
+    /// A shard channel.
     Shard,
 }
 
 impl Hearing {
-    /// How many there are.
+    /// Number of kinds.
     pub const COUNT: usize = 3;
 }
 
-/// What is said.
+/// A published message.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Said {
-    /// On a channel, or on one of a shard.
+    /// `Channel` or `Shard`.
     pub on: Hearing,
     /// The channel.
     pub channel: Vec<u8>,
@@ -56,7 +56,7 @@ pub fn send(client: &Client, words: &[&[u8]]) {
     client.send(&out.bytes);
 }
 
-/// Patterns that match a channel, with who hears them.
+/// Patterns that match a channel, with their subscribers.
 fn matching<'t>(table: &'t Table, channel: &[u8]) -> impl Iterator<Item = (&'t Vec<u8>, &'t Hearers)> {
     table[Hearing::Pattern as usize].iter().filter(|(pattern, _)| glob::matches(pattern, channel))
 }
@@ -68,7 +68,7 @@ impl PubSub {
         table[to as usize].entry(name.to_vec()).or_default().insert(client.id, client.clone());
     }
 
-    /// The opposite of `subscribe`.
+    /// Ends a subscription.
     pub fn unsubscribe(&self, from: Hearing, name: &[u8], client: &Client) {
         let places = &mut self.table.lock()[from as usize];
         if let Some(hearers) = places.get_mut(name) {
@@ -79,7 +79,7 @@ impl PubSub {
         }
     }
 
-    /// Tells all who hear it.
+    /// Sends a message to all of its subscribers.
     pub fn publish(&self, Said { on, channel, text }: &Said) {
         let table = self.table.lock();
         let kind: &[u8] = if *on == Hearing::Shard { b"smessage" } else { b"message" };
@@ -93,7 +93,7 @@ impl PubSub {
         }
     }
 
-    /// How many would hear something on a channel.
+    /// Number of clients that a message on a channel would reach.
     pub fn hearers(&self, on: Hearing, channel: &[u8]) -> usize {
         let table = self.table.lock();
         let by_pattern = match on {
@@ -103,19 +103,19 @@ impl PubSub {
         table[on as usize].get(channel).map_or(0, Hearers::len) + by_pattern
     }
 
-    /// Channels with hearers that match a pattern.
+    /// Channels with subscribers that match a pattern.
     pub fn channels(&self, kind: Hearing, pattern: Option<&[u8]>) -> Vec<Vec<u8>> {
         let table = self.table.lock();
         let is_meant = |channel: &&Vec<u8>| pattern.is_none_or(|pattern| glob::matches(pattern, channel));
         table[kind as usize].keys().filter(is_meant).cloned().collect()
     }
 
-    /// How many are subscribed to a channel itself.
+    /// Number of subscribers of the channel itself.
     pub fn subscribers(&self, kind: Hearing, channel: &[u8]) -> usize {
         self.table.lock()[kind as usize].get(channel).map_or(0, Hearers::len)
     }
 
-    /// How many patterns have subscribers.
+    /// Number of patterns with subscribers.
     pub fn patterns(&self) -> usize {
         self.table.lock()[Hearing::Pattern as usize].len()
     }

@@ -1,4 +1,4 @@
-//! What values each parameter takes.
+//! The type of each parameter's values.
 
 use self::Kind::{Bytes, Int, Switch, Text, Word};
 use crate::base::numbers::parse_int;
@@ -6,12 +6,12 @@ use crate::base::numbers::parse_int;
 /// The least `client-query-buffer-limit`.
 const QUERY_BYTES_MAX_MIN: u64 = 1 << 20;
 const SECONDS_MAX: i64 = i32::MAX as i64;
-/// Seconds or milliseconds, and other small numbers.
+/// Seconds, milliseconds and other small numbers.
 const SECONDS: Kind = Int(0, SECONDS_MAX);
 const COUNT: Kind = Int(0, i64::MAX);
 const SIGNED: Kind = Int(i32::MIN as i64, i32::MAX as i64);
 
-/// Knobs, what each takes, and what it is at first. Most have no meaning here (config.1).
+/// Parameters with their types and default values. Most have no meaning here (config.1).
 #[rustfmt::skip]
 pub const KNOBS: &[(&str, Kind, &str)] = &[
     ("acllog-max-len", COUNT, "128"),
@@ -79,7 +79,8 @@ pub const KNOBS: &[(&str, Kind, &str)] = &[
     ("zset-max-ziplist-value", Bytes(0), "64"),
 ];
 
-/// Parameters that the options of the server set at first, and what each takes. `config.rs` checks the others.
+/// Parameters whose first value comes from the server's options, with their types. `config.rs` checks the
+/// others.
 pub const OWN: &[(&str, Kind)] = &[
     ("aclfile", Text),
     ("bind", Text),
@@ -97,26 +98,26 @@ pub const OWN: &[(&str, Kind)] = &[
     ("unixsocket", Text),
 ];
 
-/// What a parameter takes. It belongs to the parameter: the value before says nothing about the next one.
+/// The type of a parameter's values. The previous value does not matter.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// Any text.
     Text,
     /// `yes` or `no`.
     Switch,
-    /// A whole number from the first to the last.
+    /// A whole number in this range.
     Int(i64, i64),
-    /// A number of bytes with or without a unit, at least this.
+    /// A number of bytes with or without a unit, at least this many.
     Bytes(u64),
     /// One of these words.
     Word(&'static [&'static str]),
 }
 
 impl Kind {
-    /// The value as it is kept.
+    /// Returns the value in the form in which it is stored.
     ///
     /// # Errors
-    /// What it has to be.
+    /// What the value must be.
     pub fn checked(self, value: &str) -> Result<String, String> {
         let between =
             |least: i64, most: i64| Err(format!("argument must be between {least} and {most} inclusive"));
@@ -142,14 +143,14 @@ impl Kind {
         Ok(value.to_owned())
     }
 
-    /// That of a parameter, if this table has it.
+    /// The type of a parameter, if this table has it.
     pub fn of(name: &str) -> Option<Kind> {
         let knob = KNOBS.iter().find(|knob| knob.0 == name).map(|knob| knob.1);
         knob.or_else(|| OWN.iter().find(|own| own.0 == name).map(|own| own.1))
     }
 }
 
-/// A number of bytes with a unit: `100mb`.
+/// Parses a number of bytes with a unit, such as `100mb`.
 pub fn bytes_of(text: &str) -> Option<u64> {
     let text = text.to_ascii_lowercase();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

@@ -1,23 +1,23 @@
-//! How a server is started.
+//! The options that a server is started with.
 
 use std::path::PathBuf;
 
 use crate::replication::Source;
 
-/// What commits wait for before their replies go out.
+/// What commits wait for before their replies are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fsync {
-    /// Until they are on the disk.
+    /// The disk.
     Always,
-    /// Until the operating system has them. They are on the disk a moment later.
+    /// The operating system. The commits reach the disk shortly after.
     #[default]
     EverySecond,
-    /// For nothing.
+    /// Nothing.
     Never,
 }
 
 impl Fsync {
-    /// The name that `CONFIG` has for it.
+    /// Its name in `CONFIG`.
     pub fn name(self) -> &'static str {
         match self {
             Fsync::Always => "always",
@@ -26,7 +26,7 @@ impl Fsync {
         }
     }
 
-    /// The one of this name.
+    /// The variant with this name.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "always" => Some(Fsync::Always),
@@ -37,14 +37,14 @@ impl Fsync {
     }
 }
 
-/// Whether clients show certificates.
+/// Whether clients have to present certificates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientCertificates {
-    /// They are not asked.
+    /// Certificates are not requested.
     No,
-    /// They may. Wrong ones are refused.
+    /// Certificates are optional. Wrong ones are refused.
     Optional,
-    /// They must.
+    /// Certificates are required.
     #[default]
     Required,
 }
@@ -52,71 +52,73 @@ pub enum ClientCertificates {
 /// Encrypted connections.
 #[derive(Clone, Debug)]
 pub struct Tls {
-    /// The port to listen on; 0: any that is free.
+    /// The port to listen on; 0: any free port.
     pub port: u16,
-    /// The certificate and those that lead to its root, in PEM.
+    /// The certificate chain, in PEM.
     pub cert: PathBuf,
     /// Its private key, in PEM.
     pub key: PathBuf,
-    /// Roots that certificates of clients are checked by, in PEM.
+    /// Root certificates for the certificates of clients, in PEM.
     pub ca: Option<PathBuf>,
-    /// Whether clients show certificates.
+    /// Whether clients have to present certificates.
     pub clients: ClientCertificates,
 }
 
 /// How connections to a primary are encrypted.
 #[derive(Clone, Debug)]
 pub struct ReplicaTls {
-    /// Roots that the primary's certificate is checked by, in PEM.
+    /// Root certificates for the primary's certificate, in PEM.
     pub ca: PathBuf,
-    /// The certificate that the replica shows if the primary asks for one, and its private key, in PEM.
+    /// Certificate and private key that the replica presents on request, in PEM.
     pub client: Option<(PathBuf, PathBuf)>,
 }
 
-/// How a server is started.
+/// The options of a server.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Addresses to listen on.
     pub bind: Vec<String>,
-    /// The port to listen on; 0: any that is free; none: no port.
+    /// The port to listen on; 0: any free port; `None`: no port.
     pub port: Option<u16>,
     /// The Unix socket to listen on.
     pub unix_socket: Option<PathBuf>,
-    /// The directory that copies and backups are made in; none: clients cannot have any made.
+    /// The directory for copies and backups; `None`: clients cannot make any.
     pub backup_dir: Option<PathBuf>,
-    /// Encrypted connections, at the same addresses; none: there are none.
+    /// Encrypted connections at the same addresses, if any.
     pub tls: Option<Tls>,
-    /// The address and port for monitoring over HTTP; none: there is none.
+    /// Address and port for monitoring over HTTP, if any.
     pub http: Option<String>,
-    /// The directory of the database, to tell it to clients.
+    /// The directory of the database, as reported to clients.
     pub dir: PathBuf,
-    /// The password; empty: none is asked for.
+    /// The password; empty: none is required.
     pub password: String,
     /// The file of users.
     pub acl_file: Option<PathBuf>,
-    /// How many numbered databases there are.
+    /// Number of numbered databases.
     pub databases: usize,
     /// What commits wait for.
     pub fsync: Fsync,
-    /// So many connections at the most.
+    /// Maximum number of connections.
     pub clients_max: usize,
-    /// Bytes of requests on their way, and of commands between `MULTI` and `EXEC`, that all connections hold together.
+    /// Maximum bytes of incomplete requests, and of commands between `MULTI` and `EXEC`, of all connections
+    /// together.
     pub requests_bytes_max: usize,
-    /// How many descriptors the process may have; none: that is not known. Some are kept for the engine, and clients have the rest.
+    /// Descriptors that the process may have, if known. Some are kept for the engine; clients get the rest.
     pub descriptors: Option<u64>,
     /// Seconds without a command after which a connection is closed; 0: never.
     pub idle_seconds: u64,
     /// Without a password, clients from other machines are refused.
     pub protected: bool,
-    /// It is a replica of this primary.
+    /// The primary that it follows, if it is a replica.
     pub replica_of: Option<Source>,
-    /// The name by which it follows primaries; none: one that its database has.
+    /// The name under which it follows primaries. `None`: the one in its database.
     pub replica_slot: Option<String>,
-    /// The password that a primary asks replicas for; empty: it asks for none.
+    /// The password for the primary; empty: none is needed.
     pub primary_password: String,
-    /// How connections to a primary are encrypted; none: they are not.
+    /// Encryption of connections to a primary, if any.
     pub replica_tls: Option<ReplicaTls>,
-    /// While replicas follow, what is committed is synced after so many milliseconds, if nothing syncs it sooner; 0: only what syncs it anyway does.
+    /// Milliseconds after which commits are synced while replicas follow, if nothing syncs them sooner; 0: no
+    /// extra syncs.
     pub replica_sync_ms: u64,
 }
 

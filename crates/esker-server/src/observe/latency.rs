@@ -1,6 +1,6 @@
-//! How long things took: a histogram for each command, and events that took long.
+//! Latencies: a histogram for each command, and events that took long.
 //!
-//! latency.1. A histogram's steps are eighths of a power of two, so what it tells is at most 12.5 % too much.
+//! latency.1. Buckets are eighths of a power of two, so a reported value is at most 12.5 % too large.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::OnceLock;
@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// Steps of a power of two.
+/// Buckets for each power of two.
 const STEPS: u64 = 8;
-/// Up to 2^36 microseconds, which is 19 hours.
+/// Enough for 2^36 microseconds, which is 19 hours.
 const BUCKETS: usize = 280;
-/// Moments that are kept of each event.
+/// Maximum number of recorded occurrences of each event.
 const MOMENTS_MAX: usize = 160;
 
 fn bucket_of(micros: u64) -> usize {
@@ -24,7 +24,7 @@ fn bucket_of(micros: u64) -> usize {
     (((power - 2) * STEPS + step) as usize).min(BUCKETS - 1)
 }
 
-/// The largest number of a bucket.
+/// The largest value of a bucket.
 fn bucket_end(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < STEPS {
@@ -34,25 +34,25 @@ fn bucket_end(bucket: usize) -> u64 {
     ((STEPS + step + 1) << (power - 3)) - 1
 }
 
-/// How often something took how many microseconds. Relaxed: they are figures. It takes memory once it is used.
+/// Counts durations in microseconds. Relaxed: statistics. Allocated on first use.
 #[derive(Debug, Default)]
 pub struct Histogram {
     buckets: OnceLock<Box<[AtomicU64]>>,
 }
 
 impl Histogram {
-    /// Notes something that happened `times` times.
+    /// Records a duration that occurred `times` times.
     pub fn add(&self, micros: u64, times: u64) {
         let buckets = self.buckets.get_or_init(|| (0..BUCKETS).map(|_| AtomicU64::new(0)).collect());
         buckets[bucket_of(micros)].fetch_add(times, Ordering::Relaxed);
     }
 
-    /// Forgets all.
+    /// Clears all counts.
     pub fn reset(&self) {
         self.buckets.get().into_iter().flatten().for_each(|bucket| bucket.store(0, Ordering::Relaxed));
     }
 
-    /// Ends of buckets, and how many lie in each, without the empty ones.
+    /// Ends and counts of the non-empty buckets.
     fn filled(&self) -> Vec<(u64, u64)> {
         let counts = self.buckets.get().into_iter().flatten().map(|bucket| bucket.load(Ordering::Relaxed));
         counts
@@ -62,12 +62,12 @@ impl Histogram {
             .collect()
     }
 
-    /// How often.
+    /// Number of recorded durations.
     pub fn count(&self) -> u64 {
         self.filled().iter().map(|(_, count)| count).sum()
     }
 
-    /// The microseconds that this share of all took at most (latency.1); none if there is nothing.
+    /// The duration that this percentage did not exceed (latency.1). `None` if nothing was recorded.
     pub fn percentile(&self, percent: f64) -> Option<u64> {
         let filled = self.filled();
         let count: u64 = filled.iter().map(|(_, count)| count).sum();
@@ -79,7 +79,7 @@ impl Histogram {
         })
     }
 
-    /// Powers of two, and how many took no longer: those that have more than the one before.
+    /// Cumulative counts by powers of two, without powers that add none.
     pub fn powers(&self) -> Vec<(u64, u64)> {
         let mut powers: Vec<(u64, u64)> = Vec::new();
         let mut below = 0;
@@ -95,15 +95,15 @@ impl Histogram {
     }
 }
 
-/// Something that took long: when, in seconds since 1970, and how many milliseconds.
+/// An occurrence: Unix seconds, and its duration in milliseconds.
 pub type Moment = (u64, u64);
 
-/// The newest moments of an event, and the longest of all.
+/// The newest occurrences of an event, and the longest of all.
 #[derive(Clone, Debug, Default)]
 pub struct Event {
-    /// The newest last. The longest of each second.
+    /// Newest last. Only the longest of each second.
     pub moments: VecDeque<Moment>,
-    /// The most milliseconds so far.
+    /// The longest duration so far, in milliseconds.
     pub max_ms: u64,
 }
 
@@ -112,7 +112,7 @@ pub struct Event {
 pub struct LatencyEvents(Mutex<BTreeMap<&'static str, Event>>);
 
 impl LatencyEvents {
-    /// Notes one.
+    /// Records an occurrence.
     pub fn add(&self, name: &'static str, second: u64, ms: u64) {
         let mut events = self.0.lock();
         let event = events.entry(name).or_default();
@@ -126,12 +126,12 @@ impl LatencyEvents {
         }
     }
 
-    /// All of them, by name.
+    /// All events by name.
     pub fn all(&self) -> Vec<(&'static str, Event)> {
         self.0.lock().iter().map(|(name, event)| (*name, event.clone())).collect()
     }
 
-    /// Forgets those that are meant. How many there were.
+    /// Clears the events for which `is_meant` holds. Returns their number.
     pub fn reset(&self, is_meant: impl Fn(&str) -> bool) -> usize {
         let mut events = self.0.lock();
         let before = events.len();

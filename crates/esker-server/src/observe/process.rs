@@ -1,8 +1,8 @@
-//! Figures that the operating system has of this process. Where there is no `/proc`, they are 0.
+//! Statistics of this process from the operating system. Without `/proc` they are 0.
 
-/// The size of a page on the systems that have `/proc/self/statm`.
+/// Page size on systems with `/proc/self/statm`.
 const PAGE: u64 = 4096;
-/// Ticks of a second in `/proc/self/stat`: the interface fixes them for programs.
+/// Ticks a second in `/proc/self/stat`, fixed by the interface.
 const TICKS: f64 = 100.0;
 
 fn read(name: &str) -> String {
@@ -11,13 +11,13 @@ fn read(name: &str) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Bytes of memory that it uses.
+/// Resident memory in bytes.
 pub fn memory() -> u64 {
     let pages = read("statm").split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
     pages.unwrap_or(0) * PAGE
 }
 
-/// The most bytes of memory that it has used at once.
+/// Peak resident memory in bytes.
 pub fn memory_peak() -> u64 {
     let status = read("status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -25,10 +25,10 @@ pub fn memory_peak() -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// Seconds of CPU time: in the system, in the program, and the same of ended child processes.
+/// Seconds of CPU time: system, user, and the same of ended child processes.
 pub fn cpu_seconds() -> [f64; 4] {
     let stat = read("stat");
-    // The name of the program stands in parentheses, and may contain anything. Behind it comes the third field.
+    // The program's name is in parentheses and may contain anything. The third field follows it.
     let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let fields: Vec<f64> = rest.split_whitespace().map(|field| field.parse().unwrap_or(0.0)).collect();
     let seconds = |number: usize| fields.get(number - 3).copied().unwrap_or(0.0) / TICKS;
@@ -48,7 +48,7 @@ mod tests {
         }
         assert!(memory() > 64 << 20 && bytes.len() == 64 << 20);
         drop(bytes);
-        // Not compared with what `memory` gave: the system rounds the two figures in different ways.
+        // Not compared with `memory`: the system rounds the two numbers differently.
         assert!(memory_peak() > 64 << 20);
     }
 }

@@ -1,4 +1,4 @@
-//! How much happens in a second, on average over the last 1, 60, 300 and 900 seconds.
+//! Rates per second, averaged over the last 1, 60, 300 and 900 seconds.
 //!
 //! ```text
 //!   once a second: counters --> samples of the last 900 s --> INFO, the status page
@@ -11,12 +11,12 @@ use parking_lot::Mutex;
 use crate::base::clock;
 use crate::run::server::Server;
 
-/// Seconds that averages are told over.
+/// Lengths in seconds of the averages.
 pub const WINDOWS: [u64; 4] = [1, 60, 300, 900];
-/// Samples that are kept: a second each, and the one before the first.
+/// Number of samples: one a second, and the one before the first.
 const SAMPLES_MAX: usize = 901;
 
-/// What is sampled.
+/// A sampled counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
     /// Commands.
@@ -34,11 +34,11 @@ pub enum Rate {
 }
 
 impl Rate {
-    /// All of them.
+    /// All counters.
     pub const ALL: [Rate; 6] =
         [Rate::Commands, Rate::Commits, Rate::Changes, Rate::BytesIn, Rate::BytesOut, Rate::Errors];
 
-    /// The name that `INFO` has for it.
+    /// Its name in `INFO`.
     pub fn name(self) -> &'static str {
         match self {
             Rate::Commands => "ops",
@@ -84,12 +84,12 @@ impl Rates {
         }
     }
 
-    /// Begins anew, because the counters do.
+    /// Clears the samples, because the counters were cleared.
     pub fn clear(&self) {
         self.0.lock().clear();
     }
 
-    /// How many in a second, on average over the last seconds, or over as many as are known.
+    /// Average rate over the last `seconds`, or over as many as there are samples for.
     pub fn average(&self, rate: Rate, seconds: u64) -> f64 {
         let samples = self.0.lock();
         let Some(last) = samples.back() else { return 0.0 };
@@ -97,12 +97,12 @@ impl Rates {
         per_second(rate, &first, last)
     }
 
-    /// Seconds that samples are known of.
+    /// Seconds covered by samples.
     pub fn seconds(&self) -> u64 {
         self.0.lock().len().saturating_sub(1) as u64
     }
 
-    /// How many in a second, at `points` moments of those seconds, the newest last.
+    /// Rates at `points` moments of the covered time, newest last.
     pub fn series(&self, rate: Rate, points: usize) -> Vec<f64> {
         let samples = self.0.lock();
         let step = (samples.len().saturating_sub(1)).div_ceil(points.max(1)).max(1);
@@ -129,7 +129,7 @@ mod tests {
     fn averages_are_of_their_windows() {
         let rates = Rates::default();
         assert_eq!(rates.average(Rate::Commands, 60), 0.0);
-        // 100 a second for 60 s, then 1000 a second for a second.
+        // 100 a second for 60 s, then 1000 a second for one second.
         for second in 0..=61 {
             let commands = if second <= 60 { 100 * second } else { 7000 };
             rates.add(Sample { at_ms: second * 1000, counts: [commands, 0, 0, 0, 0, 0] });

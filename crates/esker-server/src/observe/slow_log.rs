@@ -1,23 +1,23 @@
-//! Commands that took long.
+//! The slow log: commands that took long.
 
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
-/// A command that took long.
+/// An entry of the slow log.
 #[derive(Clone, Debug)]
 pub struct SlowCommand {
     /// Its number.
     pub id: u64,
-    /// When it was, in seconds since 1970.
+    /// When it ran, in Unix seconds.
     pub at: u64,
-    /// How long it took, in microseconds.
+    /// Its duration in microseconds.
     pub micros: u64,
-    /// Its words, the long ones and the last of many cut off.
+    /// Its words. Long words, and the last of many words, are cut off.
     pub words: Vec<Vec<u8>>,
-    /// Where it came from.
+    /// The client's address.
     pub address: String,
-    /// The name of its connection.
+    /// The client's name.
     pub name: String,
 }
 
@@ -27,12 +27,12 @@ struct Log {
     next: u64,
 }
 
-/// The newest of them.
+/// The newest entries.
 #[derive(Default)]
 pub struct SlowLog(Mutex<Log>);
 
 impl SlowLog {
-    /// Adds an entry. The oldest go beyond the length that is kept.
+    /// Adds an entry, and drops the oldest beyond `kept`.
     pub fn add(&self, mut command: SlowCommand, kept: usize) {
         let mut log = self.0.lock();
         command.id = log.next;
@@ -41,22 +41,22 @@ impl SlowLog {
         log.entries.truncate(kept);
     }
 
-    /// The newest ones.
+    /// The newest `n` entries.
     pub fn newest(&self, n: usize) -> Vec<SlowCommand> {
         self.0.lock().entries.iter().take(n).cloned().collect()
     }
 
-    /// How many there are.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.0.lock().entries.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Forgets all.
+    /// Removes all entries.
     pub fn clear(&self) {
         self.0.lock().entries.clear();
     }

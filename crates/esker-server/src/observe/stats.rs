@@ -1,4 +1,4 @@
-//! Counters of the server. Relaxed: they are figures.
+//! Counters of the server. Relaxed: they are statistics.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::observe::latency::Histogram;
 
-/// A number that grows.
+/// A counter.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -18,40 +18,40 @@ impl Counter {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// What it is.
+    /// Its value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Begins anew.
+    /// Sets it to zero.
     pub fn reset(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 }
 
-/// What one command has done.
+/// Statistics of one command.
 #[derive(Debug, Default)]
 pub struct CommandStats {
     /// Calls.
     pub calls: Counter,
-    /// Microseconds of them.
+    /// Their total duration in microseconds.
     pub micros: Counter,
-    /// How long calls took; of fast commands one in 16 is measured, and counts for all of them.
+    /// Durations of calls. Of fast commands one call in 16 is measured, and counts for all of them.
     pub latency: Histogram,
-    /// Calls that were not begun.
+    /// Calls refused before they ran.
     pub rejected: Counter,
     /// Calls that failed.
     pub failed: Counter,
 }
 
-/// What the server has done.
+/// Statistics of the server.
 #[derive(Debug, Default)]
 pub struct Stats {
-    /// Connections taken.
+    /// Connections accepted.
     pub connections: Counter,
     /// Connections refused.
     pub refused: Counter,
-    /// Commands done.
+    /// Commands run.
     pub commands: Counter,
     /// Bytes received.
     pub bytes_in: Counter,
@@ -59,26 +59,26 @@ pub struct Stats {
     pub bytes_out: Counter,
     /// Keys removed because they had expired.
     pub expired: Counter,
-    /// Keys that were found.
+    /// Lookups that found their key.
     pub hits: Counter,
-    /// Keys that were not.
+    /// Lookups that did not.
     pub misses: Counter,
     /// Commits.
     pub commits: Counter,
     /// Error replies.
     pub errors: Counter,
-    /// How many there were of each code.
+    /// Number of error replies by code.
     codes: Mutex<BTreeMap<String, u64>>,
-    /// Changes of keys since the start.
+    /// Changes of keys.
     pub changes: Counter,
 }
 
-/// Errors of further codes are counted together: scripts make their own.
+/// Maximum number of codes. Errors with further codes are counted together, because scripts invent codes.
 const CODES_MAX: usize = 128;
 const FURTHER_CODES: &str = "ERRORSTATS_OVERFLOW";
 
 impl Stats {
-    /// An error was replied.
+    /// Counts an error reply.
     pub fn note_error(&self, message: &str) {
         self.errors.add(1);
         let code = message.split(' ').next().unwrap_or_default();
@@ -87,12 +87,12 @@ impl Stats {
         *codes.entry(if is_kept { code } else { FURTHER_CODES }.to_owned()).or_default() += 1;
     }
 
-    /// How many errors of each code were replied.
+    /// Number of error replies by code.
     pub fn error_codes(&self) -> BTreeMap<String, u64> {
         self.codes.lock().clone()
     }
 
-    /// All counters.
+    /// Clears all counters.
     pub fn reset(&self) {
         let all = [
             &self.connections,

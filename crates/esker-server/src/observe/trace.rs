@@ -1,11 +1,12 @@
-//! Spans and events for those who look at what the server does: see the option `--log` of the tool.
+//! Spans and events of the server: see the option `--log` of the tool.
 //!
 //! ```text
 //!   connection{client address}: command{client name}: ...      spans, at level debug
-//!   refused, slow, failed, link                                events, from warnings on
+//!   refused, slow, failed, link                                events, at level warn
 //! ```
 //!
-//! server_trace.1. Without the feature `tracing` nothing of it is there. With it, and nobody who listens, a span costs a comparison.
+//! Without the feature `tracing` there is no code for it. With it, and without a subscriber, a span costs a
+//! comparison.
 
 #[cfg(feature = "tracing")]
 mod on {
@@ -14,24 +15,24 @@ mod on {
 
     use crate::clients::Client;
 
-    /// Runs what serves a connection inside of its span.
+    /// Serves a connection in its span.
     pub async fn connection<T>(client: &Client, serve: impl Future<Output = T>) -> T {
         let span = debug_span!("connection", client = client.id, address = client.address.as_str());
         serve.instrument(span).await
     }
 
-    /// A command runs until this is dropped.
+    /// Enters the span of a command until the result is dropped.
     #[inline]
     pub fn command(client: &Client, name: &'static str) -> EnteredSpan {
         debug_span!("command", client = client.id, name).entered()
     }
 
-    /// Something that operators should know of.
+    /// Reports something that operators should know.
     pub fn warn(what: &'static str, client: Option<&Client>, detail: &str) {
         tracing::warn!(client = client.map(|client| client.id), detail, "{what}");
     }
 
-    /// Something that shows what the server does.
+    /// Reports what the server does.
     pub fn info(what: &'static str, detail: &str) {
         tracing::info!(detail, "{what}");
     }

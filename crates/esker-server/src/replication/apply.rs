@@ -1,10 +1,11 @@
 //! Applies the commits of a primary to the database of a replica.
 //!
 //! ```text
-//!   Ops, Ops, ... --Replay--> batch --Commit: position--> one commit of the database --> Changed: who is to be told
+//!   Ops, Ops, ... --Replay--> batch --Commit: position--> one commit of the database --> Changed: notices
 //! ```
 //!
-//! repl_apply.1. A commit is applied as a whole, and with it what the replica's position is (replication.2). One that does not follow the position is refused.
+//! repl_apply.1. A commit is applied as a whole, together with the replica's new position (replication.2). A
+//!     commit that does not follow the position is refused.
 
 use esker::replay::{Change, Replay};
 use esker::{Db, Durability};
@@ -13,32 +14,32 @@ use super::Replication;
 use super::position::{Epoch, Position};
 use super::records::{EPOCH_PREFIX, KEYSPACE, POSITION_KEY, Records, decode_epoch};
 use crate::store::Store;
-use crate::store::holdings::topics::{Change as Told, Saying};
+use crate::store::holdings::topics::{Change as Notice, Saying};
 use crate::store::spans::Stretch;
 use crate::types::Database;
 
-/// What keeps a commit from being applied, for people.
+/// The error is a reason for people.
 pub type Applied<T = ()> = Result<T, String>;
 
-/// See the module's text.
+/// Applies commits one after the other.
 pub struct Applier {
     replay: Replay,
     records: Records,
-    /// The role's number while it applies.
+    /// The role's number when it was made.
     term: u64,
     epoch: Option<Epoch>,
     changed: Changed,
 }
 
-/// What a commit has changed that others are to be told of.
+/// What a commit has changed, for notifications.
 #[derive(Debug, Default)]
 pub struct Changed {
-    /// Keyspaces came, went, or have other names.
+    /// Whether keyspaces were created, dropped or renamed.
     pub has_names: bool,
-    /// Keys of databases; no key: all.
+    /// Changed keys of databases. `None` instead of a key: all keys.
     pub keys: Vec<(usize, Option<Vec<u8>>)>,
-    /// The same of all places, for those who watch them.
-    pub places: Vec<Told>,
+    /// Changes in any keyspace, for watchers.
+    pub places: Vec<Notice>,
 }
 
 /// An error as a text.
@@ -46,39 +47,39 @@ pub(super) fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// What of a commit is noted, since somebody waits for it.
+/// Which changes of a commit are recorded, because there are watchers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Noted {
     /// Keys of databases.
     pub keys: bool,
-    /// What changes in any keyspace.
+    /// Changes in any keyspace.
     pub places: bool,
 }
 
-/// A change of a keyspace of this name, for those who watch it.
-fn told(change: &Change<'_>, name: &str) -> Option<Told> {
+/// A change of the keyspace with this name, for watchers.
+fn notice(change: &Change<'_>, name: &str) -> Option<Notice> {
     let place = name.to_owned();
     let of_key = |place, key: &[u8], how: &str| {
-        Told::Key(Saying { place, topic: key.to_vec(), message: how.as_bytes().to_vec() })
+        Notice::Key(Saying { place, topic: key.to_vec(), message: how.as_bytes().to_vec() })
     };
     match change {
         Change::Put { key, .. } | Change::Merge { key, .. } => Some(of_key(place, key, "set")),
         Change::Remove { key, .. } => Some(of_key(place, key, "del")),
         Change::RemoveRange { start, end, .. } => {
             let how = if database_of(name).is_some() { "all" } else { "delrange" };
-            Some(Told::Stretch(place, Stretch { from: start.to_vec(), to: end.map(<[u8]>::to_vec) }, how))
+            Some(Notice::Stretch(place, Stretch { from: start.to_vec(), to: end.map(<[u8]>::to_vec) }, how))
         }
         _ => None,
     }
 }
 
-/// The number of the database whose keys lie in a keyspace of this name.
+/// The number of the database whose keys are in a keyspace of this name.
 fn database_of(name: &str) -> Option<usize> {
     name.strip_prefix('r').filter(|number| !number.starts_with('+'))?.parse().ok()
 }
 
 impl Applier {
-    /// Goes on where the database is.
+    /// Starts at the database's position.
     ///
     /// # Errors
     /// The engine's.
@@ -115,7 +116,7 @@ impl Applier {
             if noted.places
                 && let Some(name) = name
             {
-                changed.places.extend(told(change, name));
+                changed.places.extend(notice(change, name));
             }
             if noted.keys
                 && let Some(number) = name.and_then(database_of)
@@ -127,10 +128,10 @@ impl Applier {
         damaged.map_or(Ok(()), |broken| Err(text(broken)))
     }
 
-    /// Commits what has come (repl_apply.1).
+    /// Commits the changes taken (repl_apply.1).
     ///
     /// # Errors
-    /// What keeps it from that: nothing of the commit is there then, and this is of no more use.
+    /// Why it failed. Nothing of the commit is applied, and the applier cannot be used again.
     pub fn commit(&mut self, replication: &Replication, at: Position) -> Applied<Changed> {
         let turn = replication.take_turn();
         let (applied, epoch, term) = {
@@ -163,7 +164,7 @@ impl Applier {
         Ok(std::mem::take(&mut self.changed))
     }
 
-    /// Forgets what has come of a commit.
+    /// Drops the changes taken of a commit.
     ///
     /// # Errors
     /// The engine's.
@@ -173,7 +174,7 @@ impl Applier {
     }
 }
 
-/// Whether there is nothing in a database that somebody might miss.
+/// Returns whether a database holds no data that could be missed.
 ///
 /// # Errors
 /// The engine's.
@@ -186,7 +187,7 @@ pub fn is_pristine(db: &Db) -> esker::Result<bool> {
     Ok(true)
 }
 
-/// The maps of a database that its primary has not made yet: there is nothing in them.
+/// The maps of a database that its primary has not created yet. They are empty.
 ///
 /// # Errors
 /// The store's.

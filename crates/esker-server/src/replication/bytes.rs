@@ -1,8 +1,9 @@
-//! Reading and writing the bytes that replication sends and stores. Numbers are little-endian; strings stand behind their lengths.
+//! Decodes and encodes what replication sends and stores. Numbers are little-endian. Strings follow their
+//! lengths.
 //!
-//! repl_bytes.1. Nothing is read beyond the end, and nothing is allocated for a length that was not checked.
+//! repl_bytes.1. Reading stops at the end, and allocates nothing for an unchecked length.
 
-/// Bytes that make no sense.
+/// Bytes that cannot be decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Broken(pub &'static str);
 
@@ -12,17 +13,17 @@ impl std::fmt::Display for Broken {
     }
 }
 
-/// Bytes that are read one thing after the other (repl_bytes.1).
+/// Reads values one after the other (repl_bytes.1).
 #[derive(Clone, Copy)]
 pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// From the beginning.
+    /// Starts at the beginning.
     pub fn new(bytes: &'a [u8]) -> Self {
         Reader(bytes)
     }
 
-    /// How many bytes are left.
+    /// Number of bytes left.
     pub fn left(&self) -> usize {
         self.0.len()
     }
@@ -55,19 +56,19 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A string behind its length.
+    /// A string with its length.
     pub fn string(&mut self) -> Result<&'a [u8], Broken> {
         let len = self.u32()?;
         self.take(len as usize)
     }
 
-    /// A text behind its length.
+    /// A text with its length.
     pub fn text(&mut self) -> Result<&'a str, Broken> {
         std::str::from_utf8(self.string()?).map_err(|_| Broken("a text is not UTF-8"))
     }
 }
 
-/// Writes a string behind its length. No key, value or name comes near 4 GiB.
+/// Writes a string with its length. No key, value or name comes near 4 GiB.
 pub fn put_string(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
     out.extend_from_slice(bytes);

@@ -1,11 +1,11 @@
-//! Commits of the history for clients: what each has changed of one keyspace.
+//! The change feed for clients: what each commit of the history has changed in one keyspace.
 //!
 //! ```text
-//!   ES.FEED epoch number --answer--> outgoing --changes of the keyspace--> Batch: commits, and where to go on
+//!   ES.FEED epoch number --answer--> outgoing --changes of the keyspace--> Batch: commits, next position
 //! ```
 //!
-//! repl_changes.1. Commits come in order, each once, whole, and once they are durable. A client that goes on from where a batch ends misses none, also at
-//!      another server of the same history.
+//! repl_changes.1. Commits come in order, once, entire, and once they are durable. A client that continues
+//!     from the end of a batch misses none, even at another server of the same history.
 
 use std::time::Duration;
 
@@ -18,17 +18,17 @@ use crate::base::fail::{Done, Fail};
 use crate::store::holdings::place::Place;
 use crate::types::{Kind, Main};
 
-/// A batch ends with the commit that makes it larger.
+/// A batch ends with the commit that exceeds this size.
 const BATCH_BYTES_MAX: usize = 1 << 20;
-/// So many commits are looked at for a batch.
+/// Maximum number of commits read for a batch.
 const LOOKED_AT_MAX: usize = 100_000;
-/// A commit with larger changes is not told.
+/// A commit with larger changes is an error.
 const COMMIT_BYTES_MAX: usize = 256 << 20;
 
 /// A change of a keyspace.
 #[derive(Debug)]
 pub enum KeyChange {
-    /// A key has got a value; in a database, one that is no string has none.
+    /// A key has a new value. In a database the value is given for strings only.
     Set(Vec<u8>, Option<Vec<u8>>),
     /// Operands were merged into a key.
     Merge(Vec<u8>, Vec<Vec<u8>>),
@@ -100,7 +100,7 @@ impl ChangeFeed {
                 Some(Some(at)) => {
                     if size > COMMIT_BYTES_MAX && commits.is_empty() {
                         return Err(Fail::text(format!(
-                            "TOOLARGE commit {at} changes too much to be told: read all data, and go on from it"
+                            "TOOLARGE commit {at} changes more than can be sent: read all data, and go on from it"
                         )));
                     }
                     if size > COMMIT_BYTES_MAX {
@@ -113,7 +113,7 @@ impl ChangeFeed {
                     }
                 }
                 Some(None) => {}
-                // What is told is durable.
+                // Only durable commits are shown.
                 None if commits.is_empty() && replication.has_more_than(self.outgoing.taken()) => {
                     replication.sync()?;
                 }
@@ -132,7 +132,7 @@ impl ChangeFeed {
     }
 }
 
-/// A change as it is told; none of another keyspace.
+/// Converts a change. `None` if it is of another keyspace.
 fn key_change(change: &FeedChange<'_>, keyspace: u32, is_database: bool) -> Result<Option<KeyChange>> {
     let (id, change) = match change {
         FeedChange::Put { keyspace: id, key, value } if id.get() == keyspace => {

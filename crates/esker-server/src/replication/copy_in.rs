@@ -1,13 +1,14 @@
-//! Takes a copy of the primary's database, and has it take the place of the replica's own.
+//! Receives a copy of the primary's database, which then replaces the replica's own.
 //!
 //! ```text
-//!   Have ... --> primary;  File, Data ..., FileEnd | Keep --> data.esker-full --its role: a replica--> the server begins anew with it
+//!   Have ... --> primary;  File, Data ..., FileEnd | Keep --> data.esker-full --role: replica--> restart
 //! ```
 //!
-//! copy_in.1. A copy that broke off is gone on with: files that are whole are not sent again.
-//! copy_in.2. The copy says that it is a replica's before it takes the place of the database: no crash makes a second primary of it.
-//! copy_in.3. What has come is written by another thread, and synced as it is written: neither the network nor the disk waits for the other for longer than
-//!      some MiB take.
+//! copy_in.1. An interrupted copy is continued: complete files are not sent again.
+//! copy_in.2. The copy records that it is a replica before it replaces the database. So no crash makes it a
+//!     second primary.
+//! copy_in.3. Another thread writes the data, and syncs while it writes. Neither the network nor the disk
+//!     waits for more than some MiB of the other.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,15 +24,15 @@ use super::position::Position;
 use super::records::{Records, Role, Source};
 use crate::run::server::Server;
 
-/// Files are read in pieces of this size.
+/// Size of pieces when reading files.
 const PIECE_BYTES: usize = 512 << 10;
-/// So many pieces have come and are not written yet, at the most.
+/// Maximum number of pieces that have arrived and are not written.
 const WORKS_MAX: usize = 32;
 
-/// Takes a copy, and has the server begin anew with it.
+/// Receives a copy, and makes the server restart with it.
 ///
 /// # Errors
-/// What keeps it from that, for people. What has come so far stays, to go on with it.
+/// Why it failed. What has arrived stays, to be continued.
 pub fn receive(server: &Arc<Server>, upstream: &mut Upstream, source: &Source) -> Result<(), String> {
     let dir = &server.options.dir;
     if dir.as_os_str().is_empty() {
@@ -56,7 +57,7 @@ pub fn receive(server: &Arc<Server>, upstream: &mut Upstream, source: &Source) -
     Ok(())
 }
 
-/// Takes the files, and tells their names (copy_in.3).
+/// Receives the files and returns their names (copy_in.3).
 fn receive_files(upstream: &mut Upstream, full: &Path) -> Result<Vec<String>, String> {
     std::thread::scope(|scope| {
         let (works, queue) = sync_channel(WORKS_MAX);
@@ -69,7 +70,7 @@ fn receive_files(upstream: &mut Upstream, full: &Path) -> Result<Vec<String>, St
     })
 }
 
-/// What is to be done on the disk.
+/// Work for the writing thread.
 enum Work {
     Begin(String, u64),
     Bytes(Vec<u8>),
@@ -79,7 +80,7 @@ enum Work {
 fn take_files(upstream: &mut Upstream, works: &SyncSender<Work>) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     let mut is_open = false;
-    // Who does the work says why it has ended.
+    // The writing thread reports why it has ended.
     let work = |work: Work| works.send(work).map_err(|_| "the copy cannot be written".to_owned());
     loop {
         match upstream.next()? {
@@ -127,13 +128,13 @@ fn write_files(full: &Path, queue: &Receiver<Work>) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a name is that of a file of a database, in the directory itself.
+/// Returns whether a name is that of a file in a database's directory.
 fn is_plain(name: &str) -> bool {
     let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     is_of_database(name) && name.bytes().all(is_known)
 }
 
-/// Has the copy say what it is (copy_in.2), and have the name of what it takes the place of.
+/// Records in the copy that it is a replica (copy_in.2), with the name of the database that it replaces.
 pub(super) fn prepare(db: Db, source: &Source, name: Option<&str>) -> Result<(), String> {
     let records = Records::open(&db).map_err(text)?;
     let history = records.history().map_err(text)?;

@@ -1,10 +1,11 @@
 //! Sends a copy of the database: the files of a checkpoint.
 //!
 //! ```text
-//!   checkpoint beside the database --each file: Keep | File, Data ..., FileEnd--> CopyEnd; then the checkpoint is removed
+//!   checkpoint beside the database --each file: Keep | File, Data ..., FileEnd--> CopyEnd --> removed
 //! ```
 //!
-//! copy_out.1. The copy is of one commit. The replica asks for the next one when it has it: nothing is missing, and nothing comes twice.
+//! copy_out.1. The copy is of one commit. The replica then asks for the next one, so nothing is missing or
+//!     repeated.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,12 +15,12 @@ use super::frame::{FRAME_BYTES_MAX, Frame};
 use super::sender::Pieces;
 use crate::run::server::Server;
 
-/// A replica may name so many files that it has.
+/// Maximum number of files that a replica may name.
 pub const FILES_MAX: usize = 1 << 20;
-/// Files are sent in pieces of this size.
+/// Size of the pieces in which files are sent.
 const PIECE_BYTES: usize = FRAME_BYTES_MAX / 2;
 
-/// Why no copy can be made of this server's database, if none can.
+/// Why this server's database cannot be copied, if it cannot.
 pub fn why_not(server: &Server) -> Option<&'static str> {
     if server.replication.local().is_none() {
         return Some(super::NO_DATABASE);
@@ -33,14 +34,14 @@ pub fn why_not(server: &Server) -> Option<&'static str> {
     None
 }
 
-/// Sends a copy. `have`: what the replica has of an earlier try.
+/// Sends a copy. `have`: files that the replica has from an earlier attempt.
 pub fn send(server: &Server, have: &[(String, u64, u128)], pieces: &Pieces) {
     let Some((db, _)) = server.replication.local() else { return };
     let made = disk::Sent::begin(&server.options.dir).map_err(|error| error.to_string());
     let sent = made.and_then(|made| {
         let dir = made.database();
         db.checkpoint(&dir).map_err(|error| error.to_string())?;
-        // The directory goes when this ends.
+        // The directory is removed when this ends.
         send_files(&dir, have, pieces).map_err(|error| error.to_string())
     });
     let last = match sent {

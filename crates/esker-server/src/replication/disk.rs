@@ -2,18 +2,20 @@
 //!
 //! ```text
 //!   data                  the database
-//!   data.esker-copy-<n>   a checkpoint that is being sent, on a primary
-//!   data.esker-full       a copy that comes, or has come, on a replica
-//!   data.esker-old        what the replica had before, until the copy is in its place
+//!   data.esker-copy-<n>   on a primary: a checkpoint that is being sent
+//!   data.esker-full       on a replica: a copy, incomplete or complete
+//!   data.esker-old        the replaced database, until the copy has its name
 //! ```
 //!
-//! repl_disk.1. At any moment of the exchange, one of the directories is whole; the next start ends what was begun.
-//! repl_disk.2. Each of these directories has a job file that proves what it is (job.2). A directory that only has such a name is left
-//!      alone, and is in the way. From one that is proved only files with names of a database are removed.
-//! repl_disk.3. No symbolic link below the directory that all these lie in is followed (fs.5).
+//! repl_disk.1. At each moment of the exchange one of the directories is complete. The next start finishes
+//!     the exchange.
+//! repl_disk.2. Each of these directories has a job file that proves what it is (job.2). A directory that
+//!     only has such a name is left alone, and blocks the copy. Only files with names of a database are
+//!     removed from a proved one.
+//! repl_disk.3. No symbolic link below the parent directory is followed (fs.5).
 #![expect(
     clippy::disallowed_types,
-    reason = "files of a database that nobody has open are sent and put into place around the engine"
+    reason = "files of a database that is not open are sent and exchanged around the engine"
 )]
 
 use std::fs::File;
@@ -24,16 +26,16 @@ use esker::env::{AppendWriter, Entry, Env, JobFile, OpenOptions};
 use esker::is_of_database;
 use xxhash_rust::xxh3::Xxh3;
 
-/// What the job files say: of a copy that comes, of a database that a copy replaces, of a copy that is sent.
+/// Kinds of job files: an arriving copy, a replaced database, a copy that is sent.
 const COMING: &str = "replica-copy";
 const REPLACED: &str = "replaced-database";
 const SENT: &str = "copy-to-send";
-/// What a checkpoint says that is being made in the directory of a copy to send.
+/// Kind of the job file of a checkpoint that is being made in the directory of a copy to send.
 const WORKPLACE: &str = "workplace";
 /// The database in the directory of a copy to send, and the workplace of its checkpoint.
 const DATABASE: &str = "db";
 const DATABASE_NEW: &str = "db.esker-new";
-/// Numbers that are tried for a copy to send. Directories of others are in the way of the others.
+/// Maximum number tried for a copy to send. Directories of other programs may have lower ones.
 const COPIES_MAX: u64 = 1000;
 
 /// A path beside a directory.
@@ -43,7 +45,7 @@ pub fn beside(dir: &Path, suffix: &str) -> PathBuf {
     dir.with_file_name(name)
 }
 
-/// Where a copy comes to.
+/// The directory of an arriving copy.
 pub fn full_dir(dir: &Path) -> PathBuf {
     beside(dir, ".esker-full")
 }
@@ -52,7 +54,7 @@ fn old_dir(dir: &Path) -> PathBuf {
     beside(dir, ".esker-old")
 }
 
-/// A file system in which the directories beside this one are reached through no link (repl_disk.3).
+/// A file system that reaches the directories beside this one through no link (repl_disk.3).
 fn env_beside(dir: &Path) -> io::Result<Env> {
     Env::real().hold(parent(dir), None)
 }
@@ -61,7 +63,8 @@ fn is_proved(env: &Env, dir: &Path, kind: &str) -> io::Result<bool> {
     Ok(env.fs.entry(dir)? == Some(Entry::Dir) && !JobFile::left(env, dir, kind)?.is_empty())
 }
 
-/// Nothing may lie where the database that a copy replaces goes. What an earlier exchange has left there is removed. Files of others stay.
+/// Clears the name for a replaced database. Removes what an earlier exchange has left. Fails if other files
+/// are there.
 fn make_way(env: &Env, old: &Path) -> io::Result<()> {
     if !is_proved(env, old, REPLACED)? {
         return if env.fs.entry(old)?.is_some() { Err(in_the_way(old)) } else { Ok(()) };
@@ -86,10 +89,11 @@ fn in_the_way(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::AlreadyExists, text)
 }
 
-/// Makes the directory that a copy comes to, or finds what an earlier try has left. Nothing may be in the way of the exchange.
+/// Makes the directory for an arriving copy, or finds that of an earlier attempt. Nothing may block the
+/// exchange.
 ///
 /// # Errors
-/// Of the file system; something else has one of the names.
+/// Of the file system, or if another file has one of the names.
 pub fn begin_full(dir: &Path) -> io::Result<PathBuf> {
     let (full, old, env) = (full_dir(dir), old_dir(dir), env_beside(dir)?);
     make_way(&env, &old)?;
@@ -98,7 +102,7 @@ pub fn begin_full(dir: &Path) -> io::Result<PathBuf> {
             if is_proved(&env, &full, COMING)? {
                 return Ok(full);
             }
-            // A crash may leave the beginning of one.
+            // A crash may leave an empty directory, or one with only a job file.
             let is_empty = env.fs.entry(&full)? == Some(Entry::Dir)
                 && env.fs.list_dir(&full)?.iter().all(|name| JobFile::is_name(name));
             if !is_empty {
@@ -111,7 +115,7 @@ pub fn begin_full(dir: &Path) -> io::Result<PathBuf> {
     Ok(full)
 }
 
-/// Puts a copy that has come into the place of a database that nobody has open (repl_disk.1).
+/// Replaces a closed database by a complete copy (repl_disk.1).
 ///
 /// # Errors
 /// Of the file system.
@@ -124,7 +128,8 @@ pub fn exchange(dir: &Path) -> io::Result<()> {
     finish_copy(dir)
 }
 
-/// Ends an exchange that was broken off, and removes what copies have left behind. To be called before the database is opened.
+/// Finishes an interrupted exchange, and removes what copies have left. Must be called before the database is
+/// opened.
 ///
 /// # Errors
 /// Of the file system.
@@ -143,7 +148,7 @@ pub fn finish_copy(dir: &Path) -> io::Result<()> {
         }
         remove_proved(&env, &old, &[REPLACED])?;
     }
-    // An exchange that did not begin, or has ended.
+    // The exchange did not begin, or has ended.
     if env.fs.entry(dir)? == Some(Entry::Dir) {
         for kind in [REPLACED, COMING] {
             JobFile::left(&env, dir, kind)?.into_iter().try_for_each(|job| job.end(&env))?;
@@ -152,7 +157,7 @@ pub fn finish_copy(dir: &Path) -> io::Result<()> {
     remove_copies(&env, dir)
 }
 
-/// Removes copies that were to be sent, by a process that has ended.
+/// Removes the copies that an ended process was sending.
 fn remove_copies(env: &Env, dir: &Path) -> io::Result<()> {
     let prefix = beside(dir, ".esker-copy-");
     let prefix = prefix.file_name().unwrap_or_default().to_string_lossy();
@@ -178,8 +183,8 @@ fn remove_sent(env: &Env, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a directory that is proved, or lies in one that is, if nothing of others is in it (repl_disk.2). The proof goes last, when it is
-/// durable that the rest has gone.
+/// Removes a proved directory, or one in a proved directory, if it holds no other files (repl_disk.2). The
+/// proof is removed last, once the other removals are durable.
 fn remove_proved(env: &Env, dir: &Path, kinds: &[&str]) -> io::Result<()> {
     if env.fs.entry(dir)? != Some(Entry::Dir) {
         return Ok(());
@@ -226,7 +231,7 @@ impl Sent {
         Ok(Sent { env, path })
     }
 
-    /// Where the checkpoint is to be made.
+    /// The path for the checkpoint.
     pub fn database(&self) -> PathBuf {
         self.path.join(DATABASE)
     }
@@ -239,7 +244,7 @@ impl Drop for Sent {
     }
 }
 
-/// The directory that a directory lies in; a name alone lies in the working directory.
+/// The parent directory. That of a single name is the working directory.
 fn parent(dir: &Path) -> &Path {
     dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -257,7 +262,7 @@ pub fn sync_dir(dir: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
 }
 
-/// Names and lengths of the files of a database in a directory, in order of names. A database has no directories inside.
+/// Names and sizes of the files in a database's directory, sorted by name. A database has no subdirectories.
 ///
 /// # Errors
 /// Of the file system.
@@ -273,7 +278,7 @@ pub fn files(dir: &Path) -> io::Result<Vec<(String, u64)>> {
     Ok(files)
 }
 
-/// Shows a file piece by piece, and tells the digest of what it has shown. `see` returns false to break off.
+/// Passes a file to `see` in pieces, and returns the digest of what was passed. `see` returns false to stop.
 ///
 /// # Errors
 /// Of the file system.
@@ -295,14 +300,15 @@ pub fn read(path: &Path, piece: usize, mut see: impl FnMut(&[u8]) -> bool) -> io
     }
 }
 
-/// So much is written at a time.
+/// Bytes written at a time.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// A file that is written past the page cache, where that can be: fresh pages for all of a copy would cost more than its way to the disk.
+/// Writes a file with direct I/O where possible: new pages for a whole copy would cost more than writing it
+/// to the disk.
 pub struct Writer {
     file: AppendWriter,
     digest: Xxh3,
-    /// Bytes that are still to come.
+    /// Bytes still to be written.
     pub left: u64,
 }
 
@@ -330,7 +336,7 @@ impl Writer {
         self.file.write(bytes)
     }
 
-    /// Makes the file durable, and tells the digest of what was written.
+    /// Makes the file durable, and returns the digest of its content.
     ///
     /// # Errors
     /// Of the file system.

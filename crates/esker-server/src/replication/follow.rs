@@ -1,4 +1,4 @@
-//! A replica's connection to its primary: asks, applies, tells how far it is, and comes back when it was cut off.
+//! A replica's connection to its primary: asks, applies, acknowledges, and reconnects.
 //!
 //! ```text
 //!   connect, AUTH --ES.REPLICATE epoch seq--> +CONTINUE: frames --> apply --Ack-->
@@ -6,7 +6,7 @@
 //!                                             -FORKED: refused, unless there is nothing to lose
 //! ```
 //!
-//! repl_follow.1. A replica whose history is another one keeps its data, and says so, until an operator decides.
+//! repl_follow.1. A replica with another history keeps its data and reports that, until an operator decides.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -27,22 +27,23 @@ use crate::observe::trace;
 use crate::resp::Input;
 use crate::run::server::Server;
 
-/// How long reading waits before it looks around.
+/// How long a read waits before other conditions are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How long connecting may take, and the first answer.
+/// Time limits for connecting, and for the first answer.
 const CONNECT: Duration = Duration::from_secs(3);
 const ANSWER: Duration = Duration::from_secs(30);
-/// A primary that has said nothing for so long is gone.
+/// A primary that has been silent for this long counts as lost.
 const SILENCE: Duration = Duration::from_secs(10);
-/// How long a replica waits before it tries again: at first, and at the most.
+/// Pauses before the replica tries again: the first, and the longest.
 const BACK_OFF: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
-/// Where readers may not see what a power cut can take, commits are synced at once; else as often.
+/// How often commits are synced, unless readers must not see what a power loss can take. Then they are synced
+/// at once.
 const SYNC_EVERY: Duration = Duration::from_millis(100);
-/// How often it tells how far it is, if nothing changes.
+/// How often it acknowledges if nothing changes.
 const ACK_EVERY: Duration = Duration::from_secs(1);
 const READ_BYTES: usize = 256 << 10;
 
-/// Follows whatever primary there is, until the server stops.
+/// Follows the current primary, if any, until the server stops.
 pub fn run(server: &Arc<Server>) {
     let mut back_off = BACK_OFF[0];
     let mut wants_copy = false;
@@ -94,12 +95,12 @@ pub fn run(server: &Arc<Server>) {
     }
 }
 
-/// Whether there is no data that could be lost.
+/// Returns whether there is no data that could be lost.
 fn has_nothing(server: &Server) -> bool {
     server.replication.local().is_some_and(|(db, _)| is_pristine(db).unwrap_or(false))
 }
 
-/// Waits, but not longer than the role stays.
+/// Pauses, until the role changes at the latest.
 fn pause(server: &Server, term: u64, length: Duration) {
     let start = clock::moment();
     while start.elapsed() < length && !server.is_stopping() && server.replication.state.lock().term == term {
@@ -127,7 +128,7 @@ pub struct Upstream {
     stream: Stream,
     input: Input,
     buffer: Vec<u8>,
-    /// When something came last, and when something was sent last.
+    /// When something last arrived, and when something was last sent.
     heard: Instant,
     acked: Instant,
     numbers: [u64; 3],
@@ -161,7 +162,7 @@ impl Upstream {
         })
     }
 
-    /// Reads more, if something comes in a short time.
+    /// Reads more, if something arrives shortly.
     fn read(&mut self) -> Result<(), String> {
         match self.stream.read(&mut self.buffer) {
             Ok(0) => Err("the primary has ended the connection".to_owned()),
@@ -183,7 +184,7 @@ impl Upstream {
         }
     }
 
-    /// Fails if this connection is to end.
+    /// Fails if this connection has to end.
     fn check(&self) -> Result<(), String> {
         match self.server.is_stopping() || self.server.replication.state.lock().term != self.term {
             true => Err("the role of this server has changed".to_owned()),
@@ -191,10 +192,10 @@ impl Upstream {
         }
     }
 
-    /// The next frame, if one comes in a short time.
+    /// The next frame, if one arrives shortly.
     ///
     /// # Errors
-    /// The connection has ended, or is to end.
+    /// The connection has ended, or has to end.
     pub fn next(&mut self) -> Result<Option<Frame>, String> {
         if let Some(frame) = take_frame(&mut self.input).map_err(text)? {
             return Ok(Some(frame));
@@ -214,7 +215,7 @@ impl Upstream {
         self.stream.write_all(&bytes).map_err(text)
     }
 
-    /// Tells how far it is, if there is something to tell, or it has not told for long.
+    /// Acknowledges if there is news, or if the last acknowledgement was long ago.
     ///
     /// # Errors
     /// The connection has ended.
@@ -257,7 +258,7 @@ impl Upstream {
     }
 }
 
-/// Gets commits, or a copy, until the connection ends.
+/// Receives commits or a copy until the connection ends.
 fn link(mut upstream: Upstream, source: &Source, wants_copy: bool) -> Result<(), Ended> {
     let server = upstream.server.clone();
     let password = server.config.get("masterauth").unwrap_or_default();
@@ -285,7 +286,7 @@ fn link(mut upstream: Upstream, source: &Source, wants_copy: bool) -> Result<(),
     }
     if let Some(why) = line.strip_prefix("+FULL") {
         let why = why.trim();
-        trace::warn("copies the primary's database anew", None, why);
+        trace::warn("copies the primary's database again", None, why);
         note(&server, |up| (up.is_copying, up.error) = (true, Some(format!("a copy comes: {why}"))));
         return Ok(copy_in::receive(&server, &mut upstream, source)?);
     }
@@ -300,7 +301,7 @@ fn note(server: &Server, change: impl FnOnce(&mut super::Upstream)) {
     change(&mut server.replication.state.lock().upstream);
 }
 
-/// Applies commits as they come.
+/// Applies commits as they arrive.
 fn commits(upstream: &mut Upstream) -> Result<(), String> {
     let server = upstream.server.clone();
     let replication = &server.replication;
@@ -316,7 +317,7 @@ fn commits(upstream: &mut Upstream) -> Result<(), String> {
                 tell_of(&server, changed)?;
             }
         }
-        // As long as there is more to apply, telling can wait.
+        // While there is more to apply, the acknowledgement can wait.
         if !upstream.input.unread().is_empty() && upstream.acked.elapsed() < SYNC_EVERY {
             continue;
         }
@@ -331,7 +332,7 @@ fn commits(upstream: &mut Upstream) -> Result<(), String> {
     }
 }
 
-/// Tells those who wait what a commit has changed.
+/// Notifies watchers of what a commit has changed.
 fn tell_of(server: &Server, changed: Changed) -> Result<(), String> {
     if changed.has_names {
         server.find_databases().map_err(text)?;

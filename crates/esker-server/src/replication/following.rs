@@ -1,22 +1,24 @@
-//! What a replica does with what its primary sends, once the two have agreed where to go on. Neither sockets nor clocks: those are follow.rs's.
+//! The replica's side of a stream once it has been agreed where to continue. Sockets and clocks are in
+//! follow.rs.
 //!
 //! ```text
 //!   Frame --take--> commits of the database;   sync --> they are durable;   numbers --> Ack
 //! ```
 //!
-//! following.1. Numbers that it tells are true when they are told: a commit is told as applied when readers see it, and as durable when it is on the disk.
+//! following.1. Reported numbers are true when they are reported: a commit is applied once readers see it,
+//!     and durable once it is on the disk.
 
 use super::Replication;
 use super::apply::{Applied, Applier, Changed, Noted, text};
 use super::frame::Frame;
 
-/// See the module's text.
+/// Takes the frames of a primary.
 pub struct Following {
     applier: Applier,
 }
 
 impl Following {
-    /// Goes on where the database is, for as long as the role has this number.
+    /// Starts at the database's position, for as long as the role has this number.
     ///
     /// # Errors
     /// The engine's.
@@ -24,7 +26,7 @@ impl Following {
         Ok(Following { applier: Applier::new(replication, term)? })
     }
 
-    /// Takes a frame. What it has changed, if it is a commit's last.
+    /// Takes a frame. If it ends a commit, returns what the commit has changed.
     ///
     /// # Errors
     /// Why the connection has to end.
@@ -47,7 +49,7 @@ impl Following {
 }
 
 impl Replication {
-    /// How far a replica is: commits that it has received, applied, and on its disk (following.1).
+    /// Progress of a replica: the newest received, applied and durable commit (following.1).
     pub(super) fn numbers(&self) -> [u64; 3] {
         let state = self.state.lock();
         [state.applied.seq, state.applied.seq, state.durable]

@@ -1,11 +1,11 @@
-//! Frames: how a primary and a replica talk once they have agreed to.
+//! Frames: the messages between a primary and a replica.
 //!
 //! ```text
 //!   primary --Ops, Commit, Alive, End; copies: File, Data, FileEnd, Keep, CopyEnd--> replica
 //!           <--Ack; copies: Have, HaveEnd-----------------------------------------
 //! ```
 //!
-//! repl_frame.1. A frame with a wrong checksum, or of a type that is not known, ends the connection. Nothing of it is used.
+//! repl_frame.1. A frame with a wrong checksum or an unknown type ends the connection. Nothing of it is used.
 //!
 //! Bytes: docs/formats/replication.md
 
@@ -14,39 +14,39 @@ use super::position::Position;
 
 /// The version of the protocol.
 pub const VERSION: u32 = 3;
-/// What stands before what a frame holds: length, type, checksum.
+/// Size of a frame's header: length, type, checksum.
 const HEADER_BYTES: usize = 9;
-/// A frame holds no more.
+/// Maximum size of a frame.
 pub const FRAME_BYTES_MAX: usize = 1 << 20;
 
-/// What a frame says.
+/// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// A part of the changes of a commit (docs/formats/changes.md). They may break off anywhere.
+    /// A part of the changes of a commit (docs/formats/changes.md). It may end anywhere.
     Ops(Vec<u8>),
-    /// The changes that have come make this commit.
+    /// The changes received so far make this commit.
     Commit(Position),
-    /// The changes that have come are none of the replica's business.
+    /// The changes received so far are not for the replica.
     Abandon,
-    /// Nothing new; the newest commit of the sender.
+    /// Nothing new. Names the sender's newest commit.
     Alive(u64),
-    /// The sender ends, and why.
+    /// The sender ends, with the reason.
     End(String),
-    /// How far a replica is: commits that it has received, that readers see, and that are on its disk.
+    /// Progress of a replica: the newest received, visible and durable commit.
     Ack([u64; 3]),
-    /// A file that the replica has of an earlier try: name, length, digest.
+    /// A file that the replica has from an earlier attempt: name, size, digest.
     Have(String, u64, u128),
-    /// That were all of them.
+    /// The end of these files.
     HaveEnd,
-    /// A file of the copy begins: name and length.
+    /// The start of a file of the copy: name and size.
     File(String, u64),
     /// The next bytes of the file.
     Data(Vec<u8>),
-    /// The file is whole, and has this digest.
+    /// The end of the file, with its digest.
     FileEnd(u128),
     /// The replica has this file already.
     Keep(String),
-    /// The copy is whole.
+    /// The end of the copy.
     CopyEnd,
 }
 
@@ -69,7 +69,7 @@ impl Frame {
         }
     }
 
-    /// Its bytes.
+    /// Encodes the frame.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[0, 0, 0, 0, self.kind(), 0, 0, 0, 0]);
@@ -98,7 +98,7 @@ impl Frame {
         out[start + 5..start + HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
     }
 
-    /// The frame that bytes begin with, and its length; none if there is more to come (repl_frame.1).
+    /// Decodes the first frame, and returns its size. `None` if it is incomplete (repl_frame.1).
     pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, Broken> {
         let mut reader = Reader::new(bytes);
         let (Ok(len), Ok(kind), Ok(sum)) = (reader.u32(), reader.u8(), reader.u32()) else {
@@ -144,7 +144,7 @@ impl Frame {
     }
 }
 
-/// Of length, type and what follows the checksum.
+/// Checksum of length, type and content.
 fn checksum(frame: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&frame[..5]), &frame[HEADER_BYTES..])
 }

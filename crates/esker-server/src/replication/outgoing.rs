@@ -1,13 +1,13 @@
-//! Commits of this database with their numbers in the history, for those who follow.
+//! Commits of this database with their numbers in the history, for replicas and feeds.
 //!
 //! ```text
 //!   primary:  number = base + commits since the base
-//!   replica:  number = what the commit itself wrote as its position; a commit without one is of this database alone
+//!   replica:  number = the position that the commit itself wrote, if any
 //! ```
 //!
-//! outgoing.1. What is sent follows what was sent before: a gap ends the stream, and nothing comes twice.
-//! outgoing.2. A commit that notes the role, or else something of this database alone, beside a position is none of the history's: it says where the
-//!      database was when it became a replica.
+//! outgoing.1. Commits are sent in order. A gap ends the stream, and nothing is repeated.
+//! outgoing.2. A commit that records the role, or something else of this database alone, together with a
+//!     position is not part of the history: it says where the database was when it became a replica.
 
 use std::time::Duration;
 
@@ -20,18 +20,18 @@ use super::position::{Epoch, History, Position, Relation};
 use super::records::{Base, EPOCH_PREFIX, POSITION_KEY, Role, decode_epoch};
 use super::{Replication, State};
 
-/// Changes are sent in pieces of this size.
+/// Size of the pieces in which changes are sent.
 const PIECE_BYTES: usize = FRAME_BYTES_MAX / 4;
 
-/// What a replica that asks is answered.
+/// The answer to a replica.
 pub enum Answer {
-    /// Commits follow, from its position on.
+    /// Commits follow from its position on.
     Continue(Box<Outgoing>),
-    /// It needs a copy, and why: what it asks for is not kept any more.
+    /// It needs a copy, for this reason: the commits that it asks for are no longer kept.
     Copy(String),
-    /// Its history is another one, and why.
+    /// It has another history, for this reason.
     Forked(String),
-    /// It cannot be served, and why.
+    /// It cannot be served, for this reason.
     Refused(String),
 }
 
@@ -40,13 +40,13 @@ pub struct Outgoing {
     feed: Feed,
     base: Option<Base>,
     repl: u32,
-    /// The number of the commit that comes next.
+    /// The number of the next commit.
     next: u64,
     epochs: History,
 }
 
 impl Replication {
-    /// What a replica at this position is answered.
+    /// The answer to a replica at this position.
     pub fn answer(&self, at: Position) -> Answer {
         let Some((db, records)) = self.local() else { return Answer::Refused(super::NO_DATABASE.to_owned()) };
         let state = self.state.lock().clone();
@@ -75,7 +75,7 @@ impl Replication {
 }
 
 impl Replication {
-    /// Why a replica cannot go on with the commit behind this one.
+    /// Why a replica cannot continue after this commit.
     fn why_copy(&self, seq: u64) -> String {
         let kept =
             self.first_kept().map_or(String::new(), |first| format!(", which begins with commit {first}"));
@@ -86,20 +86,20 @@ impl Replication {
     }
 }
 
-/// The feed from the commit of a number on; none if it is not there.
+/// The feed from a commit on. `None` if the commit is not there.
 fn find(db: &Db, state: &State, base: Option<Base>, repl: u32, seq: u64) -> Result<Option<Feed>> {
-    // The first of what this database has not got from a primary.
+    // The first commit that did not come from a primary.
     let edge = base.unwrap_or(Base { local: state.applied_local + 1, seq: state.applied.seq + 1 });
     if seq >= edge.seq {
         return db.feed(SeqNo::new(edge.local + (seq - edge.seq))).map(Some);
     }
-    // The feed shows what is durable.
+    // The feed shows only durable commits.
     db.sync()?;
-    // Commits of this database alone may lie between: it lies here, or before.
+    // Commits of this database alone may lie in between. So the commit is here, or before.
     let mut back = edge.seq - seq;
     loop {
         let local = edge.local.saturating_sub(back).max(1);
-        // If that is beyond what is kept, it may have been stepped over: all of it is looked through.
+        // If that is no longer kept, the commit may have been skipped: everything that is kept is searched.
         let (mut feed, is_all) = match db.feed(SeqNo::new(local)) {
             Err(Error::FeedTruncated { oldest }) => (db.feed(oldest)?, true),
             feed => (feed?, local == 1),
@@ -117,14 +117,14 @@ fn find(db: &Db, state: &State, base: Option<Base>, repl: u32, seq: u64) -> Resu
             }
         };
         if has_smaller || is_all {
-            // It would have to lie between (outgoing.1).
+            // It would have to lie in between (outgoing.1).
             return Ok(None);
         }
         back += 2 * (found - seq);
     }
 }
 
-/// The number of a commit; none if it is of this database alone.
+/// The number of a commit. `None` if it belongs to this database alone.
 fn number(commit: &mut FeedCommit, base: Option<Base>, repl: u32) -> Result<Option<u64>> {
     if let Some(seq) = base.and_then(|base| base.seq_of(commit.seqno().get())) {
         return Ok(Some(seq));
@@ -136,7 +136,7 @@ fn number(commit: &mut FeedCommit, base: Option<Base>, repl: u32) -> Result<Opti
     Ok(noted.seq())
 }
 
-/// What a commit notes of this server's own records.
+/// What a commit writes to this server's own records.
 #[derive(Default)]
 struct Noted {
     position: Option<u64>,
@@ -145,7 +145,7 @@ struct Noted {
 }
 
 impl Noted {
-    /// Whether a change is one of these records: they are not sent.
+    /// Returns whether a change belongs to these records, which are not sent.
     fn take(&mut self, change: &FeedChange<'_>, repl: u32) -> bool {
         let (keyspace, key, value) = match change {
             FeedChange::Put { keyspace, key, value } => (keyspace, key, value.bytes()),
@@ -165,13 +165,13 @@ impl Noted {
         true
     }
 
-    /// The number of the commit that came from a primary (outgoing.2).
+    /// The number of a commit that came from a primary (outgoing.2).
     fn seq(&self) -> Option<u64> {
         self.position.filter(|_| !self.has_own)
     }
 }
 
-/// The epoch that a change begins, and behind which commit, if it does.
+/// The epoch that a change begins, and the last commit before it, if it begins one.
 fn begun_epoch(change: &FeedChange<'_>, repl: u32) -> Option<(Epoch, u64)> {
     match change {
         FeedChange::Put { keyspace, key, value } if keyspace.get() == repl => {
@@ -182,10 +182,11 @@ fn begun_epoch(change: &FeedChange<'_>, repl: u32) -> Option<(Epoch, u64)> {
 }
 
 impl Outgoing {
-    /// Takes the next commit of the feed, if there is one within this time, and gives its frames to `send` as they become large. Whether there was one.
+    /// Takes the next commit of the feed if there is one within this time. Passes its frames to `send` as
+    /// they fill up. Returns whether there was a commit.
     ///
     /// # Errors
-    /// The engine's; there is a gap (outgoing.1).
+    /// The engine's; a gap (outgoing.1).
     pub fn step(
         &mut self,
         patience: Duration,
@@ -229,7 +230,8 @@ impl Outgoing {
         Ok(true)
     }
 
-    /// The position of a commit of this number, which comes next; none if it is none of the history, or has come before (outgoing.1).
+    /// The position of the commit with this number, which is next. `None` if it is not part of the history,
+    /// or was sent before (outgoing.1).
     fn arrive(&mut self, seq: Option<u64>) -> Result<Option<Position>> {
         let Some(seq) = seq.filter(|seq| *seq >= self.next) else { return Ok(None) };
         if seq > self.next {
@@ -242,7 +244,8 @@ impl Outgoing {
         Ok(Some(Position { epoch: self.epochs.epoch_of(seq), seq }))
     }
 
-    /// Takes the next commit of the feed, if there is one within this time, and shows its changes. Then its position, if it is of the history.
+    /// Takes the next commit of the feed if there is one within this time, and shows its changes. Returns its
+    /// position if it is part of the history.
     ///
     /// # Errors
     /// Those of [`step`](Self::step), and of `show`.
@@ -266,7 +269,7 @@ impl Outgoing {
         self.arrive(own.or(noted.seq())).map(Some)
     }
 
-    /// The engine's number up to which all has been taken.
+    /// The engine's number up to which commits have been taken.
     pub fn taken(&self) -> u64 {
         self.feed.position().get() - 1
     }

@@ -1,14 +1,16 @@
-//! Positions in a history of commits, and how two histories compare.
+//! Positions in a history of commits, and the comparison of two histories.
 //!
 //! ```text
 //!   epoch 1-9f..: commits 1 to 40      begun by the first primary
-//!   epoch 2-03..: commits 41 to 77     the same one, restarted, or another one, promoted behind commit 40
+//!   epoch 2-03..: commits 41 to 77     the same server restarted, or another one promoted after commit 40
 //!   epoch 3-c1..: commits from 78 on
 //! ```
 //!
-//! repl_position.1. An epoch belongs to one run of one primary: its mark is drawn at random. So one epoch and number name one commit, for ever.
-//! repl_position.2. Numbers go on from epoch to epoch without a gap.
-//! repl_position.3. A position that lies behind the end of its epoch, or in an epoch that a history does not have, is of a fork.
+//! repl_position.1. An epoch belongs to one run of one primary: its mark is drawn at random. So an epoch and
+//!     a number name one commit for ever.
+//! repl_position.2. Numbers continue from epoch to epoch without a gap.
+//! repl_position.3. A position beyond the end of its epoch, or in an epoch that a history lacks, belongs to a
+//!     fork.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,13 +20,13 @@ use crate::replication::bytes::{Broken, Reader};
 /// One run of one primary (repl_position.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch {
-    /// The how manieth of its history.
+    /// Its place in the order of the history's epochs.
     pub number: u32,
     /// Drawn at random.
     pub mark: u64,
 }
 
-/// The place of a commit.
+/// The position of a commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// Its epoch.
@@ -63,44 +65,44 @@ impl Epoch {
 }
 
 impl Position {
-    /// Its bytes.
+    /// Encodes the position.
     pub fn encode(self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.epoch.number.to_le_bytes());
         out.extend_from_slice(&self.epoch.mark.to_le_bytes());
         out.extend_from_slice(&self.seq.to_le_bytes());
     }
 
-    /// What [`encode`](Self::encode) has made.
+    /// Decodes what [`encode`](Self::encode) writes.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Broken> {
         Ok(Position { epoch: Epoch { number: reader.u32()?, mark: reader.u64()? }, seq: reader.u64()? })
     }
 }
 
-/// Epochs, and behind which commit each begins.
+/// Epochs, each with the last commit before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History(Vec<(Epoch, u64)>);
 
-/// What a position is to a history.
+/// How a position relates to a history.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// The history leads through it.
+    /// The history passes through it.
     Prefix,
-    /// It is of another history (repl_position.3).
+    /// It belongs to another history, for this reason (repl_position.3).
     Fork(String),
 }
 
 impl History {
-    /// Of these epochs, oldest first.
+    /// A history of these epochs, oldest first.
     pub fn new(epochs: Vec<(Epoch, u64)>) -> Self {
         History(epochs)
     }
 
-    /// The epochs, oldest first, and behind which commit each begins.
+    /// The epochs, oldest first, each with the last commit before it.
     pub fn epochs(&self) -> &[(Epoch, u64)] {
         &self.0
     }
 
-    /// Another epoch begins.
+    /// Begins another epoch.
     pub fn push(&mut self, epoch: (Epoch, u64)) {
         self.0.retain(|(_, start)| *start < epoch.1);
         self.0.push(epoch);
@@ -117,7 +119,7 @@ impl History {
         found.or(self.0.first()).map_or(Epoch::default(), |(epoch, _)| *epoch)
     }
 
-    /// What a position is to this history, whose newest commit is `newest`.
+    /// How a position relates to this history, whose newest commit is `newest`.
     pub fn relation(&self, newest: u64, at: Position) -> Relation {
         let Some(found) = self.0.iter().position(|(epoch, _)| *epoch == at.epoch) else {
             return Relation::Fork(format!("epoch {} is none of this server's history", at.epoch));
@@ -145,7 +147,7 @@ mod tests {
     fn repl_position_3_forks_are_told_from_prefixes() {
         let (a, b, c) = (epoch(1, 10), epoch(2, 20), epoch(3, 30));
         let history = History::new(vec![(a, 0), (b, 40), (c, 77)]);
-        // Newest commit 90: epoch, number -> does the history lead through it?
+        // Newest commit 90: epoch, number -> does the history pass through it?
         let table = [
             ((a, 0), true),
             ((a, 40), true),

@@ -1,15 +1,16 @@
-//! What a database knows of its replication, in a keyspace of its own.
+//! A database's records of its replication, in a separate keyspace.
 //!
 //! ```text
-//!   es.repl:  "e" + number (big-endian) --> mark, start     an epoch: comes with the stream like any other data
-//!             "p"                       --> position        of the newest commit that came from a primary: written by that very commit
-//!             "r"                       --> role            primary since which commit; replica of whom
-//!             "s" + name                --> position, commit        a replica's slot: slots.rs
-//!             "i"                       --> name            by which this database follows primaries
-//!   es.none:  nothing, ever: what a replica shows of a database that its primary has not made yet
+//!   es.repl:  "e" + number (big-endian) --> mark, start       an epoch, replicated like data
+//!             "p"                       --> position          of the newest commit from a primary, written by it
+//!             "r"                       --> role              primary since a commit, or replica of a server
+//!             "s" + name                --> position, commit  a replica's slot: slots.rs
+//!             "i"                       --> name              under which this database follows primaries
+//!   es.none:  always empty: shown for a database that the primary has not created yet
 //! ```
 //!
-//! records.1. All but epochs are of this database alone, and are not sent. A copy begins without slots.
+//! records.1. All records except epochs belong to this database alone, and are not sent. A copy starts
+//!     without slots.
 //!
 //! Bytes: docs/formats/replication.md
 
@@ -24,19 +25,19 @@ use super::slots::{self, Slot};
 
 /// The keyspace of the records.
 pub const KEYSPACE: &str = "es.repl";
-/// The keyspace in which there is nothing.
+/// The keyspace that is always empty.
 pub const NOTHING: &str = "es.none";
-/// The first byte of the keys of epochs.
+/// First byte of the keys of epochs.
 pub const EPOCH_PREFIX: u8 = b'e';
 /// The key of the position.
 pub const POSITION_KEY: &[u8] = b"p";
 const ROLE_KEY: &[u8] = b"r";
 const NAME_KEY: &[u8] = b"i";
 const SLOT_PREFIX: u8 = b's';
-/// So many epochs are kept. A replica that has been away for longer takes a copy.
+/// Maximum number of epochs kept. A replica that was away for more takes a copy.
 const EPOCHS_MAX: usize = 256;
 
-/// Where a primary is.
+/// The address of a primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// Its name or address.
@@ -56,25 +57,25 @@ impl fmt::Display for Source {
 pub struct Base {
     /// The engine's number of the commit.
     pub local: u64,
-    /// Its number in the history. Those that follow are numbered on.
+    /// Its number in the history. Later commits continue from it.
     pub seq: u64,
 }
 
 impl Base {
-    /// The number of a commit from the base on.
+    /// The number in the history of a commit at or after the base.
     pub fn seq_of(self, local: u64) -> Option<u64> {
         local.checked_sub(self.local).map(|behind| self.seq + behind)
     }
 }
 
-/// What a database is in its replication.
+/// A database's role in replication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Its commits from the base on are the history's.
+    /// Its commits from the base on are the history.
     Primary(Base),
-    /// It is becoming a primary, behind this commit.
+    /// It becomes a primary after this commit.
     Rising(u64),
-    /// It takes commits from there.
+    /// It takes commits from this server.
     Replica(Source),
 }
 
@@ -136,7 +137,7 @@ fn epoch_key(number: u32) -> [u8; 5] {
     [EPOCH_PREFIX, a, b, c, d]
 }
 
-/// An epoch, and behind which commit it begins.
+/// Decodes an epoch, and the last commit before it.
 pub fn decode_epoch(key: &[u8], value: &[u8]) -> std::result::Result<(Epoch, u64), Broken> {
     read_epoch(key, &mut Reader::new(value))
 }
@@ -147,7 +148,7 @@ fn read_epoch(key: &[u8], reader: &mut Reader<'_>) -> std::result::Result<(Epoch
     Ok((Epoch { number, mark: reader.u64()? }, reader.u64()?))
 }
 
-/// What is wrong with an entry of the keyspace of the records, if anything is.
+/// Describes what is wrong with an entry of the records' keyspace, if anything is.
 pub fn problem(key: &[u8], value: &[u8]) -> Option<&'static str> {
     let reader = &mut Reader::new(value);
     let read = match key {
@@ -170,7 +171,7 @@ fn is_slot_name(name: &[u8]) -> std::result::Result<(), Broken> {
 }
 
 impl Records {
-    /// Of a database; made where there are none.
+    /// The records of a database. Creates them if there are none.
     ///
     /// # Errors
     /// The engine's.
@@ -184,7 +185,7 @@ impl Records {
         &self.space
     }
 
-    /// What the database is; none if nothing was written yet.
+    /// The role. `None` before the first record.
     ///
     /// # Errors
     /// The engine's; the record is damaged.
@@ -218,7 +219,8 @@ impl Records {
         Ok(History::new(epochs))
     }
 
-    /// Begins an epoch behind a commit, and notes what the database is. Returns the engine's number of the commit that says so.
+    /// Begins an epoch after a commit, and records the role. Returns the engine's number of the recording
+    /// commit.
     ///
     /// # Errors
     /// The engine's.
@@ -226,7 +228,7 @@ impl Records {
         let mut batch = self.db.batch();
         let history = self.history()?;
         let epochs = history.epochs();
-        // What an attempt has left that did not come to its end.
+        // Left by an attempt that did not finish.
         for (stale, _) in epochs.iter().filter(|(_, from)| *from >= start) {
             batch.remove(&self.space, epoch_key(stale.number))?;
         }
@@ -239,7 +241,7 @@ impl Records {
         Ok(batch.commit_with(esker::Durability::Sync)?.get())
     }
 
-    /// Forgets all epochs: what is stored is of another history.
+    /// Removes all epochs, because the data belongs to another history.
     ///
     /// # Errors
     /// The engine's.
@@ -263,7 +265,7 @@ impl Records {
         Ok(slots)
     }
 
-    /// Writes slots, or that there are none of these names.
+    /// Writes slots, or removes those without a value.
     ///
     /// # Errors
     /// The engine's.
@@ -279,7 +281,7 @@ impl Records {
         Ok(batch.commit_with(esker::Durability::Sync).map(drop)?)
     }
 
-    /// The name by which this database follows primaries, if it has one.
+    /// The name under which this database follows primaries, if it has one.
     ///
     /// # Errors
     /// The engine's.
@@ -287,7 +289,7 @@ impl Records {
         Ok(self.space.get(NAME_KEY)?.map(|name| String::from_utf8_lossy(&name).into_owned()))
     }
 
-    /// Gives it a name.
+    /// Sets its name.
     ///
     /// # Errors
     /// The engine's.
@@ -296,7 +298,8 @@ impl Records {
         Ok(())
     }
 
-    /// Has a copy of another database be a replica at this position, with this name, or none, and without the slots of the other one.
+    /// Makes a copy of another database a replica at this position, with this name or none, and without the
+    /// original's slots.
     ///
     /// # Errors
     /// The engine's.
@@ -311,7 +314,8 @@ impl Records {
         Ok(batch.commit_with(esker::Durability::Sync).map(drop)?)
     }
 
-    /// Notes what the database is, and at which position if it came from a primary. Returns the engine's number of the commit.
+    /// Records the role, and the position if it came from a primary. Returns the engine's number of the
+    /// commit.
     ///
     /// # Errors
     /// The engine's.

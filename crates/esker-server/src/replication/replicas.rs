@@ -1,4 +1,4 @@
-//! Those who follow this server, and how far they are.
+//! The followers of this server, and their progress.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,26 +9,26 @@ use parking_lot::Mutex;
 use crate::base::clock;
 use crate::clients::Client;
 
-/// Who follows. Atomics are relaxed: each is a figure of its own, and only grows.
+/// A follower. Atomics are relaxed: each is an independent number that only grows.
 #[derive(Debug, Default)]
 pub struct Replica {
-    /// Where it comes from.
+    /// Its address.
     pub address: String,
-    /// Where it listens, as it says.
+    /// The port that it announces.
     pub port: u16,
     /// The name of its slot.
     pub slot: String,
-    /// It gets commits, not a copy.
+    /// It receives commits, not a copy.
     pub is_online: AtomicBool,
     received: AtomicU64,
     applied: AtomicU64,
     durable: AtomicU64,
-    /// When it said something last, in milliseconds since 1970.
+    /// When it last reported, in Unix milliseconds.
     heard: AtomicU64,
 }
 
 impl Replica {
-    /// Of a connection from an address, at this commit. What it has on its disk it says later.
+    /// A follower at this commit. It reports its durable commit later.
     pub fn new(client: &Client, port: u16, slot: String, seq: u64) -> Self {
         let address = client.address.rsplit_once(':').map_or(&*client.address, |(host, _)| host);
         let heard = AtomicU64::new(clock::now_ms());
@@ -37,7 +37,7 @@ impl Replica {
         Replica { address, port, slot, received: at(), applied: at(), heard, ..Replica::default() }
     }
 
-    /// Takes what it says of itself.
+    /// Records what it reports.
     pub fn note(&self, [received, applied, durable]: [u64; 3]) {
         self.received.fetch_max(received, Ordering::Relaxed);
         self.applied.fetch_max(applied, Ordering::Relaxed);
@@ -45,12 +45,12 @@ impl Replica {
         self.heard.store(clock::now_ms(), Ordering::Relaxed);
     }
 
-    /// Commits that it has received, that its readers see, and that are on its disk.
+    /// Its newest received, visible and durable commit.
     pub fn numbers(&self) -> [u64; 3] {
         [&self.received, &self.applied, &self.durable].map(|n| n.load(Ordering::Relaxed))
     }
 
-    /// How many milliseconds ago it said something.
+    /// Milliseconds since its last report.
     pub fn silent_ms(&self) -> u64 {
         clock::now_ms().saturating_sub(self.heard.load(Ordering::Relaxed))
     }
@@ -59,27 +59,27 @@ impl Replica {
 /// A replica and its connection.
 type Following = (Arc<Client>, Arc<Replica>);
 
-/// All of them, by the numbers of their connections.
+/// All followers, by the numbers of their connections.
 #[derive(Default)]
 pub struct Replicas(Mutex<BTreeMap<u64, Following>>);
 
 impl Replicas {
-    /// One has come.
+    /// Adds a follower.
     pub fn add(&self, client: &Arc<Client>, replica: &Arc<Replica>) {
         self.0.lock().insert(client.id, (client.clone(), replica.clone()));
     }
 
-    /// One has gone.
+    /// Removes a follower.
     pub fn remove(&self, client: &Client) {
         self.0.lock().remove(&client.id);
     }
 
-    /// All there are.
+    /// All followers.
     pub fn list(&self) -> Vec<Arc<Replica>> {
         self.0.lock().values().map(|(_, replica)| replica.clone()).collect()
     }
 
-    /// How many have applied a commit, or have it on their disks.
+    /// Number of followers that have applied a commit, or have it durably.
     pub fn count(&self, seq: u64, is_durable: bool) -> usize {
         let at = if is_durable { 2 } else { 1 };
         let replicas = self.0.lock();
@@ -87,12 +87,13 @@ impl Replicas {
         online.filter(|(_, replica)| replica.numbers()[at] >= seq).count()
     }
 
-    /// How many follow by a slot of this name.
+    /// Number of followers with this slot.
     pub fn with_slot(&self, name: &str) -> usize {
         self.0.lock().values().filter(|(_, replica)| replica.slot == name).count()
     }
 
-    /// What those who get commits have on their disks, by the names of their slots. Of several with one name the slowest counts.
+    /// The durable commits of followers that receive commits, by their slots. The slowest of several with one
+    /// slot counts.
     pub fn durable(&self) -> BTreeMap<String, u64> {
         let mut durable = BTreeMap::new();
         for (_, replica) in self.0.lock().values() {
@@ -106,14 +107,14 @@ impl Replicas {
         durable
     }
 
-    /// Ends the connections with a slot of this name: they have to ask again.
+    /// Ends the connections with this slot. They have to ask again.
     pub fn end(&self, name: &str) {
         let all = self.0.lock();
         let of_slot = all.values().filter(|(_, replica)| replica.slot == name);
         of_slot.for_each(|(client, _)| client.kill());
     }
 
-    /// Ends all connections: they have to ask again.
+    /// Ends all connections. They have to ask again.
     pub fn end_all(&self) {
         self.0.lock().values().for_each(|(client, _)| client.kill());
     }

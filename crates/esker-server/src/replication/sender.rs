@@ -1,11 +1,11 @@
-//! A connection on which a replica gets commits, or a copy.
+//! The primary's side of a connection on which a replica receives commits or a copy.
 //!
 //! ```text
 //!   ES.REPLICATE --> answer --CONTINUE--> a thread: feed --frames--> channel --> socket
 //!                       `-----FULL------> a thread: files -----------^           socket --Ack--> replicas
 //! ```
 //!
-//! sender.1. What waits to be sent is bounded: a slow replica holds up nobody, and takes no memory.
+//! sender.1. Waiting output is bounded. A slow replica delays no other, and takes no memory.
 
 use std::io;
 use std::sync::Arc;
@@ -26,35 +26,35 @@ use crate::net::connection::{send, send_last};
 use crate::resp::Input;
 use crate::run::server::Server;
 
-/// So many pieces wait to be sent (sender.1), of about this size.
+/// Maximum number of pieces that wait to be sent (sender.1), and their approximate size.
 const PIECES_MAX: usize = 8;
 const PIECE_BYTES: usize = 64 << 10;
-/// How often it looks whether there are commits that are not durable: at the least, and without commits for a while.
+/// How often it checks for commits that are not durable: after a commit, and without commits for a while.
 const LOOK_EVERY: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(25)];
-/// How often a replica hears that there is nothing new.
+/// How often a replica gets a message without news.
 const ALIVE_EVERY: Duration = Duration::from_millis(100);
-/// Without commits for so long, it rests.
+/// Time without commits after which it checks less often.
 const REST_AFTER: Duration = Duration::from_secs(1);
-/// A replica that has said nothing for so long is gone.
+/// A replica that has been silent for this long counts as lost.
 const SILENT_MS_MAX: u64 = 30_000;
 
-/// What a replica has asked for.
+/// A replica's request.
 #[derive(Clone, Debug)]
 pub struct Link {
     /// Its newest commit.
     pub at: Position,
-    /// Where it listens, as it says.
+    /// The port that it announces.
     pub port: u16,
     /// The name of its slot.
     pub slot: String,
-    /// It wants a copy, whatever it has.
+    /// It wants a copy in any case.
     pub wants_copy: bool,
 }
 
-/// Pieces on their way to the socket.
+/// Output on its way to the socket.
 pub type Pieces = mpsc::Sender<Vec<u8>>;
 
-/// Serves a replica until its connection ends. `input`: what it has sent already.
+/// Serves a replica until its connection ends. `input`: what it has sent so far.
 pub async fn serve<S>(server: Arc<Server>, client: &Arc<Client>, mut stream: S, input: Input, link: Link)
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -74,7 +74,7 @@ where
         Answer::Forked(why) => return refuse(stream, &format!("FORKED {why}")).await,
         Answer::Refused(why) => return refuse(stream, &why).await,
     };
-    // The log behind a copy is kept from before it is made.
+    // The log after a copy is kept from before the copy is made.
     let from = outgoing.as_ref().map(|outgoing| (link.at, outgoing.taken()));
     if let Err(error) = tokio::task::block_in_place(|| server.replication.take_slot(&link.slot, from)) {
         return refuse(stream, &format!("ERR {error}")).await;
@@ -85,7 +85,7 @@ where
     }
     let replica = Arc::new(Replica::new(client, link.port, link.slot, link.at.seq));
     server.replication.replicas.add(client, &replica);
-    // However it ends, the replica comes back.
+    // However the connection ends, the replica reconnects.
     let _ = match outgoing {
         Some(outgoing) => {
             replica.is_online.store(true, Ordering::Relaxed);
@@ -99,7 +99,7 @@ where
 
 async fn refuse(mut stream: impl AsyncWrite + Unpin, why: &str) {
     let line = format!("-{}\r\n", why.replace(['\r', '\n'], " "));
-    // If it does not hear of it, it asks again.
+    // If it does not receive this, it asks again.
     send_last(&mut stream, line.as_bytes()).await;
 }
 
@@ -117,7 +117,7 @@ async fn commits<S: AsyncRead + AsyncWrite + Unpin>(
         move || send_commits(&server, *outgoing, &pieces)
     });
     let pumped = pump(server, client, stream, input, replica, queue).await;
-    // The channel has ended: so does the thread.
+    // The channel has ended, and so does the thread.
     let _ = thread.await;
     pumped
 }
@@ -126,7 +126,7 @@ async fn commits<S: AsyncRead + AsyncWrite + Unpin>(
 fn send_commits(server: &Server, mut outgoing: Outgoing, pieces: &Pieces) {
     let mut out = Vec::new();
     let mut send = |out: &mut Vec<u8>| out.is_empty() || pieces.blocking_send(std::mem::take(out)).is_ok();
-    let (mut moved, mut told) = (clock::moment(), clock::moment());
+    let (mut moved, mut sent_at) = (clock::moment(), clock::moment());
     loop {
         let sync_every = Duration::from_millis(server.config.replica_sync_ms());
         let look_every = sync_every.clamp(LOOK_EVERY[0], LOOK_EVERY[1]);
@@ -140,12 +140,13 @@ fn send_commits(server: &Server, mut outgoing: Outgoing, pieces: &Pieces) {
             }
             Ok(false) => {
                 if !sync_every.is_zero() && server.replication.has_more_than(outgoing.taken()) {
-                    // The feed shows only what is durable (replication.1). Failure shows itself to who writes.
+                    // The feed shows only durable commits (replication.1). Writers get the error of a failed
+                    // sync.
                     let _ = server.replication.sync_for_replicas(sync_every);
                 }
-                if told.elapsed() >= ALIVE_EVERY {
+                if sent_at.elapsed() >= ALIVE_EVERY {
                     Frame::Alive(server.replication.position().seq).encode(&mut out);
-                    told = clock::moment();
+                    sent_at = clock::moment();
                 }
             }
             Err(error) => {
@@ -192,7 +193,7 @@ async fn copy<S: AsyncRead + AsyncWrite + Unpin>(
     pumped
 }
 
-/// Sends pieces, and takes what the replica says, until one of the two ends.
+/// Sends output and takes acknowledgements until the connection or the channel ends.
 async fn pump<S: AsyncRead + AsyncWrite + Unpin>(
     server: &Server,
     client: &Client,
@@ -227,7 +228,7 @@ async fn pump<S: AsyncRead + AsyncWrite + Unpin>(
             read = read_more(&mut from, &mut input) => read?,
             () = client.wake.notified() => {}
             _ = look.tick() => {
-                // A checkpoint, or a large file that the replica has already, takes its time.
+                // A checkpoint, or a large file that the replica has already, takes time.
                 if !is_sending {
                     (piece, sent) = (Vec::new(), 0);
                     Frame::Alive(server.replication.position().seq).encode(&mut piece);
@@ -249,7 +250,7 @@ async fn read_more(stream: &mut (impl AsyncRead + Unpin), input: &mut Input) -> 
     }
 }
 
-/// Takes a frame out of what has come, if there is a whole one.
+/// Takes a frame from the input, if a complete one has arrived.
 pub fn take_frame(input: &mut Input) -> io::Result<Option<Frame>> {
     let found = Frame::decode(input.unread());
     let found = found.map_err(|broken| io::Error::new(io::ErrorKind::InvalidData, broken.0))?;

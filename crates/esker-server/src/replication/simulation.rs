@@ -1,20 +1,25 @@
-//! Primaries and replicas in one thread from a seed: links that are cut, processes that die inside of calls, power that goes, promotions, forks.
+//! Primaries and replicas in one thread from a seed: broken links, processes that die inside a call, power
+//! losses, promotions and forks.
 //!
 //! ```text
-//!   seed --> machines, each a Db on a MemFs + Replication;   links, each Outgoing --bytes--> Following, numbers <--
-//!       `--> Model: what each commit of each epoch has made, and which epoch begins behind which commit
+//!   seed --> machines, each a Db on a MemFs + Replication;   links, each Outgoing --bytes--> Following
+//!       `--> Model: the state after each commit of each epoch, and the last commit before each epoch
 //! ```
 //!
-//! simulation.1. A replica holds what the commit at its position has made, whoever died and whatever was cut (replication.2).
-//! simulation.2. A machine that comes back has all of its epochs' commits that others have: nothing is sent before it is durable (replication.1).
-//! simulation.3. What a replica has acknowledged is there when it comes back: what it has applied after a kill, what was on its disk after a power loss. So
-//!      who promotes it loses nothing that `WAIT` or `WAITAOF` has counted.
-//! simulation.4. A replica is served if and only if the primary's history leads through its position (replication.3).
+//! simulation.1. A replica holds the state of the commit at its position, whatever died and whatever broke
+//!     (replication.2).
+//! simulation.2. A machine that returns has all commits of its epochs that others have: nothing is sent
+//!     before it is durable (replication.1).
+//! simulation.3. What a replica has acknowledged is there when it returns: applied commits after a kill,
+//!     durable commits after a power loss. So a promotion loses nothing that `WAIT` or `WAITAOF` has counted.
+//! simulation.4. A replica is served if and only if the primary's history passes through its position
+//!     (replication.3).
 //! simulation.5. Once all follow one machine, all come to hold the same.
-//! simulation.6. Who has a slot of a primary goes on without a copy, wherever it has been since, unless it lacks commits from before that became one
-//!      (slots.1, slots.2, slots.4).
+//! simulation.6. A replica with a slot on a primary continues without a copy after any absence, unless it
+//!     lacks commits from before that server became a primary (slots.1, slots.2, slots.4).
 //!
-//! More seeds: `ESKER_SEEDS=1000 cargo test --release -p esker-server --lib simulation`; one: `ESKER_SEED=17`.
+//! More seeds: `ESKER_SEEDS=1000 cargo test --release -p esker-server --lib simulation`; one:
+//! `ESKER_SEED=17`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -40,19 +45,19 @@ const MACHINES: usize = 3;
 const STEPS: usize = 600;
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// What is known of all commits of all histories.
+/// All commits of all histories.
 #[derive(Default)]
 struct Model {
-    /// What commits have made.
+    /// The state after each commit.
     states: BTreeMap<Position, Arc<str>>,
     /// The last commit before each epoch.
     parents: BTreeMap<Epoch, Position>,
-    /// The machine that has the commits of an epoch because it has made them.
+    /// The machine that made the commits of each epoch.
     owners: BTreeMap<Epoch, usize>,
 }
 
 impl Model {
-    /// Whether the history of `of` leads through `at`.
+    /// Returns whether the history of `of` passes through `at`.
     fn leads_through(&self, at: Position, mut of: Position) -> bool {
         while of.epoch != at.epoch {
             let Some(parent) = self.parents.get(&of.epoch) else { return false };
@@ -61,7 +66,8 @@ impl Model {
         at.seq <= of.seq
     }
 
-    /// What the commit at a position has made, if that is not known. Of the commits of an operation only the last changes what users see.
+    /// Records the state at a position, if it is unknown. Only the last commit of an operation changes what
+    /// users see.
     fn note(&mut self, at: Position, now: &Arc<str>) {
         let first = self.parents.get(&at.epoch).map_or(0, |parent| parent.seq) + 1;
         let known = self.states.range(..=at).next_back().filter(|(known, _)| known.epoch == at.epoch);
@@ -86,12 +92,12 @@ struct Up {
 struct Machine {
     disk: MemFs,
     up: Option<Up>,
-    /// It has acknowledged these: as applied, and as on its disk (simulation.3).
+    /// Positions that it has acknowledged: as applied, and as durable (simulation.3).
     applied: Option<Position>,
     durable: Option<Position>,
 }
 
-/// A replica's connection to whom it follows.
+/// A replica's connection to the server that it follows.
 struct Link {
     to: usize,
     outgoing: Box<Outgoing>,
@@ -99,16 +105,16 @@ struct Link {
     wire: VecDeque<u8>,
     input: Vec<u8>,
     acks: VecDeque<[u64; 3]>,
-    /// What it has acknowledged as on its disk.
+    /// The newest commit that it has acknowledged as durable.
     durable: u64,
 }
 
-/// See the module's text.
+/// The simulated machines and links.
 struct World {
     rng: Rng,
     clock: Arc<ManualClock>,
     machines: [Machine; MACHINES],
-    /// Of each replica.
+    /// By replica.
     links: [Option<Link>; MACHINES],
     model: Model,
     tally: Tally,
@@ -122,12 +128,12 @@ struct Tally {
     inside_calls: u64,
     acknowledged: u64,
     promotions: u64,
-    /// Returns to what only a slot has kept; slots whose log is gone.
+    /// Number of returns that needed a slot, and of slots whose log is gone.
     held: u64,
     dropped: u64,
 }
 
-/// What stays of the log without slots, where it is little, and with them.
+/// Bytes of log kept without slots (few), and with them.
 const RETENTION: u64 = 4 << 10;
 const HOLD: u64 = 24 << 10;
 
@@ -145,7 +151,7 @@ fn source(machine: usize) -> Source {
     Source { host: "machine".to_owned(), port: machine as u16 }
 }
 
-/// All that users see of a database.
+/// Everything that users see of a database.
 fn contents(db: &Db) -> esker::Result<String> {
     let mut all = String::new();
     for name in db.keyspaces()?.iter().filter(|name| !name.starts_with(super::OWN_PREFIX)) {
@@ -165,7 +171,7 @@ fn contents(db: &Db) -> esker::Result<String> {
 
 impl World {
     fn new(seed: u64) -> World {
-        // Epochs draw their marks from it.
+        // The source of the epochs' marks.
         fastrand::seed(seed);
         let machines = std::array::from_fn(|_| Machine::default());
         let (links, clock) = (std::array::from_fn(|_| None), Arc::default());
@@ -181,12 +187,12 @@ impl World {
         &self.up(m).expect("it runs").replication
     }
 
-    /// Whom a machine follows.
+    /// The machine that a machine follows.
     fn followed(&self, m: usize) -> Option<usize> {
         Some(self.up(m)?.replication.source()?.port.into())
     }
 
-    /// Something failed: the process has died inside of a call, or the test fails.
+    /// Handles a failure: the process has died inside a call, or the test fails.
     fn died(&mut self, m: usize, what: &str, error: &str) {
         let is_dead = self.up(m).is_some_and(|up| up.faults.is_frozen());
         assert!(is_dead, "{what} of machine {m}: {error}");
@@ -200,7 +206,7 @@ impl World {
         }
     }
 
-    /// The process ends: its links, too.
+    /// Ends the process and its links.
     fn crash(&mut self, m: usize) {
         let machine = &mut self.machines[m];
         let is_power_loss = self.rng.bool();
@@ -232,7 +238,7 @@ impl World {
         db
     }
 
-    /// A process begins, and finds all that it must (simulation.1 to 3).
+    /// Starts a process, which must find everything that it should (simulation.1 to 3).
     fn start(&mut self, m: usize, follow: Option<usize>) {
         let db = self.open(m);
         let replication = Replication::open(Some(&db), follow.map(source)).expect("its records are whole");
@@ -263,7 +269,8 @@ impl World {
         self.learn(m, false)
     }
 
-    /// What a machine holds is what its position says; what is new is noted. `has_begun`: it may have been a primary a moment ago.
+    /// Asserts that a machine holds the state of its position, and records a new state. `has_begun`: it may
+    /// have just been a primary.
     #[expect(clippy::map_entry, reason = "the model is looked at in between")]
     fn learn(&mut self, m: usize, has_begun: bool) -> Died {
         let up = self.up(m).expect("it runs");
@@ -277,10 +284,10 @@ impl World {
             if !self.model.owners.contains_key(&epoch) {
                 assert!(
                     !is_replica || has_begun,
-                    "simulation.1: machine {m} knows epoch {epoch}, which nobody has begun"
+                    "simulation.1: machine {m} knows epoch {epoch}, which no machine has begun"
                 );
                 self.model.owners.insert(epoch, m);
-                // Commits that a crash may have taken, or not, are known from now on.
+                // From here on it is known whether a crash has taken these commits.
                 parent.into_iter().for_each(|parent| self.model.note(parent, &now));
             }
         }
@@ -292,7 +299,7 @@ impl World {
         Ok(())
     }
 
-    /// A write, if the machine takes any.
+    /// Writes, if the machine accepts writes.
     fn write(&mut self, m: usize) -> Died {
         let mut rng = self.rng.fork();
         let db = self.up(m).expect("it runs").db.clone();
@@ -321,7 +328,7 @@ impl World {
         self.look(m)
     }
 
-    /// A replica asks whom it follows where to go on (simulation.4).
+    /// A replica asks its primary where to continue (simulation.4).
     fn connect(&mut self, m: usize, may_discard: bool) -> Died {
         let Some(to) = self.followed(m).filter(|to| *to != m && self.up(*to).is_some()) else {
             return Ok(());
@@ -367,13 +374,13 @@ impl World {
                     self.copy(m, to);
                 }
             }
-            // The log of the one that is asked can be lost with its process.
+            // The primary's log may be lost with its process.
             Answer::Refused(why) => self.died(to, "answer", &why),
         }
         Ok(())
     }
 
-    /// Slots of a machine move, or go.
+    /// Moves or drops slots of a machine.
     fn keep_slots(&mut self, to: usize) {
         let of = |(m, link): (usize, &Option<Link>)| {
             link.as_ref().filter(|link| link.to == to).map(|link| (slot_name(m), link.durable))
@@ -402,7 +409,7 @@ impl World {
         }
     }
 
-    /// A copy takes the place of a machine's database.
+    /// Replaces a machine's database by a copy.
     fn copy(&mut self, m: usize, to: usize) {
         self.take_slot(m, to, None);
         if self.up(to).is_none() {
@@ -436,7 +443,7 @@ impl World {
         self.tally.copies += 1;
     }
 
-    /// Something happens on a link.
+    /// Runs one step of a link.
     fn link(&mut self, m: usize) -> Died {
         let Some(mut link) = self.links[m].take() else {
             let may_discard = self.rng.u8(..4) == 0;
@@ -495,7 +502,7 @@ impl World {
         Ok(())
     }
 
-    /// The machine becomes something else.
+    /// Changes the machine's role.
     fn turn(&mut self, m: usize) -> Died {
         let to = self.rng.usize(..MACHINES);
         self.links[m] = None;
@@ -520,7 +527,7 @@ impl World {
         match self.rng.u32(..62) {
             0 => self.crash(m),
             1 => {
-                // It dies at one of the calls to come.
+                // It dies at a later call.
                 let kinds =
                     [OpKind::Write, OpKind::SyncData, OpKind::SyncDir, OpKind::Create, OpKind::Rename];
                 let rule = FaultRule::new(&kinds, FaultAction::Freeze { keep: self.rng.usize(..64) });
@@ -551,7 +558,7 @@ impl World {
         }
     }
 
-    /// All follow the machine that is a primary, and come to hold the same (simulation.5).
+    /// Makes all follow one primary until they hold the same (simulation.5).
     fn settle(&mut self) {
         for m in 0..MACHINES {
             self.crash(m);

@@ -1,14 +1,18 @@
-//! Slots: for each replica, how far it is, so that the log behind that stays while it is away.
+//! Slots: the progress of each replica. The log after it is kept while the replica is away.
 //!
 //! ```text
-//!   ES.REPLICATE ... name --take--> slot: position, the engine's number of that commit --> a record, then Db::hold_feed
-//!   each second: Ack: on its disk --keep--> the slot moves;   the log behind it is gone --> the slot goes, and its connection ends
+//!   ES.REPLICATE ... name --take--> slot: position, the engine's number of that commit --> record, Db::hold_feed
+//!   each second: durable commits of replicas --keep--> slots move
+//!                                            `-- log gone --> dropped, connection ended
 //! ```
 //!
-//! slots.1. The log is held from where the records on the disk say: no crash makes a slot ask for what was let go.
-//! slots.2. A slot moves to a commit that its replica has on its disk, or to one before. If several connections have its name, the slowest counts.
-//! slots.3. Moving a slot is a commit itself on a primary. A slot that lacks that one commit alone stays, or nothing would ever come to rest.
-//! slots.4. Commits from before a server became what it is, primary or replica, may have no numbers there any more: for those a slot promises nothing.
+//! slots.1. The log is held by what the durable records say. So no crash makes a slot ask for released log.
+//! slots.2. A slot moves to a commit that its replica has durably, or to an earlier one. If several
+//!     connections use the slot, the slowest counts.
+//! slots.3. Moving a slot is itself a commit on a primary. A slot that lacks only that commit stays, or the
+//!     moves would never end.
+//! slots.4. Commits from before a server took its role may have no numbers there. A slot promises nothing for
+//!     them.
 //!
 //! Bytes: docs/formats/replication.md
 
@@ -22,22 +26,22 @@ use super::bytes::{Broken, Reader};
 use super::position::Position;
 use super::records::Records;
 
-/// So many moments are remembered at the most; of more, every second one.
+/// Maximum number of remembered moments. Beyond it every second one is dropped.
 const MOMENTS_MAX: usize = 1024;
-/// Names of slots are no longer.
+/// Maximum length of a slot's name.
 const NAME_BYTES_MAX: usize = 64;
 
-/// A replica's place in the log.
+/// A replica's position in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// The commit behind which all is kept for it.
+    /// Everything after this commit is kept for it.
     pub at: Position,
-    /// This database has all commits of the history up to that one in its own up to this one.
+    /// The engine's number up to which this database has all commits up to `at`.
     pub local: u64,
 }
 
 impl Slot {
-    /// Its bytes.
+    /// Encodes the slot.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.at.encode(&mut out);
@@ -45,18 +49,18 @@ impl Slot {
         out
     }
 
-    /// What [`encode`](Self::encode) has made.
+    /// Decodes what [`encode`](Self::encode) writes.
     pub fn decode(bytes: &[u8]) -> std::result::Result<Self, Broken> {
         Slot::read(&mut Reader::new(bytes))
     }
 
-    /// The same, from a reader that may have more.
+    /// Decodes a slot from a reader that may hold more.
     pub(super) fn read(reader: &mut Reader<'_>) -> std::result::Result<Self, Broken> {
         Ok(Slot { at: Position::decode(reader)?, local: reader.u64()? })
     }
 }
 
-/// The slots, as the records on the disk have them.
+/// The slots, as the durable records have them.
 #[derive(Default)]
 pub(super) struct Slots {
     all: BTreeMap<String, Slot>,
@@ -65,7 +69,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// The first commit that one of them needs, by the engine's number.
+    /// The first commit that a slot needs, by the engine's number.
     fn first(&self) -> Option<SeqNo> {
         self.all.values().map(|slot| SeqNo::new(slot.local + 1)).min()
     }
@@ -87,7 +91,8 @@ impl Slots {
         }
     }
 
-    /// Where they can move, with replicas that have so much on their disks; none if that is not worth a commit (slots.2, slots.3).
+    /// Which slots can move, given the durable commits of their replicas. Empty if that is not worth a commit
+    /// (slots.2, slots.3).
     fn moves(&self, durable: &BTreeMap<String, u64>) -> Vec<(String, u64, u64)> {
         let behind = |name: &str, slot: &Slot| {
             let durable = *durable.get(name)?;
@@ -104,14 +109,14 @@ impl Slots {
     }
 }
 
-/// Whether a slot can have this name.
+/// Returns whether this is a valid name of a slot.
 pub fn is_name(name: &str) -> bool {
     let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_known)
 }
 
 impl Replication {
-    /// The name by which this database follows primaries, if it has one.
+    /// The name under which this database follows primaries, if it has one.
     ///
     /// # Errors
     /// The engine's.
@@ -119,7 +124,7 @@ impl Replication {
         self.local().map_or(Ok(None), |(_, records)| records.name())
     }
 
-    /// The same; a database that has none gets one.
+    /// Same as `name`, but makes a name if there is none.
     ///
     /// # Errors
     /// The engine's.
@@ -140,13 +145,13 @@ impl Replication {
         self.slots.lock().all.clone()
     }
 
-    /// Bytes of the log that are kept from a slot on.
+    /// Bytes of log kept from a slot on.
     pub fn slot_bytes(&self, slot: &Slot) -> u64 {
         let local = self.local();
         local.map_or(0, |(db, _)| db.feed_bytes(SeqNo::new(slot.local + 1)).unwrap_or_default())
     }
 
-    /// Holds the log by what the records say.
+    /// Holds the log as the records say.
     pub(super) fn read_slots(&self, db: &Db, records: &Records) -> Result<()> {
         let slots = Slots { all: records.slots()?, moments: VecDeque::new() };
         db.hold_feed(slots.first());
@@ -154,7 +159,7 @@ impl Replication {
         Ok(())
     }
 
-    /// Writes slots, or that there are none of these names any more, then holds the log by them (slots.1).
+    /// Writes or removes slots, then holds the log by the new ones (slots.1).
     fn change_slots(&self, _turn: &MutexGuard<'_, ()>, changes: Vec<(String, Option<Slot>)>) -> Result<()> {
         let Some((db, records)) = self.local() else { return Ok(()) };
         if changes.is_empty() {
@@ -172,7 +177,8 @@ impl Replication {
         Ok(())
     }
 
-    /// A replica follows from a commit on, with the engine's number of it; none: it gets a copy. Its slot stays where it is if that is before (slots.2).
+    /// Places the slot of a replica that follows from a commit on, given with the engine's number; `None`: it
+    /// gets a copy. A slot that is earlier stays (slots.2).
     ///
     /// # Errors
     /// The engine's.
@@ -186,7 +192,7 @@ impl Replication {
         self.change_slots(&turn, vec![(name.to_owned(), Some(Slot { at, local }))])
     }
 
-    /// Removes a slot; false if there is none of this name.
+    /// Removes a slot. Returns false if there is none with this name.
     ///
     /// # Errors
     /// The engine's.
@@ -199,10 +205,11 @@ impl Replication {
         Ok(is_there)
     }
 
-    /// Moves slots to what their replicas have on their disks, and drops those whose log is gone. Returns the latter.
+    /// Moves slots to the durable commits of their replicas, and drops those whose log is gone. Returns the
+    /// dropped ones.
     ///
     /// # Errors
-    /// The engine's: nothing has moved then.
+    /// The engine's. No slot has moved then.
     pub fn keep_slots(&self, durable: &BTreeMap<String, u64>) -> Result<Vec<(String, Slot)>> {
         let Some((db, _)) = self.local() else { return Ok(Vec::new()) };
         let turn = self.take_turn();
@@ -221,7 +228,7 @@ impl Replication {
         }
         let oldest = match db.feed(SeqNo::ZERO) {
             Err(Error::FeedTruncated { oldest }) => oldest.get(),
-            // There is no feed any more.
+            // The feed was switched off.
             Err(Error::Invalid(_)) => u64::MAX,
             feed => feed?.position().get(),
         };
@@ -251,7 +258,7 @@ mod tests {
             let durable = names.iter().cloned().zip(durable).collect();
             slots.moves(&durable).into_iter().map(|(name, seq, _)| format!("{name}{seq}")).collect::<Vec<_>>()
         };
-        // what is on the disks of a and b -> moves
+        // Durable commits of a and b -> moves
         let table: [([u64; 2], &[&str]); 5] = [
             ([10, 12], &[]),
             ([13, 13], &[]),
@@ -262,7 +269,7 @@ mod tests {
         for (durable, expected) in table {
             assert_eq!(moves(&slots, durable), expected, "{durable:?}");
         }
-        assert_eq!(slots.moves(&BTreeMap::new()), [], "nobody follows");
+        assert_eq!(slots.moves(&BTreeMap::new()), [], "no replica follows");
         slots.all.insert("a".to_owned(), slot(29));
         assert_eq!(moves(&slots, [30, 12]), <[&str; 0]>::default(), "slots.3");
         assert_eq!(moves(&slots, [30, 30]), ["a30", "b30"], "both by one commit");

@@ -1,15 +1,16 @@
 //! A replica's connection to its primary, encrypted or not.
 //!
-//! repl_stream.1. Where it is to be encrypted, nothing is said to a primary whose certificate the roots do not lead to, or that is another host's.
+//! repl_stream.1. On a connection that has to be encrypted, nothing is sent to a primary whose certificate
+//!     does not lead to the roots, or is for another host.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
 use crate::config::options::ReplicaTls;
 
-/// See the module's text.
+/// A connection.
 pub enum Stream {
-    /// As it is.
+    /// Not encrypted.
     Plain(TcpStream),
     /// Encrypted.
     #[cfg(feature = "tls")]
@@ -17,10 +18,10 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Of a connection to a host (repl_stream.1).
+    /// Wraps a connection to a host (repl_stream.1).
     ///
     /// # Errors
-    /// What is wrong with the certificate of the primary, or with those of the options.
+    /// What is wrong with the primary's certificate, or with those of the options.
     pub fn of(stream: TcpStream, host: &str, tls: Option<&ReplicaTls>) -> Result<Stream, String> {
         let Some(tls) = tls else { return Ok(Stream::Plain(stream)) };
         #[cfg(feature = "tls")]
@@ -37,7 +38,7 @@ impl Stream {
         }
     }
 
-    /// What it goes over.
+    /// The socket below.
     pub fn socket(&self) -> &TcpStream {
         match self {
             Stream::Plain(stream) => stream,

@@ -1,13 +1,13 @@
-//! Bytes that were received and not parsed yet.
+//! Received bytes that are not parsed yet.
 
-/// A buffer that is filled at its end and emptied at its beginning.
+/// A buffer that is filled at its end and consumed at its start.
 #[derive(Debug, Default)]
 pub struct Input {
     bytes: Vec<u8>,
     start: usize,
 }
 
-/// A buffer of more bytes is given back when it is empty.
+/// A larger buffer is freed once it is empty.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
 impl Input {
@@ -16,7 +16,7 @@ impl Input {
         &self.bytes[self.start..]
     }
 
-    /// So many bytes are parsed.
+    /// Marks bytes as parsed.
     pub fn consume(&mut self, n: usize) {
         self.start = (self.start + n).min(self.bytes.len());
         if self.start == self.bytes.len() {
@@ -28,7 +28,7 @@ impl Input {
         }
     }
 
-    /// Where to read more into. What was parsed is dropped first, where it is at least half of what is there.
+    /// Returns the buffer to read more into. Parsed bytes are dropped first if they are at least half of it.
     pub fn tail(&mut self) -> &mut Vec<u8> {
         if self.start >= self.bytes.len() / 2 {
             self.bytes.drain(..self.start);
@@ -37,7 +37,7 @@ impl Input {
         &mut self.bytes
     }
 
-    /// How much memory it takes.
+    /// Memory that it takes.
     #[cfg(test)]
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()

@@ -1,26 +1,26 @@
-//! Replies, in the form of the protocol's version that the client speaks.
+//! Replies, encoded for the client's protocol version.
 
 use crate::base::fail::{Done, Fail};
 use crate::run::memory;
 
-/// Bytes of replies that a connection holds at most, in one piece. A command whose reply does not fit fails.
+/// Maximum bytes of a connection's replies in one piece. A command whose reply does not fit fails.
 pub const REPLY_BYTES_MAX: usize = 1 << 30;
-/// Bytes of a long text that are written at a time.
+/// Bytes of a long text written at a time.
 #[cfg(feature = "lua")]
 const PIECE: usize = 64 << 10;
-/// Bytes of an error.
+/// Maximum size of an error.
 pub const ERROR_BYTES_MAX: usize = 64 << 10;
 
-/// Replies that were not sent yet.
+/// Replies that are not sent yet.
 #[derive(Debug)]
 pub struct Out {
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// Version 3 of the protocol, not 2.
+    /// RESP3 instead of RESP2.
     pub is_resp3: bool,
-    /// There are no more bytes.
+    /// Maximum number of bytes.
     pub bytes_max: usize,
-    /// Something was left out: it would have made the replies larger than `bytes_max`.
+    /// Something was left out, because the replies would have exceeded `bytes_max`.
     is_cut: bool,
 }
 
@@ -30,7 +30,7 @@ impl Default for Out {
     }
 }
 
-/// A place in the replies.
+/// A position in the replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(usize);
 
@@ -40,7 +40,7 @@ impl Out {
         Out { bytes: Vec::new(), is_resp3, bytes_max: REPLY_BYTES_MAX, is_cut: false }
     }
 
-    /// Takes all of them out.
+    /// Takes all replies.
     pub fn take(&mut self) -> Self {
         Out {
             bytes: std::mem::take(&mut self.bytes),
@@ -50,15 +50,15 @@ impl Out {
         }
     }
 
-    /// Whether something did not fit. What was replied is then no whole reply: it has to be taken back.
+    /// Returns whether something did not fit. Then the reply is incomplete and has to be removed.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// Whether all has fitted so far.
+    /// Checks that everything has fitted so far.
     ///
     /// # Errors
-    /// It has not.
+    /// If it has not.
     pub fn check(&self) -> Done {
         if self.is_cut { Err(self.too_large()) } else { Ok(()) }
     }
@@ -68,7 +68,8 @@ impl Out {
         memory::too_large(self.bytes_max)
     }
 
-    /// Makes sure of memory for this number of bytes; false: they do not fit. It is never much more than `bytes_max`.
+    /// Reserves memory for this many bytes. Returns false if they do not fit. The buffer never grows much
+    /// beyond `bytes_max`.
     fn fits(&mut self, bytes: usize) -> bool {
         let need = self.bytes.len().saturating_add(bytes);
         self.is_cut |= need > self.bytes_max;
@@ -79,7 +80,7 @@ impl Out {
         !self.is_cut
     }
 
-    /// The same, and forgets it.
+    /// Same as `is_cut`, and clears it.
     pub fn take_cut(&mut self) -> bool {
         std::mem::take(&mut self.is_cut)
     }
@@ -103,7 +104,7 @@ impl Out {
         self.line(b'+', text.as_bytes());
     }
 
-    /// A text that may be long, piece by piece. Ends of lines in it are spaces.
+    /// A text that may be long, written in pieces. Line ends in it become spaces.
     ///
     /// # Errors
     /// Those of `step`, which is called before each piece.
@@ -129,7 +130,7 @@ impl Out {
         self.bytes.extend_from_slice(b"+OK\r\n");
     }
 
-    /// An error: its code, a space, what is wrong. Of a long text the beginning.
+    /// An error: code, space, message. A long text is cut.
     pub fn error(&mut self, text: &str) {
         let text = &text[..text.floor_char_boundary(ERROR_BYTES_MAX)];
         self.bytes.push(b'-');
@@ -143,7 +144,7 @@ impl Out {
         self.head(b':', n);
     }
 
-    /// A number of things.
+    /// A count.
     pub fn count(&mut self, n: usize) {
         self.int(n as i64);
     }
@@ -167,7 +168,7 @@ impl Out {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// Bytes, or nothing.
+    /// Bytes, or null.
     pub fn bulk_or_null(&mut self, bytes: Option<&[u8]>) {
         match bytes {
             Some(bytes) => self.bulk(bytes),
@@ -175,27 +176,27 @@ impl Out {
         }
     }
 
-    /// Nothing.
+    /// Null.
     pub fn null(&mut self) {
         self.bytes.extend_from_slice(if self.is_resp3 { b"_\r\n" } else { b"$-1\r\n" });
     }
 
-    /// No list.
+    /// A null array.
     pub fn null_array(&mut self) {
         self.bytes.extend_from_slice(if self.is_resp3 { b"_\r\n" } else { b"*-1\r\n" });
     }
 
-    /// Begins a list; `n` replies follow.
+    /// Begins a list of `n` replies.
     pub fn array(&mut self, n: usize) {
         self.head(b'*', n as i64);
     }
 
-    /// Begins `n` named lists: a map in RESP3, and before that an array of pairs.
+    /// Begins `n` named lists: a map in RESP3, an array of pairs in RESP2.
     pub fn begin_lists(&mut self, n: usize) {
         if self.is_resp3 { self.map(n) } else { self.array(n) }
     }
 
-    /// Begins one of them; its list follows.
+    /// Begins one of them. Its list follows.
     pub fn begin_list_of(&mut self, name: &[u8]) {
         if !self.is_resp3 {
             self.array(2);
@@ -203,17 +204,17 @@ impl Out {
         self.bulk(name);
     }
 
-    /// Begins a map; `n` pairs of replies follow.
+    /// Begins a map of `n` pairs of replies.
     pub fn map(&mut self, n: usize) {
         if self.is_resp3 { self.head(b'%', n as i64) } else { self.head(b'*', 2 * n as i64) }
     }
 
-    /// Begins a set; `n` replies follow.
+    /// Begins a set of `n` replies.
     pub fn set(&mut self, n: usize) {
         self.head(if self.is_resp3 { b'~' } else { b'*' }, n as i64);
     }
 
-    /// Begins a message that answers no request; `n` replies follow.
+    /// Begins a message of `n` replies that answers no request.
     pub fn push(&mut self, n: usize) {
         self.head(if self.is_resp3 { b'>' } else { b'*' }, n as i64);
     }
@@ -223,7 +224,7 @@ impl Out {
         self.double_of(&format_double(n));
     }
 
-    /// The same, with these digits.
+    /// A number with a fraction, given as digits.
     pub fn double_of(&mut self, digits: &str) {
         if self.is_resp3 { self.line(b',', digits.as_bytes()) } else { self.bulk(digits.as_bytes()) }
     }
@@ -237,7 +238,7 @@ impl Out {
         }
     }
 
-    /// A text to show as it is.
+    /// A text to be shown as it is.
     pub fn verbatim(&mut self, text: &str) {
         if self.is_resp3 {
             self.head(b'=', text.len() as i64 + 4);
@@ -249,32 +250,32 @@ impl Out {
         }
     }
 
-    /// Where the next reply begins.
+    /// The position of the next reply.
     pub fn mark(&self) -> Mark {
         Mark(self.bytes.len())
     }
 
-    /// Forgets what was replied since.
+    /// Removes the replies since a position.
     pub fn truncate(&mut self, mark: Mark) {
         self.bytes.truncate(mark.0);
     }
 
-    /// What was replied since.
+    /// The replies since a position.
     pub fn since(&self, mark: Mark) -> &[u8] {
         &self.bytes[mark.0..]
     }
 
-    /// Puts the head of a list before the replies since.
+    /// Inserts the head of a list before the replies since a position.
     pub fn array_at(&mut self, mark: Mark, n: usize) {
         self.insert_head(mark, |out| out.array(n));
     }
 
-    /// Puts the head of a set before the replies since.
+    /// Inserts the head of a set before the replies since a position.
     pub fn set_at(&mut self, mark: Mark, n: usize) {
         self.insert_head(mark, |out| out.set(n));
     }
 
-    /// Puts the head of pairs before the replies since.
+    /// Inserts the head of a map before the replies since a position.
     pub fn map_at(&mut self, mark: Mark, n: usize) {
         self.insert_head(mark, |out| out.map(n));
     }
@@ -290,7 +291,7 @@ impl Out {
     }
 }
 
-/// A number's digits, in a buffer.
+/// The digits of a number, in a buffer.
 pub fn format_int(n: i64, digits: &mut [u8; 20]) -> &[u8] {
     let mut at = digits.len();
     let mut rest = n.unsigned_abs();
@@ -309,7 +310,7 @@ pub fn format_int(n: i64, digits: &mut [u8; 20]) -> &[u8] {
     &digits[at..]
 }
 
-/// A number as short as it can be said exactly, with an exponent where that is short.
+/// The shortest exact form of a number, with an exponent where that is shorter.
 pub fn format_double(n: f64) -> String {
     if n.is_nan() {
         return "nan".to_owned();

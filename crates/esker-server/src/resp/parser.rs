@@ -1,29 +1,29 @@
-//! Requests from bytes: arrays of bulk strings, or a line of words.
+//! Parses requests: arrays of bulk strings, or lines of words.
 //!
-//! parser.1. No memory is taken for what a length says, only for bytes that came.
-//! parser.2. What was parsed is not parsed again when more bytes come.
+//! parser.1. Memory is allocated for received bytes only, never for an announced length.
+//! parser.2. Parsed bytes are not parsed again when more arrive.
 
 use super::input::Input;
 use super::request::Request;
 
-/// How large requests may be.
+/// Limits on requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Words.
+    /// Maximum number of words.
     pub words: usize,
-    /// Bytes of one word.
+    /// Maximum size of a word.
     pub word_bytes: usize,
 }
 
 impl Limits {
-    /// Those of clients that have not said who they are.
+    /// Limits before authentication.
     pub const STRANGER: Limits = Limits { words: 10, word_bytes: 16 << 10 };
 }
 
-/// Bytes of a line, that of a length included.
+/// Maximum size of a line, including those of lengths.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// The bytes are no request. The connection cannot go on.
+/// The bytes are not a request. The connection cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProtocolError(pub String);
 
@@ -31,17 +31,18 @@ fn wrong<T>(what: impl Into<String>) -> Result<T, ProtocolError> {
     Err(ProtocolError(what.into()))
 }
 
-/// What is known of the request that comes.
+/// The state of the current request.
 #[derive(Debug, Default)]
 pub struct Parser {
-    /// Words that are still to come.
+    /// Words still to come.
     missing: usize,
     /// The length of the next word, if it is known.
     word: Option<usize>,
 }
 
 impl Parser {
-    /// Takes bytes of one request from the input. Whether it is whole. A whole one may have no words: it means nothing.
+    /// Takes bytes of one request from the input. Returns whether it is complete. A complete request may have
+    /// no words; it is ignored.
     ///
     /// # Errors
     /// What is wrong with the bytes.
@@ -91,13 +92,13 @@ impl Parser {
         Ok(true)
     }
 
-    /// How many bytes are known to come still, if more than a few: to read them at once.
+    /// Number of bytes known to follow, if more than a few, so that they can be read at once.
     pub fn wanted(&self) -> usize {
         self.word.map_or(0, |len| len + 2)
     }
 }
 
-/// The line at the input's start, without its end.
+/// The first line of the input, without its end.
 fn line<'a>(input: &'a Input, too_long: &str) -> Result<Option<&'a [u8]>, ProtocolError> {
     let bytes = input.unread();
     match bytes.iter().take(LINE_BYTES_MAX).position(|byte| *byte == b'\r') {
@@ -131,7 +132,7 @@ fn number(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// A request as a line of words.
+/// Parses a request in the form of a line of words.
 fn parse_line(input: &mut Input, request: &mut Request) -> Result<bool, ProtocolError> {
     let bytes = input.unread();
     let Some(end) = bytes.iter().take(LINE_BYTES_MAX).position(|byte| *byte == b'\n') else {
@@ -139,7 +140,8 @@ fn parse_line(input: &mut Input, request: &mut Request) -> Result<bool, Protocol
     };
     let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
     let Some(words) = split_inline(line) else { return wrong("unbalanced quotes in request") };
-    // A page in a browser can send such lines to a server of the same machine, with commands in what follows.
+    // A web page can make a browser send such lines to a server on the same machine, with commands in the
+    // body.
     if words
         .first()
         .is_some_and(|word| word.eq_ignore_ascii_case(b"post") || word.eq_ignore_ascii_case(b"host:"))
@@ -151,7 +153,8 @@ fn parse_line(input: &mut Input, request: &mut Request) -> Result<bool, Protocol
     Ok(true)
 }
 
-/// The words of a line: `"..."` with escapes, `'...'`, or all up to the next space. None if a quote is not closed.
+/// Splits a line into words: `"..."` with escapes, `'...'`, or everything up to the next space. `None` if a
+/// quote is not closed.
 pub fn split_inline(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     let mut at = 0;
@@ -172,7 +175,7 @@ pub fn split_inline(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// Takes a word without quotes, in which quotes may begin.
+/// Takes an unquoted word. Quotes may begin inside it.
 fn plain(line: &[u8], mut at: usize, word: &mut Vec<u8>) -> Option<usize> {
     while let Some(byte) = line.get(at).filter(|byte| !byte.is_ascii_whitespace() && **byte != 0) {
         match byte {
@@ -185,7 +188,7 @@ fn plain(line: &[u8], mut at: usize, word: &mut Vec<u8>) -> Option<usize> {
     Some(at)
 }
 
-/// Behind a quote nothing but a space may follow.
+/// After a closing quote only a space may follow.
 fn ends_word(line: &[u8], at: usize) -> Option<usize> {
     line.get(at).is_none_or(u8::is_ascii_whitespace).then_some(at)
 }
@@ -242,7 +245,7 @@ mod tests {
 
     const LIMITS: Limits = Limits { words: 1 << 20, word_bytes: 512 << 20 };
 
-    /// All requests in some bytes that come in pieces.
+    /// All requests in bytes that arrive in pieces.
     fn requests(pieces: &[&[u8]]) -> Result<Vec<Vec<String>>, ProtocolError> {
         let (mut parser, mut input, mut request) = (Parser::default(), Input::default(), Request::default());
         let mut found = Vec::new();

@@ -9,11 +9,11 @@ pub struct Request {
     ends: Vec<usize>,
 }
 
-/// Buffers of more bytes are not kept for the next request.
+/// Larger buffers are freed after the request.
 const KEPT_BYTES_MAX: usize = 16 << 10;
 
 impl Request {
-    /// Of these words.
+    /// A request with these words.
     pub fn of<W: AsRef<[u8]>>(words: impl IntoIterator<Item = W>) -> Self {
         let mut request = Request::default();
         words.into_iter().for_each(|word| request.push(word.as_ref()));
@@ -26,7 +26,7 @@ impl Request {
         self.ends.push(self.data.len());
     }
 
-    /// Forgets all words, and keeps small buffers.
+    /// Removes all words. Keeps small buffers.
     pub fn clear(&mut self) {
         self.data.clear();
         self.ends.clear();
@@ -35,39 +35,39 @@ impl Request {
         }
     }
 
-    /// How many words.
+    /// Number of words.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// A word; `None` behind the last.
+    /// The word at an index, if there is one.
     pub fn get(&self, at: usize) -> Option<&[u8]> {
         let end = *self.ends.get(at)?;
         let start = if at == 0 { 0 } else { self.ends[at - 1] };
         Some(&self.data[start..end])
     }
 
-    /// The words from one on.
+    /// The words from an index on.
     pub fn from(&self, first: usize) -> impl DoubleEndedIterator<Item = &[u8]> + ExactSizeIterator {
         (first.min(self.len())..self.len()).map(|at| &self[at])
     }
 
-    /// The words from one on, as a list.
+    /// The words from an index on, as a list.
     pub fn tail(&self, first: usize) -> Vec<&[u8]> {
         self.from(first).collect()
     }
 
-    /// Whether a word is this one, whatever its case.
+    /// Returns whether a word equals this one, ignoring case.
     pub fn is(&self, at: usize, word: &str) -> bool {
         self.get(at).is_some_and(|given| given.eq_ignore_ascii_case(word.as_bytes()))
     }
 
-    /// How much memory its words take.
+    /// Memory that its words take.
     pub fn bytes(&self) -> usize {
         self.data.len() + size_of_val(&*self.ends)
     }
@@ -77,7 +77,7 @@ impl Index<usize> for Request {
     type Output = [u8];
 
     /// # Panics
-    /// If there is no such word: the arity of a command is checked before.
+    /// If there is no such word. The arity of a command is checked before.
     fn index(&self, at: usize) -> &[u8] {
         self.get(at).expect("the arity of a command says how many words there are")
     }
