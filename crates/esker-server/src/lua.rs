@@ -4,12 +4,12 @@
 //!   EVAL --> Machine (one, kept) --redis.call--> commands::run --> the script's transaction
 //! ```
 //!
-//! lua.1. A script sees no files, no clock but that of the processor, no other script's variables. It changes nothing
-//! that a later script finds: all tables that outlive it are read-only.
-//! lua.2. A script ends, whatever it does: after a time, or when it is killed, each of its steps fails. Then none
-//! of its writes is done (commands/parts.rs).
+//! lua.1. A script sees no files, no clock but that of the processor, no other script's variables. It changes
+//!     nothing that a later script finds: all tables that outlive it are read-only.
+//! lua.2. A script ends, whatever it does: after a time, or when it is killed, each of its steps fails. Then
+//!     none of its writes is done (commands/parts.rs).
 //! lua.3. A script's memory is bounded: that of the interpreter, and each text that is made outside of it. An
-//! interpreter in which a script was ended, or that holds much memory, is not used again.
+//!     interpreter in which a script was ended, or that holds much memory, is not used again.
 
 mod bit;
 mod convert;
@@ -34,8 +34,8 @@ use crate::resp::{ERROR_BYTES_MAX, Out, Request};
 use crate::run::cx::Cx;
 use crate::run::pause;
 
-/// Bytes of the stack that scripts run on: nested calls through the library, and nested sources and values, fit
-/// within their limits of depth.
+/// Bytes of the stack that scripts run on: nested calls through the library, and nested sources and values,
+/// fit within their limits of depth.
 const STACK: usize = 32 << 20;
 
 /// The text of an error that is no error of ours. Its first line: what follows is where it came from.
@@ -87,7 +87,8 @@ fn unreadable(error: &mlua::Error) -> Fail {
     Fail::text(format!("ERR Error compiling script (new function): {}", plain(error)))
 }
 
-/// What the first line of a script says, if it begins with `#!`: whether it only reads. And the script without it.
+/// What the first line of a script says, if it begins with `#!`: whether it only reads. And the script
+/// without it.
 fn header(source: &[u8]) -> Done<(bool, std::borrow::Cow<'_, [u8]>)> {
     let Some(rest) = source.strip_prefix(b"#!") else { return Ok((false, source.into())) };
     let end = rest.iter().position(|byte| *byte == b'\n').ok_or("ERR Invalid script shebang")?;
@@ -201,8 +202,8 @@ fn evaluate(
             limits.long_step()?;
             reply
         };
-        let call_or_fail =
-            scope.create_function(move |lua, words: MultiValue| fail_as_told(run_command(lua, &words)?))?;
+        let call_or_fail = scope
+            .create_function(move |lua, words: MultiValue| raise_error_reply(run_command(lua, &words)?))?;
         let call_or_table = scope.create_function(move |lua, words: MultiValue| run_command(lua, &words))?;
         let set_version = scope.create_function(move |_, words: MultiValue| {
             let mut pair = held.try_borrow_mut().map_err(|_| within())?;
@@ -243,19 +244,19 @@ fn evaluate(
 /// The version that `redis.setresp` is given.
 fn chosen_version(words: &MultiValue) -> mlua::Result<i64> {
     let [word] = words.iter().collect::<Vec<_>>()[..] else {
-        return Err(convert::told("ERR redis.setresp() requires one argument."));
+        return Err(convert::script_error("ERR redis.setresp() requires one argument."));
     };
     match convert::number(word) {
         Some(n) if n as i64 == 2 || n as i64 == 3 => Ok(n as i64),
-        _ => Err(convert::told("ERR RESP version must be 2 or 3.")),
+        _ => Err(convert::script_error("ERR RESP version must be 2 or 3.")),
     }
 }
 
 /// The reply to a command, or its error, which the script has to catch.
-fn fail_as_told(reply: Value) -> mlua::Result<Value> {
+fn raise_error_reply(reply: Value) -> mlua::Result<Value> {
     match reply.as_table().map(|table| table.raw_get::<Option<mlua::LuaString>>("err")).transpose()?.flatten()
     {
-        Some(text) => Err(convert::told(text.to_string_lossy())),
+        Some(text) => Err(convert::script_error(text.to_string_lossy())),
         None => Ok(reply),
     }
 }

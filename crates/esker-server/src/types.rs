@@ -1,15 +1,15 @@
-//! How the types of the Redis protocol lie in ordered maps.
+//! How the types of the Redis protocol are stored in ordered maps.
 //!
 //! ```text
-//!   database n:  r<n>    key                               --> kind, [expiry], string | version, length, head, [small collection]
-//!                r<n>.s  version, sub-key                  --> value          parts of collections
-//!                r<n>.t  expiry, key                       --> nothing        what expires, in order
-//!                r<n>.g  version                           --> nothing        collections whose parts are garbage
+//!   database n:  r<n>    key                 --> kind, [expiry], string | version, length, head, [parts]
+//!                r<n>.s  version, sub-key    --> value      parts of collections
+//!                r<n>.t  expiry, key         --> nothing    what expires, in order
+//!                r<n>.g  version             --> nothing    collections whose parts are garbage
 //! ```
 //!
-//! data.1. A key with an expiry has one entry in `r<n>.t`, of that expiry. One without has none.
-//! data.2. What has expired is read as absent. Only a writer removes it.
-//! data.3. Parts of a version that no main record names are garbage, and an entry of `r<n>.g` names them.
+//! data.1. A key with an expiry has one entry in `r<n>.t`, with that expiry. A key without one has none.
+//! data.2. Expired keys are read as absent. Only a writer removes them.
+//! data.3. Parts whose version no main record names are garbage. An entry of `r<n>.g` names them.
 //!
 //! Bytes: docs/formats/server.md
 
@@ -43,18 +43,18 @@ use crate::store::{Result, Space, Store};
 pub struct Database {
     /// Its number.
     pub number: usize,
-    /// Main records, by key.
+    /// Main records by key.
     pub main: Space,
     /// Parts of collections.
     pub sub: Space,
-    /// What expires.
+    /// Keys by expiry.
     pub ttl: Space,
     /// Garbage.
     pub garbage: Space,
 }
 
 impl Database {
-    /// Opens the maps of a database, or makes them.
+    /// Opens or creates the maps of a database.
     ///
     /// # Errors
     /// The store's.

@@ -1,8 +1,8 @@
-//! Patterns of keys and channels: `*`, `?`, `[a-z]`, `[^x]`, and a backslash before what stands for itself.
+//! Patterns of keys and channels: `*`, `?`, `[a-z]`, `[^x]`, and a backslash before a literal character.
 
-/// Whether a text matches a pattern.
+/// Returns whether a text matches a pattern.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    // Where to go on if what follows the last `*` does not fit: with one byte more for the `*`.
+    // Where to continue if the rest after the last `*` does not match: the `*` takes one more byte.
     let mut star: Option<(usize, usize)> = None;
     let (mut p, mut t) = (0, 0);
     loop {
@@ -31,7 +31,7 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// Where the pattern goes on if its piece at `p` fits a byte.
+/// Where the pattern continues if its element at `p` matches a byte.
 fn one(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
     match pattern[p] {
         b'?' => Some(p + 1),
@@ -70,13 +70,13 @@ fn class(pattern: &[u8], mut p: usize, byte: u8) -> Option<usize> {
     (fits != is_negated).then_some(p)
 }
 
-/// The bytes that all texts which match begin with: a walk over ordered keys may begin and end there.
+/// The common prefix of all matching texts. A walk over sorted keys may start and end there.
 pub fn prefix(pattern: &[u8]) -> &[u8] {
     let end = pattern.iter().position(|byte| b"*?[\\".contains(byte)).unwrap_or(pattern.len());
     &pattern[..end]
 }
 
-/// Whether a pattern is plain text and one `*`, and all texts that begin with `start` match.
+/// Returns whether a pattern is plain text and one `*`, and all texts that start with `start` match.
 pub fn covers(pattern: &[u8], start: &[u8]) -> bool {
     pattern.strip_suffix(b"*").is_some_and(|plain| plain == prefix(pattern) && start.starts_with(plain))
 }
@@ -117,7 +117,7 @@ mod tests {
         for (pattern, start, expected) in covering.into_iter().chain(others) {
             assert_eq!(covers(pattern.as_bytes(), start.as_bytes()), expected, "{pattern} {start}");
         }
-        // Without exponential time.
+        // Must not take exponential time.
         assert!(!matches("a*a*a*a*a*a*a*a*a*a*a*b".as_bytes(), &[b'a'; 5000]));
         assert_eq!((prefix(b"user:*"), prefix(b"*"), prefix(b"abc")), (&b"user:"[..], &b""[..], &b"abc"[..]));
     }

@@ -1,4 +1,4 @@
-//! The library `bit`: operations on numbers of 32 bits.
+//! The library `bit`: operations on 32-bit numbers.
 
 use mlua::{Lua, Table, Variadic};
 

@@ -1,4 +1,4 @@
-//! Replies as values of Lua, and values of Lua as replies.
+//! Converts replies to Lua values, and Lua values to replies.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,54 +8,54 @@ use mlua::{Lua, LuaString, Table, Value};
 use super::limits::{self, Limits};
 use crate::resp::{ERROR_BYTES_MAX, Mark, Out};
 
-/// Tables in tables, no deeper.
+/// Maximum depth of nested tables.
 const DEPTH_MAX: usize = 64;
 
-/// A table that means an error.
+/// A table that represents an error.
 pub(super) fn error(lua: &Lua, text: &str) -> mlua::Result<Value> {
     let table = lua.create_table()?;
     table.raw_set("err", text)?;
     Ok(Value::Table(table))
 }
 
-/// An error whose text is the reply of the script, if it does not catch it.
+/// An error whose text becomes the reply of the script, unless the script catches it.
 #[derive(Debug)]
-struct Told(String);
+struct ScriptError(String);
 
-impl fmt::Display for Told {
+impl fmt::Display for ScriptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Told {}
+impl std::error::Error for ScriptError {}
 
-pub(super) fn told(text: impl Into<String>) -> mlua::Error {
-    mlua::Error::external(Told(text.into()))
+pub(super) fn script_error(text: impl Into<String>) -> mlua::Error {
+    mlua::Error::external(ScriptError(text.into()))
 }
 
-/// The text of an error of ours, or of Lua's.
+/// The text of a server error or a Lua error.
 fn text_of(error: &mlua::Error) -> Cow<'_, str> {
-    match error.downcast_ref::<Told>() {
-        Some(Told(text)) => Cow::Borrowed(text),
+    match error.downcast_ref::<ScriptError>() {
+        Some(ScriptError(text)) => Cow::Borrowed(text),
         None => Cow::Owned(super::plain(error)),
     }
 }
 
-/// The text of an error of Luau's, without the line of the prelude, if that differs. No program depends on it.
+/// The text of a Luau error without the line of the prelude, if that differs. No program depends on the line.
 fn in_words_of_redis(text: &str) -> Option<String> {
     let own = super::without_prelude(text);
     let own = own.replace("attempt to modify a readonly table", "Attempt to modify a readonly table");
     (own != text).then_some(own)
 }
 
-/// The beginning of a text, as much as an error shows. The rest is not looked at: it may be long.
+/// The start of a text, as much as an error shows. The rest is not read: it may be long.
 fn beginning(text: &LuaString) -> String {
     let bytes = text.as_bytes();
     String::from_utf8_lossy(&bytes[..bytes.len().min(ERROR_BYTES_MAX)]).into_owned()
 }
 
-/// An error as scripts see it: a table, or the text of one.
+/// An error as scripts see it: a table, or the text of an error.
 pub(super) fn caught(lua: &Lua, value: Value, as_table: bool) -> mlua::Result<Value> {
     match &value {
         Value::Error(failed) if as_table => error(lua, &text_of(failed)),
@@ -79,7 +79,7 @@ pub(super) fn error_text(value: &Value, digest: &str, place: Option<&str>) -> St
     let behind = place.map(|place| format!(" script: {digest}, on @{place}.")).unwrap_or_default();
     let of_lua = |text: &str| {
         let own = super::without_prelude(text);
-        // Functions of the prelude raise what the script that called them did wrong.
+        // Functions of the prelude report errors of the script that called them.
         let before = if own.len() < text.len() { place.map(|place| format!("{place}: ")) } else { None };
         let own = in_words_of_redis(own).unwrap_or_else(|| own.to_owned());
         format!("ERR {}{own}{behind}", before.unwrap_or_default())
@@ -90,15 +90,15 @@ pub(super) fn error_text(value: &Value, digest: &str, place: Option<&str>) -> St
             _ => of_lua("unknown error"),
         },
         Value::String(text) => of_lua(&beginning(text)),
-        Value::Error(error) => match error.downcast_ref::<Told>() {
-            Some(Told(text)) => format!("{text}{behind}"),
+        Value::Error(error) => match error.downcast_ref::<ScriptError>() {
+            Some(ScriptError(text)) => format!("{text}{behind}"),
             None => of_lua(&super::plain(error)),
         },
         other => of_lua(other.type_name()),
     }
 }
 
-/// A value as a number, as Lua takes it for one.
+/// Converts a value to a number, like Lua.
 pub(super) fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Integer(n) => Some(*n as f64),
@@ -108,13 +108,13 @@ pub(super) fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// A number as a word of a command: whole ones without a fraction.
+/// A number as an argument of a command. Integers have no fraction.
 pub(super) fn number_text(n: f64) -> String {
     if n.fract() == 0.0 && n.abs() < 1e17 { format!("{}", n as i64) } else { crate::resp::format_double(n) }
 }
 
 fn line<'b>(bytes: &mut &'b [u8]) -> &'b [u8] {
-    // No line has a '\r' in it.
+    // A line contains no '\r'.
     let end = memchr::memchr(b'\r', bytes).unwrap_or(bytes.len());
     let line = &bytes[..end];
     *bytes = bytes.get(end + 2..).unwrap_or_default();
@@ -131,7 +131,7 @@ fn tagged(lua: &Lua, name: &str, value: Value) -> mlua::Result<Value> {
     Ok(Value::Table(table))
 }
 
-/// The next reply of some bytes.
+/// Converts the next reply.
 pub(super) fn reply(lua: &Lua, limits: &Limits, bytes: &mut &[u8]) -> mlua::Result<Value> {
     limits.step()?;
     let head = line(bytes);
@@ -184,13 +184,13 @@ fn count_int(text: &[u8]) -> i64 {
     crate::base::numbers::parse_int(text).unwrap_or(0)
 }
 
-/// Replies values of a script.
+/// Writes values of a script as replies.
 pub(super) struct Putter<'a> {
     pub out: &'a mut Out,
     pub limits: &'a Limits,
-    /// The script has chosen version 3, so that it tells false from nothing.
+    /// Whether the script has chosen RESP3, which distinguishes false from null.
     pub is_resp3: bool,
-    /// Where its reply begins.
+    /// Start of its reply.
     pub mark: Mark,
 }
 

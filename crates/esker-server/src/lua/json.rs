@@ -1,10 +1,10 @@
-//! The library `cjson`. Strings are bytes: what is no UTF-8 goes through.
+//! The library `cjson`. Strings are bytes, so text that is not UTF-8 passes through.
 
 use mlua::{Lua, LuaString, Table, Value};
 
 use super::limits::{self, Limits, PIECE};
 
-/// Nesting is no deeper.
+/// Maximum depth of nesting.
 const DEPTH_MAX: usize = 1000;
 
 fn wrong<T>(text: impl Into<String>) -> mlua::Result<T> {
@@ -96,13 +96,13 @@ fn number(n: f64) -> mlua::Result<String> {
     if n.fract() == 0.0 && n.abs() < 1e14 {
         return Ok(format!("{}", n as i64));
     }
-    // Fourteen digits, as `%.14g` has them.
+    // Fourteen digits, like `%.14g`.
     let text = format!("{n:.13e}");
     let rounded: f64 = text.parse().unwrap_or(n);
     Ok(crate::resp::format_double(rounded))
 }
 
-/// How many elements a table has as a list; none if it is none.
+/// Length of a table as a list. `None` if it is not a list.
 fn list_len(limits: &Limits, table: &Table) -> mlua::Result<Option<usize>> {
     let (mut count, mut max) = (0usize, 0usize);
     for pair in table.pairs::<Value, Value>() {
@@ -170,7 +170,7 @@ fn encode(out: &mut Vec<u8>, limits: &Limits, value: &Value, depth: usize) -> ml
     Ok(())
 }
 
-/// Letters of a number.
+/// Maximum length of a number.
 const NUMBER_MAX: usize = 4096;
 
 struct Reader<'b> {
@@ -234,7 +234,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Behind an element: whether another one comes.
+    /// Called after an element. Returns whether another one follows.
     fn goes_on(&mut self, end: u8) -> mlua::Result<bool> {
         self.skip_spaces()?;
         let byte = self.bytes.get(self.at).copied();

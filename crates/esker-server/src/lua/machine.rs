@@ -1,4 +1,4 @@
-//! An interpreter with what scripts find in it.
+//! An interpreter with the environment of scripts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,39 +11,39 @@ use super::limits::{self, Limits, MEMORY_MAX, SOURCE_MAX};
 use super::{bit, convert, json, msgpack, structs};
 
 const PRELUDE: &str = include_str!("prelude.luau");
-/// What the errors of the prelude are said to come from: nothing that users have written.
+/// Source name in errors of the prelude, which is not users' code.
 pub(super) const PRELUDE_NAME: &str = "=prelude";
-/// The same of scripts.
+/// Source name in errors of scripts.
 pub(super) const SCRIPT_NAME: &str = "=user_script";
-/// Bytes of sources that are kept compiled.
+/// Maximum bytes of sources kept in compiled form.
 const COMPILED_MAX: usize = 1 << 20;
-/// An interpreter that holds more memory after a script is not used again.
+/// An interpreter that holds more memory after a script is not reused.
 const KEPT_MAX: usize = 16 << 20;
-/// Letters of a source that name what it makes in errors.
+/// Maximum length of a source's name in errors.
 const NAME_MAX: usize = 60;
 
-/// The machine that runs scripts.
+/// Runs scripts.
 pub struct Machine {
     pub(super) lua: Lua,
     pub(super) limits: Arc<Limits>,
-    /// The table `redis`, read-only except while commands are put into it.
+    /// The table `redis`. It is read-only except while commands are added.
     pub(super) calls: Table,
     pub(super) globals: Table,
-    /// `xpcall`, as the interpreter has it.
+    /// The interpreter's own `xpcall`.
     pub(super) protect: Function,
     compiled: HashMap<String, Function>,
     compiled_bytes: usize,
 }
 
 impl Machine {
-    /// `kill` is set when the script that runs is to end.
+    /// `kill` is set to end the current script.
     pub(super) fn new(kill: Arc<AtomicBool>) -> mlua::Result<Self> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::OS | StdLib::COROUTINE;
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
         lua.set_memory_limit(MEMORY_MAX)?;
         let prelude = lua.load(PRELUDE).set_name(PRELUDE_NAME).set_mode(ChunkMode::Text);
         let (calls, globals, protect): (Table, Table, Function) = prelude.call(host(&lua)?)?;
-        // Chunks that scripts compile see what scripts see.
+        // Chunks that scripts compile have the same globals.
         lua.set_named_registry_value(GLOBALS, &globals)?;
         let limits = Arc::new(Limits::new(kill));
         lua.set_app_data(limits.clone());
@@ -56,12 +56,12 @@ impl Machine {
         Ok(Machine { lua, limits, calls, globals, protect, compiled: HashMap::new(), compiled_bytes: 0 })
     }
 
-    /// Whether it may run another script: no script has left much in it.
+    /// Returns whether it may be reused: no script has left much in it.
     pub(super) fn is_small(&self) -> bool {
         self.lua.used_memory() <= KEPT_MAX
     }
 
-    /// The function that a script is.
+    /// Compiles a script to a function.
     pub(super) fn compile(&mut self, digest: &str, source: &[u8]) -> mlua::Result<Function> {
         if let Some(function) = self.compiled.get(digest) {
             return Ok(function.clone());
@@ -95,7 +95,7 @@ fn load(lua: &Lua, source: &[u8], name: &str, globals: &Table) -> mlua::Result<F
     chunk.set_environment(globals.clone()).into_function()
 }
 
-/// `loadstring`: a function, or nil and what is wrong.
+/// `loadstring`: returns a function, or nil and an error.
 fn load_text(
     lua: &Lua,
     (source, name): (LuaString, Option<LuaString>),
@@ -114,7 +114,7 @@ fn load_text(
     }
 }
 
-/// `string.find` of a text that is no pattern, in a time that grows with the lengths and not with their product.
+/// `string.find` of plain text. The time grows with the sum of the lengths, not with their product.
 fn search(lua: &Lua, (text, part, first): (LuaString, LuaString, Option<f64>)) -> mlua::Result<MultiValue> {
     limits::of(lua)?.long_step()?;
     let (text, part) = (text.as_bytes(), part.as_bytes());
@@ -134,7 +134,8 @@ fn search(lua: &Lua, (text, part, first): (LuaString, LuaString, Option<f64>)) -
     })
 }
 
-/// `string.rep`. That of the interpreter takes a step for each repetition, even of nothing, and cannot be ended.
+/// `string.rep`. The interpreter's own function takes a step for each repetition, even of an empty text, and
+/// cannot be interrupted.
 fn repeat(lua: &Lua, (text, count): (LuaString, f64)) -> mlua::Result<LuaString> {
     let limits = limits::of(lua)?;
     limits.long_step()?;
@@ -144,7 +145,7 @@ fn repeat(lua: &Lua, (text, count): (LuaString, f64)) -> mlua::Result<LuaString>
     limits.text(lua, text.repeat(count))
 }
 
-/// What the prelude is given.
+/// Functions for the prelude.
 fn host(lua: &Lua) -> mlua::Result<Table> {
     let host = lua.create_table()?;
     host.set("cjson", json::library(lua)?)?;
@@ -157,7 +158,7 @@ fn host(lua: &Lua) -> mlua::Result<Table> {
             crate::base::sha1::hex_by_pieces(&text.as_bytes(), || limits.step())
         }
         Some(word) if words.len() == 1 => Ok(crate::base::sha1::hex(&word.to_string()?.into_bytes())),
-        _ => Err(convert::told("ERR wrong number of arguments")),
+        _ => Err(convert::script_error("ERR wrong number of arguments")),
     })?;
     host.set("sha1hex", digest)?;
     host.set("log", lua.create_function(|_, words: MultiValue| check_log(&words))?)?;
@@ -175,7 +176,7 @@ fn host(lua: &Lua) -> mlua::Result<Table> {
     Ok(host)
 }
 
-/// Whether `redis.log` is given a level and a text. Nothing is written.
+/// Checks the arguments of `redis.log`. Nothing is logged.
 fn check_log(words: &MultiValue) -> mlua::Result<()> {
     let wrong = match words.front().map(convert::number) {
         _ if words.len() < 2 => "ERR redis.log() requires two arguments or more.",
@@ -183,5 +184,5 @@ fn check_log(words: &MultiValue) -> mlua::Result<()> {
         Some(Some(_)) => "ERR Invalid debug level.",
         _ => "ERR First argument must be a number (log level).",
     };
-    Err(convert::told(wrong))
+    Err(convert::script_error(wrong))
 }

@@ -4,7 +4,7 @@ use mlua::{Lua, MultiValue, Table, Value, Variadic};
 
 use super::limits::{self, Limits, VALUES_MAX};
 
-/// Deeper tables are packed as nil, and not unpacked.
+/// Deeper tables are packed as nil, and refused when unpacking.
 const DEPTH_MAX: usize = 16;
 
 pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
@@ -42,7 +42,7 @@ pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
     Ok(msgpack)
 }
 
-/// Values from an offset on, behind the offset of the next one, or -1 if there are no more.
+/// Unpacks values from an offset on. The first result is the offset of the next value, or -1 at the end.
 fn unpack_some(
     lua: &Lua,
     bytes: &[u8],
@@ -67,7 +67,7 @@ fn unpack_some(
     Ok(MultiValue::from_vec(values))
 }
 
-/// A length behind its mark: in the mark itself if it is small, else in one of 1, 2 or 4 bytes.
+/// Writes a length: in the mark itself if it is small, otherwise after a mark in 1, 2 or 4 bytes.
 fn put_len(bytes: &mut Vec<u8>, len: usize, small: Option<(usize, u8)>, marks: [Option<u8>; 3]) {
     match (small, marks) {
         (Some((max, mark)), _) if len <= max => bytes.push(mark | len as u8),
@@ -116,7 +116,7 @@ fn put_int(bytes: &mut Vec<u8>, n: i64) {
     }
 }
 
-/// Whether all keys of a table are 1 to its length.
+/// Returns whether the keys of a table are exactly 1 to its length.
 fn is_list(limits: &Limits, table: &Table) -> mlua::Result<bool> {
     let (mut count, mut max) = (0usize, 0.0f64);
     for pair in table.pairs::<Value, Value>() {
@@ -163,7 +163,7 @@ fn pack(bytes: &mut Vec<u8>, limits: &Limits, value: &Value, depth: usize) -> ml
             }
         }
         Value::Table(table) => {
-            // Few values are held at a time: Lua has room for some thousands.
+            // One pair at a time: Lua's stack has room for some thousand values.
             let len = table.pairs::<Value, Value>().count();
             put_len(bytes, len, Some((15, 0x80)), [None, Some(0xDE), Some(0xDF)]);
             for pair in table.pairs::<Value, Value>() {

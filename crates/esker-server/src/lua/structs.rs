@@ -1,22 +1,23 @@
-//! The library `struct`: numbers and texts to bytes and back, by a format, as the library of this name by R. Ierusalimschy.
+//! The library `struct`: packs and unpacks numbers and texts by a format, like R. Ierusalimschy's library of
+//! this name.
 //!
-//! | letter | is |
+//! | letter | meaning |
 //! |---|---|
-//! | `<` `>` `=` | the order of bytes from here on: little, big, the processor's |
-//! | `!n` | numbers begin at multiples of their size, up to n (8) |
-//! | `b` `h` `i` `l` `T`, `in` | numbers of 1, 2, 4, 8, 8, n bytes; without a sign in capitals |
-//! | `f` `d` | numbers with a fraction, of 4 and 8 bytes |
-//! | `s` | a text and a zero |
-//! | `cn` | n bytes; `c0`: as many as the number before says, or all of the text |
-//! | `x` | a zero that stands for nothing |
+//! | `<` `>` `=` | byte order from here on: little, big, native |
+//! | `!n` | numbers are aligned to their size, at most to n (8) |
+//! | `b` `h` `i` `l` `T`, `in` | integers of 1, 2, 4, 8, 8, n bytes; unsigned in capitals |
+//! | `f` `d` | floating-point numbers of 4 and 8 bytes |
+//! | `s` | a text and a zero byte |
+//! | `cn` | n bytes; `c0`: as many as the number before says, or the whole text |
+//! | `x` | a zero byte without meaning |
 
 use mlua::{Lua, LuaString, MultiValue, Table, Value, Variadic};
 
 use super::limits::{self, Limits, VALUES_MAX};
 
-/// What a format makes is no longer.
+/// Maximum size of the result.
 const BYTES_MAX: usize = 64 << 20;
-/// A number in a format has no more digits.
+/// Maximum number of digits in a format's number.
 const DIGITS_MAX: usize = 20;
 
 fn wrong<T>(why: impl std::fmt::Display) -> mlua::Result<T> {
@@ -32,7 +33,7 @@ enum Item {
     Pad,
 }
 
-/// What a format says, item by item.
+/// Reads a format item by item.
 struct Format<'a> {
     limits: &'a Limits,
     rest: &'a [u8],
@@ -45,7 +46,7 @@ impl<'a> Format<'a> {
         Format { limits, rest: text, is_little: cfg!(target_endian = "little"), align_max: 1 }
     }
 
-    /// The digits that follow.
+    /// The number that follows, or `otherwise`.
     fn number(&mut self, otherwise: usize) -> mlua::Result<usize> {
         let digits = self.rest.iter().take(DIGITS_MAX + 1).take_while(|byte| byte.is_ascii_digit()).count();
         if digits > DIGITS_MAX {
@@ -102,7 +103,7 @@ impl<'a> Format<'a> {
         }
     }
 
-    /// Zeros before an item that would begin at `at`.
+    /// Padding before an item that would start at `at`.
     fn padding(&self, item: Item, at: usize) -> usize {
         let (Item::Int { size, .. } | Item::Float { size }) = item else { return 0 };
         let align = size.min(self.align_max);
@@ -174,7 +175,7 @@ fn pack(limits: &Limits, format: &[u8], values: &[Value]) -> mlua::Result<Vec<u8
     Ok(bytes)
 }
 
-/// The values, and where the next byte is, counted from 1.
+/// Unpacks values. The last result is the position of the next byte, counted from 1.
 fn unpack(lua: &Lua, format: &[u8], data: &[u8], from: usize) -> mlua::Result<MultiValue> {
     let limits = limits::of(lua)?;
     let mut format = Format::new(&limits, format);

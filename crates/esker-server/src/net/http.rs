@@ -1,7 +1,8 @@
-//! What operators see over HTTP: figures for Prometheus, whether the server is well, and a page.
+//! Monitoring over HTTP: Prometheus metrics, health, and a status page.
 //!
-//! http.1. A connection has five seconds for a request of up to 8 KiB and its answer. When 64 are open, or fewer if the
-//!      process has few descriptors, a new one takes the place of the oldest: slow clients do not delay others.
+//! http.1. A connection has five seconds for a request of up to 8 KiB and its answer. When 64 are open, or
+//!     fewer if the process has few descriptors, a new connection replaces the oldest. So slow clients do not
+//!     delay others.
 
 mod metrics;
 mod page;
@@ -24,10 +25,10 @@ const HEADERS_MAX: usize = 64;
 const TIME_MAX: Duration = Duration::from_secs(5);
 pub const AT_ONCE: usize = 64;
 
-/// Listens at an address and a port.
+/// Listens at an address and port.
 ///
 /// # Errors
-/// They cannot be had.
+/// If they are not available.
 pub async fn bind(server: &Server, address: &str) -> io::Result<TcpListener> {
     let bound = TcpListener::bind(address).await;
     let listener = bound
@@ -95,14 +96,14 @@ async fn serve(server: &Arc<Server>, mut stream: TcpStream) -> io::Result<()> {
     stream.shutdown().await
 }
 
-/// What the bytes so far are.
+/// State of parsing a request.
 #[derive(Debug, PartialEq, Eq)]
 enum Parsed {
-    /// A method and a path.
+    /// Method and path.
     Whole(String, String),
-    /// The beginning of a request.
+    /// The request is incomplete.
     Partial,
-    /// No request.
+    /// Not a request.
     Wrong,
 }
 

@@ -1,8 +1,8 @@
-//! Takes connections, and ends the server when it is told to.
+//! Accepts connections, and stops the server on request.
 //!
-//! listen.1. After the end of `run` all that was answered is durable, whatever commits wait for.
-//! listen.2. A connection counts as a client for as long as it has a descriptor, except one that is refused at once.
-//!      HTTP has connections of its own (http.1). So the engine keeps its share of the descriptors.
+//! listen.1. When `run` has ended, everything that was answered is durable, whatever commits wait for.
+//! listen.2. A connection counts as a client while it has a descriptor, unless it is refused at once. HTTP
+//!     connections are counted separately (http.1). So the engine keeps its share of the descriptors.
 
 use std::io;
 use std::net::IpAddr;
@@ -26,13 +26,13 @@ use crate::replication;
 use crate::run::sequencer;
 use crate::run::server::Server;
 
-/// How long connections have to end before the server does.
+/// How long connections may take to end before the server ends.
 const GRACE: Duration = Duration::from_secs(5);
 
 const PROTECTED: &str = "-DENIED Esker is running in protected mode because no password is set. \
     Connect from the machine it runs on, set a password (--requirepass), or start it with --protected-mode no.\r\n";
 
-/// Where a server listens.
+/// The listening sockets of a server.
 pub struct Listeners {
     tcp: Vec<Arc<TcpListener>>,
     #[cfg(feature = "tls")]
@@ -42,20 +42,20 @@ pub struct Listeners {
     unix: Option<Arc<tokio::net::UnixListener>>,
 }
 
-/// How a server has ended.
+/// Why a server has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It was told to stop.
+    /// It was asked to stop.
     Stopped,
-    /// A copy of its primary's database has come: the server begins anew with it: see `serve.rs`.
+    /// A copy of its primary's database is complete. The server restarts with it: see `serve.rs`.
     HasCopy,
 }
 
 impl Listeners {
-    /// Begins to listen where the server's options say.
+    /// Begins to listen as the server's options say.
     ///
     /// # Errors
-    /// An address cannot be had.
+    /// If an address is not available.
     pub async fn bind(server: &Server) -> io::Result<Self> {
         let options = &server.options;
         #[cfg(feature = "tls")]
@@ -92,7 +92,7 @@ impl Listeners {
         })
     }
 
-    /// A server that begins anew listens where it did.
+    /// Records the ports in the server. A server that restarts keeps them.
     fn tell_port(&self, server: &Server) {
         let tell = |listener: Option<&Arc<TcpListener>>, port: &AtomicU64| {
             if let Some(Ok(address)) = listener.map(|listener| listener.local_addr()) {
@@ -105,7 +105,7 @@ impl Listeners {
         tell(self.http.as_ref(), &server.http_port);
     }
 
-    /// The addresses it listens on.
+    /// The addresses that it listens on.
     pub fn addresses(&self) -> Vec<String> {
         let name = |listener: &TcpListener, kind| {
             listener.local_addr().map_or(String::new(), |address| format!("{address}{kind}"))
@@ -119,7 +119,7 @@ impl Listeners {
     }
 }
 
-/// Listens on a port of some addresses; the port is any that is free if it is 0.
+/// Listens on one port of several addresses. Port 0 is any free port.
 pub(crate) async fn bind_tcp(
     addresses: &[String],
     mut port: u16,
@@ -135,7 +135,7 @@ pub(crate) async fn bind_tcp(
     Ok((listeners, port))
 }
 
-/// Listens on a socket, in the place of one that a killed server has left.
+/// Listens on a Unix socket, replacing one that a killed server has left.
 #[cfg(unix)]
 fn bind_unix(path: &Path) -> io::Result<tokio::net::UnixListener> {
     let bind = || tokio::net::UnixListener::bind(path);
@@ -153,10 +153,10 @@ fn bind_unix(path: &Path) -> io::Result<tokio::net::UnixListener> {
     }
 }
 
-/// Serves until the server is told to stop, then makes all durable (listen.1).
+/// Serves until the server is asked to stop, then makes everything durable (listen.1).
 ///
 /// # Errors
-/// What was committed last cannot be made durable.
+/// If the last commits cannot be made durable.
 pub async fn run(server: Arc<Server>, listeners: &Listeners) -> crate::store::Result<Ended> {
     let sequencer = tokio::spawn(sequencer::run(server.clone()));
     listeners.tell_port(&server);
@@ -187,7 +187,7 @@ pub async fn run(server: Arc<Server>, listeners: &Listeners) -> crate::store::Re
     if !server.is_stopping() {
         stopped.await;
     }
-    // A connection that came while the others were told is told now.
+    // Also ends connections that arrived while the others were being ended.
     server.end();
     let _ = tokio::time::timeout(GRACE, sequencer).await;
     let _ = tokio::time::timeout(GRACE, follower).await;
@@ -212,7 +212,7 @@ async fn look_around(server: Arc<Server>) {
     }
 }
 
-/// Has slots of replicas move, and ends the connections of those that are gone: their replicas have to ask again.
+/// Moves the slots of replicas. Ends the connections of dropped slots, so that their replicas ask again.
 async fn keep_slots(server: &Arc<Server>) {
     let of_thread = server.clone();
     let kept = tokio::task::spawn_blocking(move || {
@@ -223,14 +223,14 @@ async fn keep_slots(server: &Arc<Server>) {
         Ok(Ok(gone)) => {
             for (name, slot) in gone {
                 let why = format!(
-                    "the log behind commit {} was more than --slot-limit: the replica has to copy anew",
+                    "the log behind commit {} was more than --slot-limit: the replica needs a new copy",
                     slot.at.seq
                 );
                 trace::warn("a replica's slot is dropped", None, &format!("{name}: {why}"));
                 server.replication.replicas.end(&name);
             }
         }
-        // Writes say it, too, or the server ends.
+        // Writes report the same error, or the server ends.
         Ok(Err(error)) => trace::warn("slots of replicas stay where they are", None, &error.to_string()),
         Err(_) => {}
     }
@@ -240,7 +240,7 @@ async fn keep_slots(server: &Arc<Server>) {
 struct Peer {
     address: String,
     own_address: String,
-    /// It comes from this machine, or has shown who it is.
+    /// It comes from this machine, or has authenticated by a certificate.
     is_near: bool,
 }
 
@@ -262,13 +262,14 @@ async fn accept_tcp(
                 let is_near = peer.ip().is_loopback() || is_own(&stream, peer.ip());
                 begin(&server, stream, Peer { address: peer.to_string(), own_address: own, is_near });
             }
-            // No descriptors, say: others may end.
+            // For example, no descriptors are left. Other connections may end.
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }
 }
 
-/// Has the system ask a client that has been silent for so long whether it is there, and end the connection if it is not.
+/// Makes the system probe a client that has been silent for this long, and end the connection if there is no
+/// answer.
 fn keep_alive(stream: &TcpStream, seconds: u64) {
     if seconds == 0 {
         return;
@@ -276,11 +277,11 @@ fn keep_alive(stream: &TcpStream, seconds: u64) {
     let asked = TcpKeepalive::new().with_time(Duration::from_secs(seconds));
     #[cfg(any(target_os = "linux", target_os = "macos", target_os = "freebsd"))]
     let asked = asked.with_interval(Duration::from_secs((seconds / 3).max(1))).with_retries(3);
-    // A system that does not know it serves clients all the same.
+    // A system without this option serves clients as well.
     let _ = SockRef::from(stream).set_tcp_keepalive(&asked);
 }
 
-/// Whether a connection comes from the machine itself, by another of its addresses.
+/// Returns whether a connection comes from this machine through another of its addresses.
 fn is_own(stream: &TcpStream, peer: IpAddr) -> bool {
     stream.local_addr().is_ok_and(|own| own.ip() == peer)
 }
@@ -303,7 +304,7 @@ async fn accept_unix(server: Arc<Server>, listener: Arc<tokio::net::UnixListener
     }
 }
 
-/// Whether protected mode refuses the connection.
+/// Returns whether protected mode refuses the connection.
 fn is_refused(server: &Server, peer: &Peer) -> bool {
     !peer.is_near && server.config.is_protected() && server.acl.stranger().is_some()
 }
@@ -342,7 +343,7 @@ where
     }
 }
 
-/// Begins an encrypted connection. One too many is closed without a word: it has no key for one yet.
+/// Begins an encrypted connection. If there are too many, it is closed without a message: it has no key yet.
 #[cfg(feature = "tls")]
 fn begin_encrypted(server: &Arc<Server>, door: &TlsDoor, stream: TcpStream, peer: Peer) {
     let is_refused = is_refused(server, &peer);

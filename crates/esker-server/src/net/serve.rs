@@ -1,4 +1,5 @@
-//! Serves a database until it is told to stop. A replica that has got a copy of its primary's database begins anew with that one.
+//! Serves a database until it is asked to stop. A replica that has received a copy of its primary's database
+//! restarts with the copy.
 //!
 //! ```text
 //!   open --> Server --run--> Stopped: close
@@ -6,7 +7,8 @@
 //!     `----------------------------------------------------------------'
 //! ```
 //!
-//! serve.1. A stop is never lost: it holds for the server that runs, or for the next one, which then does not begin.
+//! serve.1. A request to stop is never lost. It applies to the running server, or to the next one, which then
+//!     does not start.
 
 use std::sync::{Arc, Weak};
 
@@ -19,10 +21,10 @@ use crate::replication;
 use crate::run::server::Server;
 use crate::store::LocalStore;
 
-/// Why a server has ended that was not told to.
+/// Why a server has ended without a request to stop.
 #[derive(Debug)]
 pub enum Failed {
-    /// An address cannot be had, or a copy cannot be put into its place.
+    /// An address is not available, or a copy could not replace the database.
     System(std::io::Error),
     /// The engine's.
     Engine(esker::Error),
@@ -40,7 +42,7 @@ impl From<esker::Error> for Failed {
     }
 }
 
-/// Stops [`serve`], at any moment: before it begins, and while one server follows another (serve.1).
+/// Stops [`serve`] at any moment, even before it begins or while one server follows another (serve.1).
 #[derive(Clone, Default)]
 pub struct Stopper(Arc<Mutex<Stopping>>);
 
@@ -51,7 +53,7 @@ struct Stopping {
 }
 
 impl Stopper {
-    /// Has the server stop.
+    /// Asks the server to stop.
     pub fn stop(&self) {
         let mut stopping = self.0.lock();
         stopping.is_told = true;
@@ -60,12 +62,12 @@ impl Stopper {
         }
     }
 
-    /// Whether it is to stop.
+    /// Returns whether a stop was requested.
     pub fn is_told(&self) -> bool {
         self.0.lock().is_told
     }
 
-    /// This server is the one to stop.
+    /// Sets the server to stop.
     fn attach(&self, server: &Arc<Server>) {
         let mut stopping = self.0.lock();
         stopping.server = Arc::downgrade(server);
@@ -75,10 +77,11 @@ impl Stopper {
     }
 }
 
-/// Serves what `open` opens, with `memory` bytes, until the server is told to stop. `begin` is shown each server as it begins. The database is closed at the end.
+/// Serves what `open` opens, with `memory` bytes, until the server is asked to stop. `begin` gets each server
+/// as it starts. The database is closed at the end.
 ///
 /// # Errors
-/// What has ended it.
+/// Why it has ended.
 pub async fn serve(
     mut open: impl FnMut() -> esker::Result<Db>,
     memory: u64,
@@ -101,13 +104,13 @@ pub async fn serve(
         let listening = listeners.insert(listening);
         begin(&server, listening);
         let ended = run(server.clone(), listening).await?;
-        // What hands of connections still hold fails from now on.
+        // Handles that connections still hold fail from here on.
         tokio::task::block_in_place(|| db.close())?;
         if ended == Ended::Stopped {
             break;
         }
         replication::exchange(&options.dir)?;
-        // The copy knows whose it is.
+        // The copy records its primary.
         options.replica_of = None;
     }
     Ok(())

@@ -1,7 +1,7 @@
-//! TLS: the server's certificate, those of clients, and that of a primary.
+//! TLS: certificates of the server, of clients, and of a primary.
 //!
-//! tls.1. A connection counts as a client before its handshake, and a client that says nothing keeps its place for ten
-//!      seconds at most: handshakes take no descriptors beyond `maxclients`.
+//! tls.1. A connection counts as a client before its handshake. A silent client keeps its place for at most
+//!     ten seconds. So handshakes take no descriptors beyond `maxclients`.
 
 use std::io;
 use std::path::Path;
@@ -22,15 +22,15 @@ use crate::clients::Client;
 use crate::config::options::{ClientCertificates, ReplicaTls, Tls};
 use crate::run::server::Server;
 
-/// How long a client has to agree on a key (tls.1).
+/// Time limit of a handshake (tls.1).
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
-/// Where encrypted connections come in.
+/// The sockets for encrypted connections.
 pub struct TlsListeners {
-    /// Where it listens.
+    /// The listening sockets.
     pub listeners: Vec<Arc<TcpListener>>,
     acceptor: TlsAcceptor,
-    /// Clients show certificates, so none is a stranger.
+    /// Whether clients must present certificates, which authenticates them.
     knows_clients: bool,
 }
 
@@ -61,10 +61,11 @@ fn private_key(path: &Path) -> io::Result<PrivateKeyDer<'static>> {
 /// An encrypted connection to a primary.
 pub type ClientStream = StreamOwned<ClientConnection, std::net::TcpStream>;
 
-/// Agrees with a primary on a key, and sees whether it is the one that it is to be.
+/// Completes the handshake with a primary and checks its certificate.
 ///
 /// # Errors
-/// A certificate cannot be read or used; the primary's is none by the roots, or another host's; it does not agree in time.
+/// A certificate cannot be read or used; the primary's does not lead to the roots, or is for another host;
+/// the handshake takes too long.
 pub fn connect(stream: std::net::TcpStream, host: &str, options: &ReplicaTls) -> io::Result<ClientStream> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -114,10 +115,10 @@ fn acceptor(options: &Tls) -> io::Result<TlsAcceptor> {
 }
 
 impl TlsListeners {
-    /// Begins to listen where the options say.
+    /// Begins to listen as the options say.
     ///
     /// # Errors
-    /// A certificate cannot be read or used, or an address cannot be had.
+    /// A certificate cannot be read or used, or an address is not available.
     pub async fn bind(server: &Server, options: &Tls) -> io::Result<Self> {
         let acceptor = acceptor(options)?;
         let (listeners, port) = crate::net::listen::bind_tcp(&server.options.bind, options.port).await?;
@@ -129,7 +130,7 @@ impl TlsListeners {
         })
     }
 
-    /// Each listener, and what takes connections of it.
+    /// Each listening socket, and what completes the handshakes of its connections.
     pub fn doors(&self) -> impl Iterator<Item = (Arc<TcpListener>, TlsDoor)> {
         self.listeners.iter().map(|listener| {
             let door = TlsDoor { acceptor: self.acceptor.clone(), knows_clients: self.knows_clients };
@@ -138,16 +139,16 @@ impl TlsListeners {
     }
 }
 
-/// Makes encrypted connections of plain ones.
+/// Completes the handshakes of connections.
 #[derive(Clone)]
 pub struct TlsDoor {
     acceptor: TlsAcceptor,
-    /// Clients show certificates, so none is a stranger.
+    /// Whether clients must present certificates, which authenticates them.
     pub knows_clients: bool,
 }
 
 impl TlsDoor {
-    /// Agrees with a client on a key. `None` if it does not agree in time (tls.1), or is to end.
+    /// Completes a handshake. `None` if it takes too long (tls.1), or if the connection has to end.
     pub async fn agree(&self, stream: TcpStream, client: &Client) -> Option<TlsStream<TcpStream>> {
         tokio::select! {
             agreed = tokio::time::timeout(HANDSHAKE_MAX, self.acceptor.accept(stream)) => agreed.ok()?.ok(),

@@ -1,6 +1,7 @@
-//! Whether what a key holds is what this server writes. `RESTORE` asks before it believes a payload, and `ES.VERIFY` asks of all keys.
+//! Checks that a key holds what this server could have written. `RESTORE` checks a payload, `ES.VERIFY` all
+//! keys.
 //!
-//! check.1. What passes can be read and changed by every command without an overflow, a panic or an endless walk.
+//! check.1. Every command can read and change what passes, without an overflow, a panic or an endless walk.
 
 use std::collections::BTreeMap;
 
@@ -10,22 +11,22 @@ use super::stream::groups::{BY_CONSUMER, CONSUMER, CONSUMER_COUNT_AT, GROUP, GRO
 use super::stream::{ENTRY, StreamId, number};
 use super::subkey::{ordered_score, score_of};
 
-/// Why it is not.
+/// What is wrong.
 pub type Problem = &'static str;
 
-/// Parts of a collection: sub-keys and values, in the order of sub-keys.
+/// Sub-keys and values of a collection, sorted.
 pub type Parts = [(Vec<u8>, Vec<u8>)];
 
-/// Lists stay as far from the ends of their places: they have room on both sides.
+/// Allowed places of list elements. They leave room on both sides.
 const PLACES: std::ops::Range<u64> = 1 << 62..3 << 62;
-/// Larger counts could overflow one day.
+/// Maximum of counts. Larger ones could overflow one day.
 const COUNT_MAX: u64 = 3 << 62;
 
 fn ensure(is_so: bool, problem: Problem) -> Result<(), Problem> {
     if is_so { Ok(()) } else { Err(problem) }
 }
 
-/// Checks a copy of a key: a small collection has its parts in the main record, and once more beside it.
+/// Checks a copy of a key. A small collection has its parts in the main record and also in `parts`.
 ///
 /// # Errors
 /// What is wrong.
@@ -38,7 +39,7 @@ pub fn check_copy(main: &Main, parts: &Parts) -> Result<(), Problem> {
     check(main, &[])
 }
 
-/// Checks a main record, and the parts of its collection that are records of their own.
+/// Checks a main record and the parts of its collection that are separate records.
 ///
 /// # Errors
 /// What is wrong.
@@ -100,7 +101,7 @@ fn sorted_set(shape: &Shape, parts: &Parts) -> Result<(), Problem> {
     scores.sort_unstable();
     let is_same = scores.iter().zip(by_score).all(|(score, part)| *score == part.0 && part.1.is_empty());
     ensure(is_same, "members and scores differ")?;
-    // Numbers of other bits would be found under another score than the one they show.
+    // A score with other bits would be found under another score than it shows.
     let is_number = |part: &(Vec<u8>, Vec<u8>)| {
         part.0
             .get(1..9)
@@ -110,13 +111,13 @@ fn sorted_set(shape: &Shape, parts: &Parts) -> Result<(), Problem> {
     ensure(by_score.iter().all(is_number), "a score is no number")
 }
 
-/// A name behind its length in 4 bytes, and what follows.
+/// A name with its length in 4 bytes, and the rest.
 fn named(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = bytes.split_first_chunk::<4>()?;
     rest.split_at_checked(u32::from_be_bytes(*len) as usize)
 }
 
-/// Whether fields and values of an entry are whole, each behind its length.
+/// Returns whether fields and values of an entry are complete, each with its length.
 fn is_entry(mut bytes: &[u8]) -> bool {
     let mut pieces = 0;
     while let Some((len, rest)) = bytes.split_first_chunk::<4>() {
@@ -126,12 +127,12 @@ fn is_entry(mut bytes: &[u8]) -> bool {
     bytes.is_empty() && pieces > 0 && pieces % 2 == 0
 }
 
-/// What the groups of a stream say, and what their parts are.
+/// Counts that a stream's groups state, and counts of their parts.
 #[derive(Default)]
 struct Groups<'p> {
-    /// By group: what is said to be pending, and what is.
+    /// By group: the stated and the actual number of pending entries.
     groups: BTreeMap<&'p [u8], [u64; 2]>,
-    /// By group and consumer: the same, and how many parts lead from the consumer to what is pending.
+    /// By group and consumer: the same, and the number of index parts from the consumer to pending entries.
     consumers: BTreeMap<(&'p [u8], &'p [u8]), [u64; 3]>,
     pending: BTreeMap<(&'p [u8], StreamId), &'p [u8]>,
 }

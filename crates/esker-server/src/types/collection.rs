@@ -1,11 +1,11 @@
-//! A collection: an ordered map of sub-keys of one key. All types but strings are made of it.
+//! A collection: an ordered map of sub-keys of one key. All types except strings are built on it.
 //!
 //! ```text
 //!   small: all parts in the main record         one read, one write
-//!   else:  main record, parts as records of their own
+//!   else:  main record, parts as separate records
 //! ```
 //!
-//! collection.1. What was changed is stored by `save`, which comes last. One that is empty by then is removed.
+//! collection.1. `save` comes last and stores the changes. A collection that is empty by then is removed.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -17,7 +17,7 @@ use crate::run::cx::Cx;
 use crate::run::memory::each_value;
 use crate::store::{Order, Span, Value, Visit, prefix_end};
 
-/// Is shown parts of a collection, as `Visit`, and may fail.
+/// Like `Visit`, but may fail.
 pub type TryVisit<'a> = dyn FnMut(&[u8], &[u8]) -> Done<ControlFlow<()>> + 'a;
 
 /// A collection that is being read or changed.
@@ -25,27 +25,27 @@ pub struct Collection {
     key: Vec<u8>,
     kind: Kind,
     expires: u64,
-    /// How many elements it has, and what its type needs beside.
+    /// Number of elements, and the numbers that its type needs.
     pub shape: Shape,
     small: Option<Vec<u8>>,
     prefix: [u8; 8],
-    /// The expiry of the main record that is stored, if one is.
+    /// The expiry in the stored main record, if there is one.
     stored: Option<u64>,
 }
 
 impl Collection {
-    /// The collection of a key, if there is one.
+    /// Opens the collection of a key, if there is one.
     ///
     /// # Errors
-    /// The key holds another kind; and the store's.
+    /// If the key holds another kind; the store's.
     pub fn open(cx: &mut Cx<'_>, key: &[u8], kind: Kind) -> Done<Option<Self>> {
         cx.main_of(key, kind)?.map(|main| Self::of(key, &main)).transpose()
     }
 
-    /// Of a main record.
+    /// Opens the collection of a main record.
     ///
     /// # Errors
-    /// The record is damaged.
+    /// If the record is damaged.
     pub fn of(key: &[u8], main: &Main) -> Done<Self> {
         let shape = main.shape()?;
         Ok(Collection {
@@ -59,10 +59,10 @@ impl Collection {
         })
     }
 
-    /// The collection of a key, or a new one.
+    /// Opens the collection of a key, or begins a new one.
     ///
     /// # Errors
-    /// The key holds another kind; and the store's.
+    /// If the key holds another kind; the store's.
     pub fn open_or_new(cx: &mut Cx<'_>, key: &[u8], kind: Kind) -> Done<Self> {
         match Self::open(cx, key, kind)? {
             Some(found) => Ok(found),
@@ -70,10 +70,10 @@ impl Collection {
         }
     }
 
-    /// A new one, at a key that holds nothing.
+    /// Begins a new one, at a key that holds nothing.
     ///
     /// # Errors
-    /// The command may not write.
+    /// If the command may not write.
     pub fn new(cx: &mut Cx<'_>, key: &[u8], kind: Kind) -> Done<Self> {
         let shape = Shape { version: cx.new_version()?, ..Shape::default() };
         Ok(Collection {
@@ -87,7 +87,7 @@ impl Collection {
         })
     }
 
-    /// Whether it is not stored yet.
+    /// Returns whether it is not stored yet.
     pub fn is_new(&self) -> bool {
         self.stored.is_none()
     }
@@ -97,12 +97,12 @@ impl Collection {
         &self.key
     }
 
-    /// How many elements it has.
+    /// Number of elements.
     pub fn len(&self) -> u64 {
         self.shape.len
     }
 
-    /// Whether it has none.
+    /// Returns whether it has none.
     pub fn is_empty(&self) -> bool {
         self.shape.len == 0
     }
@@ -123,7 +123,7 @@ impl Collection {
         }
     }
 
-    /// Shows the values of several sub-keys, in order (command_memory.1).
+    /// Passes the values of several sub-keys to `visit`, in order (command_memory.1).
     ///
     /// # Errors
     /// The store's; those of `visit`.
@@ -175,7 +175,7 @@ impl Collection {
         Ok(cx.access.transaction()?.remove(&data.sub, &self.part_key(sub))?)
     }
 
-    /// Removes all sub-keys that begin with this, in a time that does not grow with their number.
+    /// Removes all sub-keys with this prefix. The time does not grow with their number.
     ///
     /// # Errors
     /// The store's.
@@ -196,7 +196,7 @@ impl Collection {
         Ok(cx.access.transaction()?.remove_range(&data.sub, Span::between(&from, &end))?)
     }
 
-    /// Gives all parts records of their own.
+    /// Turns all parts into separate records.
     fn spill(&mut self, cx: &mut Cx<'_>) -> Done {
         let Some(small) = self.small.take() else { return Ok(()) };
         let mut parts = Vec::new();
@@ -212,7 +212,7 @@ impl Collection {
         Ok(())
     }
 
-    /// Shows the parts of a span of sub-keys.
+    /// Passes the parts of a range of sub-keys to `visit`.
     ///
     /// # Errors
     /// The store's.
@@ -220,7 +220,7 @@ impl Collection {
         self.try_range(cx, span, order, &mut |sub, value| Ok(visit(sub, value)))
     }
 
-    /// The same, where `visit` may fail.
+    /// Same as `range`, but `visit` may fail.
     ///
     /// # Errors
     /// The store's; those of `visit`.
@@ -279,14 +279,14 @@ impl Collection {
         Ok(reads.range(&cx.session.data.sub, Span { lower, upper }, order, &mut inner)?)
     }
 
-    /// Copies all of it to a key of the database that `cx` works in, with these parts, and saves it there.
+    /// Copies a main record and its parts to a key of the current database, and saves the copy.
     ///
     /// # Errors
     /// The store's.
     pub fn save_copy(cx: &mut Cx<'_>, key: &[u8], main: &Main, parts: &[(Vec<u8>, Vec<u8>)]) -> Done {
         let mut copy = Self::new(cx, key, main.kind)?;
         copy.expires = main.expires;
-        // The versions differ, or both would have the same parts once they grow.
+        // The versions differ. Otherwise both would share parts once they grow.
         copy.shape = Shape { version: copy.shape.version, ..main.shape()? };
         for (sub, value) in parts {
             copy.put(cx, sub, value)?;
@@ -297,7 +297,7 @@ impl Collection {
     /// All parts (command_memory.1).
     ///
     /// # Errors
-    /// The store's; they are too large.
+    /// The store's; if they are too large.
     pub fn parts(&self, cx: &Cx<'_>) -> Done<Vec<(Vec<u8>, Vec<u8>)>> {
         let mut parts = Vec::new();
         self.try_range(cx, Span::ALL, Order::Up, &mut |sub, value| {
@@ -322,7 +322,7 @@ impl Collection {
         Ok(subs)
     }
 
-    /// Stores what was changed, except for parts that have records of their own: they are (collection.1).
+    /// Stores all changes. Parts that are separate records are stored already (collection.1).
     ///
     /// # Errors
     /// The store's.

@@ -1,23 +1,23 @@
-//! Places on the earth as numbers, so that places near each other are mostly numbers near each other.
+//! Positions on the earth as numbers. Numbers of near positions are mostly near each other.
 //!
 //! ```text
 //!   longitude, latitude --26 bits each, interleaved--> 52 bits: the score of a member
-//!   a search --cells that cover it--> ranges of scores --distance of each member--> what is found
+//!   a search --cells that cover it--> ranges of scores --distance of each member--> result
 //! ```
 //!
-//! Numbers, distances and geohashes are those of Redis, so that sorted sets made there mean the same here.
+//! Numbers, distances and geohashes equal those of Redis, so its sorted sets can be used here.
 //!
-//! geo.1. The cells of a search cover all places that it may find.
+//! geo.1. The cells of a search cover all positions that it may find.
 
 const BITS: u32 = 26;
 const LONGITUDE_MAX: f64 = 180.0;
-/// Where the usual map of the world (EPSG:3857) ends.
+/// Maximum latitude of the usual world map (EPSG:3857).
 const LATITUDE_MAX: f64 = 85.051_128_78;
 const EARTH_RADIUS_M: f64 = 6_372_797.560_856;
-/// No more cells than this, in each direction, cover a search.
+/// Maximum number of cells in each direction that cover a search.
 const CELLS_MAX: f64 = 3.0;
 
-/// A place, in degrees.
+/// A position in degrees.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
     /// From west to east, -180 to 180.
@@ -26,7 +26,7 @@ pub struct Place {
     pub latitude: f64,
 }
 
-/// What places are searched in. Lengths are in metres.
+/// The area of a search. Lengths are in metres.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape {
     /// A circle of this radius.
@@ -36,13 +36,13 @@ pub enum Shape {
 }
 
 impl Place {
-    /// None if it is not on the map.
+    /// Returns `None` if the position is not on the map.
     pub fn new(longitude: f64, latitude: f64) -> Option<Self> {
         let is_on_map = longitude.abs() <= LONGITUDE_MAX && latitude.abs() <= LATITUDE_MAX;
         is_on_map.then_some(Place { longitude, latitude })
     }
 
-    /// The number of its cell, on a map that reaches to these latitudes.
+    /// The number of its cell, on a map up to this latitude.
     fn cell(self, latitude_max: f64) -> u64 {
         let part = |degrees: f64, max: f64| {
             let cells = (1_u64 << BITS) as f64;
@@ -59,7 +59,7 @@ impl Place {
     /// The middle of the cell of a score.
     pub fn of_score(score: f64) -> Self {
         let cell = score.max(0.0) as u64;
-        // Rounded as Redis rounds, so that both tell the same digits.
+        // Rounded like Redis, so that both show the same digits.
         let edge = |part: u64, max: f64| part as f64 / (1_u64 << BITS) as f64 * (2.0 * max) - max;
         let middle = |part: u64, max: f64| ((edge(part, max) + edge(part + 1, max)) / 2.0).clamp(-max, max);
         Place {
@@ -68,16 +68,16 @@ impl Place {
         }
     }
 
-    /// The usual text for it, eleven letters.
+    /// The geohash, eleven letters.
     pub fn geohash(self) -> String {
         const LETTERS: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
         let cell = self.cell(90.0);
-        // There are bits for ten letters and a half: the last one says nothing.
+        // The bits suffice for ten and a half letters. The last letter carries no information.
         let letter = |at: u32| if at < 10 { cell >> (2 * BITS - 5 * (at + 1)) & 31 } else { 0 };
         (0..11).map(|at| char::from(LETTERS[letter(at) as usize])).collect()
     }
 
-    /// Metres to another place, as the crow flies (the haversine formula).
+    /// The great-circle distance in metres (haversine formula).
     pub fn metres_to(self, other: Place) -> f64 {
         let half_sine = |from: f64, to: f64| ((to.to_radians() - from.to_radians()) / 2.0).sin();
         let (up, along) =
@@ -91,7 +91,7 @@ impl Place {
 }
 
 impl Shape {
-    /// Metres from the centre, if a place lies in the shape around it.
+    /// Distance in metres from the centre, if the position is in the area around it.
     pub fn finds(self, centre: Place, place: Place) -> Option<f64> {
         let metres = centre.metres_to(place);
         let is_in = match self {
@@ -105,16 +105,17 @@ impl Shape {
         is_in.then_some(metres)
     }
 
-    /// Ranges of scores, from and below, in order, that hold all that is found around a centre (geo.1).
+    /// Sorted ranges of scores (start, end) that hold everything in the area around a centre (geo.1).
     pub fn scores(self, centre: Place) -> Vec<(f64, f64)> {
         let (up, along) = match self {
             Shape::Circle(radius) => (radius, radius),
             Shape::Box(width, height) => (height / 2.0, width / 2.0),
         };
-        // A little more, for what the numbers are rounded.
+        // Slightly more, because the numbers are rounded.
         let degrees = |metres: f64| (metres / EARTH_RADIUS_M).to_degrees() * 1.000_1 + 1e-6;
         let (south, north) = (centre.latitude - degrees(up), centre.latitude + degrees(up));
-        // Meridians are nearest to each other where the shape is nearest to a pole: so far apart may a place be there.
+        // Meridians converge towards the poles. This is the largest distance in degrees, at the end nearest
+        // to a pole.
         let shrink = south.abs().max(north.abs()).min(90.0).to_radians().cos();
         let half_sine = (degrees(along).min(180.0).to_radians() / 2.0).sin() / shrink.max(1e-9);
         let apart = if half_sine < 1.0 { 2.0 * half_sine.asin().to_degrees() + 1e-6 } else { 180.0 };
@@ -133,7 +134,7 @@ impl Shape {
         let size = 1_u64 << (2 * (BITS - bits));
         let mut cells: Vec<u64> = rows
             .flat_map(|row| {
-                // Behind the last column comes the first.
+                // The first column follows the last.
                 columns
                     .clone()
                     .map(move |column| spread(row) | spread(column.rem_euclid(1 << bits) as u64) << 1)
@@ -153,7 +154,7 @@ impl Shape {
     }
 }
 
-/// Puts a zero above each of the lower 32 bits.
+/// Inserts a zero above each of the lower 32 bits.
 fn spread(part: u64) -> u64 {
     let mut bits = part & 0xffff_ffff;
     for (shift, mask) in [
@@ -168,7 +169,7 @@ fn spread(part: u64) -> u64 {
     bits
 }
 
-/// Every other bit, from the lowest on.
+/// Extracts every other bit, starting with the lowest.
 fn gather(cell: u64) -> u64 {
     let mut bits = cell & 0x5555_5555_5555_5555;
     for (shift, mask) in [

@@ -1,4 +1,4 @@
-//! Whole keys: reading, writing and removing their main records, and what follows from it.
+//! Whole keys: reads, writes and removes main records, with everything that follows.
 
 use super::main_record::{Kind, Main, encode_string};
 use super::subkey::{parts_prefix, ttl_key};
@@ -7,7 +7,7 @@ use crate::run::cx::Cx;
 use crate::run::effects::Event;
 
 impl Cx<'_> {
-    /// Users' rights go by the keys that a command names, so it may use no others.
+    /// Asserts that a command uses only keys that it names, since users' rights go by these.
     #[inline]
     fn check_is_named(&self, key: &[u8]) {
         #[cfg(debug_assertions)]
@@ -36,10 +36,10 @@ impl Cx<'_> {
         Ok(Some(main))
     }
 
-    /// The main record of a key that holds this kind, if anything.
+    /// The main record of a key, if it holds this kind.
     ///
     /// # Errors
-    /// It holds another kind; and the store's.
+    /// If it holds another kind; the store's.
     pub fn main_of(&mut self, key: &[u8], kind: Kind) -> Done<Option<Main>> {
         match self.main(key)? {
             Some(main) if main.kind != kind => Err(WRONG_TYPE.into()),
@@ -47,7 +47,7 @@ impl Cx<'_> {
         }
     }
 
-    /// Removes a key that has expired.
+    /// Removes an expired key.
     ///
     /// # Errors
     /// The store's.
@@ -59,7 +59,7 @@ impl Cx<'_> {
         Ok(())
     }
 
-    /// Sets a key to a string, whatever it was.
+    /// Sets a key to a string, whatever it held.
     ///
     /// # Errors
     /// The store's.
@@ -72,7 +72,7 @@ impl Cx<'_> {
         put
     }
 
-    /// Writes a main record in an old one's place. Parts that the old one named are garbage now.
+    /// Replaces a main record. The parts of the old one become garbage.
     ///
     /// # Errors
     /// The store's.
@@ -83,7 +83,7 @@ impl Cx<'_> {
         self.store_main(key, old.map_or(0, |old| old.expires), expires, bytes)
     }
 
-    /// Writes a main record, and when it expires (data.1).
+    /// Writes a main record and the entry for its expiry (data.1).
     pub(super) fn store_main(&mut self, key: &[u8], expired: u64, expires: u64, bytes: &[u8]) -> Done {
         self.check_is_named(key);
         self.step(bytes.len())?;
@@ -105,7 +105,7 @@ impl Cx<'_> {
         Ok(())
     }
 
-    /// Parts that a main record names become garbage (data.3).
+    /// Makes the parts of a main record garbage (data.3).
     fn retire(&mut self, old: &Main) -> Done {
         if !old.has_parts() {
             return Ok(());
@@ -117,7 +117,7 @@ impl Cx<'_> {
         Ok(())
     }
 
-    /// Has a key expire at this time; 0: never.
+    /// Sets when a key expires; 0: never.
     ///
     /// # Errors
     /// The store's.
@@ -125,7 +125,7 @@ impl Cx<'_> {
         self.store_main(key, old.expires, expires, &old.with_expiry(expires))
     }
 
-    /// Removes a key with all it holds.
+    /// Removes a key and everything in it.
     ///
     /// # Errors
     /// The store's.
@@ -140,7 +140,7 @@ impl Cx<'_> {
         self.forget_main(key, old.expires)
     }
 
-    /// Removes a main record whose parts are removed.
+    /// Removes a main record whose parts are removed already.
     pub(super) fn forget_main(&mut self, key: &[u8], expired: u64) -> Done {
         self.check_is_named(key);
         let data = self.session.data.clone();
@@ -152,7 +152,7 @@ impl Cx<'_> {
         Ok(())
     }
 
-    /// Moves what a key holds to another one, whatever that was.
+    /// Moves the contents of a key to another key, replacing what that holds.
     ///
     /// # Errors
     /// The store's.

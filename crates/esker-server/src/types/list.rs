@@ -1,10 +1,11 @@
-//! A list: a collection whose sub-keys are places.
+//! A list: a collection whose sub-keys are positions.
 //!
 //! ```text
-//!   place (u64) --> element         head: the first place, the one behind the last
+//!   position (u64) --> element         head: the first position, the one after the last
 //! ```
 //!
-//! list.1. Places have no gaps. The first list element has place 2^63, and lists grow to both sides.
+//! list.1. Positions have no gaps. The first element of a new list has position 2^63, and lists grow to both
+//!     sides.
 
 use std::ops::ControlFlow;
 
@@ -16,7 +17,7 @@ use crate::store::{Order, Span, Value};
 
 const MIDDLE: u64 = 1 << 63;
 
-/// One of the ends of a list.
+/// An end of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The first element.
@@ -49,12 +50,12 @@ impl List {
         Ok(List(list))
     }
 
-    /// How many elements.
+    /// Number of elements.
     pub fn len(&self) -> u64 {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -96,7 +97,7 @@ impl List {
         Ok(())
     }
 
-    /// Takes out the element at an end.
+    /// Removes and returns the element at an end.
     ///
     /// # Errors
     /// The store's.
@@ -123,7 +124,7 @@ impl List {
         self.0.get(cx, &(self.first() + index).to_be_bytes())
     }
 
-    /// Sets the element at an index that there is.
+    /// Replaces the element at an existing index.
     ///
     /// # Errors
     /// The store's.
@@ -131,7 +132,7 @@ impl List {
         self.put(cx, self.first() + index, element)
     }
 
-    /// Shows elements from one index to another, both included, with their indexes.
+    /// Passes the elements between two indexes (inclusive) to `visit`, with their indexes.
     ///
     /// # Errors
     /// The store's.
@@ -151,10 +152,10 @@ impl List {
         })
     }
 
-    /// The elements from one index to another, both included (command_memory.1).
+    /// The elements between two indexes, inclusive (command_memory.1).
     ///
     /// # Errors
-    /// The store's; they are too large.
+    /// The store's; if they are too large.
     fn between(&self, cx: &Cx<'_>, from: u64, to: u64) -> Done<Vec<Vec<u8>>> {
         let mut elements = Vec::new();
         let ends = [from, to + 1].map(|index| (self.first() + index).to_be_bytes());
@@ -169,12 +170,12 @@ impl List {
     /// All elements (command_memory.1).
     ///
     /// # Errors
-    /// The store's; they are too large.
+    /// The store's; if they are too large.
     pub fn elements(&self, cx: &Cx<'_>) -> Done<Vec<Vec<u8>>> {
         if self.is_empty() { Ok(Vec::new()) } else { self.between(cx, 0, self.len() - 1) }
     }
 
-    /// Puts an element before an index. The shorter side moves.
+    /// Inserts an element before an index. Moves the shorter side.
     ///
     /// # Errors
     /// The store's.
@@ -199,7 +200,7 @@ impl List {
         Ok(())
     }
 
-    /// Keeps only elements from one index to another, both included.
+    /// Keeps only the elements between two indexes, inclusive.
     ///
     /// # Errors
     /// The store's.
@@ -214,7 +215,7 @@ impl List {
         Ok(())
     }
 
-    /// Has these elements, which are not more, in the place of those that it had.
+    /// Replaces all elements by others, at most as many.
     ///
     /// # Errors
     /// The store's.

@@ -1,4 +1,4 @@
-//! The main record of a key: what it is, when it expires, and all of a string or the head of a collection.
+//! The main record of a key: its kind, its expiry, and a whole string or the head of a collection.
 
 use crate::store::{Error, Value};
 
@@ -24,11 +24,11 @@ const KIND_MASK: u8 = 0x0F;
 const IS_SMALL: u8 = 0x40;
 const EXPIRES: u8 = 0x80;
 
-/// Numbers in the head of a collection at the most.
+/// Maximum number of numbers in the head of a collection.
 const HEAD_MAX: usize = 6;
 
 impl Kind {
-    /// The name that clients know.
+    /// Its name in the protocol.
     pub fn name(self) -> &'static str {
         match self {
             Kind::String => "string",
@@ -40,7 +40,7 @@ impl Kind {
         }
     }
 
-    /// How many numbers the head of such a collection has.
+    /// Number of numbers in the head of such a collection.
     fn head_len(self) -> usize {
         match self {
             Kind::List => 2,
@@ -50,26 +50,26 @@ impl Kind {
     }
 }
 
-/// A main record as it is stored.
+/// A stored main record.
 #[derive(Clone, Debug)]
 pub struct Main {
     /// What the key holds.
     pub kind: Kind,
-    /// When it expires, in milliseconds since 1970; 0: never.
+    /// When it expires, in Unix milliseconds; 0: never.
     pub expires: u64,
     is_small: bool,
     body: usize,
     raw: Value,
 }
 
-/// What a main record says of a collection.
+/// A main record's data about a collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
-    /// Which parts are its own.
+    /// Identifies its parts.
     pub version: u64,
-    /// How many elements it has.
+    /// Number of elements.
     pub len: u64,
-    /// Numbers that its type needs.
+    /// Numbers for its type.
     pub head: [u64; HEAD_MAX],
 }
 
@@ -83,10 +83,10 @@ fn number(bytes: &[u8], at: usize) -> Result<u64, Error> {
 }
 
 impl Main {
-    /// Of what is stored.
+    /// Decodes a main record.
     ///
     /// # Errors
-    /// It is no main record.
+    /// If the bytes are not a main record.
     pub fn decode(raw: Value) -> Result<Self, Error> {
         let tag = *raw.first().ok_or_else(|| damaged("it is empty"))?;
         let kind = *KINDS.get(usize::from(tag & KIND_MASK)).ok_or_else(|| damaged("its kind is unknown"))?;
@@ -94,7 +94,7 @@ impl Main {
         Ok(Main { kind, expires, is_small: tag & IS_SMALL != 0, body, raw })
     }
 
-    /// Whether it has expired.
+    /// Returns whether it has expired.
     pub fn has_expired(&self, now: u64) -> bool {
         self.expires != 0 && self.expires <= now
     }
@@ -104,10 +104,10 @@ impl Main {
         &self.raw[self.body..]
     }
 
-    /// What it says of a collection.
+    /// Decodes the data about a collection.
     ///
     /// # Errors
-    /// The record is damaged.
+    /// If the record is damaged.
     pub fn shape(&self) -> Result<Shape, Error> {
         let body = self.text();
         let mut shape = Shape { version: number(body, 0)?, len: number(body, 8)?, ..Shape::default() };
@@ -117,37 +117,37 @@ impl Main {
         Ok(shape)
     }
 
-    /// The parts of a small collection; none if they are records of their own.
+    /// The parts of a small collection. `None` if they are separate records.
     pub fn small(&self) -> Option<&[u8]> {
         self.is_small.then(|| self.text().get(16 + 8 * self.kind.head_len()..)).flatten()
     }
 
-    /// Whether its parts are in it.
+    /// Returns whether it contains its parts.
     pub(super) fn is_small(&self) -> bool {
         self.is_small
     }
 
-    /// Whether nothing follows the head of a collection.
+    /// Returns whether nothing follows the head of a collection.
     pub(super) fn has_no_rest(&self) -> bool {
         self.text().len() == 16 + 8 * self.kind.head_len()
     }
 
-    /// Whether it names parts that are records of their own.
+    /// Returns whether its parts are separate records.
     pub fn has_parts(&self) -> bool {
         self.kind != Kind::String && !self.is_small
     }
 
-    /// As it is stored.
+    /// The stored bytes.
     pub fn raw(&self) -> &[u8] {
         &self.raw
     }
 
-    /// How many bytes are stored.
+    /// Number of stored bytes.
     pub fn stored_bytes(&self) -> usize {
         self.raw.len()
     }
 
-    /// The same with another expiry.
+    /// The stored bytes with another expiry.
     pub fn with_expiry(&self, expires: u64) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.raw.len() + 8);
         put_tag(&mut bytes, self.kind, self.is_small, expires);
@@ -165,20 +165,20 @@ fn put_tag(bytes: &mut Vec<u8>, kind: Kind, is_small: bool, expires: u64) {
     }
 }
 
-/// A string's main record.
+/// Encodes the main record of a string.
 pub(super) fn encode_string(bytes: &mut Vec<u8>, expires: u64, text: &[u8]) {
     put_tag(bytes, Kind::String, false, expires);
     bytes.extend_from_slice(text);
 }
 
-/// A string's main record, in a buffer of its own.
+/// The main record of a string in a new buffer.
 pub fn string_record(text: &[u8], expires: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len() + 9);
     encode_string(&mut bytes, expires, text);
     bytes
 }
 
-/// Whether a stored main record has expired. A damaged one has not: who reads it is told.
+/// Returns whether a stored main record has expired. False for a damaged record: its readers get the error.
 pub fn has_expired(raw: &[u8], now: u64) -> bool {
     let expires = match raw.first() {
         Some(tag) if tag & EXPIRES != 0 => number(raw, 1).unwrap_or(0),
@@ -187,7 +187,7 @@ pub fn has_expired(raw: &[u8], now: u64) -> bool {
     expires != 0 && expires <= now
 }
 
-/// A collection's main record.
+/// Encodes the main record of a collection.
 pub(super) fn encode_collection(
     bytes: &mut Vec<u8>,
     kind: Kind,

@@ -1,9 +1,9 @@
-//! Tables of keys with columns: obigstore's model.
+//! Tables of keys with columns: the model of obigstore.
 //!
 //! ```text
 //!   keyspace ob.<name>:  table, key, column --> timestamp, data
 //!
-//!   OB commands --reads--> Source: a state, walked with skips
+//!   OB commands --reads--> Source: one state, walked with skips
 //! ```
 //!
 //! | module | holds |
@@ -16,5 +16,5 @@ pub mod condition;
 pub mod slice;
 pub mod walk;
 
-/// Names of the keyspaces of rows begin so.
+/// Prefix of the names of keyspaces with rows.
 pub const PREFIX: &str = "ob.";

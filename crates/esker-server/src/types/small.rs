@@ -1,23 +1,24 @@
-//! The parts of a small collection, in one piece of bytes: sub-key and value, each behind its length, in the order of sub-keys.
+//! The parts of a small collection in one byte string: sub-keys and values with their lengths, sorted by
+//! sub-key.
 //!
-//! small.1. Sub-keys strictly ascend.
+//! small.1. Sub-keys are strictly ascending.
 
 use std::ops::{ControlFlow, Range};
 
 use crate::store::{Order, Span, Visit};
 use std::ops::Bound;
 
-/// Collections of more bytes have records of their own for their parts.
+/// Larger collections store their parts as separate records.
 pub(super) const SMALL_BYTES_MAX: usize = 1024;
 
-/// One part: where it lies, its sub-key and its value.
+/// A part: its position, sub-key and value.
 struct Part<'a> {
     at: Range<usize>,
     sub: &'a [u8],
     value: &'a [u8],
 }
 
-/// Takes bytes behind their length. Damage ends the parts.
+/// Takes bytes with their length. Damage ends the parts.
 fn piece<'a>(bytes: &'a [u8], at: &mut usize) -> Option<&'a [u8]> {
     let len = match *bytes.get(*at)? {
         0xFF => {
@@ -56,7 +57,7 @@ fn parts(bytes: &[u8]) -> impl Iterator<Item = Part<'_>> {
     })
 }
 
-/// All parts. None if bytes are left over, or are more than this server would keep in one piece.
+/// Decodes all parts. `None` if bytes are left over, or if they exceed the limit.
 pub(super) fn decode(bytes: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
     let (mut found, mut end) = (Vec::new(), 0);
     for part in parts(bytes) {
@@ -71,7 +72,7 @@ pub(super) fn get<'a>(bytes: &'a [u8], sub: &[u8]) -> Option<&'a [u8]> {
     parts(bytes).find(|part| part.sub == sub).map(|part| part.value)
 }
 
-/// Sets a sub-key; false, and nothing is done, if there is no room for it.
+/// Sets a sub-key. Returns false, without a change, if it does not fit.
 pub(super) fn put(bytes: &mut Vec<u8>, sub: &[u8], value: &[u8]) -> bool {
     if bytes.len() + sub.len() + value.len() + 6 > SMALL_BYTES_MAX {
         return false;
@@ -110,7 +111,7 @@ fn is_inside(span: &Span<'_>, sub: &[u8]) -> bool {
     is_after && is_before
 }
 
-/// Shows the parts of a span.
+/// Passes the parts of a range to `visit`.
 pub(super) fn range(bytes: &[u8], span: Span<'_>, order: Order, visit: &mut Visit<'_>) {
     let mut inside = parts(bytes).filter(|part| is_inside(&span, part.sub));
     let mut show = |part: Part<'_>| visit(part.sub, part.value);

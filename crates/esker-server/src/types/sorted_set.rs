@@ -5,7 +5,7 @@
 //!   1, score, member        --> nothing    by score: see `ordered_score`
 //! ```
 //!
-//! sorted_set.1. Each member has one part of either kind, of the same score.
+//! sorted_set.1. Each member has one part of each kind, with the same score.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -25,7 +25,7 @@ pub type Scored = (Vec<u8>, f64);
 /// A sorted set.
 pub struct SortedSet(Collection);
 
-/// A range of members by one of the orders, as bounds of sub-keys.
+/// A range of members in one of the orders, as bounds of sub-keys.
 pub struct ZSpan {
     lower: Bound<Vec<u8>>,
     upper: Bound<Vec<u8>>,
@@ -48,14 +48,14 @@ fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
 }
 
 impl ZSpan {
-    /// All members, by score.
+    /// All members by score.
     pub fn all() -> Self {
         ZSpan { lower: Bound::Included(vec![BY_SCORE]), upper: Bound::Excluded(vec![BY_SCORE + 1]) }
     }
 
-    /// Members whose scores lie in these bounds.
+    /// Members with scores in these bounds.
     pub fn scores(min: Bound<f64>, max: Bound<f64>) -> Self {
-        // All members of a score come behind the score itself.
+        // All members with a score follow the score itself.
         let behind = |score| prefix_end(&by_score(score, b"")).unwrap_or_default();
         let all = Self::all();
         let lower = match min {
@@ -71,7 +71,7 @@ impl ZSpan {
         ZSpan { lower, upper }
     }
 
-    /// Members that lie in these bounds, by member.
+    /// Members in these bounds, by member.
     pub fn members(min: Bound<&[u8]>, max: Bound<&[u8]>) -> Self {
         let lower = match min {
             Bound::Unbounded => Bound::Included(vec![BY_MEMBER]),
@@ -110,10 +110,10 @@ impl SortedSet {
         Collection::new(cx, key, Kind::SortedSet).map(SortedSet)
     }
 
-    /// Of a plain set, whose members count as of score 1; or of a sorted one.
+    /// The members of a sorted set, or of a set, whose members count with score 1.
     ///
     /// # Errors
-    /// The key holds neither; and the store's.
+    /// If the key holds another kind; the store's.
     pub fn all_of(cx: &mut Cx<'_>, key: &[u8]) -> Done<Vec<Scored>> {
         match cx.main(key)? {
             None => Ok(Vec::new()),
@@ -128,12 +128,12 @@ impl SortedSet {
         }
     }
 
-    /// How many members.
+    /// Number of members.
     pub fn len(&self) -> u64 {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -151,12 +151,12 @@ impl SortedSet {
         Ok(self.0.get(cx, &by_member(member))?.map(|value| score_in(&value)))
     }
 
-    /// Gives a member a score, in the place of its old one (sorted_set.1).
+    /// Sets the score of a member, replacing its old one (sorted_set.1).
     ///
     /// # Errors
     /// The store's.
     pub fn put(&mut self, cx: &mut Cx<'_>, member: &[u8], old: Option<f64>, score: f64) -> Done {
-        // In the order by score there is one zero.
+        // The order by score has one zero.
         let score = score + 0.0;
         match old {
             Some(old) => self.0.remove(cx, &by_score(old, member))?,
@@ -166,7 +166,7 @@ impl SortedSet {
         self.0.put(cx, &by_score(score, member), b"")
     }
 
-    /// Removes a member of this score.
+    /// Removes a member with this score.
     ///
     /// # Errors
     /// The store's.
@@ -185,7 +185,7 @@ impl SortedSet {
         self.0.save(cx)
     }
 
-    /// Shows the members of a span with their scores.
+    /// Passes the members of a range to `visit`, with their scores.
     ///
     /// # Errors
     /// The store's.
@@ -207,10 +207,10 @@ impl SortedSet {
         })
     }
 
-    /// Members of a span: `skip` of them are passed over, and at most `count` returned (command_memory.1).
+    /// At most `count` members of a range, after the first `skip` (command_memory.1).
     ///
     /// # Errors
-    /// The store's; they are too large.
+    /// The store's; if they are too large.
     pub fn list(
         &self,
         cx: &Cx<'_>,
@@ -238,7 +238,7 @@ impl SortedSet {
         failed.map_or(Ok(found), Err)
     }
 
-    /// How many members lie in a span.
+    /// Number of members in a range.
     ///
     /// # Errors
     /// The store's.

@@ -1,14 +1,15 @@
-//! A stream: entries by id, and groups of readers.
+//! A stream: entries by id, and consumer groups.
 //!
 //! ```text
-//!   0, ms, seq              --> fields and values, each behind its length
-//!   1, group                --> last id delivered, how many entries were read, how many are pending
-//!   2, group, consumer      --> when it was seen, when it was active last, how many entries are pending for it
-//!   3, group, ms, seq       --> pending: consumer, when it was delivered, how often
-//!   4, group, consumer, ms, seq --> nothing: it is pending for this consumer
+//!   0, ms, seq                  --> fields and values, each with its length
+//!   1, group                    --> last delivered id, entries read, entries pending
+//!   2, group, consumer          --> when it was last seen, when it was last active, its pending entries
+//!   3, group, ms, seq           --> a pending entry: consumer, time of delivery, number of deliveries
+//!   4, group, consumer, ms, seq --> nothing: index of the consumer's pending entries
 //! ```
 //!
-//! The name of a group stands behind its length, and in kind 4 that of the consumer, too. The head has the last id, how many entries were ever added, and the largest id that was removed.
+//! Names of groups, and in kind 4 those of consumers, are stored with their lengths. The head holds the last
+//! id, the number of entries ever added, and the largest removed id.
 //!
 //! server_stream.1. Ids only grow.
 
@@ -26,20 +27,20 @@ use crate::store::{Order, Span};
 
 pub(in crate::types) const ENTRY: u8 = 0;
 
-/// The id of an entry: milliseconds, and a number among those of the same one.
+/// The id of an entry: a time in milliseconds, and a number within the millisecond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StreamId {
     /// Milliseconds.
     pub ms: u64,
-    /// Among those of the same millisecond.
+    /// Number within the millisecond.
     pub seq: u64,
 }
 
 impl StreamId {
-    /// The largest.
+    /// The largest id.
     pub const MAX: StreamId = StreamId { ms: u64::MAX, seq: u64::MAX };
 
-    /// Of a text: `ms-seq`, or `ms`, which has this number.
+    /// Parses `ms-seq`, or `ms` with this number.
     pub fn parse(text: &[u8], seq: u64) -> Option<Self> {
         let number = |text: &[u8]| {
             let digits = text.iter().all(u8::is_ascii_digit).then_some(text)?;
@@ -51,7 +52,7 @@ impl StreamId {
         }
     }
 
-    /// The next one; none behind the largest.
+    /// The next id. `None` after the largest.
     pub fn next(self) -> Option<Self> {
         match self.seq.checked_add(1) {
             Some(seq) => Some(StreamId { ms: self.ms, seq }),
@@ -59,7 +60,7 @@ impl StreamId {
         }
     }
 
-    /// The one before; none before the smallest.
+    /// The previous id. `None` before the smallest.
     pub fn previous(self) -> Option<Self> {
         match self.seq.checked_sub(1) {
             Some(seq) => Some(StreamId { ms: self.ms, seq }),
@@ -83,7 +84,7 @@ impl std::fmt::Display for StreamId {
     }
 }
 
-/// An entry: its id, and its fields and values by turns.
+/// An entry: its id, and fields and values in turn.
 pub type Entry = (StreamId, Vec<Vec<u8>>);
 
 /// A stream.
@@ -108,7 +109,7 @@ fn pieces(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     pieces
 }
 
-/// Counts the pieces before they are made (command_memory.1).
+/// Counts the memory of the pieces before they are copied (command_memory.1).
 fn gather_pieces(cx: &Cx<'_>, mut bytes: &[u8]) -> Done {
     while let Some((len, rest)) = bytes.split_first_chunk::<4>() {
         let len = u32::from_le_bytes(*len) as usize;
@@ -148,12 +149,12 @@ impl Stream {
         Collection::open_or_new(cx, key, Kind::Stream).map(Self::of)
     }
 
-    /// How many entries.
+    /// Number of entries.
     pub fn len(&self) -> u64 {
         self.parts.len()
     }
 
-    /// The last id that was given.
+    /// The last assigned id.
     pub fn last_id(&self) -> StreamId {
         StreamId { ms: self.parts.shape.head[0], seq: self.parts.shape.head[1] }
     }
@@ -163,7 +164,7 @@ impl Stream {
         self.parts.shape.head[..2].copy_from_slice(&[id.ms, id.seq]);
     }
 
-    /// How many entries were ever added.
+    /// Number of entries ever added.
     pub fn added(&self) -> u64 {
         self.parts.shape.head[2]
     }
@@ -173,7 +174,7 @@ impl Stream {
         self.parts.shape.head[2] = n;
     }
 
-    /// The largest id that was removed.
+    /// The largest removed id.
     pub fn max_removed(&self) -> StreamId {
         StreamId { ms: self.parts.shape.head[3], seq: self.parts.shape.head[4] }
     }
@@ -183,7 +184,7 @@ impl Stream {
         self.parts.shape.head[3..5].copy_from_slice(&[id.ms, id.seq]);
     }
 
-    /// Adds an entry whose id is larger than all (server_stream.1).
+    /// Adds an entry with an id above all others (server_stream.1).
     ///
     /// # Errors
     /// The store's.
@@ -197,7 +198,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Removes an entry; whether it was there.
+    /// Removes an entry. Returns whether it existed.
     ///
     /// # Errors
     /// The store's.
@@ -220,7 +221,7 @@ impl Stream {
         Ok(Some(pieces(&fields)))
     }
 
-    /// Entries from one id to another, both included.
+    /// Entries between two ids, inclusive.
     ///
     /// # Errors
     /// The store's.
@@ -246,7 +247,7 @@ impl Stream {
         Ok(found)
     }
 
-    /// The first id; none if there are no entries.
+    /// The first id, if there are entries.
     ///
     /// # Errors
     /// The store's.
@@ -265,7 +266,7 @@ impl Stream {
     }
 }
 
-/// A number of an argument that is never negative here.
+/// Parses a number that counts as 0 if it is negative.
 pub fn parse_count(text: &[u8]) -> Option<u64> {
     parse_int(text).map(|n| n.max(0) as u64)
 }

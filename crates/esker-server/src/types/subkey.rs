@@ -1,11 +1,11 @@
-//! Keys of the parts of collections, and scores in an order of bytes.
+//! Keys of the parts of collections, and scores as ordered bytes.
 
-/// What the keys of all parts of a version of a collection begin with. Versions are unique, so a key that is renamed keeps its parts.
+/// Prefix of the keys of all parts of a collection. Versions are unique, so a renamed key keeps its parts.
 pub(super) fn parts_prefix(version: u64) -> [u8; 8] {
     version.to_be_bytes()
 }
 
-/// The key under which what expires is found: by time.
+/// Key of an expiry entry: sorted by time.
 pub(super) fn ttl_key(expires: u64, key: &[u8]) -> Vec<u8> {
     [&expires.to_be_bytes(), key].concat()
 }
@@ -16,7 +16,7 @@ pub(super) fn split_number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     Some((u64::from_be_bytes(*number), key))
 }
 
-/// A score as bytes that are in the same order as scores.
+/// A score as bytes in the order of scores.
 pub fn ordered_score(score: f64) -> [u8; 8] {
     // -0 and 0 are equal.
     let bits = (score + 0.0).to_bits();

@@ -1,6 +1,6 @@
-//! What goes by itself: keys that have expired, and parts of collections that are gone.
+//! Background removal of expired keys and of garbage parts of collections.
 //!
-//! sweeper.1. Parts are removed some at a time, each time in a commit of its own; the entry that names them goes last.
+//! sweeper.1. Parts are removed in several commits. The entry that names them is removed last.
 
 use std::ops::ControlFlow;
 
@@ -10,10 +10,10 @@ use crate::base::fail::Done;
 use crate::run::cx::Cx;
 use crate::store::{Order, Span, prefix_end};
 
-/// So many keys at a time.
+/// Maximum number of keys removed at a time.
 const AT_A_TIME: usize = 500;
 
-/// Removes keys of the database that have expired, some at a time. Whether there may be more.
+/// Removes some expired keys of the database. Returns whether there may be more.
 ///
 /// # Errors
 /// The store's.
@@ -31,14 +31,14 @@ pub fn expire_some(cx: &mut Cx<'_>) -> Done<bool> {
         let raw = cx.access.reads().get(&data.main, key)?;
         match raw.map(Main::decode).transpose()? {
             Some(main) if main.expires == expires => cx.remove_expired(key, &main)?,
-            // Nobody leaves such an entry behind (data.1), but one would be met for ever.
+            // No command leaves such an entry (data.1), but if there is one, it would be met for ever.
             _ => cx.access.transaction()?.remove(&data.ttl, entry)?,
         }
     }
     Ok(due.len() == AT_A_TIME)
 }
 
-/// Removes parts that nothing names, some at a time (sweeper.1). Whether there may be more.
+/// Removes some garbage parts (sweeper.1). Returns whether there may be more.
 ///
 /// # Errors
 /// The store's.

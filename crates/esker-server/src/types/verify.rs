@@ -1,4 +1,4 @@
-//! `ES.VERIFY` of a database: whether main records, parts, expiries and garbage fit together.
+//! `ES.VERIFY` of a database: checks that main records, parts, expiries and garbage agree.
 //!
 //! ```text
 //!   main records --> parts, expiry          each by itself, and what it names
@@ -17,7 +17,7 @@ use crate::store::{Order, Reads, Result, Span, Value, prefix_end};
 /// Keys and values of the parts of a version.
 type Parts = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Bytes of parts that are checked together. Of a larger collection only the main record is checked.
+/// Maximum size of parts that are checked together. Of a larger collection only the main record is checked.
 const PARTS_BYTES_MAX: usize = 256 << 20;
 
 struct Verify<'a> {
@@ -26,12 +26,12 @@ struct Verify<'a> {
     /// Versions that main records name.
     named: Vec<u64>,
     problems: Vec<String>,
-    /// Collections whose parts have more than `parts_bytes_max` bytes.
+    /// Collections with parts of more than `parts_bytes_max` bytes.
     passed_over: Vec<String>,
     parts_bytes_max: usize,
 }
 
-/// What is wrong with a database in one state of the store, and what was passed over (verify.1).
+/// Problems of a database in one state of the store, and what was skipped (verify.1).
 ///
 /// # Errors
 /// The store's.
@@ -44,7 +44,7 @@ fn verify_parts(reads: &dyn Reads, data: &Database, parts_bytes_max: usize) -> R
     let mut verify = Verify { reads, data, named, problems, passed_over, parts_bytes_max };
     verify.main_records()?;
     if verify.problems.len() >= PROBLEMS_MAX {
-        // Not all main records were seen, so the others cannot be compared with them.
+        // Some main records were not read, so the rest cannot be compared with them.
         verify.problems.push(format!("{PASSED_OVER}what follows in database {}", data.number));
         return Ok(verify.report());
     }
@@ -60,7 +60,7 @@ fn verify_parts(reads: &dyn Reads, data: &Database, parts_bytes_max: usize) -> R
 }
 
 impl Verify<'_> {
-    /// The problems, then what was passed over.
+    /// The problems, then what was skipped.
     fn report(mut self) -> Vec<String> {
         let more = self.passed_over.len().saturating_sub(PROBLEMS_MAX);
         self.passed_over.truncate(PROBLEMS_MAX);
@@ -72,7 +72,7 @@ impl Verify<'_> {
         self.problems
     }
 
-    /// Notes a collection of which only the main record is checked.
+    /// Records a collection of which only the main record is checked.
     fn pass_over(&mut self, key: &[u8]) {
         let (number, key, mib) = (self.data.number, key.escape_ascii(), self.parts_bytes_max >> 20);
         let why = format!("its parts have more than {mib} MiB; only its main record was checked");
@@ -85,7 +85,7 @@ impl Verify<'_> {
         if self.problems.len() < PROBLEMS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
-    /// Shows the entries of a space, until the store fails or there are too many problems.
+    /// Passes the entries of a keyspace to `visit` until the store fails or there are too many problems.
     fn walk(
         &mut self,
         space: &crate::store::Space,
@@ -131,7 +131,7 @@ impl Verify<'_> {
         })
     }
 
-    /// All parts of a version; none if they are too large to be looked at.
+    /// All parts of a version. `None` if they are too large to check.
     fn parts(&self, version: u64) -> Result<Option<Parts>> {
         let prefix = parts_prefix(version);
         let end = prefix_end(&prefix);
@@ -172,7 +172,7 @@ impl Verify<'_> {
         })
     }
 
-    /// Parts that no main record names are garbage (data.3). Passes over the parts of a version once it has seen the first.
+    /// Checks that parts without a main record are named as garbage (data.3). Reads one part of each version.
     fn versions(&mut self) -> Result<()> {
         let mut from = Some(Vec::new());
         while let Some(start) = from.take() {
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(report(PARTS_BYTES_MAX), [""; 0]);
         let passed_over = "passed over: database 3, large: its parts have more than 0 MiB; only its main record was checked";
         assert_eq!(report(1000), [passed_over]);
-        // What is passed over keeps no problem out, and too many problems end the check with a word.
+        // Skipped collections hide no problem, and too many problems end the check with a message.
         let mut transaction = store.begin();
         for n in 0..PROBLEMS_MAX {
             transaction.put(&data.main, format!("m{n}").as_bytes(), b"\x0F").unwrap();

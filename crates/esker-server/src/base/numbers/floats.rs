@@ -1,11 +1,11 @@
-//! Numbers with a fraction, as C's `strtod` reads them: Redis does, and so do its clients.
+//! Numbers with a fraction, parsed like C's `strtod`, because Redis and its clients do.
 
-/// What was read of a text.
+/// Result of reading a text.
 struct Read {
     number: f64,
-    /// How many bytes.
+    /// Number of bytes read.
     len: usize,
-    /// The text is too large or too small for a double.
+    /// The number is too large or too small for a double.
     is_out_of_range: bool,
 }
 
@@ -17,7 +17,7 @@ fn count_digits(text: &[u8], is_digit: fn(&u8) -> bool) -> usize {
     text.iter().position(|byte| !is_digit(byte)).unwrap_or(text.len())
 }
 
-/// The length of an exponent behind this letter; 0: there is none.
+/// Length of an exponent with this letter; 0 if there is none.
 fn exponent_len(text: &[u8], letter: u8) -> usize {
     if text.first().map(u8::to_ascii_lowercase) != Some(letter) {
         return 0;
@@ -29,7 +29,7 @@ fn exponent_len(text: &[u8], letter: u8) -> usize {
     }
 }
 
-/// Digits, with a point and more of them, if there are any; and how many bytes that is.
+/// Digits before and after the point, if there are any, and the total number of bytes.
 fn mantissa(text: &[u8], is_digit: fn(&u8) -> bool) -> Option<(&[u8], &[u8], usize)> {
     let whole = count_digits(text, is_digit);
     let has_point = text.get(whole) == Some(&b'.');
@@ -41,7 +41,7 @@ fn mantissa(text: &[u8], is_digit: fn(&u8) -> bool) -> Option<(&[u8], &[u8], usi
     Some((&text[..whole], &rest[..fraction], whole + usize::from(has_point) + fraction))
 }
 
-/// A decimal number without a sign.
+/// Reads a decimal number without a sign.
 fn decimal(text: &[u8]) -> Option<Read> {
     let (whole, fraction, len) = mantissa(text, u8::is_ascii_digit)?;
     let len = len + exponent_len(&text[len..], b'e');
@@ -50,7 +50,7 @@ fn decimal(text: &[u8]) -> Option<Read> {
     Some(Read { number, len, is_out_of_range: number.is_infinite() || number == 0.0 && !is_zero })
 }
 
-/// A hexadecimal number behind `0x`, without a sign.
+/// Reads a hexadecimal number after `0x`, without a sign.
 fn hexadecimal(text: &[u8]) -> Option<Read> {
     let (whole, fraction, len) = mantissa(text, u8::is_ascii_hexdigit)?;
     let (mut bits, mut shift, mut is_inexact) = (0_u64, 0_i64, false);
@@ -71,7 +71,7 @@ fn hexadecimal(text: &[u8]) -> Option<Read> {
         let given: i64 = digits.parse().unwrap_or(if digits.starts_with('-') { -1 << 40 } else { 1 << 40 });
         shift = shift.saturating_add(given);
     }
-    // The last bit stands for all digits that are left out: it decides how a half is rounded.
+    // The last bit stands for all omitted digits, so that a half is rounded correctly.
     let mantissa = (bits | u64::from(is_inexact)) as f64;
     let half = (shift.clamp(-4000, 4000) / 2) as i32;
     let number = mantissa * 2_f64.powi(half) * 2_f64.powi(shift.clamp(-4000, 4000) as i32 - half);
@@ -79,7 +79,7 @@ fn hexadecimal(text: &[u8]) -> Option<Read> {
     Some(Read { number, len: len + power, is_out_of_range })
 }
 
-/// The longest number at the beginning of a text; 0 bytes if there is none.
+/// Reads the longest number at the start of a text. 0 bytes if there is none.
 fn read(text: &[u8]) -> Read {
     let none = Read { number: 0.0, len: 0, is_out_of_range: false };
     let spaces = text.iter().position(|byte| !is_space(*byte)).unwrap_or(text.len());
@@ -105,20 +105,22 @@ fn read(text: &[u8]) -> Read {
     found
 }
 
-/// A number of an argument or a value: all of the text, without a space before it, that a double holds. It may be infinite, and is never NaN.
+/// Parses a number of an argument or a value: the whole text, without leading spaces, within the range of a
+/// double. It may be infinite, and is never NaN.
 pub fn parse_float(text: &[u8]) -> Option<f64> {
     let read = read(text);
     let is_whole = !text.is_empty() && read.len == text.len() && !is_space(text[0]);
     (is_whole && !read.is_out_of_range && !read.number.is_nan()).then_some(read.number)
 }
 
-/// A bound of a range of scores: as `parse_float`, with spaces before it. No text is 0, and what is too large is infinite.
+/// Parses a bound of a range of scores: like `parse_float`, but with leading spaces. An empty text is 0; too
+/// large is infinite.
 pub fn parse_bound(text: &[u8]) -> Option<f64> {
     let read = read(text);
     (read.len == text.len() && !read.number.is_nan()).then_some(read.number)
 }
 
-/// What `SORT` takes an element for: as `parse_bound`, without what is too large.
+/// Parses an element as `SORT` does: like `parse_bound`, without numbers that are too large.
 pub fn parse_weight(text: &[u8]) -> Option<f64> {
     parse_bound(text).filter(|_| !read(text).is_out_of_range)
 }

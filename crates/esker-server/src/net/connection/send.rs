@@ -1,4 +1,4 @@
-//! How the task of a connection sends bytes: it does not wait longer than its client deserves (outbox.2).
+//! Sends bytes to a client, waiting no longer than the limits allow (outbox.2).
 
 use std::io;
 use std::pin::Pin;
@@ -13,15 +13,16 @@ use crate::clients::Client;
 use crate::observe::trace;
 use crate::run::server::Server;
 
-/// How often a send that waits looks at the limits.
+/// How often a waiting send checks the limits.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How long a connection that ends waits for its client to take the last bytes.
+/// How long an ending connection waits for its client to take the last bytes.
 const LAST_BYTES_MAX: Duration = Duration::from_secs(1);
 
-/// Sends bytes, through what may gather them, too.
+/// Sends bytes and flushes the stream.
 ///
 /// # Errors
-/// The connection is broken, or ends: it was killed, its client has taken nothing for as long as the option `timeout` says, or too much waits for it.
+/// The connection is broken or has to end: it was killed, its client took nothing for the time of the option
+/// `timeout`, or too much output waits for it.
 pub async fn send(
     server: &Server,
     client: &Client,
@@ -48,9 +49,9 @@ async fn send_all(
         return Err(refuse(client, "its client reads too slowly: client-output-buffer-limit"));
     }
     let mut left = bytes;
-    // Since when nothing could be sent.
+    // Moment since which nothing could be sent.
     let mut stuck = None;
-    // A client that takes a little again and again is looked at, too.
+    // A client that takes a little each time is checked as well.
     let look = tokio::time::sleep(LOOK_EVERY);
     tokio::pin!(look);
     loop {
@@ -92,7 +93,7 @@ fn refuse(client: &Client, why: &'static str) -> io::Error {
     io::ErrorKind::TimedOut.into()
 }
 
-/// Sends some bytes, or sees to it that those before are on their way.
+/// Sends some bytes, or flushes once all are sent.
 fn poll_send(
     stream: &mut (impl AsyncWrite + Unpin),
     cx: &mut Context<'_>,
@@ -108,9 +109,9 @@ fn poll_send(
     }
 }
 
-/// Ends the sending direction of a connection.
+/// Closes the sending direction of a connection.
 pub async fn close(stream: &mut (impl AsyncWrite + Unpin)) {
-    // A client that does not read may not hear of it.
+    // A client that does not read may not notice.
     let _ = tokio::time::timeout(LAST_BYTES_MAX, stream.shutdown()).await;
 }
 

@@ -1,4 +1,4 @@
-//! Figures in the text form of Prometheus.
+//! Metrics in the text format of Prometheus.
 
 use std::fmt::{Display, Write};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl Text {
     }
 }
 
-/// All figures.
+/// All metrics.
 pub fn metrics(server: &Arc<Server>) -> String {
     let mut text = Text(String::new());
     let stats = &server.stats;
@@ -74,7 +74,7 @@ pub fn metrics(server: &Arc<Server>) -> String {
     }
     let _ = writeln!(text.0, "esker_commit_seconds_count {}", server.commit_latency.count());
     for (name, value) in server.store.figures() {
-        // What is no number is for people.
+        // Values that are not numbers are for people.
         if value.parse::<f64>().is_ok() {
             text.one(&name, "gauge", "A figure of the engine: see the documentation of its Stats.", value);
         }
@@ -82,7 +82,7 @@ pub fn metrics(server: &Arc<Server>) -> String {
     text.0
 }
 
-/// Those of each slot.
+/// Metrics of each slot.
 fn slots(server: &Server, text: &mut Text) {
     let slots = shown_slots(server);
     let mut each = |name: &str, help: &str, figure: fn(&ShownSlot) -> u64| {
@@ -97,7 +97,7 @@ fn slots(server: &Server, text: &mut Text) {
     each("slot_bytes", "Bytes of the log that are kept for a slot.", |slot| slot.bytes);
 }
 
-/// Those of each command that was called.
+/// Metrics of each command that was called.
 fn commands(server: &Server, text: &mut Text) {
     let called: Vec<_> = server.commands.stats().filter(|(_, stats)| stats.calls.get() > 0).collect();
     text.head("command_calls_total", "counter", "Calls of a command.");

@@ -1,7 +1,7 @@
-//! The keys and values of columns, as they are stored.
+//! Encodes and decodes the keys and values of columns.
 //!
-//! codec.1. Stored keys are in the order of (table, key, column), each compared byte by byte.
-//! codec.2. They are the keys of a typed table of three byte strings (feature `typed` of the engine).
+//! codec.1. Stored keys are sorted by table, key and column, each compared byte by byte.
+//! codec.2. They equal the keys of a typed table of three byte strings (feature `typed` of the engine).
 //!
 //! Bytes: docs/formats/obigstore.md
 
@@ -9,16 +9,16 @@ use std::borrow::Cow;
 
 use crate::base::fail::{Done, Fail};
 
-/// The end of a part.
+/// Ends a part.
 const END: u8 = 0;
-/// What stands before a byte that is 0 or 1.
+/// Precedes a byte that is 0 or 1.
 const ESCAPE: u8 = 1;
-/// A stored key has no more bytes: the engine's limit.
+/// Maximum size of a stored key: the engine's limit.
 const KEY_BYTES_MAX: usize = 65_535;
-/// The timestamp before the data of a column.
+/// Size of the timestamp before a column's data.
 const STAMP_BYTES: usize = 8;
 
-/// Adds a part of a key.
+/// Appends a part of a key.
 pub fn push_part(out: &mut Vec<u8>, part: &[u8]) {
     out.reserve(part.len() + 1);
     for byte in part {
@@ -30,14 +30,14 @@ pub fn push_part(out: &mut Vec<u8>, part: &[u8]) {
     out.push(END);
 }
 
-/// What the stored keys of these parts begin with.
+/// The prefix of the stored keys with these parts.
 pub fn prefix(parts: &[&[u8]]) -> Vec<u8> {
     let mut out = Vec::new();
     parts.iter().for_each(|part| push_part(&mut out, part));
     out
 }
 
-/// The first stored key behind all that begin with a prefix of whole parts.
+/// The first stored key after all keys with this prefix of whole parts.
 pub fn behind(mut prefix: Vec<u8>) -> Vec<u8> {
     if let Some(end) = prefix.last_mut() {
         *end = ESCAPE;
@@ -45,10 +45,10 @@ pub fn behind(mut prefix: Vec<u8>) -> Vec<u8> {
     prefix
 }
 
-/// The stored key of a column.
+/// Encodes the key of a column.
 ///
 /// # Errors
-/// It is too long.
+/// If it is too long.
 pub fn cell_key(table: &[u8], key: &[u8], column: &[u8]) -> Done<Vec<u8>> {
     let stored = prefix(&[table, key, column]);
     match stored.len() {
@@ -57,7 +57,7 @@ pub fn cell_key(table: &[u8], key: &[u8], column: &[u8]) -> Done<Vec<u8>> {
     }
 }
 
-/// The first part of stored bytes, with its end; none if it has no end.
+/// The first part of stored bytes, including its end. `None` if it has no end.
 pub fn first_part(stored: &[u8]) -> Option<&[u8]> {
     let mut at = 0;
     loop {
@@ -69,7 +69,7 @@ pub fn first_part(stored: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// What a stored part says.
+/// Decodes a stored part.
 pub fn plain(part: &[u8]) -> Cow<'_, [u8]> {
     let part = part.strip_suffix(&[END]).unwrap_or(part);
     if !part.contains(&ESCAPE) {
@@ -84,15 +84,15 @@ pub fn plain(part: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// A column's value as it is stored.
+/// Encodes the value of a column.
 pub fn encode_value(stamp: i64, data: &[u8]) -> Vec<u8> {
     [&stamp.to_le_bytes()[..], data].concat()
 }
 
-/// The timestamp and the data of a stored value.
+/// Decodes the timestamp and the data of a column.
 ///
 /// # Errors
-/// It is too short to be one.
+/// If the value is too short.
 pub fn decode_value(stored: &[u8]) -> Done<(i64, &[u8])> {
     match stored.split_first_chunk::<STAMP_BYTES>() {
         Some((stamp, data)) => Ok((i64::from_le_bytes(*stamp), data)),
@@ -100,7 +100,7 @@ pub fn decode_value(stored: &[u8]) -> Done<(i64, &[u8])> {
     }
 }
 
-/// What is wrong with an entry of a keyspace of rows, if anything is.
+/// Describes what is wrong with an entry of a keyspace of rows, if anything is.
 pub fn problem(stored_key: &[u8], value: &[u8]) -> Option<&'static str> {
     if !is_cell_key(stored_key) {
         return Some("its key is not that of a column");
@@ -108,7 +108,7 @@ pub fn problem(stored_key: &[u8], value: &[u8]) -> Option<&'static str> {
     decode_value(value).is_err().then_some("its value has no timestamp")
 }
 
-/// Whether stored bytes are three parts, as `cell_key` makes them, and nothing else.
+/// Returns whether stored bytes are exactly three parts, as `cell_key` makes them.
 fn is_cell_key(stored: &[u8]) -> bool {
     let (mut bytes, mut ends) = (stored.iter(), 0);
     while let Some(byte) = bytes.next() {
@@ -124,7 +124,7 @@ fn is_cell_key(stored: &[u8]) -> bool {
     false
 }
 
-/// Something in a keyspace of rows is none.
+/// The error of an entry that is not a column.
 pub fn foreign(what: &str) -> Fail {
     Fail::text(format!("ERR the keyspace holds a {what} that is no row's: see docs/formats/obigstore.md"))
 }

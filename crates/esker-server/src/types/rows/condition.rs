@@ -1,25 +1,25 @@
-//! Conditions on the columns of a row: any of several lists of tests, all of which hold.
+//! Conditions on the columns of a row: several lists of tests. A condition holds if all tests of one list do.
 
 use super::codec::{cell_key, decode_value};
 use super::walk::Source;
 use crate::base::fail::Done;
 
-/// What a column's data has to be, byte by byte.
+/// A test of a column's data, byte by byte.
 #[derive(Clone, Debug)]
 pub enum Test {
-    /// Anything.
+    /// The column exists.
     Exists,
-    /// This.
+    /// Equal to this.
     Equal(Vec<u8>),
     /// Less than this.
     Less(Vec<u8>),
-    /// This or less.
+    /// At most this.
     AtMost(Vec<u8>),
     /// More than this.
     More(Vec<u8>),
-    /// This or more.
+    /// At least this.
     AtLeast(Vec<u8>),
-    /// From one to another, both included.
+    /// In this range, inclusive.
     Between(Vec<u8>, Vec<u8>),
 }
 
@@ -37,12 +37,12 @@ impl Test {
     }
 }
 
-/// A condition on a row. A column that is not there passes no test.
+/// A condition on a row. A missing column passes no test.
 #[derive(Clone, Debug)]
 pub struct Condition(pub Vec<Vec<(Vec<u8>, Test)>>);
 
 impl Condition {
-    /// Whether the row of a key fulfils it.
+    /// Returns whether the row of a key satisfies it.
     ///
     /// # Errors
     /// The store's.

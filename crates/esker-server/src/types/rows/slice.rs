@@ -1,6 +1,6 @@
-//! Slices: columns of rows, in bounded pieces.
+//! Slices: columns of rows in bounded pieces.
 //!
-//! slice.1. A slice that has ended early tells the last key it holds; the rest lies behind that key.
+//! slice.1. A slice that has ended early names its last key. The rest comes after that key.
 
 use super::codec::decode_value;
 use super::condition::Condition;
@@ -9,27 +9,27 @@ use crate::base::fail::Done;
 use crate::store::Order;
 use crate::store::spans::Spans;
 
-/// A slice of about so many bytes ends with the row that it is at.
+/// A slice of about this many bytes ends with its current row.
 const BYTES_MAX: usize = 16 << 20;
 
-/// It fails beyond this: the row alone is larger (command_memory.1).
+/// Maximum size of a single row. A larger one is an error (command_memory.1).
 const ROW_BYTES_MAX: usize = 1 << 30;
-/// What a column takes beside its bytes, about.
+/// Approximate overhead of a column.
 const COLUMN_OVERHEAD: usize = 64;
 
-/// What a slice is of.
+/// What to read.
 pub struct Query {
     /// The keys.
     pub keys: Spans,
     /// The columns.
     pub columns: Spans,
-    /// From which end.
+    /// The direction.
     pub order: Order,
-    /// No more keys than this.
+    /// Maximum number of keys.
     pub keys_max: usize,
-    /// No more columns of each key.
+    /// Maximum number of columns of each key.
     pub columns_max: usize,
-    /// Which rows.
+    /// Condition on the rows.
     pub condition: Option<Condition>,
 }
 
@@ -37,13 +37,13 @@ pub struct Query {
 pub struct Column {
     /// Its name.
     pub name: Vec<u8>,
-    /// Microseconds since 1970, as a rule.
+    /// Usually Unix microseconds.
     pub stamp: i64,
     /// Its data.
     pub data: Vec<u8>,
 }
 
-/// A row: a key with columns, in the order of the walk.
+/// A row: a key with columns, in the direction of the walk.
 pub struct Row {
     /// The key.
     pub key: Vec<u8>,
@@ -51,7 +51,7 @@ pub struct Row {
     pub columns: Vec<Column>,
 }
 
-/// Rows, and where to go on if there may be more.
+/// Rows, and where to continue if there may be more.
 pub struct Slice {
     /// The rows.
     pub rows: Vec<Row>,
@@ -59,11 +59,11 @@ pub struct Slice {
     pub last: Option<Vec<u8>>,
 }
 
-/// Keys, and where to go on if there may be more.
+/// Keys, and where to continue if there may be more.
 pub struct Keys {
     /// The keys.
     pub keys: Vec<Vec<u8>>,
-    /// The last one (slice.1).
+    /// The last key (slice.1).
     pub last: Option<Vec<u8>>,
 }
 
@@ -102,7 +102,7 @@ impl Source<'_> {
         Ok(Slice { rows, last })
     }
 
-    /// The keys alone, and where to go on.
+    /// The keys only, and where to continue.
     ///
     /// # Errors
     /// The store's.
@@ -120,7 +120,7 @@ impl Source<'_> {
         Ok(Keys { keys, last })
     }
 
-    /// How many keys there are.
+    /// Number of keys.
     ///
     /// # Errors
     /// The store's.

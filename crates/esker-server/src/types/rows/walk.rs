@@ -1,11 +1,11 @@
-//! Walks over the columns of rows, and leaves out what nobody asked for.
+//! Walks over the columns of rows, skipping what was not requested.
 //!
 //! ```text
-//!   a1 a2 a3 .. a900 b1 b2 ..      asked for: the first column of each key
+//!   a1 a2 a3 .. a900 b1 b2 ..      requested: the first column of each key
 //!   ^  `-- near: step, far: seek --^
 //! ```
 //!
-//! walk.1. Each column of the spans is shown once, in the order of the walk.
+//! walk.1. Each requested column is shown once, in the direction of the walk.
 
 use std::ops::ControlFlow;
 
@@ -14,7 +14,7 @@ use crate::base::fail::Done;
 use crate::store::spans::{Place, Spans, Stretch};
 use crate::store::{Order, Reads, Space, Span};
 
-/// So many columns are passed by before the walk seeks: that takes about as long.
+/// Number of columns to step over before seeking, which takes about as long.
 const NEAR: usize = 16;
 
 /// Rows of one state.
@@ -22,34 +22,34 @@ const NEAR: usize = 16;
 pub struct Source<'a> {
     /// The state.
     pub reads: &'a dyn Reads,
-    /// Where the rows lie.
+    /// The keyspace of the rows.
     pub space: &'a Space,
 }
 
 /// A column that is shown.
 pub struct Shown<'a> {
-    /// It is the first one shown of its key.
+    /// Whether it is the first one shown of its key.
     pub is_first: bool,
     /// The key.
     pub key: &'a [u8],
     /// The column's name.
     pub column: &'a [u8],
-    /// Its value, as it is stored.
+    /// Its stored value.
     pub value: &'a [u8],
 }
 
-/// How a walk goes on.
+/// How a walk continues.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// With the next column.
     Next,
     /// With the next key.
     NextKey,
-    /// Not at all.
+    /// It ends.
     Stop,
 }
 
-/// A stretch of keys of a table, as stored keys: with the first, without the second.
+/// A range of keys of a table as stored keys: start inclusive, end exclusive.
 pub fn stored_stretch(table: &[u8], keys: &Stretch) -> (Vec<u8>, Vec<u8>) {
     let of_table = prefix(&[table]);
     let upper = match &keys.to {
@@ -60,7 +60,7 @@ pub fn stored_stretch(table: &[u8], keys: &Stretch) -> (Vec<u8>, Vec<u8>) {
     (lower, upper)
 }
 
-/// Where a walk is.
+/// The position of a walk.
 struct Position<'a> {
     columns: &'a Spans,
     order: Order,
@@ -68,9 +68,9 @@ struct Position<'a> {
     /// The stored table and key of the last column.
     row: Vec<u8>,
     key: Vec<u8>,
-    /// Whether a column of it was shown.
+    /// Whether one of its columns was shown.
     is_shown: bool,
-    /// Columns before this stored key are passed by.
+    /// Columns before this stored key are skipped.
     target: Option<Vec<u8>>,
     passed: usize,
 }
@@ -84,7 +84,7 @@ impl Position<'_> {
         })
     }
 
-    /// The next column of interest lies there.
+    /// Sets the stored key of the next requested column.
     fn aim(&mut self, target: Vec<u8>) {
         (self.target, self.passed) = (Some(target), 0);
     }
@@ -94,7 +94,7 @@ impl Position<'_> {
         self.aim(if self.order == Order::Up { behind(row) } else { row });
     }
 
-    /// Takes in a stored key; its column.
+    /// Moves to a stored key and returns its column.
     fn arrive<'k>(&mut self, stored: &'k [u8]) -> Done<&'k [u8]> {
         if self.row.is_empty() || !stored.starts_with(&self.row) {
             let key = stored.get(self.table_bytes..).and_then(first_part).ok_or_else(|| foreign("key"))?;
@@ -184,7 +184,7 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// The names of all tables, in order.
+    /// The names of all tables, sorted.
     ///
     /// # Errors
     /// The store's.
@@ -203,7 +203,7 @@ impl Source<'_> {
         }
     }
 
-    /// How many bytes the stored keys and values of a stretch of keys have.
+    /// Total size of the stored keys and values in a range of keys.
     ///
     /// # Errors
     /// The store's.

@@ -1,7 +1,9 @@
-//! Groups of readers of a stream, their consumers, and what is pending.
+//! Consumer groups of a stream, their consumers, and pending entries.
 //!
-//! stream_groups.1. The count of a group, and the counts of its consumers together, are its pending entries. Replies take time for what they show.
-//! stream_groups.2. A pending entry is found by its group and by its consumer: there is one part of kind 3 and one of kind 4 for it.
+//! stream_groups.1. The count of a group equals the sum of its consumers' counts, and the number of its
+//!     pending entries. So a reply takes time for what it shows only.
+//! stream_groups.2. A pending entry is indexed by its group and by its consumer: it has one part of kind 3
+//!     and one of kind 4.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -16,31 +18,31 @@ pub(in crate::types) const CONSUMER: u8 = 2;
 pub(in crate::types) const PENDING: u8 = 3;
 pub(in crate::types) const BY_CONSUMER: u8 = 4;
 
-/// Where the count of pending entries stands in the value of a group, and of a consumer. It is the last 8 bytes.
+/// Offset of the count of pending entries in the value of a group and of a consumer. It is the last 8 bytes.
 pub(in crate::types) const GROUP_COUNT_AT: usize = 24;
 pub(in crate::types) const CONSUMER_COUNT_AT: usize = 16;
 
-/// A group of readers.
+/// A consumer group.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Group {
-    /// The last id that was delivered.
+    /// The last delivered id.
     pub last: StreamId,
-    /// How many entries were read; none: it is not known.
+    /// Number of entries read, if known.
     pub read: Option<u64>,
-    /// How many entries are pending. [`Stream::put_group`] ignores it.
+    /// Number of pending entries. [`Stream::put_group`] ignores it.
     pub pending: u64,
 }
 
-/// A reader of a group.
+/// A consumer of a group.
 #[derive(Clone, Debug)]
 pub struct Consumer {
     /// Its name.
     pub name: Vec<u8>,
-    /// When it was seen, in milliseconds since 1970.
+    /// When it was last seen, in Unix milliseconds.
     pub seen: u64,
-    /// When it last got something; 0: never.
+    /// When it last received an entry; 0: never.
     pub active: u64,
-    /// How many entries are pending for it.
+    /// Number of its pending entries.
     pub pending: u64,
 }
 
@@ -49,15 +51,15 @@ pub struct Consumer {
 pub struct Pending {
     /// Its id.
     pub id: StreamId,
-    /// To whom.
+    /// Its consumer.
     pub consumer: Vec<u8>,
-    /// When, in milliseconds since 1970.
+    /// When it was delivered, in Unix milliseconds.
     pub delivered: u64,
-    /// How often.
+    /// Number of deliveries.
     pub count: u64,
 }
 
-/// Changes of counts that are not stored yet, by the sub-key of the group or consumer (stream_groups.1).
+/// Changes of counts not stored yet, by the sub-key of the group or consumer (stream_groups.1).
 #[derive(Default)]
 pub(super) struct Counts(BTreeMap<Vec<u8>, i64>);
 
@@ -74,7 +76,7 @@ fn of_consumer(group: &[u8], consumer: &[u8], rest: &[u8]) -> Vec<u8> {
     in_group(BY_CONSUMER, group, &rest)
 }
 
-/// Where the count stands in a value.
+/// Offset of the count in a value.
 fn count_at(sub: &[u8]) -> usize {
     if sub.first() == Some(&GROUP) { GROUP_COUNT_AT } else { CONSUMER_COUNT_AT }
 }
@@ -107,7 +109,7 @@ impl Stream {
         Ok(self.parts.get(cx, &group_key(name))?.map(|value| group_of(&value)))
     }
 
-    /// Sets a group. Its count of pending entries stays.
+    /// Sets a group. Keeps its count of pending entries.
     ///
     /// # Errors
     /// The store's.
@@ -138,7 +140,7 @@ impl Stream {
         Ok(found.into_iter().map(|(name, value)| (name, group_of(&value))).collect())
     }
 
-    /// Removes a group with all it has.
+    /// Removes a group and everything in it.
     ///
     /// # Errors
     /// The store's.
@@ -158,7 +160,7 @@ impl Stream {
         Ok(value.map(|value| consumer_of(name, &value)))
     }
 
-    /// Sets when a consumer was seen and was active last. Its count of pending entries stays.
+    /// Sets when a consumer was last seen and active. Keeps its count of pending entries.
     ///
     /// # Errors
     /// The store's.
@@ -184,7 +186,7 @@ impl Stream {
         Ok(found.into_iter().map(|(name, value)| consumer_of(&name, &value)).collect())
     }
 
-    /// Removes a consumer with what is pending for it: how many entries that was.
+    /// Removes a consumer and its pending entries. Returns their number.
     ///
     /// # Errors
     /// The store's.
@@ -208,7 +210,7 @@ impl Stream {
         Ok(value.map(|value| pending_of(id, &value)))
     }
 
-    /// Sets one. Its consumer has to be there before the stream is saved.
+    /// Sets a pending entry. Its consumer must exist when the stream is saved.
     ///
     /// # Errors
     /// The store's.
@@ -226,7 +228,7 @@ impl Stream {
         self.parts.put(cx, &in_group(PENDING, group, &pending.id.bytes()), &value)
     }
 
-    /// Removes what leads from the consumer of a pending entry to it.
+    /// Removes the index entry of a pending entry under its consumer.
     fn forget_pending(&mut self, cx: &mut Cx<'_>, group: &[u8], pending: &Pending) -> Done {
         self.count(group, &pending.consumer, -1);
         self.parts.remove(cx, &of_consumer(group, &pending.consumer, &pending.id.bytes()))
@@ -238,7 +240,7 @@ impl Stream {
         }
     }
 
-    /// Removes one; whether it was there.
+    /// Removes a pending entry. Returns whether it existed.
     ///
     /// # Errors
     /// The store's.
@@ -249,7 +251,7 @@ impl Stream {
         Ok(true)
     }
 
-    /// Pending entries of a group between ids, both included, that `is_wanted`: `limit` of them at most.
+    /// Pending entries of a group between two ids (inclusive) for which `is_wanted` holds, at most `limit`.
     ///
     /// # Errors
     /// The store's.
@@ -278,7 +280,7 @@ impl Stream {
         Ok(found)
     }
 
-    /// The ids of what is pending for a consumer, between ids, both included: `limit` of them at most.
+    /// Ids of a consumer's pending entries between two ids (inclusive), at most `limit`.
     fn ids_of(
         &self,
         cx: &Cx<'_>,
@@ -300,7 +302,7 @@ impl Stream {
         Ok(ids)
     }
 
-    /// What is pending for a consumer, between ids, both included: `limit` entries at most.
+    /// A consumer's pending entries between two ids (inclusive), at most `limit`.
     ///
     /// # Errors
     /// The store's.
@@ -319,7 +321,7 @@ impl Stream {
         Ok(found)
     }
 
-    /// Stores the counts that have changed (stream_groups.1).
+    /// Stores the changed counts (stream_groups.1).
     pub(super) fn save_counts(&mut self, cx: &mut Cx<'_>) -> Done {
         for (sub, change) in std::mem::take(&mut self.counts.0) {
             let Some(value) = self.parts.get(cx, &sub)?.filter(|_| change != 0) else { continue };
@@ -331,7 +333,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Saves it after changes of groups alone: who watches the key is not told of them.
+    /// Saves changes that only concern groups. Watchers of the key are not notified.
     ///
     /// # Errors
     /// See [`Collection::save`](crate::types::Collection::save).
