@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   adoption --keep--> KeptTables <--scan-- a reader of the commit
-//!   compaction: is the table kept? then its file stays        retention --forget_below--> files of tables that no version has go with the
-//!                                                                                        last reader
+//!   compaction: is the table kept? then its file stays
+//!   retention --forget_below--> files of tables that no version has are removed with their last reader
 //! ```
 //!
-//! keeper.1. A table is kept before the version has it, so that whoever takes it out of the version knows. Both happen under the manifest's lock,
-//!      and so does forgetting.
-//! keeper.2. The files of a commit that is forgotten while somebody reads it stay until he is done.
+//! keeper.1. A table is kept before the version has it, so a thread that removes it from the version sees
+//!     that it is kept. Both happen under the manifest's lock, as does forgetting.
+//! keeper.2. The files of a forgotten commit stay while a reader uses them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,20 +26,20 @@ use crate::sstable::{BlockCache, Remover, Table};
 use crate::types::{FileId, Result, SeqNo};
 use crate::wal::Shelf;
 
-/// See the module's text.
+/// What is kept for the feed.
 pub(crate) struct Keeper {
     /// The log's segments.
     pub(crate) shelf: Arc<Shelf>,
-    /// How much stays.
+    /// How much is kept.
     pub(crate) limits: FeedLimits,
     hold_bytes: u64,
-    /// What stays beyond that.
+    /// What is kept beyond that.
     hold: Mutex<Option<Hold>>,
     place: Place,
     kept: Mutex<BTreeMap<SeqNo, Arc<KeptTables>>>,
 }
 
-/// Where tables are.
+/// Where tables are opened.
 #[derive(Clone)]
 struct Place {
     env: Env,
@@ -51,14 +51,14 @@ struct Place {
 pub(crate) struct KeptTables {
     place: Place,
     commit: KeptCommit,
-    /// Those that somebody has open.
+    /// Open tables.
     open: Mutex<BTreeMap<FileId, Weak<Table>>>,
-    /// What is to be removed with the last user (keeper.2), and how.
+    /// Files to remove with the last user, and how (keeper.2).
     obsolete: Mutex<Option<(Remover, Vec<FileId>)>>,
 }
 
 impl Keeper {
-    /// What an opening finds.
+    /// Starts with what an opening finds.
     pub(crate) fn new(
         shelf: Arc<Shelf>,
         limits: FeedLimits,
@@ -72,17 +72,17 @@ impl Keeper {
             (commit.seq, Arc::new(tables))
         };
         let kept = Mutex::new(kept.iter().map(tables).collect());
-        // Until somebody says from where on, all is held.
+        // Until a program sets the first commit to hold, everything is held.
         let hold = (hold_bytes > 0).then_some(Hold { from: SeqNo::ZERO, bytes: hold_bytes });
         Keeper { shelf, limits, hold_bytes, hold: Mutex::new(hold), place, kept }
     }
 
-    /// What stays beyond the limits.
+    /// What is kept beyond the limits.
     pub(crate) fn hold(&self) -> Option<Hold> {
         *self.hold.lock()
     }
 
-    /// Holds commits from this one on, and no others.
+    /// Holds commits from this one on.
     pub(crate) fn set_hold(&self, from: Option<SeqNo>) {
         *self.hold.lock() = from.map(|from| Hold { from, bytes: self.hold_bytes });
     }
@@ -94,23 +94,24 @@ impl Keeper {
         self.kept.lock().insert(tables.commit.seq, Arc::new(tables));
     }
 
-    /// The commit was not made after all.
+    /// Undoes `keep`, because the commit was not made.
     pub(crate) fn unkeep(&self, seq: SeqNo) {
         self.kept.lock().remove(&seq);
     }
 
-    /// Whether a table is kept.
+    /// Returns whether a table is kept.
     pub(crate) fn holds(&self, file: FileId) -> bool {
         let kept = self.kept.lock();
         kept.values().any(|tables| tables.commit.tables.iter().any(|(kept, _)| *kept == file))
     }
 
-    /// The tables of a commit.
+    /// The kept tables of a commit.
     pub(crate) fn tables_of(&self, seq: SeqNo) -> Option<Arc<KeptTables>> {
         self.kept.lock().get(&seq).cloned()
     }
 
-    /// Forgets commits below this one. The files of their tables go with their last user, if `is_garbage`.
+    /// Forgets commits below this one. The files of their tables are removed with their last user, if
+    /// `is_garbage`.
     pub(crate) fn forget_below(&self, oldest: SeqNo, is_garbage: impl Fn(FileId) -> bool, remover: &Remover) {
         let mut kept = self.kept.lock();
         let stays = kept.split_off(&oldest);

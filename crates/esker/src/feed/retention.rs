@@ -1,21 +1,24 @@
-//! Which part of the log stays for the feed: the newest, up to so many bytes, and no older than so long; and what somebody holds, up to a limit of its own.
+//! Decides which part of the log is kept for the feed: the newest segments up to a size and an age, and held
+//! ones up to a limit of their own.
 //!
-//! Segments that recovery needs stay in any case, and count. Policy alone: engine/state/feed.rs does it.
+//! Segments that recovery needs are always kept, and count. This is policy only; engine/state/feed.rs acts on
+//! it.
 
 use crate::manifest::feed::{FeedLimits, Released};
 use crate::types::SeqNo;
 use crate::wal::Shelved;
 
-/// What readers have asked to be kept beyond the limits.
+/// What readers have asked to keep beyond the limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hold {
-    /// The first commit that is held.
+    /// The first held commit.
     pub(crate) from: SeqNo,
-    /// No commit is held while the log has more bytes.
+    /// Nothing is held while the log is larger than this.
     pub(crate) bytes: u64,
 }
 
-/// The first segment to stay, if one has to go. `needed_from` is the first that recovery needs; `now` is in seconds.
+/// The first segment to keep, if an older one has to go. `needed_from` is the first that recovery needs;
+/// `now` is in seconds.
 pub(crate) fn first_kept(
     segments: &[(u64, Shelved)],
     released: &[Released],
@@ -25,7 +28,7 @@ pub(crate) fn first_kept(
     now: u64,
 ) -> Option<u64> {
     let is_held = |at: usize, bytes: u64| {
-        // What begins in a segment ends before the first commit of a later one.
+        // A commit that begins in a segment ends before the first commit of a later one.
         let end = segments[at + 1..].iter().find_map(|(_, shelved)| shelved.first);
         hold.is_some_and(|hold| bytes <= hold.bytes && end.is_none_or(|end| end > hold.from))
     };
@@ -52,7 +55,8 @@ pub(crate) fn first_kept(
 mod tests {
     use super::*;
 
-    /// Segments 1 to 6 of 10 bytes; 1 and 2 were released at second 100, 3 and 4 at second 200 with 50 bytes beside; 5 and 6 are needed.
+    /// Segments 1 to 6 of 10 bytes. 1 and 2 were released at second 100; 3 and 4 at second 200, with 50 bytes
+    /// outside the log; 5 and 6 are needed.
     #[test]
     fn the_oldest_goes_by_bytes_and_by_age() {
         let segments: Vec<_> = (1..7).map(|n| (n, Shelved { first: None, bytes: 10 })).collect();
@@ -79,14 +83,15 @@ mod tests {
             assert_eq!(first(bytes, age, now), expected, "{bytes} bytes, {age} s, at {now}");
         }
     }
-    /// Segments 1 to 4 of 10 bytes begin with commits 100, 200, none and 400; 5 is needed. Nothing stays but what is held.
+    /// Segments 1 to 4 of 10 bytes begin with commits 100, 200, none and 400; 5 is needed. Only held segments
+    /// are kept.
     #[test]
     fn what_is_held_stays_up_to_its_limit() {
         let firsts = [Some(100), Some(200), None, Some(400), Some(500)];
         let shelved = |first: Option<u64>| Shelved { first: first.map(SeqNo::new), bytes: 10 };
         let segments: Vec<_> = (1..).zip(firsts.map(shelved)).collect();
         let limits = FeedLimits { bytes: 0, age: 0 };
-        // the first that is held, bytes -> first
+        // first held commit, bytes -> first
         let table = [
             ((0, 50), None),
             ((199, 50), None),

@@ -1,14 +1,14 @@
-//! What the manifest says of the change feed: how far back it goes, and what is kept for it besides.
+//! The manifest's records of the change feed: how far back it goes, and what is kept for it.
 //!
 //! ```text
-//!   flush     --released: the log below a segment is not needed by recovery any more, since then--> age (engine/state/feed.rs)
-//!   adoption  --kept: the tables of a commit of which the log has no writes-----------------------> removed with the commit, not before
-//!   retention --from: a segment, and the first commit in it--> what is older is forgotten here
+//!   flush     --released: recovery no longer needs the log below a segment--> age (engine/state)
+//!   adoption  --kept: tables of a commit whose writes are not in the log--> removed with the commit
+//!   retention --from: a segment, and the first commit in it--> older records are dropped here
 //! ```
 //!
-//! manifest_feed.1. Nothing is removed that the feed may need before an edit is durable that moves `from` behind it. So an older segment that a
-//!      power loss brings back is not read.
-//! manifest_feed.2. The tables of a commit are named as kept by the edit that adopts them.
+//! manifest_feed.1. Nothing that the feed may need is removed before an edit that moves `from` past it is
+//!     durable. So an older segment that a power loss brings back is not read.
+//! manifest_feed.2. The edit that adopts the tables of a commit also names them as kept.
 //!
 //! Bytes: docs/formats/manifest.md
 
@@ -20,51 +20,51 @@ use crate::types::{FileId, SeqNo};
 /// How far back the feed goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedFrom {
-    /// The first segment of the log that is kept.
+    /// The first kept segment of the log.
     pub segment: u64,
     /// The first commit that can be read.
     pub oldest: SeqNo,
 }
 
-/// How much stays for the feed.
+/// How much is kept for the feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedLimits {
-    /// Bytes of the log, with what its commits have beside it.
+    /// Bytes of the log, and of data that its commits have outside of it.
     pub bytes: u64,
-    /// Seconds since recovery needs it no more.
+    /// Seconds after recovery no longer needs it.
     pub age: u64,
 }
 
-/// A part of the log that recovery needs no more.
+/// A part of the log that recovery no longer needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Released {
-    /// The first segment behind it.
+    /// The first segment after it.
     pub below: u64,
-    /// Since when: seconds after 1970-01-01 UTC.
+    /// Since when, in Unix seconds.
     pub at: u64,
-    /// Bytes that its commits have beside the log: of values in blob files, and of adopted tables.
+    /// Bytes that its commits have outside the log: values in blob files, and adopted tables.
     pub beside: u64,
 }
 
-/// An adopted commit.
+/// An adopted commit whose tables are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptCommit {
     /// Its number.
     pub seq: SeqNo,
-    /// Its tables, with their runs: of those that have a key, the one of the largest run counts.
+    /// Its tables with their runs. If several have a key, the one with the largest run id counts.
     pub tables: Vec<(FileId, RunId)>,
 }
 
 /// The feed's part of a version edit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FeedEdit {
-    /// Absent keeps the earlier one.
+    /// How far back the feed goes. `None`: unchanged.
     pub from: Option<FeedFrom>,
-    /// How much is kept. Absent keeps the earlier one.
+    /// How much is kept. `None`: unchanged.
     pub limits: Option<FeedLimits>,
-    /// By segment.
+    /// Sorted by segment.
     pub released: Vec<Released>,
-    /// By commit.
+    /// Sorted by commit.
     pub kept: Vec<KeptCommit>,
 }
 
@@ -91,7 +91,7 @@ impl FeedEdit {
         }
     }
 
-    /// Reads the field of this tag, which is one of the feed's.
+    /// Decodes the field with this tag, which is one of the feed's.
     pub(super) fn decode_more(&mut self, tag: u64, reader: &mut ByteReader<'_>) -> Decoded<()> {
         match tag {
             TAG_FROM => {
@@ -117,7 +117,7 @@ impl FeedEdit {
         Ok(())
     }
 
-    /// Takes over what a later edit says, and forgets what `from` leaves behind (manifest_feed.1).
+    /// Applies a later edit, and drops what lies before `from` (manifest_feed.1).
     pub(super) fn merge(&mut self, later: FeedEdit) {
         self.from = later.from.or(self.from);
         self.limits = later.limits.or(self.limits);
@@ -129,7 +129,7 @@ impl FeedEdit {
         }
     }
 
-    /// The tables that are kept.
+    /// The kept tables.
     pub(crate) fn tables(&self) -> impl Iterator<Item = FileId> + '_ {
         self.kept.iter().flat_map(|commit| &commit.tables).map(|(file, _)| *file)
     }

@@ -4,7 +4,7 @@
 //!   LOCK  CURRENT  OPTIONS  MANIFEST-000001  000002.wal  000003.sst  000004.blob  REPAIRING
 //! ```
 //!
-//! file_name.1. A name that this module does not know is never touched.
+//! file_name.1. A file whose name this module does not know is never touched.
 
 use std::path::{Path, PathBuf};
 
@@ -12,35 +12,36 @@ use crate::types::FileId;
 
 /// The lock file.
 pub const LOCK: &str = "LOCK";
-/// Names the manifest in force.
+/// Names the current manifest.
 pub const CURRENT: &str = "CURRENT";
 /// The next `CURRENT`, before it is renamed into place.
 pub const CURRENT_TMP: &str = "CURRENT.tmp";
-/// The options that shape the files, in text.
+/// The options that shape the files, as text.
 pub const OPTIONS: &str = "OPTIONS";
 /// The next `OPTIONS`, before it is renamed into place.
 pub const OPTIONS_TMP: &str = "OPTIONS.tmp";
-/// Says that a repair has not finished filling the directory.
+/// Present while a repair fills the directory.
 pub const REPAIRING: &str = "REPAIRING";
 
-/// No file is ever given a larger number: there is always one behind it.
+/// The largest number of a file. There is always one above it.
 const FILE_ID_MAX: u64 = u64::MAX / 2;
 
-/// No file is so far ahead of the manifest, which each edit tells what numbers were given out.
+/// Maximum distance of a file's number from the numbers that the manifest has given out.
 const AHEAD_MAX: u64 = 1 << 40;
 
-/// Whether a database whose next file was to get number `next` has not made the file of this number. New files get larger numbers than
-/// all that are there, and those are to last.
+/// Returns whether a file's number is too high to have been given out by a database whose next number is
+/// `next`. New files get numbers above all existing ones, so such a file would use numbers up.
 pub fn is_too_far(id: FileId, next: FileId) -> bool {
     id.get() > next.get().saturating_add(AHEAD_MAX)
 }
 
-/// Whether so large a number leaves too few for new files. No database comes here by itself, nor by files that are not too far ahead.
+/// Returns whether so high a number leaves too few for new files. No database gets there through its own
+/// files.
 pub fn is_spent(next: FileId) -> bool {
     next.get() > FILE_ID_MAX / 2
 }
 
-/// What a file in the directory is.
+/// The kind of a file in the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// `MANIFEST-n`.
@@ -49,13 +50,14 @@ pub enum FileKind {
     Table(FileId),
     /// `n.blob`.
     Blob(FileId),
-    /// Left behind by an interrupted replacement; safe to remove.
+    /// Left by an interrupted replacement. Safe to remove.
     Temporary,
-    /// The log's, a fixed name, or not ours.
+    /// A log file, a fixed name, or not the engine's.
     Other,
 }
 
-/// The kind of a name. A number that is written in another way than ours is not ours (file_name.1).
+/// The kind of a file by its name. A number in another form than the engine's is not the engine's
+/// (file_name.1).
 pub fn parse(name: &str) -> FileKind {
     if name == CURRENT_TMP || name == OPTIONS_TMP {
         return FileKind::Temporary;

@@ -1,24 +1,27 @@
-//! What the manifest knows of history: which commits were made by when, and from which number on a keyspace's history is whole.
+//! The manifest's records of history: which commits were visible at which times, and from which commit on a
+//! keyspace's history is complete.
 //!
 //! ```text
-//!   flush --(time, visible number)--> Marks --newest by now - duration--> what merges keep (engine/state/history.rs)
-//!   merge --number below which something went--> Floors --> requests for older numbers are refused
+//!   flush      --(time, visible commit)--> Marks --newest before now - duration--> what compactions keep
+//!   compaction --commit below which versions were dropped--> Floors --> older reads are refused
 //! ```
 //!
-//! marks.1. A mark says that its commit was visible by its time. Times and numbers ascend, also when the clock goes back.
-//! marks.3. A mark for the commit of the last one, with an earlier time, sets the clock back: no commit counts as made after that time.
-//! marks.2. There are at most [`MARKS_MAX`]: one goes where its neighbours are nearest, for their age. So the distance of marks grows with their age.
-//! floors.1. A floor only rises.
+//! marks.1. A mark states that its commit was visible at its time. Times and commits ascend, even if the
+//!     clock goes back.
+//! marks.2. There are at most [`MARKS_MAX`]. When there are more, the one whose removal leaves the smallest
+//!     gap relative to its age is removed. So the distance of marks grows with their age.
+//! marks.3. A mark for the same commit as the last one with an earlier time sets the clock back: no commit
+//!     counts as made after that time. floors.1. A floor only rises.
 
 use std::collections::BTreeMap;
 
 use crate::encoding::bytes::{ByteReader, Decoded, put_varint};
 use crate::types::{KeyspaceId, SeqNo};
 
-/// So many marks are kept.
+/// Maximum number of marks.
 const MARKS_MAX: usize = 512;
 
-/// Which commit was visible by which time, in milliseconds since 1970.
+/// Pairs of a time in Unix milliseconds and a commit that was visible then.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks(Vec<(u64, SeqNo)>);
 
@@ -33,17 +36,17 @@ impl Marks {
         self.0.is_empty()
     }
 
-    /// All, in order.
+    /// All marks in order.
     pub fn iter(&self) -> impl Iterator<Item = (u64, SeqNo)> {
         self.0.iter().copied()
     }
 
-    /// The time of the newest; 0 if there is none.
+    /// The time of the newest mark; 0 if there is none.
     pub fn newest_ms(&self) -> u64 {
         self.0.last().map_or(0, |mark| mark.0)
     }
 
-    /// Adds others, which are newer.
+    /// Adds newer marks.
     pub fn extend(&mut self, others: &Marks) {
         for &(ms, seq) in &others.0 {
             match self.0.last() {
@@ -59,7 +62,8 @@ impl Marks {
         }
     }
 
-    /// The mark without which the gap is smallest, as a part of its age (marks.2). Neither the first nor the last.
+    /// The mark whose removal leaves the smallest gap relative to its age (marks.2). Never the first or the
+    /// last.
     fn least_needed(&self) -> usize {
         let newest = self.newest_ms();
         let part = |around: &[(u64, SeqNo)]| {
@@ -70,13 +74,13 @@ impl Marks {
         parts.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |(at, _)| at + 1)
     }
 
-    /// The newest commit that is known to have been visible by this time.
+    /// The newest commit known to have been visible at this time.
     pub fn newest_by(&self, ms: u64) -> Option<SeqNo> {
         let after = self.0.partition_point(|mark| mark.0 <= ms);
         Some(self.0[after.checked_sub(1)?].1)
     }
 
-    /// Appends them.
+    /// Encodes the marks.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.0.len() as u64);
         for (ms, seq) in self.iter() {
@@ -84,7 +88,7 @@ impl Marks {
         }
     }
 
-    /// Takes those of one list more.
+    /// Decodes another list and adds it.
     pub(super) fn decode_more(&mut self, reader: &mut ByteReader<'_>) -> Decoded<()> {
         for _ in 0..reader.varint()? {
             let (ms, seq) = (reader.varint()?, reader.varint()?);
@@ -95,7 +99,7 @@ impl Marks {
     }
 }
 
-/// From which number on all is there that a keyspace's history is to keep.
+/// For each keyspace, the commit from which on its history is complete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Floors(BTreeMap<KeyspaceId, SeqNo>);
 
@@ -105,34 +109,34 @@ impl Floors {
         self.0.is_empty()
     }
 
-    /// All.
+    /// All floors.
     pub fn iter(&self) -> impl Iterator<Item = (KeyspaceId, SeqNo)> {
         self.0.iter().map(|(id, seq)| (*id, *seq))
     }
 
-    /// That of a keyspace; zero if it has none.
+    /// The floor of a keyspace; zero if it has none.
     pub fn of(&self, id: KeyspaceId) -> SeqNo {
         self.0.get(&id).copied().unwrap_or(SeqNo::ZERO)
     }
 
-    /// Something that a reader below this number would need is gone (floors.1).
+    /// Raises a floor: versions that a reader below this commit needs were dropped (floors.1).
     #[inline]
     pub fn raise(&mut self, id: KeyspaceId, to: SeqNo) {
         let floor = self.0.entry(id).or_insert(SeqNo::ZERO);
         *floor = to.max(*floor);
     }
 
-    /// Takes others.
+    /// Raises floors to those of another set.
     pub fn extend(&mut self, others: &Floors) {
         others.iter().for_each(|(id, to)| self.raise(id, to));
     }
 
-    /// Forgets those of keyspaces that are not kept.
+    /// Removes the floors of other keyspaces.
     pub fn retain(&mut self, keep: impl Fn(KeyspaceId) -> bool) {
         self.0.retain(|id, _| keep(*id));
     }
 
-    /// Appends them.
+    /// Encodes the floors.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.0.len() as u64);
         for (id, seq) in self.iter() {
@@ -140,7 +144,7 @@ impl Floors {
         }
     }
 
-    /// Takes those of one list more.
+    /// Decodes another list and adds it.
     pub(super) fn decode_more(&mut self, reader: &mut ByteReader<'_>) -> Decoded<()> {
         for _ in 0..reader.varint()? {
             let (id, seq) = (reader.varint()?, reader.varint()?);

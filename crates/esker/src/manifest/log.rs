@@ -1,4 +1,4 @@
-//! The manifest: a log of version edits, and `CURRENT`, which names the manifest in force.
+//! The manifest: a log of version edits, and `CURRENT`, which names the current manifest.
 //!
 //! ```text
 //!   create:  state --> MANIFEST-n (synced) --> CURRENT.tmp (synced) --rename--> CURRENT --> directory synced
@@ -8,17 +8,21 @@
 //!
 //! Bytes: docs/formats/manifest.md
 //!
-//! manifest_log.1. An edit counts once its record is synced. A record torn by a crash never counted.
-//! manifest_log.2. `CURRENT` always names a manifest that was complete and synced before the name was.
-//! manifest_log.3. After an append that failed or panicked nothing more goes into that file: what reached the disk is unknown. The next append
-//!      starts a new manifest, which settles it.
-//! manifest_log.4. Files that a failed edit added stay on disk until a new manifest is in force: the old one may name them.
-//! manifest_log.5. Behind every durable edit stands an empty one, the marker, written after it and itself durable before the next
-//!      edit is written. So damage in an edit that counted has a valid record behind it and is told apart from a torn
-//!      tail.
-//! manifest_log.6. Records are not compressed: reading a manifest takes no more memory than its bytes account for.
-//! manifest_log.7. A manifest that was found is gone on with if it ends in a marker: then all edits in it are durable. The marker itself, which may not
-//!      be, is written anew with the first edit. Of one that does not end so nobody knows what is durable: the next one takes its place.
+//! manifest_log.1. An edit takes effect once its record is synced. A record torn by a crash never took
+//!     effect.
+//! manifest_log.2. `CURRENT` always names a manifest that was complete and synced before `CURRENT` named it.
+//! manifest_log.3. After a failed append or a panic in one, nothing more is written to that file: what
+//!     reached the disk is unknown. The next append starts a new manifest, which settles it.
+//! manifest_log.4. Files that a failed edit added stay until a new manifest is current: the old one may name
+//!     them.
+//! manifest_log.5. Every durable edit is followed by an empty record, the marker. It is written after the
+//!     edit, and is durable before the next edit is written. So a damaged edit that took effect is followed
+//!     by a valid record, which distinguishes it from a torn tail.
+//! manifest_log.6. Records are not compressed: reading a manifest takes no more memory than its size accounts
+//!     for.
+//! manifest_log.7. An existing manifest is continued if it ends in a marker, because then all of its edits
+//!     are durable. The marker itself may not be; it is written again with the first edit. Of a manifest that
+//!     ends otherwise it is unknown what is durable: a new one replaces it.
 
 use std::path::{Path, PathBuf};
 
@@ -32,19 +36,19 @@ use crate::recordio::{self, LastRecord};
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, FileId, Result};
 
-/// The manifest format that this build writes, and the newest one that it reads.
+/// The manifest format that this build writes, and the newest that it reads.
 pub const FORMAT_VERSION: u32 = 1;
 /// The first bytes of a manifest's first record.
 const MAGIC: &[u8] = b"esker manifest";
-/// A manifest this much larger than the state it describes is replaced by a new one.
+/// A manifest this many times larger than the state it describes is rewritten.
 const REWRITE_FACTOR: u64 = 4;
-/// Below this many bytes a manifest is never replaced, unless told otherwise.
+/// A manifest below this size is not rewritten, unless configured otherwise.
 pub(crate) const REWRITE_BYTES_MIN: u64 = 64 << 10;
-/// The length of a marker.
+/// Size of a marker.
 const MARKER_BYTES: u64 = 20;
-/// So much of an edit is collected before it is written.
+/// Size of the buffer for writing an edit.
 const BUFFER_BYTES: usize = 64 << 10;
-/// `CURRENT` is tiny; anything longer is not ours.
+/// Maximum size of `CURRENT`. A larger file is not the engine's.
 const CURRENT_BYTES_MAX: u64 = 256;
 
 /// An open manifest.
@@ -55,9 +59,9 @@ pub struct ManifestLog {
     writer: Option<recordio::Writer>,
     /// All edits so far, merged.
     state: VersionEdit,
-    /// Length of the file when it held only the state.
+    /// Size of the file when it held only the state.
     state_bytes: u64,
-    /// Below this many bytes it is not replaced.
+    /// Size below which it is not rewritten.
     rewrite_bytes_min: u64,
 }
 
@@ -66,17 +70,17 @@ pub struct ManifestLog {
 pub struct FoundManifest {
     /// Its number.
     pub id: FileId,
-    /// All its edits, merged.
+    /// All of its edits, merged.
     pub state: VersionEdit,
-    /// Its length when it held only a state.
+    /// Its size when it held only a state.
     state_bytes: u64,
     bytes: u64,
-    /// Its last record, if that is a marker and nothing is behind it.
+    /// Its last record, if that is a marker at the end of the file.
     last: Option<LastRecord>,
 }
 
 impl FoundManifest {
-    /// Goes on with it; none if it is not settled. Writes nothing.
+    /// Continues the manifest. Returns `None` if it is not settled. Writes nothing.
     pub fn go_on(&self, env: &Env, dir: &Path) -> Result<Option<ManifestLog>> {
         let Some(last) = self.last else { return Ok(None) };
         if self.bytes <= self.state_bytes + MARKER_BYTES {
@@ -87,7 +91,7 @@ impl FoundManifest {
         let options = recordio::Writer::options().env(env).buffer_bytes(BUFFER_BYTES);
         let mut writer = options.go_on_at(&path, last)?;
         writer.append(&VersionEdit::default().encode())?;
-        // What it holds now is mostly larger than what it held at first.
+        // The current state is usually larger than the first one.
         let is_long = self.bytes > REWRITE_BYTES_MIN;
         let now = if is_long { self.state.encode().len() as u64 } else { 0 };
         Ok(Some(ManifestLog {
@@ -103,15 +107,15 @@ impl FoundManifest {
 }
 
 impl ManifestLog {
-    /// Starts a new manifest that holds `state`, and makes it the one in force.
+    /// Creates a manifest that holds `state`, and makes it current.
     pub fn create(env: &Env, dir: &Path, id: FileId, state: VersionEdit) -> Result<Self> {
         let path = dir.join(manifest_name(id));
         let writer = write_state(env, &path, &state).and_then(|writer| sync_dir(env, dir).map(|()| writer));
         let writer = writer.inspect_err(|_| {
-            // Nothing names it. Tried again and again, they would fill the disk.
+            // Nothing names the file. After many attempts such files would fill the disk.
             let _ = env.fs.remove_file(&path);
         })?;
-        // CURRENT may name it from here on, also if this fails.
+        // From here on CURRENT may name it, even if this fails.
         write_current(env, dir, id)?;
         let state_bytes = writer.size();
         Ok(ManifestLog {
@@ -125,19 +129,19 @@ impl ManifestLog {
         })
     }
 
-    /// The same, replaced from so many bytes on.
+    /// Sets the size below which it is not rewritten.
     pub fn replaced_from(self, rewrite_bytes_min: u64) -> Self {
         ManifestLog { rewrite_bytes_min, ..self }
     }
 
-    /// Reads the manifest that `CURRENT` names; `None` if there is no `CURRENT`. The result is its number and all
-    /// its edits merged.
+    /// Reads the manifest that `CURRENT` names. Returns its number and all its edits merged, or `None`
+    /// without `CURRENT`.
     #[cfg(any(test, feature = "fuzzing"))]
     pub fn recover(env: &Env, dir: &Path) -> Result<Option<(FileId, VersionEdit)>> {
         Ok(Self::find(env, dir)?.map(|found| (found.id, found.state)))
     }
 
-    /// The same, to go on with.
+    /// Same as `recover`, but the result can be continued.
     pub fn find(env: &Env, dir: &Path) -> Result<Option<FoundManifest>> {
         let Some(id) = read_current(env, dir)? else { return Ok(None) };
         let path = dir.join(manifest_name(id));
@@ -153,7 +157,7 @@ impl ManifestLog {
         let mut state: Option<VersionEdit> = None;
         let (mut state_bytes, mut is_marker) = (0, false);
         while let Some(record) = reader.next()? {
-            // A marker (manifest_log.5) says nothing, and does not stand for the state that must come first.
+            // A marker (manifest_log.5) is empty, and cannot be the state that must come first.
             is_marker = record.is_empty();
             if is_marker {
                 continue;
@@ -177,7 +181,7 @@ impl ManifestLog {
         Ok(Some(FoundManifest { id, state, state_bytes, bytes, last }))
     }
 
-    /// Makes an edit durable. `fresh` gives the number of a new manifest file, should one be started.
+    /// Appends an edit durably. `fresh` returns a number for a new manifest file, if one is started.
     pub fn append(&mut self, edit: VersionEdit, fresh: impl FnOnce() -> FileId) -> Result<()> {
         let oversize = self.writer.as_ref().is_some_and(|writer| {
             writer.size() > self.rewrite_bytes_min && writer.size() > REWRITE_FACTOR * self.state_bytes
@@ -190,7 +194,7 @@ impl ManifestLog {
         let bytes = edit.encode();
         // manifest_log.3
         let mut writer = self.writer.take().expect("not broken");
-        // manifest_log.5: the last marker, the edit, the next marker.
+        // manifest_log.5: sync the last marker, append the edit, write the next marker.
         let appended = settle_mark(&mut writer)
             .and_then(|()| append_durably(&mut writer, &bytes))
             .and_then(|()| mark(&mut writer));
@@ -200,24 +204,25 @@ impl ManifestLog {
         appended.map(|()| self.state.merge(edit))
     }
 
-    /// Whether an append failed and no new manifest has settled it yet (manifest_log.3).
+    /// Returns whether an append failed and no new manifest has settled it yet (manifest_log.3).
     pub fn is_broken(&self) -> bool {
         self.writer.is_none()
     }
 
-    /// Settles a failed append: starts a new manifest without the edit that failed.
+    /// Settles a failed append by starting a new manifest without the failed edit.
     pub fn heal(&mut self, fresh: impl FnOnce() -> FileId) -> Result<()> {
         if self.is_broken() { self.replace(fresh(), self.state.clone()) } else { Ok(()) }
     }
 
     fn replace(&mut self, id: FileId, mut state: VersionEdit) -> Result<()> {
         state.next_file = state.next_file.max(Some(id.next()));
-        // Until CURRENT is switched the outcome is unknown, so nothing may be appended to the old file.
+        // Until CURRENT names the new file the outcome is unknown, so the old file is not appended to.
         self.writer = None;
         let old = self.dir.join(manifest_name(self.id));
         let new = ManifestLog::create(&self.env, &self.dir, id, state)?;
-        // The old file is garbage now; if it cannot be removed, the next open does it. If that panics, nobody is told of the edit: the next
-        // append starts a manifest without it (manifest_log.3).
+        // The old file is garbage. If its removal fails, the next opening removes it. If the removal panics,
+        // the caller does not learn of the edit, and the next append starts a manifest without it
+        // (manifest_log.3).
         let _ = self.env.fs.remove_file(&old);
         *self = new.replaced_from(self.rewrite_bytes_min);
         Ok(())
@@ -234,7 +239,7 @@ impl ManifestLog {
         self.dir.join(manifest_name(self.id))
     }
 
-    /// All edits that are durable, merged.
+    /// All durable edits, merged.
     pub fn state(&self) -> &VersionEdit {
         &self.state
     }
@@ -252,7 +257,7 @@ fn append_durably(writer: &mut recordio::Writer, edit: &[u8]) -> Result<()> {
     writer.append_sync(edit).map(drop)
 }
 
-/// Makes the file of a manifest that holds `state`.
+/// Creates the file of a manifest that holds `state`.
 fn write_state(env: &Env, path: &Path, state: &VersionEdit) -> Result<recordio::Writer> {
     let mut writer = recordio::Writer::options().env(env).create(path)?;
     let mut header = MAGIC.to_vec();
@@ -264,13 +269,13 @@ fn write_state(env: &Env, path: &Path, state: &VersionEdit) -> Result<recordio::
     Ok(writer)
 }
 
-/// Writes the marker behind an edit (manifest_log.5). It need not be durable yet.
+/// Writes the marker after an edit (manifest_log.5). It need not be durable yet.
 fn mark(writer: &mut recordio::Writer) -> Result<()> {
     writer.append(&VersionEdit::default().encode())?;
     writer.flush()
 }
 
-/// Checks the content of the first record, which stands at `offset` of the file.
+/// Checks the content of the first record, at `offset` of the file.
 pub(super) fn check_header(header: &[u8], path: &Path, offset: u64) -> Result<()> {
     let Some(rest) = header.strip_prefix(MAGIC) else {
         return Err(Error::corrupt("manifest", path, offset, "the first record is not a manifest's"));
@@ -292,7 +297,7 @@ fn sync_dir(env: &Env, dir: &Path) -> Result<()> {
     env.fs.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))
 }
 
-/// The text of `CURRENT`: the manifest's name and the CRC-32C of the name in hexadecimal.
+/// The text of `CURRENT`: the manifest's name and its CRC-32C in hexadecimal.
 pub(super) fn current_text(id: FileId) -> String {
     let name = manifest_name(id);
     format!("{name} {:08x}\n", crc32c(name.as_bytes()))
@@ -302,7 +307,8 @@ fn write_current(env: &Env, dir: &Path, id: FileId) -> Result<()> {
     replace_file(env, dir, CURRENT_TMP, CURRENT, current_text(id).as_bytes())
 }
 
-/// Puts a small file in place atomically and durably: written and synced under a temporary name, then renamed.
+/// Replaces a small file atomically and durably: it is written and synced under a temporary name, then
+/// renamed.
 pub fn replace_file(env: &Env, dir: &Path, temporary: &str, name: &str, content: &[u8]) -> Result<()> {
     let (from, to) = (dir.join(temporary), dir.join(name));
     let file = env.fs.open(&from, OpenOptions::create()).map_err(|e| Error::io("create", &from, e))?;
@@ -315,7 +321,7 @@ pub fn replace_file(env: &Env, dir: &Path, temporary: &str, name: &str, content:
     sync_dir(env, dir)
 }
 
-/// The manifest that `CURRENT` names; `None` if there is no `CURRENT`.
+/// The number of the manifest that `CURRENT` names. `None` without `CURRENT`.
 pub(crate) fn read_current(env: &Env, dir: &Path) -> Result<Option<FileId>> {
     let path = dir.join(CURRENT);
     let io = |e| Error::io("read", &path, e);

@@ -1,4 +1,4 @@
-//! What the database consists of: which tables, in which runs, and from where the log must be replayed.
+//! The contents of the database: its tables, their runs, and where replay of the log starts.
 //!
 //! ```text
 //!   flush, compaction --VersionEdit--> ManifestLog (MANIFEST-n, named by CURRENT)

@@ -1,14 +1,14 @@
-//! A damaged manifest, as far as it can be read.
+//! Reads a damaged manifest as far as possible.
 //!
 //! ```text
-//!   MANIFEST-n --records that are sound--> edits, merged into one --> SalvagedManifest
-//!              `-the others--------------> damage; `complete` is false
+//!   MANIFEST-n --sound records--> edits, merged into one --> SalvagedManifest
+//!              `-others---------> damage; `complete` is false
 //! ```
 //!
-//! manifest_salvage.1. Nothing is changed, and no bytes make this panic.
-//! manifest_salvage.2. `complete` is true only if every edit that ever counted is in the state.
-//! manifest_salvage.3. Bytes that cannot be read cost the edits of the 4 KiB around them, those that begin or end there too; the first 4 KiB cost
-//!      the manifest.
+//! manifest_salvage.1. Nothing is changed, and no bytes cause a panic.
+//! manifest_salvage.2. `complete` is true only if every edit that took effect is in the state.
+//! manifest_salvage.3. Unreadable bytes cost the edits in the 4 KiB around them, including those that begin
+//!     or end there. In the first 4 KiB they cost the manifest.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -20,20 +20,20 @@ use super::log::check_header;
 use crate::recordio::{self, Tail};
 use crate::types::{Error, FileId, Result};
 
-/// What is left of a manifest.
+/// What can be read of a manifest.
 #[derive(Debug, Default)]
 pub(crate) struct SalvagedManifest {
-    /// All edits that can be read, merged; `None` if there is none.
+    /// All readable edits, merged; `None` if there are none.
     pub state: Option<VersionEdit>,
-    /// How many there are, the first state included, empty ones not.
+    /// Number of non-empty edits, including the first state.
     pub edits: u64,
-    /// The tables that edits removed and none brought back.
+    /// The tables that edits removed and none added again.
     pub removed: BTreeSet<FileId>,
     /// Whether no edit is missing (manifest_salvage.2).
     pub complete: bool,
     /// What cannot be read.
     pub damage: Vec<Error>,
-    /// An unfinished edit at the end, which never counted: its offset and length.
+    /// Offset and length of an incomplete edit at the end, which never took effect.
     pub torn: Option<(u64, u64)>,
 }
 
@@ -41,19 +41,19 @@ pub(crate) struct SalvagedManifest {
 pub(crate) enum ManifestPiece {
     /// The file's first record.
     Header(Result<()>),
-    /// An edit; the first one is the whole state when the file was begun.
+    /// An edit. The first one is the whole state when the file was created.
     Edit(Box<VersionEdit>),
-    /// An empty record, the sign that the edit before it counted.
+    /// An empty record, which proves that the edit before it took effect.
     Marker,
-    /// A record that is no edit, or bytes that are no record, with valid ones behind them, or with some that cannot be read among
-    /// them.
+    /// A record that is not an edit. Or bytes that are not a record and are followed by valid ones, or
+    /// contain unreadable bytes.
     Damage(Error),
-    /// What follows the last record.
+    /// The bytes after the last record.
     Tail(Tail),
 }
 
-/// Calls `each` with the offset of every piece of the manifest, in order. Fails if the file cannot be opened, or not read at its
-/// start.
+/// Calls `each` with every piece of the manifest and its offset, in order. Fails if the file cannot be
+/// opened, or not read at its start.
 pub(crate) fn walk(env: &Env, path: &Path, each: &mut dyn FnMut(u64, ManifestPiece)) -> Result<()> {
     let mut reader = recordio::Reader::options().env(env).salvage().uncompressed().open(path)?;
     if let Some(error) = reader.header_damage() {
@@ -65,7 +65,7 @@ pub(crate) fn walk(env: &Env, path: &Path, each: &mut dyn FnMut(u64, ManifestPie
         let skipped_before = reader.skipped_bytes();
         let record = reader.next()?.map(<[u8]>::to_vec);
         let skipped = reader.skipped_bytes() - skipped_before;
-        // Also behind the last one: a record may have its checksums and yet not be one.
+        // Also after the last one: a record may have correct checksums without being one.
         if skipped > 0 {
             each(end, ManifestPiece::Damage(reader.skipped_damage("manifest", end, skipped)));
         }
@@ -75,7 +75,7 @@ pub(crate) fn walk(env: &Env, path: &Path, each: &mut dyn FnMut(u64, ManifestPie
         if std::mem::take(&mut first) {
             let header = check_header(&record, path, content_offset);
             let is_edit = skipped > 0 && header.as_ref().is_err_and(Error::is_corrupt);
-            // The header itself may be what was skipped: then this is an edit.
+            // The header itself may have been skipped. Then this is an edit.
             if !is_edit {
                 each(offset, ManifestPiece::Header(header));
                 continue;
@@ -94,7 +94,7 @@ pub(crate) fn walk(env: &Env, path: &Path, each: &mut dyn FnMut(u64, ManifestPie
     Ok(())
 }
 
-/// Reads what is left of the manifest at `path`. Fails if it cannot be read at all, or is of a newer format.
+/// Reads what is left of the manifest at `path`. Fails if nothing can be read, or if its format is newer.
 pub(crate) fn salvage(env: &Env, path: &Path) -> Result<SalvagedManifest> {
     let mut out = SalvagedManifest { complete: true, ..SalvagedManifest::default() };
     let mut newer = None;

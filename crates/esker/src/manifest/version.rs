@@ -1,18 +1,19 @@
-//! A version: the sorted runs that make up the tables of the database at one moment. Immutable.
+//! A version: the sorted runs of tables at one moment. Immutable.
 //!
 //! ```text
-//!   L0    run 9   [a--f][g--m]      newest: one run per flush
+//!   L0    run 9   [a--f][g--m]      newest: one run for each flush
 //!         run 8   [a----k]
-//!   tier  run 5   [b--h][i--z]      merged L0 runs; below them larger tiers
+//!   tier  run 5   [b--h][i--z]      compacted L0 runs; below them larger tiers
 //!   base  run 1   [a-c][d-h][i-z]   oldest: everything else
 //! ```
 //!
-//! version.1. Runs stand newest first: for any key, what a run holds is newer than what the runs after it hold.
-//! version.2. The tables of a run stand in key order and their ranges do not overlap; all versions of a key that are in
-//!      a run are in one table.
-//! version.3. Runs are ordered by level, then by run id descending. The base level has at most one run.
+//! version.1. Runs are ordered newest first: for any key, the entries of a run are newer than those of later
+//!     runs.
+//! version.2. The tables of a run are in key order and do not overlap. All versions of a key in a run are in
+//!     one table.
+//! version.3. Runs are ordered by level, then by descending run id. The base level has at most one run.
 //!
-//! `T` is the open table (`Arc<Table>`); policy and its tests work with `Version<()>` or any other `T`.
+//! `T` is the open table (`Arc<Table>`). Policy and its tests work with `Version<()>` or any other `T`.
 
 use std::cmp;
 use std::collections::HashMap;
@@ -30,34 +31,35 @@ use crate::types::key::{common_prefix_len, head8};
 use crate::types::key_range::{End, KeyRange};
 use crate::types::{FileId, SeqNo};
 
-/// How deep a run lies. 0 is freshly flushed, larger is older and larger.
+/// The level of a run. 0 is freshly flushed; larger levels hold older and larger runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Level(u8);
 
 impl Level {
-    /// Runs as they come from memtables.
+    /// Runs flushed from memtables.
     pub const L0: Level = Level(0);
-    /// Runs merged from L0, beyond the cache. The tiers under it hold runs merged from the tier above.
+    /// Runs compacted from L0, if data exceeds the cache. Each further tier holds runs compacted from the
+    /// tier above.
     pub const TIER: Level = Level(1);
-    /// The last tier that there can be.
+    /// The last tier.
     pub const LAST_TIER: Level = Level(6);
-    /// The one run under all others.
+    /// The single run below all others.
     pub const BASE: Level = Level(7);
 
-    /// The level of this number, if there is one.
+    /// The level with this number, if there is one.
     pub const fn from_u8(n: u8) -> Option<Level> {
         if n <= Self::BASE.0 { Some(Level(n)) } else { None }
     }
-    /// Whether it lies between the runs of memtables and the base.
+    /// Returns whether it is between L0 and the base.
     pub fn is_tier(self) -> bool {
         (Self::TIER..=Self::LAST_TIER).contains(&self)
     }
-    /// The next one, with older runs; the base has none.
+    /// The next level, with older runs. Panics for the base.
     pub(crate) fn below(self) -> Level {
         assert!(self < Self::BASE, "there is a level below");
         Level(self.0 + 1)
     }
-    /// The number in files.
+    /// The number stored in files.
     pub const fn get(self) -> u8 {
         self.0
     }
@@ -72,14 +74,14 @@ pub struct RunId(pub u64);
 pub struct LiveTable<T = Arc<Table>> {
     /// Its file.
     pub file: FileId,
-    /// What is known of it without opening it.
+    /// Its metadata, known without opening it.
     pub meta: TableMeta,
     /// The open table.
     pub table: T,
 }
 
-/// Whether look-ups in a run mostly hit: then asking its filters first is a cache miss for nothing. Counts a sample,
-/// so that readers on many cores do not fight over the counters. Relaxed: they order nothing.
+/// Whether lookups in a run mostly hit. If they do, asking its filters first only costs a cache miss. Counts
+/// a sample, so that readers on many cores do not contend for the counters. Relaxed: they order nothing.
 #[derive(Debug, Default)]
 pub struct Probes {
     hits: AtomicU32,
@@ -87,10 +89,10 @@ pub struct Probes {
 }
 
 impl Probes {
-    /// One look-up in so many counts, chosen by the key's hash.
+    /// One lookup in this many is counted, chosen by the key's hash.
     const SAMPLE: u64 = 64;
 
-    /// Notes the outcome of a look-up.
+    /// Records the outcome of a lookup.
     #[inline]
     pub fn note(&self, hash: u64, hit: bool) {
         if hash.is_multiple_of(Self::SAMPLE) {
@@ -99,7 +101,7 @@ impl Probes {
         }
     }
 
-    /// Whether the filter is worth asking: unless four of five look-ups hit, over 64 counted ones or more.
+    /// Returns whether to ask the filter: unless four of five lookups hit, once 64 hits were counted.
     #[inline]
     pub fn filter_pays(&self) -> bool {
         let (hits, misses) = (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed));
@@ -107,17 +109,17 @@ impl Probes {
     }
 }
 
-/// The first keys of a run's tables, in a form that is searched without looking at them one by one.
+/// The first keys of a run's tables, in a form that can be searched without reading the keys.
 #[derive(Debug)]
 struct Starts {
-    /// What all begin with; empty unless some would look alike without it.
+    /// Common prefix of all keys. Empty, unless some heads would be equal without it.
     prefix: Vec<u8>,
-    /// `head8` of what follows the prefix in each.
+    /// `head8` of each key without the prefix.
     heads: Vec<u64>,
 }
 
 impl Starts {
-    /// Of these keys, in their order.
+    /// For these keys, in order.
     fn of(keys: &[&[u8]]) -> Self {
         let heads = |from: usize| keys.iter().map(|key| head8(&key[from..])).collect::<Vec<_>>();
         let plain = heads(0);
@@ -130,7 +132,8 @@ impl Starts {
         }
     }
 
-    /// `head8` of what follows the prefix; `Err` with where the key stands to all of them, if it does not begin so.
+    /// `head8` of the key without the prefix. `Err`: the key does not have the prefix, and compares like this
+    /// with all of them.
     #[inline]
     fn head(&self, key: &[u8]) -> Result<u64, cmp::Ordering> {
         if self.prefix.is_empty() {
@@ -139,7 +142,8 @@ impl Starts {
         key.strip_prefix(&*self.prefix).map(head8).ok_or_else(|| key.cmp(&self.prefix))
     }
 
-    /// Those that cannot be told from the key here: all before them are smaller, and all behind them greater.
+    /// The keys that the heads cannot distinguish from this one. All earlier keys are smaller, all later ones
+    /// greater.
     #[inline]
     fn like(&self, key: &[u8]) -> Range<usize> {
         match self.head(key) {
@@ -155,13 +159,13 @@ impl Starts {
         }
     }
 
-    /// Whether all are seen to be greater than the key.
+    /// Returns whether the heads show that all keys are greater.
     #[inline]
     fn all_above(&self, key: &[u8]) -> bool {
         self.head(key).map_or_else(|order| order.is_lt(), |head| head < self.heads[0])
     }
 
-    /// Whether all are seen to be smaller than the key.
+    /// Returns whether the heads show that all keys are smaller.
     #[inline]
     fn all_below(&self, key: &[u8]) -> bool {
         self.head(key).map_or_else(|order| order.is_gt(), |head| head > self.heads[self.heads.len() - 1])
@@ -171,16 +175,16 @@ impl Starts {
 /// A sorted run.
 #[derive(Debug)]
 pub struct Run<T = Arc<Table>> {
-    /// Where it stands.
+    /// Its level.
     pub level: Level,
-    /// Which of its level it is.
+    /// Its number.
     pub id: RunId,
     tables: Vec<Arc<LiveTable<T>>>,
     /// The tables' first keys, for searching.
     starts: Starts,
     max_seq: SeqNo,
     range_tombstones: bool,
-    /// What its look-ups found.
+    /// Outcomes of its lookups.
     pub probes: Probes,
 }
 
@@ -188,7 +192,7 @@ impl<T> Run<T> {
     /// A run of these tables.
     ///
     /// # Panics
-    /// If two of them overlap (version.2), or there are none.
+    /// If there are none, or if two overlap (version.2).
     pub fn new(level: Level, id: RunId, mut tables: Vec<Arc<LiveTable<T>>>) -> Self {
         assert!(!tables.is_empty(), "a run has tables");
         tables.sort_by(|a, b| a.meta.range.start.cmp(&b.meta.range.start));
@@ -213,41 +217,41 @@ impl<T> Run<T> {
         self.max_seq
     }
 
-    /// Whether any of its tables holds range tombstones.
+    /// Returns whether any of its tables has range tombstones.
     #[inline]
     pub fn has_range_tombstones(&self) -> bool {
         self.range_tombstones
     }
 
-    /// The tables, in key order; never empty.
+    /// The tables in key order. Never empty.
     pub fn tables(&self) -> &[Arc<LiveTable<T>>] {
         &self.tables
     }
 
-    /// The number of tables whose range starts at or before `key`.
+    /// Number of tables whose range starts at or before `key`.
     #[inline]
     fn starting_by(&self, key: &[u8]) -> usize {
         let same = self.starts.like(key);
         same.start + self.tables[same].partition_point(|t| t.meta.range.start.as_slice() <= key)
     }
 
-    /// The index of the table whose range holds `key`.
+    /// Index of the table whose range contains `key`.
     #[inline]
     pub fn find(&self, key: &[u8]) -> Option<usize> {
         let at = self.starting_by(key).checked_sub(1)?;
         self.tables[at].meta.range.end.admits(key).then_some(at)
     }
 
-    /// The index of the first table that may hold keys `>= key`; `tables().len()` if none.
+    /// Index of the first table that may have keys `>= key`; `tables().len()` if there is none.
     pub fn first_from(&self, key: &[u8]) -> usize {
         let n = self.starting_by(key);
         if n > 0 && self.tables[n - 1].meta.range.end.admits(key) { n - 1 } else { n }
     }
 
-    /// The tables that may hold keys inside these bounds.
+    /// The tables that may have keys within these bounds.
     pub fn within(&self, lower: &Bound<BoundKey>, upper: &Bound<BoundKey>) -> Range<usize> {
         let count = self.tables.len();
-        // Most walks are over a keyspace, in which most runs lie whole: then no search is needed.
+        // Most walks cover a keyspace that contains most runs entirely. Then no search is needed.
         let start = match lower {
             Bound::Included(key) | Bound::Excluded(key) if self.starts.all_above(key) => 0,
             Bound::Included(key) => self.first_from(key),
@@ -263,7 +267,7 @@ impl<T> Run<T> {
         start..end.max(start)
     }
 
-    /// The index of the first table that may hold keys `> key`; `tables().len()` if none.
+    /// Index of the first table that may have keys `> key`; `tables().len()` if there is none.
     fn first_behind(&self, key: &[u8]) -> usize {
         let n = self.first_from(key);
         let ends =
@@ -271,7 +275,7 @@ impl<T> Run<T> {
         n + usize::from(self.tables.get(n).is_some_and(ends))
     }
 
-    /// The number of tables that may hold keys `< key`.
+    /// Number of tables that may have keys `< key`.
     pub fn count_before(&self, key: &[u8]) -> usize {
         self.tables.partition_point(|t| t.meta.range.start.as_slice() < key)
     }
@@ -300,7 +304,7 @@ pub struct Version<T = Arc<Table>> {
 }
 
 impl<T> Version<T> {
-    /// No tables.
+    /// A version without tables.
     pub fn empty() -> Self {
         Version {
             runs: Vec::new(),
@@ -312,31 +316,31 @@ impl<T> Version<T> {
         }
     }
 
-    /// What is to be taken from the counts of commits.
+    /// What has to be subtracted from the counts of commits.
     #[inline]
     pub(crate) fn debts(&self) -> &Debts {
         &self.debts
     }
 
-    /// Versions in tables.
+    /// Number of versions in tables.
     #[inline]
     pub fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// Versions in tables that are unresolved.
+    /// Number of unresolved versions in tables.
     #[inline]
     pub fn unresolved(&self) -> u64 {
         self.unresolved
     }
 
-    /// Versions in tables that expire.
+    /// Number of versions in tables that expire.
     #[inline]
     pub(crate) fn expiring(&self) -> u64 {
         self.expiring
     }
 
-    /// These runs, of which some may be empty.
+    /// A version of these runs.
     #[cfg(test)]
     pub(crate) fn of_runs(mut runs: Vec<Arc<Run<T>>>) -> Self {
         runs.sort_by(|a, b| a.level.cmp(&b.level).then(b.id.cmp(&a.id)));
@@ -355,7 +359,7 @@ impl<T> Version<T> {
         &self.blobs
     }
 
-    /// The same tables, and these blob files.
+    /// The same tables with these blob files.
     pub(crate) fn with_blobs(&self, blobs: BlobSet) -> Self {
         Version { runs: self.runs.clone(), blobs, debts: self.debts.clone(), ..*self }
     }
@@ -370,11 +374,11 @@ impl<T> Version<T> {
         self.runs.last().filter(|r| r.level == Level::BASE)
     }
 
-    /// The version after an edit of tables. `opened` holds the handle of each table that the edit adds and this version
-    /// does not have yet (a trivial move removes and adds the same file).
+    /// The version after an edit of tables. `opened` holds the handle of each table that the edit adds and
+    /// this version does not have. A trivial move removes and adds the same file.
     ///
     /// # Panics
-    /// If the edit does not fit: it removes a table that is not there, adds one without a handle, or breaks version.2.
+    /// If the edit removes a missing table, adds one without a handle, or breaks version.2.
     pub fn apply(&self, edit: &VersionEdit, mut opened: HashMap<FileId, T>) -> Self
     where
         T: Clone,

@@ -45,7 +45,7 @@ fn manifest_log_1_every_synced_edit_survives_every_crash() {
     }
 }
 
-/// What is wrong with manifests after power losses in the middle of an append: at each of its syncs, in many ways.
+/// Wrong states of manifests after power losses during an append, at each of its syncs and in many ways.
 fn wrong_after_losses_in_an_append() -> Vec<String> {
     let mut wrong = Vec::new();
     for sync in 1..=2 {
@@ -89,7 +89,7 @@ fn manifest_log_3_after_a_failed_append_a_new_manifest_settles_it() {
     assert!(!env.fs.exists(&dir.join(manifest_name(FileId::new(1)))).unwrap());
 }
 
-/// A manifest is replaced, and ends at each call in turn: what a power loss leaves after each, in many ways.
+/// The replacement of a manifest is interrupted at each call in turn, and followed by many power losses.
 #[test]
 fn manifest_log_2_a_manifest_that_replaces_another_is_durable_before_it_is_named() {
     let mut ended = 0;
@@ -107,7 +107,7 @@ fn manifest_log_2_a_manifest_that_replaces_another_is_durable_before_it_is_named
         let fail = FaultAction::Fail(std::io::ErrorKind::Other);
         faults.add(FaultRule::new(&OpKind::CHANGES, fail).nth(call).forever());
         let replaced = log.append(wal_from(n + 1), || FileId::new(5));
-        // One in 32 has lost the name and nothing else.
+        // One loss in 32 loses only the name.
         for seed in 0..300 {
             let left = recovered(fs.crash(seed), &dir);
             let may_be = if replaced.is_ok() { n + 1..=n + 1 } else { n..=n + 1 };
@@ -187,7 +187,7 @@ fn a_damaged_current_or_manifest_is_a_typed_error_or_the_truth() {
             file.write_all_at(&[byte[0] ^ 0x41], at).unwrap();
             match ManifestLog::recover(&env, &dir) {
                 Err(Error::Corrupt { .. } | Error::UnsupportedVersion { .. }) => {}
-                // manifest_log.5: what reads as a torn tail is the marker alone.
+                // manifest_log.5: only the marker can read as a torn tail.
                 Ok(Some((_, state))) if name != CURRENT => assert_eq!(state.wal_from, Some(7), "byte {at}"),
                 other => panic!("{name} byte {at}: {other:?}"),
             }
@@ -195,8 +195,9 @@ fn a_damaged_current_or_manifest_is_a_typed_error_or_the_truth() {
     }
 }
 
-/// What recovery takes, as it must not, of a manifest of whose blocks some hold what an earlier one of the same shape has there: between any two
-/// records of its own, and from any place behind its first edit on, where it ends.
+/// Stale records that recovery takes, which it must not. Some blocks of the manifest hold what an earlier
+/// manifest of the same shape had there: between any two of its records, and from any record after its first
+/// edit on, to its end.
 fn stale_records_taken() -> Vec<String> {
     let (_, env, dir) = world();
     let path = |id: u64| dir.join(manifest_name(FileId::new(id)));
@@ -215,7 +216,7 @@ fn stale_records_taken() -> Vec<String> {
     while reader.next().unwrap().is_some() {
         places.push(reader.record_offset() as usize);
     }
-    // The header, the state, and five edits, with a marker behind each.
+    // The header, the state, and five edits, each followed by a marker.
     assert!(places.len() == 13 && stale.len() == own.len() && stale != own, "{places:?}");
 
     let recovered = |bytes: &[u8]| {
@@ -255,7 +256,7 @@ fn manifest_log_6_a_compressed_edit_is_damage() {
     for &codec in Compression::ALL {
         let mut writer = recordio::Writer::options().env(&env).compression(codec).create(&path).unwrap();
         writer.append(b"esker manifest\x01").unwrap();
-        // The same field over and over: that shrinks, and decodes.
+        // One field repeated: it compresses well, and decodes.
         writer.append(&wal_from(4).encode().repeat(200)).unwrap();
         mark(&mut writer).unwrap();
         assert_eq!(writer.size() > 400, codec == Compression::None, "{}", codec.name());
@@ -305,7 +306,7 @@ fn manifest_salvage_2_a_last_record_that_is_none_is_damage_and_no_torn_end() {
     drop(log);
     let file = env.fs.open(&path, OpenOptions::write()).unwrap();
     let mut bytes = esker_env::read_range(&*file, 0, file.len().unwrap() as usize).unwrap();
-    // Without the marker; and the edit is said to be compressed, to nothing, with checksums that are right.
+    // Without the marker. The edit claims to be compressed to nothing, with correct checksums.
     let header = 20;
     bytes.truncate(bytes.len() - header);
     let at = bytes.len() - wal_from(2).encode().len() - header;
@@ -342,7 +343,7 @@ fn manifest_salvage_3_edits_outside_of_the_pieces_that_cannot_be_read_are_kept()
         assert!(matches!(ManifestLog::recover(&env, &dir), Err(Error::Io { .. })));
         let found = salvage(&env, &path).unwrap();
         faults.clear();
-        // The marker, which ends each, may be among what is lost.
+        // The marker, which ends each edit, may be lost with it.
         let marker = 20;
         let pieces = start / 4096 * 4096..end.next_multiple_of(4096);
         let is_kept = |n: &usize| ends[*n] - marker <= pieces.start || ends[*n - 1] >= pieces.end;
@@ -356,8 +357,8 @@ fn manifest_salvage_3_edits_outside_of_the_pieces_that_cannot_be_read_are_kept()
             (false, 1, None),
             "manifest_salvage.2: {lost}"
         );
-        let told = found.damage[0].to_string();
-        assert!(told.contains("can be read: injected fault"), "{told}");
+        let damage = found.damage[0].to_string();
+        assert!(damage.contains("can be read: injected fault"), "{damage}");
     }
     let fails = FaultAction::Fail(std::io::ErrorKind::Other);
     faults.add(FaultRule::new(&[OpKind::Read], fails).on_bytes(0..1).forever());
@@ -369,9 +370,9 @@ fn errors_tell_where_in_the_file_the_damaged_field_is() {
     let (_, env, dir) = world();
     drop(ManifestLog::create(&env, &dir, FileId::new(1), wal_from(0)).unwrap());
     let path = dir.join(manifest_name(FileId::new(1)));
-    // Behind a sound field one of which nothing is known.
+    // A sound field followed by an unknown one.
     let unknown = [&wal_from(4).encode()[..], &[99]].concat();
-    // The content of the first record stands behind the headers of the file and of the record, 20 bytes each.
+    // The content of the first record follows the headers of the file and of the record, 20 bytes each.
     let cases: [(&[u8], &[u8], u64); 3] = [
         (b"something else", b"", 40),
         // A number that does not end.
@@ -420,7 +421,7 @@ fn manifest_log_3_a_replacement_that_panicked_is_settled_without_its_edit() {
     let env = Env::simulated(Arc::new(faults.clone()), 1);
     let created = ManifestLog::create(&env, &dir, FileId::new(1), wal_from(1)).unwrap();
     let mut log = created.replaced_from(0);
-    // The last call of a replacement, when the new manifest is in force: whoever asked for it never hears that.
+    // The last call of a replacement, when the new manifest is current. The caller does not learn of it.
     faults.add(FaultRule::new(&[OpKind::Remove], FaultAction::Panic).on_path("MANIFEST"));
     let mut next = 2;
     while faults.fired() == 0 {
