@@ -1,13 +1,14 @@
-//! Typed tables: keys and values of Rust types in a keyspace, keys in their own order. Feature `typed`.
+//! Typed tables: keys and values of Rust types in a keyspace, in the order of the key type. Feature `typed`.
 //!
 //! ```text
-//!   Table<K, V> --key: storekey, which keeps the order--> user keys of a keyspace
-//!               `-value: a codec, postcard unless told otherwise
+//!   Table<K, V> --key: storekey, order-preserving--> user keys of a keyspace
+//!               `-value: a codec, postcard by default
 //! ```
 //!
-//! Keys are integers, floats, strings, bytes, `Option`s, tuples of those, and structs and enums that derive [`Encode`] and
-//! [`Decode`]. The derived code names the crate `storekey`, so a program that derives them needs it in its `Cargo.toml`. A tuple's keys are sorted by its first field, then by the next; [`Table::prefix`] walks over those whose first fields are given.
-//! [`Descending`] turns the order of a field round.
+//! Keys are integers, floats, strings, bytes, `Option`s, tuples of those, and structs and enums that derive
+//! [`Encode`] and [`Decode`]. The derived code refers to the crate `storekey`, so a program that derives them
+//! needs it in its `Cargo.toml`. Tuples are ordered by their first field, then by the next. [`Table::prefix`]
+//! iterates over the keys with given leading fields. [`Descending`] reverses the order of a field.
 //!
 //! ```
 //! # #[cfg(feature = "typed")]
@@ -46,22 +47,23 @@ use storekey::{DecodeError, EncodeError, Reader, Writer};
 
 use crate::{Error, Key, Keyspace, Range, Reads, Result, SeqNo, Transaction, Value};
 
-/// How values become bytes.
+/// Encodes values as bytes.
 pub trait Codec<V> {
-    /// The bytes of a value.
+    /// Encodes a value.
     ///
     /// # Errors
-    /// Why it has none, for people.
+    /// A description of why the value cannot be encoded.
     fn encode(value: &V) -> Result<Vec<u8>, String>;
-    /// The value of these bytes.
+    /// Decodes a value.
     ///
     /// # Errors
-    /// Why they are none, for people.
+    /// A description of why the bytes cannot be decoded.
     fn decode(bytes: &[u8]) -> Result<V, String>;
 }
 
-/// Values by serde, in the format of the crate `postcard`, which stores fields without names. A value can be read only as the type
-/// that wrote it: a field that is added later does not read old values, not even with `#[serde(default)]`.
+/// Encodes values with serde in the format of the crate `postcard`, which stores fields without names. A
+/// value can only be read as the type that wrote it: a field that is added later cannot be read from old
+/// values, not even with `#[serde(default)]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Postcard;
 
@@ -74,7 +76,7 @@ impl<V: Serialize + DeserializeOwned> Codec<V> for Postcard {
     }
 }
 
-/// A field whose order is turned round.
+/// A field with reversed order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Descending<T>(pub T);
 
@@ -104,10 +106,10 @@ impl<T: Decode> Decode for Descending<T> {
     }
 }
 
-/// The bytes of a reader with all bits turned round.
+/// A reader that inverts all bits.
 struct Turned<'a, R: BufRead> {
     reader: &'a mut Reader<R>,
-    /// One that was read ahead.
+    /// A byte that was read ahead.
     byte: Option<[u8; 1]>,
 }
 
@@ -141,10 +143,10 @@ impl<R: BufRead> Read for Turned<'_, R> {
     }
 }
 
-/// It makes values of these types, and holds none.
+/// Type parameters of a table, which holds no values of them.
 type Types<K, V, C> = PhantomData<fn() -> (K, V, C)>;
 
-/// A keyspace as a map of types. Handles are cheap to clone.
+/// A typed view of a keyspace. Handles are cheap to clone.
 pub struct Table<K, V, C = Postcard> {
     keyspace: Keyspace,
     types: Types<K, V, C>,
@@ -163,48 +165,50 @@ impl<K, V, C> fmt::Debug for Table<K, V, C> {
 }
 
 fn encoded(key: &(impl Encode + ?Sized)) -> Result<Vec<u8>> {
-    storekey::encode_vec(key).map_err(|e| Error::Invalid(format!("a key that cannot be stored: {e}")))
+    storekey::encode_vec(key).map_err(|e| Error::Invalid(format!("the key cannot be stored: {e}")))
 }
 
 fn decoded<K: Decode, V, C: Codec<V>>(key: &[u8], value: &[u8]) -> Result<(K, V)> {
     let wrong = |what: &str, why: String| {
-        Error::Invalid(format!("the {what} under \"{}\" is of another type: {why}", key.escape_ascii()))
+        Error::Invalid(format!("the {what} at \"{}\" is of another type: {why}", key.escape_ascii()))
     };
     let value = C::decode(value).map_err(|why| wrong("value", why))?;
     Ok((storekey::decode(key).map_err(|e| wrong("key", e.to_string()))?, value))
 }
 
 impl<K: Encode + Decode, V, C: Codec<V>> Table<K, V, C> {
-    /// The table that a keyspace is. Nothing says what types it has: those that wrote it are to read it.
+    /// Creates a typed view of a keyspace. The types are not stored: use the types that wrote it.
     pub fn new(keyspace: Keyspace) -> Self {
         Table { keyspace, types: PhantomData }
     }
 
-    /// The keyspace.
+    /// The underlying keyspace.
     pub fn keyspace(&self) -> &Keyspace {
         &self.keyspace
     }
 
     fn value_of(value: Option<Value>) -> Result<Option<V>> {
         let decode = |value: Value| {
-            C::decode(&value).map_err(|e| Error::Invalid(format!("a value of another type: {e}")))
+            C::decode(&value).map_err(|e| Error::Invalid(format!("the value is of another type: {e}")))
         };
         value.map(decode).transpose()
     }
 
     fn bytes_of(value: &V) -> Result<Vec<u8>> {
-        C::encode(value).map_err(|e| Error::Invalid(format!("a value that cannot be stored: {e}")))
+        C::encode(value).map_err(|e| Error::Invalid(format!("the value cannot be stored: {e}")))
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
-    /// Those of [`Keyspace::get`]; [`Error::Invalid`] if the codec does not take the bytes. Bytes of another type may pass for a value of this one.
+    /// Those of [`Keyspace::get`]; [`Error::Invalid`] if the codec cannot decode the value. A value of
+    /// another type may be decoded without an error.
     pub fn get(&self, key: &K) -> Result<Option<V>> {
         self.get_from(&self.keyspace, key)
     }
 
-    /// The same from a snapshot or a transaction, by its [`keyspace`](crate::Transaction::keyspace).
+    /// Returns the value of a key in a snapshot or a transaction, given by its
+    /// [`keyspace`](crate::Transaction::keyspace).
     ///
     /// # Errors
     /// Those of [`get`](Self::get).
@@ -212,7 +216,7 @@ impl<K: Encode + Decode, V, C: Codec<V>> Table<K, V, C> {
         Self::value_of(reads.get(encoded(key)?)?)
     }
 
-    /// Whether a key is there.
+    /// Returns whether a key exists.
     ///
     /// # Errors
     /// Those of [`Keyspace::contains`].
@@ -220,15 +224,15 @@ impl<K: Encode + Decode, V, C: Codec<V>> Table<K, V, C> {
         self.keyspace.contains(encoded(key)?)
     }
 
-    /// Sets a key to a value.
+    /// Sets the value of a key.
     ///
     /// # Errors
-    /// Those of [`Keyspace::put`]; [`Error::Invalid`] for what the codec does not take.
+    /// Those of [`Keyspace::put`]; [`Error::Invalid`] if the codec cannot encode the value.
     pub fn put(&self, key: &K, value: &V) -> Result<SeqNo> {
         self.keyspace.put(encoded(key)?, Self::bytes_of(value)?)
     }
 
-    /// The same in a transaction.
+    /// Sets the value of a key in a transaction.
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
@@ -244,7 +248,7 @@ impl<K: Encode + Decode, V, C: Codec<V>> Table<K, V, C> {
         self.keyspace.remove(encoded(key)?)
     }
 
-    /// The same in a transaction.
+    /// Removes a key in a transaction.
     ///
     /// # Errors
     /// Those of [`remove`](Self::remove).
@@ -252,7 +256,7 @@ impl<K: Encode + Decode, V, C: Codec<V>> Table<K, V, C> {
         transaction.remove(&self.keyspace, encoded(key)?)
     }
 
-    /// The entries of a range, from either end.
+    /// Iterates over a range of entries, from either end.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a key that cannot be stored.
@@ -260,7 +264,7 @@ impl<K: Encode + Decode, V, C: Codec<V>> Table<K, V, C> {
         self.range_of(&self.keyspace, range)
     }
 
-    /// The same of a snapshot or a transaction.
+    /// Iterates over a range of entries in a snapshot or a transaction.
     ///
     /// # Errors
     /// Those of [`range`](Self::range).
@@ -276,7 +280,8 @@ impl<K: Encode + Decode, V, C: Codec<V>> Table<K, V, C> {
         Ok(Entries { range: reads.range(bounds), types: PhantomData })
     }
 
-    /// The entries whose keys begin with these fields, from either end: those of the leading fields of a tuple, or of a struct.
+    /// Iterates over the entries whose keys start with these fields (the leading fields of a tuple or
+    /// struct), from either end.
     ///
     /// # Errors
     /// Those of [`range`](Self::range).
@@ -284,7 +289,7 @@ impl<K: Encode + Decode, V, C: Codec<V>> Table<K, V, C> {
         self.prefix_of(&self.keyspace, fields)
     }
 
-    /// The same of a snapshot or a transaction.
+    /// Iterates over the entries whose keys start with these fields, in a snapshot or a transaction.
     ///
     /// # Errors
     /// Those of [`range`](Self::range).
@@ -292,7 +297,7 @@ impl<K: Encode + Decode, V, C: Codec<V>> Table<K, V, C> {
         Ok(Entries { range: reads.prefix(encoded(fields)?), types: PhantomData })
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     ///
     /// # Errors
     /// Those of [`Keyspace::len`].
@@ -300,7 +305,7 @@ impl<K: Encode + Decode, V, C: Codec<V>> Table<K, V, C> {
         self.keyspace.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the table is empty.
     ///
     /// # Errors
     /// Those of [`Keyspace::len`].
@@ -309,7 +314,8 @@ impl<K: Encode + Decode, V, C: Codec<V>> Table<K, V, C> {
     }
 }
 
-/// Entries of a [`Table`] in the order of their keys, from either end. An error is the last item, but for that of an entry of another type.
+/// An iterator over the entries of a [`Table`] in key order, from either end. It ends after an error, except
+/// for an entry of another type.
 pub struct Entries<K, V, C = Postcard> {
     range: Range,
     types: Types<K, V, C>,

@@ -94,7 +94,7 @@ fn what_is_no_directory_of_backups_is_refused() {
         assert!(refused.code == 2 && refused.err.contains("there are no backups in"), "{refused:?}");
     }
     let refused = esker.run(["backup", "create", "db"]);
-    assert!(refused.code == 2 && refused.err.contains("name another directory"), "{refused:?}");
+    assert!(refused.code == 2 && refused.err.contains("use another directory"), "{refused:?}");
 }
 
 #[test]

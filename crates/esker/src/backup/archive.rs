@@ -1,13 +1,15 @@
-//! The change feed, kept beside the backups: what was committed between two of them.
+//! Archives the change feed next to the backups: the commits between backups.
 //!
 //! ```text
-//!   Db --feed, from where the last segment has ended--> feed/DATABASE-BEFORE-LAST.segment
+//!   Db --feed, from the end of the last segment--> feed/DATABASE-BEFORE-LAST.segment
 //! ```
 //!
-//! archive.1. Segments of a database follow one another without a gap, or a backup closes it: the commits from each backup on up to the last segment that
-//!      follows can be made again.
-//! archive.2. A segment goes on from the commit that the last one ended with, or the backup that it begins with: the digest of this commit
-//!      proves it. A backup's commit that lies in it is the same, too. Else it is refused: the database may have been put back to an older state.
+//! The segments of a database follow one another without a gap, or a backup closes the gap. From each backup
+//! on, the commits up to the last connected segment can be replayed.
+//!
+//! archive.2. A segment continues at the last commit of the previous segment, or at the backup that it starts
+//!     with. The digest of that commit proves this. The digest of a backup's commit inside a segment must
+//!     match too. Otherwise archiving is refused, because the database may have been reset to an older state.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,34 +23,37 @@ use crate::replay::encode;
 use crate::types::{Error, Result, SeqNo};
 
 const ENDING: &str = ".segment";
-/// How long it waits for a commit that has been made durable.
+/// How long to wait for a durable commit to appear in the feed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What [`Backup::archive`] has added, or what is known of a segment.
+/// A segment of the archive, or the result of [`Backup::archive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Segment {
-    /// The number that its database has for itself.
+    /// Id of the database.
     pub database: u32,
-    /// Its commits are those after this one.
+    /// The segment holds the commits after this one.
     pub after: SeqNo,
-    /// Its last commit.
+    /// The last commit.
     pub last: SeqNo,
-    /// The newest backup of its database when it was made: backups up to this one can be followed by it.
+    /// The newest backup of the database when the segment was created. The segment can be replayed on backups
+    /// up to this one.
     pub backup: u64,
-    /// When it was made, in seconds since 1970 by the wall clock: its commits were made before.
+    /// Creation time, in seconds since 1970 on the wall clock. Its commits were made before.
     pub created: u64,
-    /// Bytes.
+    /// Size of the segment in bytes.
     pub bytes: u64,
 }
 
 impl Backup {
-    /// Adds to the archive what was committed since the last call, or since the newest backup if there was none; nothing is no segment. Needs a
-    /// [feed](crate::Builder::feed_retention) that is kept for longer than it takes until the next call.
+    /// Archives the commits since the last call, or since the newest backup on the first call. Returns `None`
+    /// if there are no new commits. The database needs a [feed](crate::Builder::feed_retention) that is
+    /// retained for longer than the time between calls.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no backup of the database yet, or it has no feed, or it was put back to an older state;
-    /// [`Error::FeedTruncated`] if commits in between are not kept any more: make a backup, and go on; [`Error::Locked`]; [`Error::Io`], [`Error::NoSpace`].
+    /// [`Error::Invalid`] if there is no backup of the database, or it has no feed, or it was reset to an
+    /// older state; [`Error::FeedTruncated`] if commits in between are no longer retained (make a backup,
+    /// then continue); [`Error::Locked`]; [`Error::Io`], [`Error::NoSpace`].
     pub fn archive(&mut self, db: &Db) -> Result<Option<Segment>> {
         self.lock_to_create()?.add(db)
     }
@@ -59,7 +64,7 @@ impl Backup {
         db.sync()?;
         let database = core.database_id();
         let newest = self.newest_of(database)?.ok_or_else(|| {
-            Error::Invalid("there is no backup of this database yet: the archive begins with one".to_owned())
+            Error::Invalid("there is no backup of this database: make one before archiving".to_owned())
         })?;
         let Start { before, digest, mut feed } = self.begin(db, &newest, upto)?;
         if before >= upto {
@@ -73,7 +78,7 @@ impl Backup {
         let mut writer = Writer::create(&self.env, &incoming, &head)?;
         while writer.last < upto {
             let Some(mut commit) = feed.next_within(PATIENCE)? else {
-                let detail = format!("the change feed does not get to commit {upto}, which is durable");
+                let detail = format!("the change feed does not reach commit {upto}, which is durable");
                 return Err(Error::Invalid(detail));
             };
             each_piece(&mut commit, |changes| writer.changes(changes))?;
@@ -94,7 +99,7 @@ impl Backup {
         Ok(Some(segment))
     }
 
-    /// Where the next segment begins.
+    /// Determines where the next segment starts.
     fn begin(&self, db: &Db, newest: &Record, upto: SeqNo) -> Result<Start> {
         let BackupInfo { database, seqno, id, .. } = newest.info;
         let of_it = self.segments_here()?.into_iter().filter(|segment| segment.database == database);
@@ -108,7 +113,7 @@ impl Backup {
                         _ => Ok(start),
                     };
                 }
-                // archive.1
+                // A backup closes the gap.
                 Err(Error::FeedTruncated { .. }) if seqno >= last.last => {}
                 Err(error) => return Err(error),
             }
@@ -116,11 +121,11 @@ impl Backup {
         begin_with(db, newest, upto)
     }
 
-    /// archive.2
+    /// Continues after the last segment, if its last commit is in the database (archive.2).
     fn go_on(&self, db: &Db, last: &Segment, upto: SeqNo) -> Result<Start> {
         let put_back = || {
             Error::Invalid(format!(
-                "the archive ends with a commit {} that is not this database's: it was put back to an older state; remove {} and make a backup",
+                "the archive ends with a commit {} that this database does not have: it was reset to an older state; remove {} and make a backup",
                 last.last,
                 self.segments_dir().display()
             ))
@@ -139,18 +144,19 @@ impl Backup {
         }
     }
 
-    /// The digest that the archive has of a commit, if the archive knows of the commit.
+    /// Returns the digest of a commit in the archive. The outer `None` means that the archive does not
+    /// contain the commit.
     pub(super) fn archived(&self, database: u32, seq: SeqNo) -> Result<Option<Option<Digest>>> {
         let has =
             |segment: &Segment| segment.database == database && segment.after <= seq && segment.last >= seq;
-        // One that ends with it knows it, and one that begins behind it may.
+        // A segment that ends with the commit has its digest, and one that starts after it may have it.
         match self.segments_here()?.into_iter().find(has) {
             None => Ok(None),
             Some(segment) => self.digest_in(&segment, seq).map(Some),
         }
     }
 
-    /// The digest that a segment has of a commit of its own, or of the one before.
+    /// Returns the digest of a commit of a segment, or of the commit before it.
     pub(super) fn digest_in(&self, segment: &Segment, seq: SeqNo) -> Result<Option<Digest>> {
         let mut reader = segment::Reader::open(&self.env, &self.segment_path(segment))?;
         while reader.last < seq {
@@ -161,10 +167,10 @@ impl Backup {
         Ok(reader.digest)
     }
 
-    /// The segments of the archive, by database and by commits.
+    /// Returns the segments of the archive, ordered by database and commit.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Corrupt`] if the beginning of one is damaged.
+    /// [`Error::Io`]; [`Error::Corrupt`] if the start of a segment is damaged.
     pub fn segments(&self) -> Result<Vec<Segment>> {
         match self.look()? {
             true => self.held()?.segments_here(),
@@ -180,7 +186,7 @@ impl Backup {
             let path = dir.join(&name);
             let head = segment::Reader::open(&self.env, &path)?.head;
             if (head.database, head.before) != (database, after) {
-                return Err(Error::corrupt("segment of the feed", path, 0, "it was renamed"));
+                return Err(Error::corrupt("segment of the feed", path, 0, "the file was renamed"));
             }
             let bytes = self.env.fs.file_size(&path).map_err(|e| Error::io("measure", &path, e))?;
             let Head { backup, created, .. } = head;
@@ -200,21 +206,22 @@ impl Backup {
     }
 }
 
-/// Where a segment begins: behind this commit, with this digest, and the feed from there on.
+/// Where a segment starts: after this commit, which has this digest, with the feed from there on.
 struct Start {
     before: SeqNo,
     digest: Option<Digest>,
     feed: Feed,
 }
 
-/// Behind a backup, whose last commit the database has to have (archive.2).
+/// Starts after a backup, whose last commit the database must have (archive.2).
 fn begin_with(db: &Db, newest: &Record, upto: SeqNo) -> Result<Start> {
     let (before, digest) = (newest.info.seqno, newest.tip);
     if before > upto {
         return Err(of_another(newest));
     }
     match db.feed(before) {
-        // The backup was made when the feed had not kept it, and it has not. All databases begin with the same: nothing.
+        // The feed did not contain the commit when the backup was made. Every database starts empty, so
+        // commit 0 needs no proof.
         Err(Error::FeedTruncated { .. }) if digest.is_none() => {}
         _ if before == SeqNo::ZERO => {}
         feed => {
@@ -231,11 +238,11 @@ fn begin_with(db: &Db, newest: &Record, upto: SeqNo) -> Result<Start> {
 fn of_another(backup: &Record) -> Error {
     let BackupInfo { id, seqno, .. } = backup.info;
     Error::Invalid(format!(
-        "nothing proves that the commit {seqno} of backup {id} is this database's, which may have been put back to an older state: make a backup, then go on"
+        "commit {seqno} of backup {id} may not be a commit of this database, which may have been reset to an older state: make another backup, then continue"
     ))
 }
 
-/// The digest of the commit that comes next.
+/// Returns the digest of the next commit.
 pub(super) fn digest_of(feed: &mut Feed) -> Result<Option<Digest>> {
     let Some(mut commit) = feed.next_within(PATIENCE)? else { return Ok(None) };
     let mut digester = Digester::default();
@@ -246,7 +253,7 @@ pub(super) fn digest_of(feed: &mut Feed) -> Result<Option<Digest>> {
     Ok(Some(digester.finish()))
 }
 
-/// The changes of a commit as a segment has them.
+/// Passes the changes of a commit to `call`, encoded as in a segment.
 fn each_piece(commit: &mut FeedCommit, mut call: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
     let mut changes = Vec::new();
     while let Some(change) = commit.next_change()? {

@@ -1,4 +1,4 @@
-//! A new backup: what is there already is named again, the rest is copied.
+//! Creates a backup: files that are already stored are referenced again, the others are copied.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -16,21 +16,21 @@ use crate::engine::life::copies::transfer;
 use crate::types::{Error, Result, SeqNo};
 use esker_env::Env;
 
-/// So much of the beginning and of the end of a blob file goes into what it is known by.
+/// Bytes at the start and at the end of a blob file that contribute to its mark.
 const MARKED_BYTES: u64 = 4096;
-/// Blob files up to this size are known by all of their bytes.
+/// The mark of a smaller blob file covers all its bytes.
 const WHOLE_BYTES_MAX: u64 = 8 << 20;
-/// So much is read at a time.
+/// Bytes read at a time.
 const PIECE_BYTES: u64 = 1 << 20;
 
 impl Backup {
-    /// Makes a backup of the database, while reads and writes go on. It holds all that was visible when the call began. Files that an earlier backup has are not
-    /// copied again: their lengths, beginnings and ends are compared, and what differs is copied. To compare every byte would take as long as
-    /// to copy everything; [`verify`](Self::verify) does so.
+    /// Creates a backup of the database while reads and writes continue. It contains everything visible when
+    /// the call started. Files of an earlier backup are not copied again if their lengths, starts and ends
+    /// match. Comparing every byte would take as long as copying; [`verify`](Self::verify) does that.
     ///
     /// # Errors
-    /// Those of [`Db::flush`]; [`Error::Locked`] if somebody else makes or reads backups here; [`Error::Io`], [`Error::NoSpace`]: then the earlier
-    /// backups are as they were.
+    /// Those of [`Db::flush`]; [`Error::Locked`] if the directory is in use; [`Error::Io`],
+    /// [`Error::NoSpace`]. After an error the earlier backups are unchanged.
     pub fn create(&mut self, db: &Db) -> Result<BackupInfo> {
         self.lock_to_create()?.make(db)
     }
@@ -47,7 +47,7 @@ impl Backup {
             let mark = mark_of(&core.env, file)?;
             let name = stored_name(capture.database_id, file.kind, file.id, file.len, mark);
             let path = self.files_dir().join(&name);
-            // One that is missing, or seen to be harmed, is copied again.
+            // A file that is missing or visibly damaged is copied again.
             let is_there = || self.looks_like(&path, &core.env, file);
             let digest = known.get(&name).copied().filter(|_| is_there());
             if digest.is_none() {
@@ -85,7 +85,7 @@ impl Backup {
         self.enter(&Record { info, previous, tip, state, files })
     }
 
-    /// The newest backup of a database. One whose record is damaged is of none.
+    /// Returns the newest backup of a database. Damaged records are skipped.
     pub(super) fn newest_of(&self, database: u32) -> Result<Option<Record>> {
         for id in self.ids()?.into_iter().rev() {
             match self.sound_record(id)? {
@@ -96,7 +96,7 @@ impl Backup {
         Ok(None)
     }
 
-    /// Whether a stored file has the length, the beginning and the end of the database's.
+    /// Returns whether a stored file has the length, start and end of the file in the database.
     fn looks_like(&self, path: &Path, env: &Env, file: &CapturedFile) -> bool {
         let ends = |env: &Env, path: &Path| -> std::io::Result<Vec<Vec<u8>>> {
             let opened = env.fs.open(path, OpenOptions::read())?;
@@ -130,7 +130,7 @@ impl Backup {
         Ok(digester.finish())
     }
 
-    /// Has the record of a backup stand, durably, after all that it names (backup.1).
+    /// Makes the record of a backup durable, after all files that it references (backup.1).
     fn enter(&self, record: &Record) -> Result<BackupInfo> {
         self.sync_dir(&self.files_dir())?;
         let dir = self.records_dir();
@@ -141,7 +141,8 @@ impl Backup {
         Ok(record.info.clone())
     }
 
-    /// The digests of the files that backups name. Those of a damaged record are not known: what it names is copied again.
+    /// Returns the digests of the referenced files. Files of damaged records are not included, so they are
+    /// copied again.
     fn known(&self) -> Result<HashMap<String, Digest>> {
         let mut known = HashMap::new();
         for id in self.ids()? {
@@ -153,10 +154,10 @@ impl Backup {
     }
 }
 
-/// The digest of a backup's last commit. Without a feed that has it and can be read, the backup is made all the same: the archive asks for
-/// another one then (archive.2).
+/// Returns the digest of the last commit of a backup. `None` if the feed does not contain that commit or
+/// cannot be read; archiving then requires another backup (archive.2).
 fn tip_of(db: &Db, seq: SeqNo) -> Option<Digest> {
-    // There is no commit 0.
+    // Commit 0 does not exist.
     if seq == SeqNo::ZERO {
         return None;
     }
@@ -165,10 +166,11 @@ fn tip_of(db: &Db, seq: SeqNo) -> Option<Digest> {
     digest_of(&mut feed).ok().flatten()
 }
 
-/// What tells a file from another of the same number and length: a database that was put back to an older state, or copied with all its
-/// numbers, gives them out again. A large blob file that is complete has a random number in its header, and does not change. One that is
-/// written to is read whole: parts of it that others have leased may get their values later. A small one is read whole as well, so that
-/// it has the same mark before and after it is complete.
+/// Returns a mark that distinguishes files with the same number and length. A database that was reset to an
+/// older state, or was copied, assigns the same numbers again. A large, complete blob file does not change
+/// and has a random number in its header. A blob file still being written is read completely, because leased
+/// parts may be written later. A small one is read completely too, so that its mark does not change on
+/// completion.
 fn mark_of(env: &Env, file: &CapturedFile) -> Result<u32> {
     if let Some(fingerprint) = file.fingerprint {
         return Ok(fingerprint);
@@ -188,7 +190,7 @@ fn mark_of(env: &Env, file: &CapturedFile) -> Result<u32> {
     read().map_err(|e| Error::io("read", &file.path, e))
 }
 
-/// The CRC-32C of the first `len` bytes.
+/// Returns the CRC-32C of the first `len` bytes.
 fn mark_of_all(file: &dyn File, len: u64) -> std::io::Result<u32> {
     let (mut mark, mut at) = (0, 0);
     while at < len {

@@ -1,7 +1,7 @@
-//! Entry for fuzzers: records of backups, on any bytes.
+//! Fuzzing entry point: reads arbitrary bytes as records of backups.
 //!
 //! ```text
-//!   bytes --as they are, and with all checksums made right--> backups/000001.backup --> refused, or comes back the same
+//!   bytes --unchanged, and with valid checksums--> record::read --> refused, or round-trips
 //! ```
 
 use std::path::Path;
@@ -34,10 +34,10 @@ fn read(bytes: &[u8]) {
     assert_eq!(record::read(&env, path).expect("it was read before"), found);
 }
 
-/// Records of small databases.
+/// Returns records of small databases.
 ///
 /// # Panics
-/// If one cannot be made.
+/// If a database or backup cannot be created.
 pub fn backup_records() -> Vec<Vec<u8>> {
     let env = Env::simulated(Arc::new(MemFs::new()), 1);
     let builder = Db::builder().stepped().blobs_over(64).env(env.clone());

@@ -1,14 +1,14 @@
-//! Backups: a directory that holds copies of a database, and of each file one copy only.
+//! Backups: a directory of database copies in which each file is stored once.
 //!
 //! ```text
-//!   Db --capture--> files that are not there yet --copied, with digests--> files/...
+//!   Db --capture--> files that are not stored yet --copied, with digests--> files/...
 //!                   state of the manifest, names, digests  ------------->  backups/000007.backup
-//!   backups/000007.backup + files/... --restore, digests compared--> a database
-//!   Db --feed--> feed/....segment     what was committed since: restore_to makes the database of a moment between two backups
+//!   backups/000007.backup + files/... --restore, digests verified--> a database
+//!   Db --feed--> feed/....segment     later commits: restore_to restores a moment between two backups
 //! ```
 //!
-//! Tables and blob files never change. So a backup copies what is new since the last one, and is whole by itself all the same: it can be
-//! restored alone, and older ones can go.
+//! Tables and blob files never change. A backup therefore copies only files that are new since the last one.
+//! Each backup is still complete: it can be restored by itself, and older ones can be removed.
 //!
 //! ```
 //! use esker::backup::Backup;
@@ -19,7 +19,7 @@
 //! db.default_keyspace().put("a", "1")?;
 //!
 //! let mut backup = Backup::open(&to)?.on_progress(|done| println!("{} of {} bytes", done.bytes_done, done.bytes));
-//! let first = backup.create(&db)?; // reads and writes go on meanwhile
+//! let first = backup.create(&db)?; // reads and writes continue meanwhile
 //! db.default_keyspace().put("a", "2")?;
 //! let second = backup.create(&db)?;
 //! assert_eq!(backup.list()?.len(), 2);
@@ -35,8 +35,8 @@
 //! # Ok::<(), esker::Error>(())
 //! ```
 //!
-//! Between two backups, [`archive`](Backup::archive) keeps what the [change feed](crate::Db::feed) has, and [`restore_to`](Backup::restore_to) goes back to any
-//! commit of it:
+//! Between two backups, [`archive`](Backup::archive) stores the [change feed](crate::Db::feed), and
+//! [`restore_to`](Backup::restore_to) restores the state after any of its commits:
 //!
 //! ```
 //! use esker::backup::{Backup, Point};
@@ -56,20 +56,24 @@
 //! # Ok::<(), esker::Error>(())
 //! ```
 //!
-//! One directory takes the backups of several databases. A restored database is another one: its first backup copies everything.
+//! One directory can hold backups of several databases. A restored database is a new database: its first
+//! backup copies everything.
 //!
-//! backup.1. A backup counts from the moment on at which its record has its name: then all of its files are durable. A crash before leaves files that
-//!      nothing names: the next `prune` removes them, or the next `create` replaces them.
-//! backup.2. No file that a backup names is changed or written over. It is removed only after the records of all backups that name it are gone.
-//! backup.3. Damage is an error that names the file. Nothing is restored from bytes whose digest is wrong.
+//! backup.1. A backup exists from the moment its record has its final name; all its files are durable by
+//!     then. An earlier crash leaves unreferenced files, which the next `prune` removes or the next `create`
+//!     replaces.
+//! backup.2. A file referenced by a backup is never changed or overwritten. It is removed only after the
+//!     records of all backups that reference it are removed.
+//! backup.3. Damage is reported as an error that names the file. Bytes with a wrong digest are never
+//!     restored.
 //!
 //! Bytes: docs/formats/backup.md
 
 mod archive;
 mod create;
+mod directory;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
-mod place;
 mod point;
 mod prune;
 mod record;
@@ -87,65 +91,68 @@ pub use self::prune::Pruned;
 pub use self::verify::Verified;
 use crate::types::{Error, Result, SeqNo};
 
-/// Backups in a directory. See the [module](self).
+/// Backups in a directory. See the [module documentation](self).
 pub struct Backup {
     env: Env,
     dir: PathBuf,
     on_progress: Option<OnProgress>,
-    /// Of a call that makes something.
+    /// The job file, while a call creates something.
     job: Option<JobFile>,
 }
 
 type OnProgress = Box<dyn FnMut(&Progress) + Send>;
 
-/// How far a call is.
+/// Progress of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Files that are done.
+    /// Number of files completed.
     pub files_done: u64,
-    /// All files that are to be copied or read.
+    /// Number of files to copy or read.
     pub files: u64,
-    /// Bytes that are done.
+    /// Bytes completed.
     pub bytes_done: u64,
-    /// All bytes.
+    /// Bytes to copy or read.
     pub bytes: u64,
 }
 
-/// What is known of a backup.
+/// Information about a backup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackupInfo {
-    /// Its number. Later ones have larger numbers.
+    /// Id of the backup. Later backups have larger ids.
     pub id: u64,
-    /// When it was made, in seconds since 1970.
+    /// Creation time, in seconds since 1970.
     pub created: u64,
-    /// The number that its database has for itself.
+    /// Id of the database.
     pub database: u32,
-    /// Its last commit: it holds all up to this one, and none after it.
+    /// The last commit: the backup contains all commits up to this one, and none after it.
     pub seqno: SeqNo,
-    /// The files that it consists of.
+    /// Number of files.
     pub files: u64,
-    /// Their bytes.
+    /// Bytes of the files.
     pub bytes: u64,
-    /// Files that it had to copy.
+    /// Number of files that had to be copied.
     pub new_files: u64,
-    /// Their bytes.
+    /// Bytes of the copied files.
     pub new_bytes: u64,
-    /// Why it cannot be restored, if its record is damaged. Then the other fields, except `id`, are zero.
+    /// Why the backup cannot be restored, if its record is damaged. The other fields except `id` are zero
+    /// then.
     pub damage: Option<String>,
 }
 
 impl Backup {
-    /// The backups in this directory of the operating system. It is made by the first [`create`](Self::create).
+    /// Opens the backups in a directory. The first [`create`](Self::create) creates the directory.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the path is empty, or the directory holds something else; [`Error::UnsupportedVersion`].
+    /// [`Error::Invalid`] if the path is empty or the directory holds something else;
+    /// [`Error::UnsupportedVersion`].
     pub fn open(dir: impl AsRef<Path>) -> Result<Backup> {
         Self::open_in(Env::real(), dir)
     }
 
-    /// The same in a world of its own, for tests. That of the databases may be another.
+    /// Opens the backups in a directory of another environment, for tests. Databases may be in a different
+    /// environment.
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
@@ -160,21 +167,23 @@ impl Backup {
         Ok(backup)
     }
 
-    /// Calls this while bytes are copied or read: at the start, for each MiB, and for each file.
+    /// Sets a function that is called while bytes are copied or read: at the start, for each MiB, and for
+    /// each file.
     pub fn on_progress(mut self, call: impl FnMut(&Progress) + Send + 'static) -> Self {
         self.on_progress = Some(Box::new(call));
         self
     }
 
-    /// The directory.
+    /// Path of the directory.
     pub fn path(&self) -> &Path {
         &self.dir
     }
 
-    /// The backups, oldest first.
+    /// Lists the backups, oldest first. Includes backups with a damaged record, which have
+    /// [`damage`](BackupInfo::damage) set.
     ///
     /// # Errors
-    /// [`Error::Io`]. A backup whose record is damaged is in the list, and says so.
+    /// [`Error::Io`].
     pub fn list(&self) -> Result<Vec<BackupInfo>> {
         self.check_there()?;
         let here = self.held()?;
@@ -192,7 +201,7 @@ impl std::fmt::Debug for Backup {
     }
 }
 
-/// Tells how far a call is.
+/// Reports the progress of a call.
 struct Reporter<'a> {
     call: Option<&'a mut OnProgress>,
     progress: Progress,

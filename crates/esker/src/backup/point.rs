@@ -1,14 +1,17 @@
-//! A database as it was at a moment between two backups.
+//! Restores a database as it was at a moment between two backups.
 //!
 //! ```text
-//!   point --> the newest backup before it --files--> workplace --segments, commit by commit--> the database, renamed when it is whole
+//!   point --> newest earlier backup --files--> workplace --segments, commit by commit--> database
 //! ```
 //!
-//! restore_point.1. A restore gives the state after the commit that it returns, of one backup and of all commits since. Where commits are missing nothing is restored,
-//!      nor if the archive has another commit than the backup under the number of the backup's last one.
-//! restore_point.2. It is another history from then on: what a server has noted of its replication is left out.
-//! restore_point.3. The order of backups, segments and commits follows from their numbers. The wall clock is asked for one thing: which is
-//!      the last backup or segment that was made by a given time. What was made before that one belongs to it, whatever the clock showed.
+//! restore_point.1. A restore yields the state after the commit that it returns: one backup plus all later
+//!     commits. Nothing is restored if commits are missing, or if the archive has a different commit under
+//!     the number of the backup's last commit.
+//! restore_point.3. The order of backups, segments and commits follows from their numbers. The wall clock
+//!     only selects the last backup or segment created by a given time. Everything before that one is
+//!     included, whatever the clock showed.
+//!
+//! The restored database starts a new history, so the replication notes of a server are left out.
 
 use std::path::Path;
 
@@ -21,42 +24,45 @@ use crate::txn::commit::Durability;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result, SeqNo};
 
-/// The keyspace of a server's notes of its replication (restore_point.2).
+/// The keyspace with the replication notes of a server, which is left out.
 const REPLICATION: &str = "es.repl";
 
-/// A moment to go back to.
+/// A moment to restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
-    /// Right after this commit.
+    /// Immediately after this commit.
     Commit(SeqNo),
-    /// All that was archived, or in a backup, by then, in seconds since 1970.
+    /// Everything archived or backed up by this time, in seconds since 1970.
     Time(u64),
 }
 
-/// What [`Backup::restore_to`] has restored.
+/// Result of [`Backup::restore_to`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Restored {
-    /// The backup that it began with.
+    /// The backup that the restore started with.
     pub backup: u64,
-    /// The number that its database has for itself.
+    /// Id of the database.
     pub database: u32,
-    /// The commit that it is the state after, as it was counted then.
+    /// The commit whose state was restored, in the numbering of the original database.
     pub seqno: SeqNo,
-    /// Commits that were made again.
+    /// Number of commits replayed.
     pub commits: u64,
-    /// When the segment with the last of these was made, or the backup if there are none: in seconds since 1970. A later
-    /// [`Point::Time`] restores no more than there is.
+    /// Creation time of the segment with the last of these commits, or of the backup if none were replayed,
+    /// in seconds since 1970. A later [`Point::Time`] restores no more.
     pub made: u64,
 }
 
 impl Backup {
-    /// Makes a database as it was at a moment, in a directory that is not there yet: from the newest backup before that moment, or from `base`, and
-    /// the [archive](Self::archive). It is there as a whole, or not at all. `builder` opens it while commits are made again: it has to know the merge operators. Its compaction filters are not asked.
+    /// Restores a database as it was at a moment, in a directory that must not exist. It uses the newest
+    /// backup before that moment, or `base`, and the [archive](Self::archive). The database is created
+    /// completely or not at all. `builder` opens it while commits are replayed, so it needs the merge
+    /// operators. Its compaction filters are not used.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if no backup is old enough, or commits are missing; those of [`restore`](Self::restore); [`Error::Corrupt`] naming a segment that is damaged, or without `base` the record of a backup that may be of another database;
-    /// [`Error::MergeOperatorMissing`].
+    /// [`Error::Invalid`] if no backup is old enough or commits are missing; those of
+    /// [`restore`](Self::restore); [`Error::Corrupt`] for a damaged segment, or, without `base`, for a
+    /// damaged record that may belong to another database; [`Error::MergeOperatorMissing`].
     pub fn restore_to(
         &mut self,
         point: Point,
@@ -82,7 +88,7 @@ impl Backup {
         Ok(Restored { backup, database, seqno, commits: seqno.get() - from.get(), made })
     }
 
-    /// The backup to begin with.
+    /// Selects the backup to start with.
     fn base(&self, point: Point, base: Option<u64>) -> Result<Record> {
         let is_before = |record: &Record| match point {
             Point::Commit(seq) => record.info.seqno <= seq,
@@ -93,12 +99,13 @@ impl Backup {
             let text = || Error::Invalid(format!("backup {id} was made after that moment"));
             return is_before(&record).then_some(record).ok_or_else(text);
         }
-        // Of the database that was backed up last.
+        // The database of the newest backup.
         let mut database = None;
         let mut found: Option<Record> = None;
         for id in self.ids()?.into_iter().rev() {
             let record = match self.record(id) {
-                // Of the only database, another backup does as well. Else it may be of the database that is meant.
+                // If there is only one database, an earlier backup can be used. Otherwise the damaged record
+                // may belong to the desired database.
                 Err(error) if is_unusable(&error) && self.only_database()?.is_some() => continue,
                 record => record?,
             };
@@ -106,16 +113,16 @@ impl Backup {
             if is_of_it && found.is_none() && is_before(&record) {
                 found = Some(record);
             } else if !is_of_it && matches!(point, Point::Commit(_)) && is_before(&record) {
-                // Times are the same for all, and numbers are not.
-                let text = "there are backups of several databases, and each may have a commit of that number: name the backup to begin with";
+                // Times can be compared across databases, commit numbers cannot.
+                let text = "there are backups of several databases, which may all have a commit with that number: specify the backup to start with";
                 return Err(Error::Invalid(text.to_owned()));
             }
         }
         found.ok_or_else(|| Error::Invalid("there is no backup from before that moment".to_owned()))
     }
 
-    /// The segments to go through, in their order (restore_point.1). A segment that was begun before the backup was made, and has
-    /// later commits, is of a history that the database was put back from.
+    /// Returns the segments to replay, in order (restore_point.1). A segment that was started before the
+    /// backup and has later commits belongs to a history from which the database was reset.
     fn segments_for(&self, point: Point, record: &Record) -> Result<Vec<Segment>> {
         let backup = &record.info;
         let mut at = backup.seqno;
@@ -133,7 +140,7 @@ impl Backup {
             let Some(next) = all.iter().filter(follows).max_by_key(|segment| segment.last) else { break };
             if chosen.is_empty() && self.digest_in(next, at)? != record.tip {
                 return Err(Error::Invalid(format!(
-                    "the archive goes on from another history than that of backup {}, which has another commit {at}: name an earlier or later backup",
+                    "the archive continues another history than backup {}, which has a different commit {at}: specify an earlier or later backup",
                     backup.id
                 )));
             }
@@ -163,7 +170,7 @@ impl Backup {
             let mut reader = Reader::open(&self.env, &path)?;
             if digest.is_some() && reader.head.before == at && reader.head.digest_before != digest {
                 return Err(Error::Invalid(format!(
-                    "nothing proves that the commits of {} follow those before them: begin with backup {} or a later one",
+                    "the commits of {} may not follow the commits before them: start with backup {} or a later one",
                     path.display(),
                     reader.head.backup
                 )));
@@ -172,7 +179,7 @@ impl Backup {
                 if matches!(point, Point::Commit(seq) if at >= seq) {
                     return Ok(at);
                 }
-                // Of commits that the backup has, nothing is made again.
+                // Commits contained in the backup are not replayed.
                 let is_new = reader.last >= at;
                 match reader.next()? {
                     Item::Changes(changes) if is_new => replay.take(changes, |_, _| {})?,

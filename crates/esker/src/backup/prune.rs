@@ -1,4 +1,4 @@
-//! Old backups go, and with them the files that no other names.
+//! Removes old backups and the files that no other backup references.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,27 +8,29 @@ use super::record::{is_unusable, stored};
 use super::{Backup, BackupInfo};
 use crate::types::{Error, Result};
 
-/// What [`Backup::prune`] has removed.
+/// Result of [`Backup::prune`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pruned {
-    /// Backups.
+    /// Number of backups removed.
     pub backups: u64,
-    /// Files that none of the others needs.
+    /// Number of files removed because no remaining backup needs them.
     pub files: u64,
-    /// Segments of the archive that lead to no moment behind a backup that stays.
+    /// Number of archive segments removed because they are not usable with a remaining backup.
     pub segments: u64,
-    /// The bytes of all these.
+    /// Bytes removed.
     pub bytes: u64,
 }
 
 impl Backup {
-    /// Removes all backups but the newest `keep` of each database, and the files that no other names.
+    /// Removes all backups except the newest `keep` of each database, and files that no other backup
+    /// references.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if none is to be kept; [`Error::Locked`] if somebody else makes or reads backups here; [`Error::Corrupt`] if the record of a
-    /// backup that stays is damaged, or one of several databases: what it needs, and of which database it is, is unknown then, and
-    /// nothing is removed. Remove that record first; [`Error::Io`].
+    /// [`Error::Invalid`] if `keep` is 0; [`Error::Locked`] if the directory is in use; [`Error::Io`];
+    /// [`Error::Corrupt`] if the record of a remaining backup is damaged, or a damaged record may belong to
+    /// one of several databases. The files it references and its database are unknown then, and nothing is
+    /// removed; remove the record first.
     pub fn prune(&mut self, keep: usize) -> Result<Pruned> {
         if keep == 0 {
             return Err(Error::Invalid("keep at least one backup, or remove the directory".to_owned()));
@@ -38,7 +40,7 @@ impl Backup {
 
     fn remove_old(&mut self, keep: usize) -> Result<Pruned> {
         let mut needed = BTreeSet::new();
-        // How many of each database are kept, and the oldest of them.
+        // Number of backups kept of each database, and the oldest of them.
         let mut kept: BTreeMap<u32, (usize, BackupInfo)> = BTreeMap::new();
         let mut old = Vec::new();
         let only = self.only_database()?;
@@ -47,7 +49,7 @@ impl Backup {
             let known = match &record {
                 Ok(record) => Some(record.info.database),
                 Err(error) if is_unusable(error) => only,
-                // A call that fails says nothing of the record.
+                // Other errors say nothing about the record.
                 Err(_) => None,
             };
             if known.is_some_and(|database| kept.get(&database).is_some_and(|kept| kept.0 == keep)) {
@@ -66,12 +68,12 @@ impl Backup {
             self.env.fs.remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
             pruned.backups += 1;
         }
-        // backup.2
+        // The records must be gone durably before their files (backup.2).
         self.sync_dir(&self.records_dir())?;
         let dir = self.files_dir();
         for name in self.names(&dir)?.iter().filter(|name| !needed.contains(*name)) {
             let path = dir.join(name);
-            // Files that no backup has made stay.
+            // Files that were not created by a backup are kept.
             let entry = self.env.fs.entry(&path).map_err(|e| Error::io("look for", &path, e))?;
             let bytes = match (entry, stored(name)) {
                 (Some(Entry::File { len, .. }), Some((_, stored))) if len == stored => len,

@@ -1,9 +1,9 @@
-//! The record of a backup: what it consists of.
+//! The record of a backup: the list of its contents.
 //!
 //! Bytes: docs/formats/backup.md
 //!
-//! backup_record.1. A record names each file of the manifest's state that it holds, once, with its length and digest. One that does not is damaged.
-//! backup_record.2. Decoding takes no more memory than the bytes account for.
+//! A record lists each file of its manifest state once, with its length and digest; otherwise it is damaged.
+//! Decoding uses no more memory than the size of the input justifies.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -20,20 +20,21 @@ use crate::types::{Error, FileId, Result, SeqNo};
 
 /// The first bytes of the first record.
 const MAGIC: &[u8] = b"esker backup";
-/// The format of the directory, and of a record without a digest of its last commit.
+/// The version of the directory, and of a record without the digest of its last commit.
 pub(super) const FORMAT_VERSION: u32 = 1;
-/// The format of a record that has the digest of its last commit.
+/// The version of a record with the digest of its last commit.
 const VERSION_WITH_TIP: u32 = 2;
 
-/// See the module's text.
+/// The record of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) info: BackupInfo,
-    /// The backup of the same database before this one, if there was one. It tells a record that was lost.
+    /// The preceding backup of the same database, if any. It reveals lost records.
     pub(super) previous: Option<u64>,
-    /// The digest of its last commit, as segments have it; none if the change feed had not kept that one. It proves which commits follow.
+    /// The digest of the last commit, as in segments. `None` if the change feed did not contain that commit.
+    /// It proves which commits follow.
     pub(super) tip: Option<Digest>,
-    /// What the manifest of the restored database says.
+    /// The manifest of the restored database.
     pub(super) state: VersionEdit,
     pub(super) files: Vec<StoredFile>,
 }
@@ -42,16 +43,16 @@ pub(super) struct Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StoredFile {
     pub(super) kind: DataKind,
-    /// Its number in the database.
+    /// Number of the file in the database.
     pub(super) id: FileId,
     pub(super) len: u64,
-    /// What tells it from another of the same number.
+    /// Distinguishes the file from others with the same number.
     pub(super) mark: u32,
     pub(super) digest: Digest,
 }
 
 impl StoredFile {
-    /// Its name among the files of all backups.
+    /// Returns the name of the stored file.
     pub(super) fn name(&self, database: u32) -> String {
         stored_name(database, self.kind, self.id, self.len, self.mark)
     }
@@ -81,18 +82,18 @@ impl StoredFile {
     }
 }
 
-/// The name of a file among those of all backups.
+/// Returns the name of a stored file.
 pub(super) fn stored_name(database: u32, kind: DataKind, id: FileId, len: u64, mark: u32) -> String {
     let ending = if kind == DataKind::Table { "sst" } else { "blob" };
     format!("{database:08x}-{:06}-{len}-{mark:08x}.{ending}", id.get())
 }
 
-/// Whether a record that was read cannot be used: it is damaged, or of a newer version.
+/// Returns whether reading a record failed because it is damaged or of a newer version.
 pub(super) fn is_unusable(error: &Error) -> bool {
     matches!(error, Error::Corrupt { .. } | Error::UnsupportedVersion { .. })
 }
 
-/// The database and the length in a name that [`stored_name`] gives; none if it does not give such a name.
+/// Returns the database and the length in a name produced by [`stored_name`]. `None` for other names.
 pub(super) fn stored(name: &str) -> Option<(u32, u64)> {
     let (stem, ending) = name.rsplit_once('.')?;
     let kind = match ending {
@@ -130,8 +131,8 @@ fn decode_info(bytes: &[u8], version: u32) -> Decoded<(BackupInfo, Option<u64>, 
     let mut reader = ByteReader::new(bytes);
     let (id, created, database, seqno) =
         (reader.varint()?, reader.varint()?, reader.varint()?, reader.varint()?);
-    let database = u32::try_from(database).map_err(|_| reader.error("a database's number of 64 bits"))?;
-    let seqno = SeqNo::try_new(seqno).ok_or_else(|| reader.error("a sequence number of 64 bits"))?;
+    let database = u32::try_from(database).map_err(|_| reader.error("the database id exceeds 32 bits"))?;
+    let seqno = SeqNo::try_new(seqno).ok_or_else(|| reader.error("the sequence number exceeds 56 bits"))?;
     let (files, bytes) = (reader.varint()?, reader.varint()?);
     let (new_files, new_bytes) = (reader.varint()?, reader.varint()?);
     let has_tip = version == VERSION_WITH_TIP;
@@ -141,17 +142,17 @@ fn decode_info(bytes: &[u8], version: u32) -> Decoded<(BackupInfo, Option<u64>, 
         [] if !has_tip => None,
         digest => match <[u8; DIGEST_BYTES]>::try_from(digest) {
             Ok(digest) if has_tip => Some(Digest(digest)),
-            _ => return Err(reader.error("more or less than a head")),
+            _ => return Err(reader.error("the record has the wrong length")),
         },
     };
     if previous.is_some_and(|previous| previous >= id) {
-        return Err(reader.error("it follows a later one"));
+        return Err(reader.error("the preceding backup has a larger id"));
     }
     let info = BackupInfo { id, created, database, seqno, files, bytes, new_files, new_bytes, damage: None };
     Ok((info, previous, tip))
 }
 
-/// Writes a record, durably, to a file that nothing names yet.
+/// Writes a record durably to a file that has no final name yet.
 pub(super) fn write(env: &Env, path: &Path, record: &Record) -> Result<()> {
     let mut writer = recordio::Writer::options().env(env).create(path)?;
     let mut header = MAGIC.to_vec();
@@ -170,7 +171,7 @@ pub(super) fn write(env: &Env, path: &Path, record: &Record) -> Result<()> {
 pub(super) fn read(env: &Env, path: &Path) -> Result<Record> {
     const WHAT: &str = "backup record";
     let mut reader = recordio::Reader::options().env(env).uncompressed().open(path)?;
-    let cut = |at| Error::corrupt(WHAT, path, at, "it has no end: restore another backup");
+    let cut = |at| Error::corrupt(WHAT, path, at, "the record is incomplete: restore another backup");
     let mut next = || -> Result<Option<(Vec<u8>, u64)>> {
         let record = reader.next()?.map(<[u8]>::to_vec);
         Ok(record.map(|record| (record, reader.content_offset())))
@@ -196,7 +197,12 @@ pub(super) fn read(env: &Env, path: &Path) -> Result<Record> {
 
 fn version_of(header: &[u8], path: &Path, offset: u64) -> Result<u32> {
     let Some(rest) = header.strip_prefix(MAGIC) else {
-        return Err(Error::corrupt("backup record", path, offset, "the first record is not a backup's"));
+        return Err(Error::corrupt(
+            "backup record",
+            path,
+            offset,
+            "the first record is not that of a backup",
+        ));
     };
     let at = offset + MAGIC.len() as u64;
     let found = ByteReader::new(rest).varint().map_err(|e| e.in_file("backup record", path, at))?;
@@ -209,7 +215,7 @@ fn version_of(header: &[u8], path: &Path, offset: u64) -> Result<u32> {
 }
 
 impl Record {
-    /// What is wrong with it (backup_record.1).
+    /// Returns what is inconsistent about the record.
     fn problem(&self) -> Option<String> {
         let tables = self.state.added.iter().map(|added| (DataKind::Table, added.file.get()));
         let blobs = self.state.blobs.iter().map(|(_, file)| (DataKind::Blobs, file.get()));
@@ -217,10 +223,10 @@ impl Record {
         let named: BTreeSet<_> = self.files.iter().map(|file| (file.kind, file.id.get())).collect();
         let bytes = self.files.iter().try_fold(0_u64, |sum, file| sum.checked_add(file.len));
         if self.files.len() as u64 != self.info.files || named.len() != self.files.len() {
-            return Some(format!("it names {} files of {}", named.len(), self.info.files));
+            return Some(format!("the record lists {} of {} files", named.len(), self.info.files));
         }
         (named != needed || bytes != Some(self.info.bytes))
-            .then(|| "its files are not those that its database consists of".to_owned())
+            .then(|| "the listed files are not those of the manifest state".to_owned())
     }
 }
 
@@ -250,7 +256,7 @@ mod tests {
         Record { info, previous: Some(6), tip: None, state, files }
     }
 
-    /// Of a record without a digest of its last commit.
+    /// Encodes the info of a record without the digest of its last commit.
     fn encode_info(info: &BackupInfo, previous: Option<u64>) -> Vec<u8> {
         super::encode_info(info, previous, None)
     }
@@ -303,7 +309,7 @@ mod tests {
         let mut longer = sample();
         longer.files[0].len = 501;
         for damaged in [fewer, twice, other, longer] {
-            assert!(back(&damaged).is_err_and(|e| e.is_corrupt()), "backup_record.1: {damaged:?}");
+            assert!(back(&damaged).is_err_and(|e| e.is_corrupt()), "{damaged:?}");
         }
         back(&sample()).unwrap();
         let file = env.fs.open(path, OpenOptions::write()).unwrap();

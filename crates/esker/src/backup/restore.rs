@@ -1,4 +1,4 @@
-//! A backup becomes a database again.
+//! Restores a database from a backup.
 
 use std::path::Path;
 
@@ -12,11 +12,12 @@ use crate::engine::life::copies::workplace::Workplace;
 use crate::types::{Error, Result};
 
 impl Backup {
-    /// Makes a database of a backup, in a directory that is not there yet. It is there as a whole, or not at all.
+    /// Restores a backup to a directory that must not exist. The database is created completely or not at
+    /// all.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no such backup, or anything of the directory's name; [`Error::Corrupt`] naming a file of the backup that is
-    /// damaged; [`Error::Io`], [`Error::NoSpace`].
+    /// [`Error::Invalid`] if the backup does not exist or `dir` exists; [`Error::Corrupt`] for a damaged file
+    /// of the backup; [`Error::Io`], [`Error::NoSpace`].
     pub fn restore(&mut self, id: u64, dir: impl AsRef<Path>) -> Result<BackupInfo> {
         let mut here = self.lock_to_read()?;
         let record = here.record(id)?;
@@ -26,18 +27,19 @@ impl Backup {
         Ok(info)
     }
 
-    /// A workplace for a database in `dir`, which does not lie among the backups.
+    /// Returns a workplace for a database in `dir`, which must be outside of the backups.
     pub(super) fn workplace(&self, dir: &Path) -> Result<Workplace> {
         let target = self.env.fs.absolute(dir).map_err(|e| Error::io("find", dir, e))?;
         if target.starts_with(&self.dir) {
             let (target, backups) = (target.display(), self.dir.display());
-            let text = format!("{target} lies among the backups in {backups}: name a place outside of them");
+            let text =
+                format!("{target} is inside the backups in {backups}: use a directory outside of them");
             return Err(Error::Invalid(text));
         }
         Workplace::take(&self.env, dir, None)
     }
 
-    /// Makes the database of a backup in a workplace.
+    /// Restores a backup to a workplace.
     pub(super) fn put(&mut self, workplace: &Workplace, record: Record) -> Result<BackupInfo> {
         let Record { info, state, files, previous: _, tip: _ } = record;
         let stored_dir = self.files_dir();
@@ -55,7 +57,7 @@ impl Backup {
                 Error::Io { source, path, .. }
                     if path == from && source.kind() == std::io::ErrorKind::NotFound =>
                 {
-                    damaged(&from, "it is missing")
+                    damaged(&from, "the file is missing")
                 }
                 other => other,
             })?;

@@ -1,10 +1,11 @@
-//! A segment: a stretch of the change feed, in a file.
+//! A segment: a part of the change feed in a file.
 //!
 //! ```text
 //!   Head --commit: changes, changes, ..., end--> ... --> End
 //! ```
 //!
-//! feed_segment.1. A file without its last record is none, and is damaged; so is one whose commits do not follow one another, or have other digests.
+//! A file without its last record is damaged. So is one whose commits are not consecutive or have wrong
+//! digests.
 //!
 //! Bytes: docs/formats/backup.md
 
@@ -20,7 +21,7 @@ use crate::types::{Error, Result, SeqNo};
 
 /// The first bytes of the first record.
 const MAGIC: &[u8] = b"esker feed";
-/// The format that this build writes, and the newest one that it reads.
+/// The version that this build writes, and the newest that it reads.
 const FORMAT_VERSION: u32 = 1;
 const WHAT: &str = "segment of the feed";
 const CHANGES: u8 = 1;
@@ -29,16 +30,16 @@ const END: u8 = 3;
 /// Changes are written in pieces of this size.
 pub(super) const PIECE_BYTES: usize = 256 << 10;
 
-/// What its first record says.
+/// The first record of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
-    /// The number that the database has for itself.
+    /// Id of the database.
     pub(super) database: u32,
-    /// The newest backup of the database when it was begun.
+    /// The newest backup of the database when the segment was started.
     pub(super) backup: u64,
-    /// When it was begun, in seconds since 1970 by the wall clock: for people. It decides no order.
+    /// Start time, in seconds since 1970 on the wall clock. Informational; it never determines an order.
     pub(super) created: u64,
-    /// The commit before its first, and its digest if that is known.
+    /// The commit before the first one, and its digest if known.
     pub(super) before: SeqNo,
     pub(super) digest_before: Option<Digest>,
 }
@@ -57,7 +58,7 @@ impl Head {
     fn decode(bytes: &[u8], path: &Path) -> Result<Head> {
         let damaged = |detail: &str| Error::corrupt(WHAT, path, 0, detail.to_owned());
         let rest =
-            bytes.strip_prefix(MAGIC).ok_or_else(|| damaged("the first record is none of a segment"))?;
+            bytes.strip_prefix(MAGIC).ok_or_else(|| damaged("the first record is not that of a segment"))?;
         let mut reader = ByteReader::new(rest);
         let found = reader.varint().map_err(|e| e.in_file(WHAT, path, 0))?;
         if found != u64::from(FORMAT_VERSION) {
@@ -69,20 +70,20 @@ impl Head {
         };
         let [database, backup, created, before] =
             fields(&mut reader).map_err(|e| e.in_file(WHAT, path, 0))?;
-        let database = u32::try_from(database).map_err(|_| damaged("a database's number of 64 bits"))?;
-        let before = SeqNo::try_new(before).ok_or_else(|| damaged("a sequence number of 64 bits"))?;
+        let database = u32::try_from(database).map_err(|_| damaged("the database id exceeds 32 bits"))?;
+        let before = SeqNo::try_new(before).ok_or_else(|| damaged("the sequence number exceeds 56 bits"))?;
         let digest_before = match reader.rest() {
             [] => None,
             digest => {
                 let digest = <[u8; DIGEST_BYTES]>::try_from(digest);
-                Some(Digest(digest.map_err(|_| damaged("a digest of another length"))?))
+                Some(Digest(digest.map_err(|_| damaged("the digest has the wrong length"))?))
             }
         };
         Ok(Head { database, backup, created, before, digest_before })
     }
 }
 
-/// A segment that is written.
+/// Writes a segment.
 pub(super) struct Writer {
     writer: recordio::Writer,
     pub(super) last: SeqNo,
@@ -97,7 +98,7 @@ impl Writer {
         Ok(Writer { writer, last: head.before, digest: head.digest_before, digester: Digester::default() })
     }
 
-    /// Some changes of the commit at hand.
+    /// Appends changes of the current commit.
     pub(super) fn changes(&mut self, bytes: &[u8]) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());
@@ -106,7 +107,7 @@ impl Writer {
         self.writer.append(&[&[CHANGES], bytes].concat()).map(drop)
     }
 
-    /// The changes so far were this commit's.
+    /// Ends the current commit.
     pub(super) fn commit(&mut self, seq: SeqNo) -> Result<()> {
         let digest = std::mem::take(&mut self.digester).finish();
         let mut record = vec![COMMIT_END];
@@ -117,7 +118,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends it, durably. Its size.
+    /// Ends the segment and makes it durable. Returns its size.
     pub(super) fn finish(mut self) -> Result<u64> {
         let mut record = vec![END];
         put_varint(&mut record, self.last.get());
@@ -126,21 +127,21 @@ impl Writer {
     }
 }
 
-/// What comes next in a segment.
+/// An item of a segment.
 pub(super) enum Item<'a> {
     Changes(&'a [u8]),
-    /// What came was this commit's.
+    /// The end of a commit, whose changes precede it.
     Commit(SeqNo),
-    /// There is no more.
+    /// The end of the segment.
     End,
 }
 
-/// A segment that is read (feed_segment.1).
+/// Reads and verifies a segment.
 pub(super) struct Reader {
     reader: recordio::Reader,
     path: std::path::PathBuf,
     pub(super) head: Head,
-    /// The last commit that has come, and its digest.
+    /// The last commit read, and its digest.
     pub(super) last: SeqNo,
     pub(super) digest: Option<Digest>,
     digester: Digester,
@@ -150,7 +151,7 @@ impl Reader {
     pub(super) fn open(env: &Env, path: &Path) -> Result<Reader> {
         let mut reader = recordio::Reader::options().env(env).strict_tail(true).open(path)?;
         let head = reader.next()?.map(|first| Head::decode(first, path)).transpose()?;
-        let head = head.ok_or_else(|| Error::corrupt(WHAT, path, 0, "it is empty"))?;
+        let head = head.ok_or_else(|| Error::corrupt(WHAT, path, 0, "the segment is empty"))?;
         let (last, digest, digester) = (head.before, head.digest_before, Digester::default());
         Ok(Reader { reader, path: path.to_path_buf(), head, last, digest, digester })
     }
@@ -158,8 +159,8 @@ impl Reader {
     pub(super) fn next(&mut self) -> Result<Item<'_>> {
         let at = self.reader.position();
         let damaged = |detail: &str| Error::corrupt(WHAT, &self.path, at, detail.to_owned());
-        let Some(record) = self.reader.next()? else { return Err(damaged("it has no end")) };
-        let (kind, rest) = record.split_first().ok_or_else(|| damaged("an empty record"))?;
+        let Some(record) = self.reader.next()? else { return Err(damaged("the segment is incomplete")) };
+        let (kind, rest) = record.split_first().ok_or_else(|| damaged("a record is empty"))?;
         let mut reader = ByteReader::new(rest);
         let number = |reader: &mut ByteReader<'_>| reader.varint().ok().and_then(SeqNo::try_new);
         match *kind {
@@ -169,16 +170,16 @@ impl Reader {
             }
             COMMIT_END => {
                 let seq = number(&mut reader).filter(|seq| *seq == self.last.next());
-                let seq = seq.ok_or_else(|| damaged("a commit that does not follow"))?;
+                let seq = seq.ok_or_else(|| damaged("a commit is out of order"))?;
                 let digest = std::mem::take(&mut self.digester).finish();
                 if reader.rest() != digest.0 {
-                    return Err(damaged("a commit has another digest"));
+                    return Err(damaged("the digest of a commit does not match"));
                 }
                 (self.last, self.digest) = (seq, Some(digest));
                 Ok(Item::Commit(seq))
             }
             END if number(&mut reader) == Some(self.last) => Ok(Item::End),
-            _ => Err(damaged("a record that makes no sense")),
+            _ => Err(damaged("a record is invalid")),
         }
     }
 
@@ -233,13 +234,13 @@ mod tests {
         for at in 0..len {
             let byte = read_range(&*file, at, 1).unwrap()[0];
             file.write_all_at(&[byte ^ 1], at).unwrap();
-            assert!(!is_whole(), "feed_segment.1: byte {at}");
+            assert!(!is_whole(), "byte {at}");
             file.write_all_at(&[byte], at).unwrap();
         }
         assert!(is_whole());
         for cut in (0..len).rev() {
             file.set_len(cut).unwrap();
-            assert!(!is_whole(), "feed_segment.1: cut to {cut}");
+            assert!(!is_whole(), "cut to {cut}");
         }
     }
 }

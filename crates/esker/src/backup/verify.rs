@@ -1,4 +1,4 @@
-//! Looks whether backups are whole: every byte of every file is read.
+//! Verifies backups by reading every byte of every file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,47 +11,48 @@ use super::{Backup, BackupInfo, Reporter, Segment};
 use crate::encoding::digest::Digester;
 use crate::types::{Error, Result};
 
-/// So much is read at a time.
+/// Bytes read at a time.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// What [`Backup::verify`] has found.
+/// Result of [`Backup::verify`].
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Verified {
-    /// Backups that were looked at.
+    /// Number of backups examined.
     pub backups: u64,
-    /// Files that were read.
+    /// Number of files read.
     pub files: u64,
-    /// Segments of the archive that were read.
+    /// Number of archive segments read.
     pub segments: u64,
-    /// The bytes of both.
+    /// Bytes of both.
     pub bytes: u64,
-    /// What is wrong. Each names its file.
+    /// Problems found. Each names its file.
     pub problems: Vec<Error>,
-    /// The backups that cannot be restored.
+    /// Backups that cannot be restored.
     pub damaged: Vec<u64>,
 }
 
 impl Verified {
-    /// Whether all backups can be restored, and all that was archived.
+    /// Returns whether all backups and the whole archive can be restored.
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty()
     }
 }
 
 impl Backup {
-    /// Reads all files of all backups and all segments of the archive, and compares their digests. A record or a segment that later ones
-    /// have followed, and that is missing, is a problem as well. Nothing tells of the newest one, or of the oldest, which may have been pruned.
+    /// Reads all files of all backups and all segments of the archive and verifies their digests. A missing
+    /// record or segment that later ones refer to is also a problem. A missing newest one cannot be detected,
+    /// nor can a missing oldest one, which may have been pruned.
     ///
     /// # Errors
-    /// Those that keep it from looking; what it finds is in the result.
+    /// Errors that prevent the verification. Problems found are in the result.
     pub fn verify(&mut self) -> Result<Verified> {
         self.lock_to_read()?.look_at_all()
     }
 
     fn look_at_all(&mut self) -> Result<Verified> {
         let mut found = Verified::default();
-        // Each file once, and the backups that need it.
+        // Each file once, with the backups that need it.
         let mut files: BTreeMap<String, (StoredFile, Vec<u64>)> = BTreeMap::new();
         let mut chains: BTreeMap<u32, Chain> = BTreeMap::new();
         let ids = self.ids()?;
@@ -110,12 +111,13 @@ impl Backup {
             }
             if goes_on && segment.after > oldest.seqno && lacks_segment_before(segment, &segments, chain) {
                 let detail =
-                    format!("the segment before it is missing, which ends with commit {}", segment.after);
+                    format!("the preceding segment, which ends with commit {}, is missing", segment.after);
                 found.problems.push(Error::corrupt("segment of the feed", path, 0, detail));
             }
         }
         for id in lost {
-            let detail = "it is missing, and later ones have followed it: restore another backup".to_owned();
+            let detail =
+                "the record is missing although later ones refer to it: restore another backup".to_owned();
             found.problems.push(Error::corrupt("backup record", self.record_path(id), 0, detail));
             found.damaged.push(id);
         }
@@ -125,31 +127,31 @@ impl Backup {
     }
 }
 
-/// The backups of a database, with the numbers of those before them.
+/// The backups of a database, each with the id of the preceding one.
 type Chain = Vec<(BackupInfo, Option<u64>)>;
 
-/// Whether a segment follows another one that is missing.
+/// Returns whether the segment before this one is missing.
 fn lacks_segment_before(segment: &Segment, segments: &[Segment], chain: &Chain) -> bool {
     let of_it = || segments.iter().filter(|other| other.database == segment.database);
-    // An archive without older segments may begin at any backup.
+    // An archive without older segments may start at any backup.
     let is_first = of_it().all(|other| other.last >= segment.after);
     let begins_at_backup = chain.iter().any(|(info, _)| info.seqno == segment.after);
     !(is_first && begins_at_backup) && of_it().all(|other| other.last != segment.after)
 }
 
-/// The records that later ones of their database have followed, and that are not there.
+/// Returns the missing records that later records of their database refer to.
 fn lost_records(chains: &BTreeMap<u32, Chain>, ids: &[u64]) -> BTreeSet<u64> {
-    // The oldest followed one that was pruned.
+    // The predecessor of the oldest backup was pruned.
     let followed =
         chains.values().flat_map(|chain| chain.iter().skip(1)).filter_map(|(_, previous)| *previous);
     followed.filter(|previous| !ids.contains(previous)).collect()
 }
 
-/// Whether a stored file is what its backup says.
+/// Verifies a stored file against its backup.
 fn check(env: &Env, path: &Path, file: &StoredFile, mut each: impl FnMut(usize)) -> Result<()> {
     let io = |e: std::io::Error| match e.kind() {
-        std::io::ErrorKind::NotFound => damaged(path, "it is missing"),
-        std::io::ErrorKind::UnexpectedEof => damaged(path, "it ends too early"),
+        std::io::ErrorKind::NotFound => damaged(path, "the file is missing"),
+        std::io::ErrorKind::UnexpectedEof => damaged(path, "the file is too short"),
         _ => Error::io("read", path, e),
     };
     let opened = env.fs.open(path, OpenOptions::read()).map_err(io)?;
@@ -164,10 +166,10 @@ fn check(env: &Env, path: &Path, file: &StoredFile, mut each: impl FnMut(usize))
     if digester.finish() == file.digest { Ok(()) } else { Err(damaged(path, WRONG_DIGEST)) }
 }
 
-/// What is said of bytes that are not those that were copied.
-pub(super) const WRONG_DIGEST: &str = "its bytes are not those that were backed up";
+/// Message for bytes with a wrong digest.
+pub(super) const WRONG_DIGEST: &str = "the contents differ from what was backed up";
 
-/// Damage of a stored file (backup.3).
+/// Returns the error for a damaged stored file (backup.3).
 pub(super) fn damaged(path: &Path, what: &str) -> Error {
     Error::corrupt("backup file", path, 0, format!("{what}: restore another backup, and make a new one"))
 }

@@ -1,8 +1,8 @@
-//! The records of the file.
+//! The records of an unload file.
 //!
 //! Bytes: docs/formats/unload.md
 //!
-//! unload_format.1. Decoding takes no more memory than the bytes account for.
+//! Decoding uses no more memory than the size of the input justifies.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::types::{Error, Result};
 
 /// The first bytes of the first record.
 const MAGIC: &[u8] = b"esker unload";
-/// The format that this build writes, and the newest one that it reads.
+/// The version that this build writes, and the newest that it reads.
 const FORMAT_VERSION: u32 = 1;
 
 const KEYSPACE: u8 = 1;
@@ -20,35 +20,35 @@ const ENTRIES: u8 = 2;
 const KEYSPACE_END: u8 = 3;
 const END: u8 = 4;
 
-/// What the first record says.
+/// The first record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Head {
-    /// Tells the file from others.
+    /// Distinguishes the file from others.
     pub(super) id: u64,
-    /// The commit that it is of.
+    /// The commit that was unloaded.
     pub(super) seqno: u64,
-    /// The keyspaces, and how many entries they have.
+    /// The keyspaces and their numbers of entries.
     pub(super) keyspaces: Vec<(String, u64)>,
 }
 
-/// A record behind the first.
+/// A record after the first one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record<'a> {
-    /// A keyspace begins: which one of the head's.
+    /// The start of a keyspace, given by its index in the head.
     Keyspace(usize, KeyspaceOptions),
-    /// Entries of it, in the order of keys.
+    /// Entries of the current keyspace, in key order.
     Entries(Vec<Entry<'a>>),
-    /// The end of a keyspace, and the number of its entries.
+    /// The end of a keyspace, and its number of entries.
     KeyspaceEnd(u64),
-    /// The end of the file, and the number of all entries.
+    /// The end of the file, and the total number of entries.
     End(u64),
 }
 
-/// A key, when it expires (0: never), and its value.
+/// A key, its expiry (0 if it does not expire), and its value.
 pub(super) type Entry<'a> = (&'a [u8], u64, &'a [u8]);
 
 impl Head {
-    /// All entries, those counted that expire before they are written.
+    /// Returns the total number of entries, including those that expire before they are written.
     pub(super) fn entries(&self) -> u64 {
         self.keyspaces.iter().fold(0, |all, (_, entries)| all.saturating_add(*entries))
     }
@@ -68,7 +68,7 @@ impl Head {
 
     pub(super) fn decode(bytes: &[u8], path: &Path, offset: u64) -> Result<Head> {
         let Some(rest) = bytes.strip_prefix(MAGIC) else {
-            return Err(Error::Invalid(format!("{} is no file that `unload` has written", path.display())));
+            return Err(Error::Invalid(format!("{} is not an unload file", path.display())));
         };
         let mut reader = ByteReader::new(rest);
         let at = offset + MAGIC.len() as u64;
@@ -89,7 +89,7 @@ impl Head {
         let mut keyspaces = Vec::new();
         for _ in 0..reader.varint()? {
             let name = std::str::from_utf8(reader.string()?).map(str::to_owned);
-            let name = name.map_err(|_| reader.error("a name that is not UTF-8"))?;
+            let name = name.map_err(|_| reader.error("a name is not UTF-8"))?;
             keyspaces.push((name, reader.varint()?));
         }
         Ok(Head { id, seqno, keyspaces })
@@ -126,7 +126,7 @@ impl<'a> Record<'a> {
         let record = match reader.u8()? {
             KEYSPACE => {
                 let which = reader.varint()?;
-                // keyspace_options.2
+                // Unknown options of a newer build are ignored: they do not change the entries.
                 let (options, _) = StoredOptions::decode_known(&mut reader)?;
                 Record::Keyspace(usize::try_from(which).unwrap_or(usize::MAX), options.given)
             }
@@ -139,19 +139,19 @@ impl<'a> Record<'a> {
             }
             KEYSPACE_END => Record::KeyspaceEnd(reader.varint()?),
             END => Record::End(reader.varint()?),
-            other => return Err(reader.error(format!("kind of record {other}"))),
+            other => return Err(reader.error(format!("unknown kind of record {other}"))),
         };
-        if reader.is_empty() { Ok(record) } else { Err(reader.error("more than a record")) }
+        if reader.is_empty() { Ok(record) } else { Err(reader.error("excess bytes after a record")) }
     }
 }
 
-/// Begins a record of entries.
+/// Starts a record of entries.
 pub(super) fn begin_entries(out: &mut Vec<u8>) {
     out.clear();
     out.push(ENTRIES);
 }
 
-/// Adds an entry to it.
+/// Appends an entry to the record.
 pub(super) fn put_entry(out: &mut Vec<u8>, (key, expires, value): Entry<'_>) {
     put_string(out, key);
     put_varint(out, expires);

@@ -1,7 +1,7 @@
-//! Entry for fuzzers: records of unloaded databases, on any bytes.
+//! Fuzzing entry point: reads arbitrary bytes as records of unload files.
 //!
 //! ```text
-//!   bytes --> the first record of a file, or another one --> refused, or comes back the same
+//!   bytes --> the first record of a file, or another record --> refused, or round-trips
 //! ```
 
 use std::path::Path;
@@ -21,7 +21,7 @@ pub fn unload_record(bytes: &[u8]) {
     }
 }
 
-/// One record of each kind.
+/// Returns one record of each kind.
 pub fn unload_records() -> Vec<Vec<u8>> {
     let head = Head { id: 5, seqno: 300, keyspaces: vec![("users".to_owned(), 7), ("mails".to_owned(), 0)] };
     let options = KeyspaceOptions {

@@ -1,4 +1,4 @@
-//! From a file to a database.
+//! Loads a file into a database.
 
 use std::path::Path;
 
@@ -16,12 +16,12 @@ use crate::types::canary::{self, Canary};
 use crate::types::expiry::Expiry;
 use crate::types::{Error, Result};
 
-/// So much of entries makes a commit.
+/// Bytes of entries in a commit.
 const COMMIT_BYTES: usize = 4 << 20;
-/// The key of the place, in its keyspace.
-const PLACE: &str = "place";
+/// The key of the load position in its keyspace.
+const POSITION_KEY: &str = "place";
 
-/// Reads a file into a database. See the [module](super).
+/// Loads a file into a database. See the [module documentation](super).
 #[derive(Default)]
 pub struct Load {
     keyspaces: Option<Vec<String>>,
@@ -30,38 +30,39 @@ pub struct Load {
 }
 
 impl Load {
-    /// Of all keyspaces that are in the file.
+    /// Loads all keyspaces in the file.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Of these keyspaces alone.
+    /// Restricts the load to these keyspaces.
     pub fn keyspaces<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.keyspaces = Some(names.into_iter().map(Into::into).collect());
         self
     }
 
-    /// From a file of this world, in place of the operating system's.
+    /// Sets the environment of the file; the operating system's files by default.
     pub fn env(mut self, env: Env) -> Self {
         self.env = Some(env);
         self
     }
 
-    /// Calls this for every commit.
+    /// Sets a function that is called after every commit.
     pub fn on_progress(mut self, call: impl FnMut(&Unloaded) + Send + 'static) -> Self {
         self.on_progress = Some(Box::new(call));
         self
     }
 
-    /// Loads the file into keyspaces that are missing or empty. They get the options that the file says, in the same commit as their
-    /// first entries, and each entry lasts as long as the file says, whatever default lifetime its keyspace has. If an earlier call for
-    /// the same file and the same keyspaces was stopped, this goes on where that one was: until it has ended, the keyspace `esker.load`
-    /// keeps the place.
+    /// Loads the file into keyspaces that are missing or empty. Their options are set in the same commit as
+    /// their first entries. Each entry keeps the expiry in the file, whatever the default lifetime of its
+    /// keyspace. If an earlier call for the same file and keyspaces was interrupted, this call continues
+    /// there; until the load ends, the keyspace `esker.load` holds its position.
     ///
     /// # Errors
-    /// [`Error::KeyspaceExists`] if a keyspace holds something already, before anything is loaded; [`Error::KeyspaceNotFound`] if the file
-    /// has no such one; [`Error::Invalid`] if another load has not ended: of another file, of other keyspaces, or into keyspaces that were
-    /// dropped since; [`Error::Corrupt`] with the place in the file, also if it lacks entries; those of commits.
+    /// [`Error::KeyspaceExists`] if a keyspace is not empty, before anything is loaded;
+    /// [`Error::KeyspaceNotFound`] if the file does not contain a keyspace; [`Error::Invalid`] if another
+    /// load is unfinished (of another file, of other keyspaces, or into keyspaces that were dropped since);
+    /// [`Error::Corrupt`] with the offset in the file, also if entries are missing; those of commits.
     pub fn read(self, db: &Db, path: impl AsRef<Path>) -> Result<Unloaded> {
         check_asked_for(self.keyspaces.as_ref())?;
         let path = path.as_ref();
@@ -81,7 +82,7 @@ impl Load {
             let in_file = |e: DecodeError| e.in_file("unload", path, reader.content_offset());
             let record = Record::decode(&bytes).map_err(in_file)?;
             run.counted.pass(&record, &head).map_err(|detail| {
-                Error::corrupt("unload", path, reader.content_offset(), format!("{detail}: write it again"))
+                Error::corrupt("unload", path, reader.content_offset(), format!("{detail}: unload again"))
             })?;
             run.done.bytes = reader.position();
             if run.take(&record, number)? {
@@ -93,32 +94,32 @@ impl Load {
 }
 
 fn cut(path: &Path, at: u64) -> Error {
-    Error::corrupt("unload", path, at, "the file has no end: write it again")
+    Error::corrupt("unload", path, at, "the file is incomplete: unload again")
 }
 
-/// What has come of a file, beside what it says of itself.
+/// Counts of the records read, to be compared with the counts in the file.
 #[derive(Debug, Default)]
 struct Counted {
-    /// Keyspaces that have begun, and whether the last of them has not ended.
+    /// Number of keyspaces started, and whether the last one has not ended.
     keyspaces: usize,
     is_inside: bool,
-    /// Entries of the keyspace at hand, and of the file.
+    /// Entries of the current keyspace, and of the file.
     entries: u64,
     all: u64,
 }
 
 impl Counted {
-    /// Takes notice of a record, or says what is wrong with it.
+    /// Counts a record. Fails if it is inconsistent.
     fn pass(&mut self, record: &Record<'_>, head: &Head) -> Result<(), String> {
         match record {
             Record::Keyspace(which, _) => {
                 if self.is_inside || *which != self.keyspaces || *which >= head.keyspaces.len() {
-                    return Err(format!("keyspace {which} does not come here"));
+                    return Err(format!("keyspace {which} is out of order"));
                 }
                 (self.keyspaces, self.is_inside, self.entries) = (which + 1, true, 0);
             }
             Record::Entries(_) if !self.is_inside => {
-                return Err("entries that belong to no keyspace".to_owned());
+                return Err("entries outside of a keyspace".to_owned());
             }
             Record::Entries(entries) => {
                 self.entries += entries.len() as u64;
@@ -126,7 +127,7 @@ impl Counted {
             }
             Record::KeyspaceEnd(entries) => {
                 if !self.is_inside || *entries != self.entries {
-                    return Err(format!("a keyspace with {} of {entries} entries", self.entries));
+                    return Err(format!("a keyspace has {} of {entries} entries", self.entries));
                 }
                 self.is_inside = false;
             }
@@ -135,7 +136,7 @@ impl Counted {
                 if !is_whole || *entries != self.all {
                     let (begun, named) = (self.keyspaces, head.keyspaces.len());
                     return Err(format!(
-                        "{begun} of {named} keyspaces, and {} of {entries} entries",
+                        "the file has {begun} of {named} keyspaces and {} of {entries} entries",
                         self.all
                     ));
                 }
@@ -145,20 +146,20 @@ impl Counted {
     }
 }
 
-/// How far a load is, as the database keeps it (unload.2).
+/// The position of a load, as stored in the database (unload.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Place {
-    /// The file.
+struct Position {
+    /// Id of the file.
     file: u64,
-    /// The last record that is loaded.
+    /// The last record loaded.
     record: u64,
-    /// The digest of the names that were asked for (unload.3).
+    /// Digest of the requested names (unload.3).
     asked: [u8; DIGEST_BYTES],
-    /// The numbers of the keyspaces that have entries or options of the load.
+    /// Ids of the keyspaces with entries or options from the load.
     made: Vec<u32>,
 }
 
-impl Place {
+impl Position {
     fn encode(&self) -> Vec<u8> {
         let mut out = [self.file.to_le_bytes(), self.record.to_le_bytes()].concat();
         out.extend_from_slice(&self.asked);
@@ -166,20 +167,20 @@ impl Place {
         out
     }
 
-    fn decode(bytes: &[u8]) -> Decoded<Place> {
+    fn decode(bytes: &[u8]) -> Decoded<Position> {
         let mut reader = ByteReader::new(bytes);
         let (file, record) = (reader.u64()?, reader.u64()?);
         let asked = reader.array()?;
         let mut made = Vec::new();
         while !reader.is_empty() {
             let id = reader.varint()?;
-            made.push(u32::try_from(id).map_err(|_| reader.error("a keyspace's number of 64 bits"))?);
+            made.push(u32::try_from(id).map_err(|_| reader.error("the keyspace id exceeds 32 bits"))?);
         }
-        Ok(Place { file, record, asked, made })
+        Ok(Position { file, record, asked, made })
     }
 }
 
-/// The digest of the keyspaces that are asked for.
+/// Returns the digest of the requested keyspaces.
 fn digest_of(asked: Option<&Vec<String>>) -> [u8; DIGEST_BYTES] {
     let mut digester = Digester::default();
     let mut names: Vec<_> = asked.into_iter().flatten().collect();
@@ -194,21 +195,21 @@ fn digest_of(asked: Option<&Vec<String>>) -> [u8; DIGEST_BYTES] {
     digester.finish().0
 }
 
-/// A load that goes on.
+/// A load in progress.
 struct Run<'a> {
     db: &'a Db,
     head: &'a Head,
     asked: Load,
     counted: Counted,
-    /// What is committed.
-    place: Place,
-    /// Where the place is kept, once a commit has made it.
+    /// The committed position.
+    position: Position,
+    /// The keyspace that stores the position, once a commit has created it.
     loading: Option<Keyspace>,
-    /// Records that an earlier call has done.
+    /// Records loaded by an earlier call.
     skipped: u64,
-    /// The keyspace at hand, if it is asked for.
+    /// The current keyspace, if it is requested.
     target: Option<Keyspace>,
-    /// Options that it gets behind its end: by a canary alone.
+    /// Options to be set after its end; used only by a canary.
     late: Option<KeyspaceOptions>,
     batch: WriteBatch,
     batch_bytes: usize,
@@ -217,29 +218,31 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(db: &'a Db, head: &'a Head, asked: Load) -> Result<Self> {
-        let begun = Place { file: head.id, asked: digest_of(asked.keyspaces.as_ref()), ..Place::default() };
+        let begun =
+            Position { file: head.id, asked: digest_of(asked.keyspaces.as_ref()), ..Position::default() };
         let loading = match db.open_keyspace(LOADING) {
             Ok(keyspace) => Some(keyspace),
             Err(Error::KeyspaceNotFound(_)) => None,
             Err(error) => return Err(error),
         };
-        let kept = loading.as_ref().map(|keyspace| keyspace.get(PLACE)).transpose()?.flatten();
-        let place = match kept {
-            Some(kept) => {
-                Place::decode(&kept).ok().filter(|place| place.is_of(&begun)).ok_or_else(other_load)?
-            }
+        let kept = loading.as_ref().map(|keyspace| keyspace.get(POSITION_KEY)).transpose()?.flatten();
+        let position = match kept {
+            Some(kept) => Position::decode(&kept)
+                .ok()
+                .filter(|position| position.is_of(&begun))
+                .ok_or_else(other_load)?,
             None => begun,
         };
-        place.check_made(db)?;
+        position.check_made(db)?;
         let done = Unloaded { entries_total: head.entries(), ..Unloaded::default() };
-        let (skipped, batch) = (place.record, db.batch());
+        let (skipped, batch) = (position.record, db.batch());
         let counted = Counted::default();
         let run = Run {
             db,
             head,
             asked,
             counted,
-            place,
+            position,
             loading,
             skipped,
             target: None,
@@ -258,7 +261,7 @@ impl<'a> Run<'a> {
         !is_left_out(name) && self.asked.keyspaces.as_ref().is_none_or(|names| names.contains(name))
     }
 
-    /// Refuses to load into keyspaces that hold something.
+    /// Fails if a keyspace is not empty.
     fn check_empty(&self) -> Result<()> {
         for (name, _) in self.head.keyspaces.iter().filter(|(name, _)| self.is_asked_for(name)) {
             match self.db.open_keyspace(name) {
@@ -272,7 +275,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Takes a record; whether it was the last.
+    /// Processes a record. Returns whether it was the last one.
     fn take(&mut self, record: &Record<'_>, number: u64) -> Result<bool> {
         let is_done = number <= self.skipped;
         match record {
@@ -304,7 +307,7 @@ impl<'a> Run<'a> {
         Ok(false)
     }
 
-    /// Begins a keyspace: the batch makes it if need be, and gives it its options.
+    /// Starts a keyspace: the batch creates it if necessary and sets its options.
     fn begin(&mut self, which: usize, options: &KeyspaceOptions, is_done: bool) -> Result<()> {
         self.target = None;
         let (name, _) = &self.head.keyspaces[which];
@@ -313,7 +316,7 @@ impl<'a> Run<'a> {
         }
         let keyspace = match self.db.open_keyspace(name) {
             Err(Error::KeyspaceNotFound(_)) if !is_done => self.batch.create_keyspace(name)?,
-            // Others may have put something since the load began.
+            // Entries may have been added since the load began.
             Ok(found) if !is_done && found.first()?.is_some() => {
                 return Err(Error::KeyspaceExists(name.clone()));
             }
@@ -325,7 +328,7 @@ impl<'a> Run<'a> {
             } else if keyspace.options() != *options {
                 self.batch.set_options(&keyspace, options.clone())?;
             }
-            self.place.made.push(keyspace.id().get());
+            self.position.made.push(keyspace.id().get());
         }
         self.target = Some(keyspace);
         Ok(())
@@ -347,15 +350,15 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Commits what was taken up to this record, with the place (unload.2).
+    /// Commits the entries up to this record, with the position (unload.2).
     fn commit(&mut self, number: u64) -> Result<()> {
         let mut batch = std::mem::replace(&mut self.batch, self.db.batch());
         let loading = match &self.loading {
             Some(loading) => loading.clone(),
             None => batch.create_keyspace(LOADING)?,
         };
-        self.place.record = number;
-        batch.put_until_expiry(&loading, PLACE.as_bytes(), &self.place.encode(), None)?;
+        self.position.record = number;
+        batch.put_until_expiry(&loading, POSITION_KEY.as_bytes(), &self.position.encode(), None)?;
         batch.commit_with(Durability::Buffered)?;
         (self.loading, self.batch_bytes) = (Some(loading), 0);
         if let Some(call) = &mut self.asked.on_progress {
@@ -374,20 +377,20 @@ impl<'a> Run<'a> {
     }
 }
 
-impl Place {
-    /// Whether it is a place in the load that begins so.
-    fn is_of(&self, begun: &Place) -> bool {
+impl Position {
+    /// Returns whether the position belongs to the load that starts at `begun`.
+    fn is_of(&self, begun: &Position) -> bool {
         (self.file, self.asked) == (begun.file, begun.asked)
     }
 
-    /// Refuses to go on if a keyspace is gone that the load has made (unload.3).
+    /// Fails if a keyspace created by the load is missing (unload.3).
     fn check_made(&self, db: &Db) -> Result<()> {
         let there: Vec<u32> =
             db.keyspaces()?.iter().filter_map(|name| Some(db.open_keyspace(name).ok()?.id().get())).collect();
         match self.made.iter().find(|id| !there.contains(id)) {
             None => Ok(()),
             Some(_) => Err(Error::Invalid(format!(
-                "a keyspace was dropped that a load which has not ended had made: drop the keyspace `{LOADING}` and all that the load has made, and load again"
+                "a keyspace created by an unfinished load was dropped: drop the keyspace `{LOADING}` and everything the load created, then load again"
             ))),
         }
     }
@@ -395,6 +398,6 @@ impl Place {
 
 fn other_load() -> Error {
     Error::Invalid(format!(
-        "the load of another file, or of other keyspaces of it, into this database has not ended: call that one again, or drop the keyspace `{LOADING}`"
+        "another load into this database is unfinished: finish it, or drop the keyspace `{LOADING}`"
     ))
 }

@@ -1,14 +1,16 @@
-//! A database as one file that does not depend on how databases are stored, and back.
+//! Writes a database to one file that is independent of the storage format, and loads it.
 //!
 //! ```text
 //!   Db --snapshot, key by key--> FILE.partial --renamed when it is complete--> FILE
-//!   FILE --batches, each with the place in the file that it ends at--> Db
+//!   FILE --batches, each with the position of its end--> Db
 //! ```
 //!
-//! For another version of Esker, another machine, another tool. It holds the newest values of all keyspaces or of some, how long they last, and the options of
-//! the keyspaces; not what they keep of the past. [`backup`](crate::backup) is faster, and keeps only what is new.
+//! For other versions of Esker, other machines and other tools. The file holds the newest values of all or
+//! some keyspaces, with their expiry, and the options of the keyspaces, but not their history.
+//! [`backup`](crate::backup) is faster, and incremental.
 //!
-//! Both ways can be stopped at any time, by a kill too, and go on where they were: [`Unload::write`] if there has been no commit since, [`Load::read`] always.
+//! Both operations can be interrupted at any time, even by killing the process, and continue later:
+//! [`Unload::write`] if there was no commit in between, [`Load::read`] always.
 //!
 //! ```
 //! use esker::unload::{Load, Unload};
@@ -25,14 +27,18 @@
 //! # Ok::<(), esker::Error>(())
 //! ```
 //!
-//! The keyspaces `es.repl` and `es.none` stay behind: a server notes there which commits of which history its database holds. What a load makes holds none of them.
+//! The keyspaces `es.repl` and `es.none` are left out: a server records in them which commits of which
+//! history its database holds. A load never creates them.
 //!
-//! unload.1. A file under its name is complete, durable, and of one commit.
-//! unload.2. What a load has committed is a prefix of the file; the database knows where that ends. So no part is loaded twice, and none is left out.
-//! unload.3. A call that goes on does so for the same job and the same database, and otherwise starts again or refuses: an unload compares the part
-//!      of the file that is there with the database; a load compares the file, the keyspaces that are asked for, and those that it has made.
-//! unload.4. An unload replaces nothing: no file under its name, and no `FILE.partial` that does not begin as one of its own does. It
-//!     follows no link, and removes a name rather than write to a file that has another one.
+//! unload.1. A file under its final name is complete, durable, and represents one commit.
+//! unload.2. The committed part of a load is a prefix of the file, and the database stores its end. No part
+//!     is loaded twice or skipped.
+//! unload.3. A call continues only the same job on the same database, and otherwise starts over or fails. An
+//!     unload compares the existing part of the file with the database. A load compares the file, the
+//!     requested keyspaces, and those it has created.
+//!
+//! An unload replaces nothing: no file under its name, and no `FILE.partial` that does not start like its
+//! own. It follows no links, and it removes a name instead of writing to a file with several names.
 //!
 //! Bytes: docs/formats/unload.md
 
@@ -46,39 +52,39 @@ pub use self::load::Load;
 pub use self::write::Unload;
 use crate::types::{Error, Result};
 
-/// The keyspace in which a load that has not ended keeps its place.
+/// The keyspace in which an unfinished load stores its position.
 const LOADING: &str = "esker.load";
 
-/// Keyspaces that files leave out, and loads of files that have them all the same (see the module).
+/// Keyspaces that are neither written to files nor loaded from them.
 const LEFT_OUT: [&str; 3] = [LOADING, "es.repl", "es.none"];
 
 fn is_left_out(name: &str) -> bool {
     LEFT_OUT.contains(&name)
 }
 
-/// Refuses those that are asked for by name.
+/// Fails if a keyspace that is left out was requested by name.
 fn check_asked_for(names: Option<&Vec<String>>) -> Result<()> {
     match names.into_iter().flatten().find(|name| is_left_out(name)) {
         Some(name) => Err(Error::Invalid(format!(
-            "the keyspace {name:?} is about this very database, and means nothing in another one: leave it out"
+            "the keyspace {name:?} is specific to this database and cannot be unloaded or loaded"
         ))),
         None => Ok(()),
     }
 }
 
-/// How far a call is, or what it has done.
+/// Progress or result of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unloaded {
-    /// Keyspaces that are done.
+    /// Number of keyspaces completed.
     pub keyspaces: u64,
-    /// Entries that are done, those of an earlier call that it goes on with included.
+    /// Number of entries completed, including those of an earlier call that was continued.
     pub entries: u64,
-    /// All entries.
+    /// Total number of entries.
     pub entries_total: u64,
     /// Bytes of the file so far.
     pub bytes: u64,
-    /// Of the entries, those that an earlier call had done.
+    /// Number of entries completed by an earlier call.
     pub resumed_entries: u64,
 }
 

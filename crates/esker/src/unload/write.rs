@@ -1,4 +1,4 @@
-//! From a database to a file.
+//! Writes a database to a file.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -14,15 +14,15 @@ use crate::engine::state::keyspace_options::KeyspaceOptions;
 use crate::recordio::{Reader, Writer};
 use crate::types::{Error, Result};
 
-/// So much of entries makes a record.
+/// Bytes of entries in a record.
 const RECORD_BYTES: usize = 256 << 10;
-/// So much is made durable at a time, for an unload that goes on later.
+/// Bytes after which the file is synced, so that an interrupted unload can continue.
 const SYNC_BYTES: u64 = 64 << 20;
 
-/// A file with no more than this may hold nothing yet: its head.
+/// A file of at most this size may hold nothing but an incomplete head.
 const HEAD_BYTES_MAX: u64 = 64 << 10;
 
-/// Writes a database to a file. See the [module](super).
+/// Writes a database to a file. See the [module documentation](super).
 #[derive(Default)]
 pub struct Unload {
     keyspaces: Option<Vec<String>>,
@@ -30,61 +30,63 @@ pub struct Unload {
     on_progress: Option<OnProgress>,
 }
 
-/// Where an earlier call has stopped.
+/// The position at which an earlier call stopped.
 #[derive(Debug, Default)]
-struct Place {
-    /// The keyspace at hand, and whether it has ended.
+struct Position {
+    /// The current keyspace, and whether it has ended.
     keyspace: Option<(usize, bool)>,
     last_key: Option<Vec<u8>>,
     /// Entries of that keyspace.
     entries: u64,
-    /// All entries.
+    /// Entries of all keyspaces.
     all: u64,
 }
 
 impl Unload {
-    /// Of all keyspaces.
+    /// Unloads all keyspaces.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Of these keyspaces alone.
+    /// Restricts the unload to these keyspaces.
     pub fn keyspaces<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.keyspaces = Some(names.into_iter().map(Into::into).collect());
         self
     }
 
-    /// To a file of this world, in place of the operating system's.
+    /// Sets the environment of the file; the operating system's files by default.
     pub fn env(mut self, env: Env) -> Self {
         self.env = Some(env);
         self
     }
 
-    /// Calls this for every record: some hundreds of KiB.
+    /// Sets a function that is called for every record of a few hundred KiB.
     pub fn on_progress(mut self, call: impl FnMut(&Unloaded) + Send + 'static) -> Self {
         self.on_progress = Some(Box::new(call));
         self
     }
 
-    /// Writes the file, which must not be there yet, while reads and writes go on. It grows under the name `FILE.partial`: if there is one, of the same keyspaces
-    /// and the same commit, this goes on with it, and else begins it anew.
+    /// Writes the file, which must not exist, while reads and writes continue. It is written under the name
+    /// `FILE.partial`. If that exists for the same keyspaces and the same commit, the call continues it;
+    /// otherwise it starts over.
     ///
     /// # Errors
-    /// [`Error::KeyspaceNotFound`]; [`Error::Invalid`] if there is a file of this name, or a keyspace is asked for that stays behind; those of reads; [`Error::Io`] and [`Error::NoSpace`] of the file.
+    /// [`Error::KeyspaceNotFound`]; [`Error::Invalid`] if the file exists, or a requested keyspace cannot be
+    /// unloaded; those of reads; [`Error::Io`] and [`Error::NoSpace`] of the file.
     pub fn write(mut self, db: &Db, path: impl AsRef<Path>) -> Result<Unloaded> {
         let path = path.as_ref();
         let env = self.env.clone().unwrap_or_else(Env::real);
-        let is_there = || Error::Invalid(format!("{} is there already", path.display()));
+        let is_there = || Error::Invalid(format!("{} already exists", path.display()));
         if env.fs.entry(path).map_err(|e| Error::io("look for", path, e))?.is_some() {
             return Err(is_there());
         }
         refuse_in_database(&env, &env.fs.absolute(path).map_err(|e| Error::io("find", path, e))?)?;
-        // Links to the directory are the user's business; none in it is followed (fs.5).
+        // Links in the path of the directory are allowed; links inside the directory are not followed (fs.5).
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let path = &dir.join(path.file_name().ok_or_else(is_there)?);
         let env = env.hold(dir, None).map_err(|e| Error::io("open", dir, e))?;
         check_asked_for(self.keyspaces.as_ref())?;
-        // Names and options do not change while the catalog is locked: they are those of the snapshot (unload.1).
+        // Names and options do not change while the catalog is locked, so they match the snapshot (unload.1).
         let catalog = db.handle.core.catalog.lock();
         let snapshot = db.snapshot();
         let names = match self.keyspaces.take() {
@@ -103,15 +105,15 @@ impl Unload {
         let partial = partial_of(path);
         let has_ttls = db.handle.core.view.get().expiring() > 0;
         let source = Source { snapshot: &snapshot, options, has_ttls };
-        let (writer, place) = begin(&env, &partial, &head, &source, &keyspaces)?;
+        let (writer, position) = begin(&env, &partial, &head, &source, &keyspaces)?;
         let done = Unloaded {
-            entries: place.all,
-            resumed_entries: place.all,
+            entries: position.all,
+            resumed_entries: position.all,
             entries_total: head.entries(),
             ..Unloaded::default()
         };
         let mut run = Run { source, writer, synced: 0, done, call: self.on_progress };
-        run.all(&keyspaces, place)?;
+        run.all(&keyspaces, position)?;
         let done = run.done;
         env.fs.rename_new(&partial, path).map_err(|e| match e.kind() {
             ErrorKind::AlreadyExists => is_there(),
@@ -128,38 +130,39 @@ fn partial_of(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Goes on with a file of the same keyspaces and commit that holds what the database holds, or begins one.
+/// Continues a file of the same keyspaces and commit whose contents match the database, or starts one.
 fn begin(
     env: &Env,
     path: &Path,
     head: &Head,
     source: &Source<'_>,
     keyspaces: &[Keyspace],
-) -> Result<(Writer, Place)> {
+) -> Result<(Writer, Position)> {
     let options = Writer::options().env(env).compression(Compression::Lz4);
     if let Some(found) = env.fs.entry(path).map_err(|e| Error::io("look for", path, e))? {
         if !is_unfinished(env, path, found)? {
             return Err(Error::Invalid(format!(
-                "{} is there, and is not an unfinished file of an unload: move it away, or name another file",
+                "{} exists and is not an unfinished unload: move it away, or use another file",
                 path.display()
             )));
         }
-        // A file with a second name may belong to another program: it is not written to.
+        // A file with a second name may belong to another program, so it is not written to.
         if matches!(found, FileEntry::File { names: 1, .. })
-            && let Some(place) = look(env, path, head, source, keyspaces)?
+            && let Some(position) = look(env, path, head, source, keyspaces)?
         {
-            return Ok((options.open_append(path)?, place));
+            return Ok((options.open_append(path)?, position));
         }
         env.fs.remove_file(path).map_err(|e| Error::io("remove", path, e))?;
     }
     let mut writer = options.create_new(path)?;
     writer.append(&head.encode())?;
-    // From here on the file shows what it is (unload.4).
+    // From here on the file is recognizable as an unload.
     writer.sync()?;
-    Ok((writer, Place::default()))
+    Ok((writer, Position::default()))
 }
 
-/// Whether a file was begun by an unload: it has the head of one, or is a record file without a record yet (unload.4).
+/// Returns whether a file was started by an unload: it has the head of one, or is a record file without
+/// records.
 fn is_unfinished(env: &Env, path: &Path, found: FileEntry) -> Result<bool> {
     let FileEntry::File { len, .. } = found else { return Ok(false) };
     let begun = Reader::options().env(env).open(path).and_then(|mut reader| match reader.next()? {
@@ -171,21 +174,21 @@ fn is_unfinished(env: &Env, path: &Path, found: FileEntry) -> Result<bool> {
         Ok(false) if len <= HEAD_BYTES_MAX => {}
         _ => return Ok(false),
     }
-    // A crash may leave the header of a record file alone, or the length and zeros of what was written first.
+    // A crash may leave only the header of a record file, or only zeros.
     let read = || read_range(&*env.fs.open(path, OpenOptions::read())?, 0, len as usize);
     let bytes = read().map_err(|e| Error::io("read", path, e))?;
     Ok(bytes.first() != Some(&0) || bytes.iter().all(|byte| *byte == 0))
 }
 
-/// How far a file is; none if it is of something else, or damaged. Names and numbers can be those of another database, so what the
-/// file holds is compared with what the database holds (unload.3).
+/// Returns the position of an unfinished file. `None` if it is damaged or belongs to something else. Another
+/// database may have the same names and numbers, so the contents are compared with the database (unload.3).
 fn look(
     env: &Env,
     path: &Path,
     head: &Head,
     source: &Source<'_>,
     keyspaces: &[Keyspace],
-) -> Result<Option<Place>> {
+) -> Result<Option<Position>> {
     let Ok(mut reader) = Reader::options().env(env).open(path) else { return Ok(None) };
     let first = match reader.next() {
         Ok(Some(first)) => Head::decode(first, path, 0),
@@ -195,10 +198,10 @@ fn look(
     if !first.as_ref().is_ok_and(is_same) {
         return Ok(None);
     }
-    let (mut place, mut walk) = (Place::default(), None);
+    let (mut position, mut walk) = (Position::default(), None);
     loop {
         let record = match reader.next().map(|record| record.map(Record::decode)) {
-            Ok(None) => return Ok(Some(place)),
+            Ok(None) => return Ok(Some(position)),
             Ok(Some(Ok(record))) => record,
             _ => return Ok(None),
         };
@@ -219,33 +222,33 @@ fn look(
         if !is_same {
             return Ok(None);
         }
-        place.pass(&record);
+        position.pass(&record);
     }
 }
 
 /// What is unloaded.
 struct Source<'a> {
     snapshot: &'a Snapshot,
-    /// Those of each keyspace at the snapshot's commit.
+    /// Options of each keyspace at the commit of the snapshot.
     options: Vec<KeyspaceOptions>,
-    /// Something in the database expires.
+    /// Whether anything in the database expires.
     has_ttls: bool,
 }
 
 impl Source<'_> {
-    /// When an entry expires, in milliseconds since 1970; 0: never (expiry.2).
+    /// Returns when an entry expires, in milliseconds since 1970; 0 for never (expiry.2).
     fn expires(&self, keyspace: &Keyspace, key: &[u8]) -> Result<u64> {
         if !self.has_ttls {
             return Ok(0);
         }
         Ok(match self.snapshot.expiry(keyspace, key)? {
             Some(expiry) => expiry.map_or(0, |expiry| expiry.ms()),
-            // It has expired since the walk came to it.
+            // It has expired since the iterator returned it.
             None => 1,
         })
     }
 
-    /// Whether these entries are what comes next in a keyspace.
+    /// Returns whether these entries come next in a keyspace.
     fn holds_next(&self, keyspace: &Keyspace, walk: &mut Range, entries: &[Entry<'_>]) -> Result<bool> {
         for (key, expires, value) in entries {
             match walk.next().transpose()? {
@@ -261,7 +264,7 @@ impl Source<'_> {
     }
 }
 
-impl Place {
+impl Position {
     fn pass(&mut self, record: &Record<'_>) {
         match record {
             Record::Keyspace(which, _) => {
@@ -283,19 +286,19 @@ impl Place {
 struct Run<'a> {
     source: Source<'a>,
     writer: Writer,
-    /// Its size when it was synced last.
+    /// Size of the file at the last sync.
     synced: u64,
     done: Unloaded,
     call: Option<OnProgress>,
 }
 
 impl Run<'_> {
-    fn all(&mut self, keyspaces: &[Keyspace], place: Place) -> Result<()> {
+    fn all(&mut self, keyspaces: &[Keyspace], position: Position) -> Result<()> {
         for (which, keyspace) in keyspaces.iter().enumerate() {
-            match place.keyspace {
+            match position.keyspace {
                 Some((reached, ended)) if which < reached || (which == reached && ended) => {}
                 Some((reached, _)) if which == reached => {
-                    self.entries(keyspace, place.last_key.as_deref(), place.entries)?;
+                    self.entries(keyspace, position.last_key.as_deref(), position.entries)?;
                 }
                 _ => {
                     let options = self.source.options[which].clone();
@@ -310,7 +313,7 @@ impl Run<'_> {
         self.writer.sync()
     }
 
-    /// The entries of a keyspace behind a key, and its end.
+    /// Writes the entries of a keyspace after a key, and its end.
     fn entries(&mut self, keyspace: &Keyspace, behind: Option<&[u8]>, before: u64) -> Result<()> {
         let mut record = Vec::new();
         begin_entries(&mut record);

@@ -489,7 +489,7 @@ fn archive_2_a_database_that_was_put_back_and_a_gap_are_told() {
         to.write_all_at(&bytes, 0).unwrap();
     }
     let db = open(&older, 1 << 30);
-    let put_back = |db: &Db| matches!(backups(&older).archive(db), Err(Error::Invalid(text)) if text.contains("put back"));
+    let put_back = |db: &Db| matches!(backups(&older).archive(db), Err(Error::Invalid(text)) if text.contains("older state"));
     assert!(put_back(&db), "archive.2: it does not have the last commit");
     for n in 0..9 {
         db.default_keyspace().put("b", [n]).unwrap();

@@ -46,7 +46,7 @@ fn all_of_a_database_comes_back_or_some_of_it() {
     assert_eq!((done.resumed_entries, fs.file_size(FILE.as_ref()).unwrap()), (0, done.bytes));
     assert!(!fs.exists("file.partial".as_ref()).unwrap());
     let again = Unload::new().env(env(&fs)).write(&db, FILE);
-    assert!(matches!(again, Err(Error::Invalid(text)) if text.contains("there already")));
+    assert!(matches!(again, Err(Error::Invalid(text)) if text.contains("already exists")));
 
     let copy = simulated(Arc::new(fs.clone())).open("copy").unwrap();
     let done = Load::new().env(env(&fs)).read(&copy, FILE).unwrap();
@@ -340,7 +340,7 @@ fn unload_3_a_call_goes_on_with_the_same_job_alone() {
     let part = simulated(Arc::new(fs.clone())).open("part").unwrap();
     {
         let all = Load::new().env(env(&fs)).read(&part, "all");
-        assert!(matches!(&all, Err(Error::Invalid(text)) if text.contains("has not ended")), "{all:?}");
+        assert!(matches!(&all, Err(Error::Invalid(text)) if text.contains("unfinished")), "{all:?}");
         part.drop_keyspace("map").unwrap();
         let again = Load::new().env(env(&fs)).keyspaces(["map"]).read(&part, "all");
         assert!(matches!(&again, Err(Error::Invalid(text)) if text.contains("dropped")), "{again:?}");

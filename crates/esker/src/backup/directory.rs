@@ -1,19 +1,19 @@
-//! The directory of backups: what is in it, and who may change it.
+//! The directory of backups: its layout and its locks.
 //!
 //! ```text
-//!   ESKER-BACKUPS            says what the directory is
-//!   LOCK                     of who makes or prunes backups; shared by who reads them
-//!   ESKER-JOB-<id>           of a backup that is being made, or was when its process ended
+//!   ESKER-BACKUPS            identifies the directory
+//!   LOCK                     held to create or prune backups; shared by readers
+//!   ESKER-JOB-<id>           of a backup being created, or interrupted
 //!   backups/000007.backup    records
-//!   files/NAME.sst, .blob    what they name
-//!   files/incoming-<id>.tmp  what is being copied by that job
-//!   feed/NAME.segment        what was committed between backups; made by the first one
+//!   files/NAME.sst, .blob    referenced files
+//!   files/incoming-<id>.tmp  file being copied by that job
+//!   feed/NAME.segment        commits between backups; created by the first segment
 //! ```
 //!
-//! backup_place.1. A directory that holds something else is never written to, nor is one that lies in a database.
-//! backup_place.2. Temporary files have the number of a job in their names (job.3). What a crash leaves is told by the job's file: files
-//!      of others stay, whatever they are called.
-//! backup_place.3. No symbolic link in the directory is followed: it is held while it is used (fs.5).
+//! A directory with other contents is never written to, nor is a directory inside a database. Names of
+//! temporary files contain the id of a job (job.3). Leftovers of a crash are identified by the job file, so
+//! that files of other programs are never removed. Symbolic links in the directory are not followed, because
+//! the directory is held open while it is used (fs.5).
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -30,30 +30,30 @@ use crate::types::{Error, Result};
 
 const MARKER: &str = "ESKER-BACKUPS";
 const MARKER_TEXT: &str = "esker backups, format ";
-/// Longer markers are none.
+/// Maximum size of a marker file.
 const MARKER_BYTES_MAX: u64 = 64;
 const RECORDS: &str = "backups";
 const FILES: &str = "files";
 const RECORD_ENDING: &str = ".backup";
-/// What the files of its jobs say.
+/// Kind of job in job files.
 const KIND: &str = "backup";
 
-/// The directory of backups, held and locked for one call. Ends the call's job when it drops.
-pub(super) struct Here<'a> {
+/// The directory of backups, held and locked for one call. Dropping it ends the job of the call.
+pub(super) struct LockedBackup<'a> {
     backup: Backup,
-    /// Gets its progress call back.
+    /// The caller, which gets its progress function back.
     caller: &'a mut Backup,
     _lock: Option<Box<dyn FileLock>>,
 }
 
-impl<'a> Here<'a> {
+impl<'a> LockedBackup<'a> {
     fn new(caller: &'a mut Backup, mut backup: Backup, lock: Option<Box<dyn FileLock>>) -> Self {
         backup.on_progress = caller.on_progress.take();
-        Here { backup, caller, _lock: lock }
+        LockedBackup { backup, caller, _lock: lock }
     }
 }
 
-impl Deref for Here<'_> {
+impl Deref for LockedBackup<'_> {
     type Target = Backup;
 
     fn deref(&self) -> &Backup {
@@ -61,24 +61,24 @@ impl Deref for Here<'_> {
     }
 }
 
-impl DerefMut for Here<'_> {
+impl DerefMut for LockedBackup<'_> {
     fn deref_mut(&mut self) -> &mut Backup {
         &mut self.backup
     }
 }
 
-impl Drop for Here<'_> {
+impl Drop for LockedBackup<'_> {
     fn drop(&mut self) {
         self.caller.on_progress = self.backup.on_progress.take();
         if let Some(job) = self.backup.job.take() {
-            // What cannot be removed is for the next backup (backup_place.2).
+            // Leftovers are removed by the next backup.
             let _ = self.backup.end(job);
         }
     }
 }
 
 impl Backup {
-    /// Looks whether this is a directory of backups, or may become one; whether it is one (backup_place.1).
+    /// Returns whether this is a directory of backups. Fails if it has other contents.
     pub(super) fn look(&self) -> Result<bool> {
         if !self.env.fs.exists(&self.dir).map_err(|e| Error::io("look for", &self.dir, e))? {
             return Ok(false);
@@ -90,7 +90,7 @@ impl Backup {
         let fs = &self.env.fs;
         let path = self.dir.join(MARKER);
         if fs.entry(&path).map_err(|e| Error::io("look for", &path, e))?.is_none() {
-            // A crash may have left what the first backup begins with.
+            // A crash may have left the files that the first backup creates.
             let jobs = self.jobs()?;
             let is_ours = |name: &String| {
                 let path = self.dir.join(name);
@@ -101,7 +101,7 @@ impl Backup {
             return match names.iter().find(|name| !is_ours(name)) {
                 None => Ok(false),
                 Some(name) => Err(Error::Invalid(format!(
-                    "{} holds {name}, and no backups: name another directory",
+                    "{} holds {name} and no backups: use another directory",
                     self.dir.display()
                 ))),
             };
@@ -119,12 +119,13 @@ impl Backup {
             Some(found) => {
                 Err(Error::UnsupportedVersion { what: "backups", path, found, supported: FORMAT_VERSION })
             }
-            None => Err(Error::corrupt("marker of backups", path, 0, "it does not say what it is")),
+            None => Err(Error::corrupt("marker of backups", path, 0, "the marker is not valid")),
         }
     }
 
-    /// Makes the directory if it is not there yet, and keeps others out. Begins a job, and removes what earlier ones have left.
-    pub(super) fn lock_to_create(&mut self) -> Result<Here<'_>> {
+    /// Creates the directory if it is missing and locks it exclusively. Starts a job and removes leftovers of
+    /// earlier ones.
+    pub(super) fn lock_to_create(&mut self) -> Result<LockedBackup<'_>> {
         for dir in [self.dir.clone(), self.records_dir(), self.files_dir(), self.segments_dir()] {
             refuse_in_database(&self.env, &dir)?;
         }
@@ -142,7 +143,7 @@ impl Backup {
         Ok(here)
     }
 
-    /// Makes a directory of this one, if it is not there.
+    /// Creates a subdirectory unless it exists.
     pub(super) fn make_dir(&self, dir: &Path) -> Result<()> {
         match self.env.fs.create_dir(dir, None) {
             Err(e) if e.kind() != ErrorKind::AlreadyExists => Err(Error::io("create", dir, e)),
@@ -161,23 +162,23 @@ impl Backup {
         self.sync_dir(&self.dir)
     }
 
-    /// Keeps others out of a directory that has backups.
-    pub(super) fn lock_to_change(&mut self) -> Result<Here<'_>> {
+    /// Locks an existing directory of backups exclusively.
+    pub(super) fn lock_to_change(&mut self) -> Result<LockedBackup<'_>> {
         self.check_there()?;
         self.lock()
     }
 
-    /// Keeps others from removing anything.
-    pub(super) fn lock_to_read(&mut self) -> Result<Here<'_>> {
+    /// Locks the directory against removals.
+    pub(super) fn lock_to_read(&mut self) -> Result<LockedBackup<'_>> {
         self.check_there()?;
         let backup = self.held()?;
         let path = backup.dir.join(LOCK);
         let lock = backup.env.fs.lock_to_read(&path);
         let lock = lock.map_err(|e| Error::lock(path, e, backup.env.threads.process_id()))?;
-        Ok(Here::new(self, backup, lock))
+        Ok(LockedBackup::new(self, backup, lock))
     }
 
-    /// The same with the directory held (backup_place.3), which is there.
+    /// Holds the directory open, so that links in it are not followed.
     pub(super) fn held(&self) -> Result<Backup> {
         let env = self.env.hold(&self.dir, None).map_err(|e| Error::io("open", &self.dir, e))?;
         Ok(Backup { env, dir: self.dir.clone(), on_progress: None, job: None })
@@ -190,8 +191,8 @@ impl Backup {
         }
     }
 
-    /// Locks the directory, and removes what jobs have left in it (backup_place.2).
-    fn lock(&mut self) -> Result<Here<'_>> {
+    /// Locks the directory and removes leftovers of earlier jobs.
+    fn lock(&mut self) -> Result<LockedBackup<'_>> {
         let backup = self.held()?;
         let path = backup.dir.join(LOCK);
         let lock = backup.env.fs.lock(&path);
@@ -199,14 +200,14 @@ impl Backup {
         for job in backup.jobs()? {
             backup.end(job)?;
         }
-        Ok(Here::new(self, backup, Some(lock)))
+        Ok(LockedBackup::new(self, backup, Some(lock)))
     }
 
     fn jobs(&self) -> Result<Vec<JobFile>> {
         JobFile::left(&self.env, &self.dir, KIND).map_err(|e| Error::io("look into", &self.dir, e))
     }
 
-    /// Removes the temporary files of a job, and then its own.
+    /// Removes the temporary files of a job, then its job file.
     fn end(&self, job: JobFile) -> Result<()> {
         for dir in [&self.dir, &self.records_dir(), &self.files_dir(), &self.segments_dir()] {
             job.remove_temporary(&self.env, dir)
@@ -227,12 +228,12 @@ impl Backup {
         self.records_dir().join(format!("{id:06}{RECORD_ENDING}"))
     }
 
-    /// A file of this directory while it is being written.
+    /// Returns the temporary path of a file being written.
     pub(super) fn incoming(&self, dir: &Path) -> PathBuf {
         self.job.as_ref().expect("the caller has locked the directory to create").temporary(dir, "incoming")
     }
 
-    /// The names in a directory of this one, in order; none if it is not there.
+    /// Returns the sorted names in a subdirectory. Empty if it is missing.
     pub(super) fn names(&self, dir: &Path) -> Result<Vec<String>> {
         if self.env.fs.entry(dir).map_err(|e| Error::io("look for", dir, e))?.is_none() {
             return Ok(Vec::new());
@@ -242,7 +243,7 @@ impl Backup {
         Ok(names)
     }
 
-    /// The numbers of all backups, ascending.
+    /// Returns the ids of all backups, ascending.
     pub(super) fn ids(&self) -> Result<Vec<u64>> {
         let number = |name: &String| name.strip_suffix(RECORD_ENDING)?.parse::<u64>().ok();
         let mut ids: Vec<u64> = self.names(&self.records_dir())?.iter().filter_map(number).collect();
@@ -250,7 +251,7 @@ impl Backup {
         Ok(ids)
     }
 
-    /// The record of a backup.
+    /// Returns the record of a backup.
     pub(super) fn record(&self, id: u64) -> Result<Record> {
         let path = self.record_path(id);
         if !self.env.fs.exists(&path).map_err(|e| Error::io("look for", &path, e))? {
@@ -260,13 +261,15 @@ impl Backup {
         match record.info.id == id {
             true => Ok(record),
             false => {
-                let detail = format!("it is the record of backup {}: it was renamed", record.info.id);
+                let detail =
+                    format!("the file holds the record of backup {}: it was renamed", record.info.id);
                 Err(Error::corrupt("backup record", path, 0, detail))
             }
         }
     }
 
-    /// The same; none if it is damaged, or of a newer version. A call that fails says nothing of it.
+    /// Returns the record of a backup. `None` if it is damaged or of a newer version; other errors are
+    /// returned.
     pub(super) fn sound_record(&self, id: u64) -> Result<Option<Record>> {
         match self.record(id) {
             Ok(record) => Ok(Some(record)),
@@ -275,7 +278,8 @@ impl Backup {
         }
     }
 
-    /// The database of all backups, if there is only one: no record, no stored file and no segment is of another.
+    /// Returns the database of all backups if there is only one: all records, stored files and segments
+    /// belong to it.
     pub(super) fn only_database(&self) -> Result<Option<u32>> {
         let mut found = BTreeSet::new();
         for id in self.ids()? {
