@@ -5,8 +5,8 @@
 //!   read --> cached? --no--> file --if it fits, or read recently--^  CLOCK eviction
 //! ```
 //!
-//! blob_cache.4. A used slot is reachable from the slot of its hash without crossing an empty one (linear
-//!     probing).
+//! A used slot is reachable from the slot of its hash without crossing an empty one (linear
+//! probing).
 //!
 //! The cache uses a bounded part of the memory budget, so that scans over large values do not evict blocks.
 //! While memory is free, every value is cached. Afterwards a value is cached when it is looked up again while
@@ -259,7 +259,7 @@ impl Shard {
         self.close(self.hand);
     }
 
-    /// Refills a slot that became empty, so that all values stay reachable (blob_cache.4).
+    /// Refills a slot that became empty, so that all values stay reachable.
     fn close(&mut self, mut empty: usize) {
         let mut at = self.after(empty);
         while let Some(slot) = &self.slots[at] {

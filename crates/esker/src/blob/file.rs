@@ -5,12 +5,15 @@
 //!            `---------- leases: each writer has a part of the file to itself
 //! ```
 //!
-//! blob_file.1. Each part of a file is written by one writer, which holds a lease of it. Bytes written once
-//!     do not change, except that zero padding is overwritten by values.
-//! blob_file.2. Syncs are serialized. After a failed sync every later sync fails without calling the system,
-//!     which reports a failed write-back only once.
-//! blob_file.3. A file marked obsolete is removed when its last reference is dropped.
-//! blob_file.4. While a lease exists, the file may hold values that no table and no commit points to yet.
+//! Each part of a file is written by one writer, which holds a lease of it. Bytes written once
+//! do not change, except that zero padding is overwritten by values.
+//!
+//! Syncs are serialized. After a failed sync every later sync fails without calling the system,
+//! which reports a failed write-back only once.
+//!
+//! A file marked obsolete is removed when its last reference is dropped.
+//!
+//! While a lease exists, the file may hold values that no table and no commit points to yet.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -55,7 +58,7 @@ pub(crate) struct BlobFile {
     end: AtomicU64,
     /// Leased bytes that were not used. Relaxed: a statistic.
     unused: AtomicU64,
-    /// Number of leases (blob_file.4). Decremented with Release, loaded with Acquire: everything written
+    /// Number of leases. Decremented with Release, loaded with Acquire: everything written
     /// under a dropped lease has been committed.
     leases: AtomicUsize,
     /// Newest known commit that points into the file. Relaxed: the lease count orders it.
@@ -66,13 +69,12 @@ pub(crate) struct BlobFile {
     writes: AtomicU64,
     /// Number of durable writes. Stored with Release under the lock of `failed`, loaded with Acquire.
     durable: AtomicU64,
-    /// Set while a sync runs and after one failed, with its error if known. The lock serializes syncs
-    /// (blob_file.2).
+    /// Set while a sync runs and after one failed, with its error if known. The lock serializes syncs.
     failed: Mutex<Option<Option<Arc<Error>>>>,
     obsolete: Mutex<Option<Remover>>,
 }
 
-/// A part of a file reserved for one writer. It keeps the file from being collected (blob_file.4).
+/// A part of a file reserved for one writer. It keeps the file from being collected.
 #[derive(Debug)]
 pub(crate) struct Lease(Arc<BlobFile>);
 
@@ -298,7 +300,7 @@ impl BlobFile {
         Ok(at)
     }
 
-    /// Makes everything written so far durable (blob_file.2).
+    /// Makes everything written so far durable.
     pub(crate) fn sync(&self) -> Result<()> {
         let mut failed = self.failed.lock();
         if let Some(failed) = &*failed {
@@ -357,7 +359,7 @@ impl BlobFile {
         Moves::decode(&map).map_err(|e| e.in_file("blob map", &self.path, start))
     }
 
-    /// Removes the file when its last reference is dropped (blob_file.3).
+    /// Removes the file when its last reference is dropped.
     pub(crate) fn mark_obsolete(&self, remover: Remover) {
         *self.obsolete.lock() = Some(remover);
     }

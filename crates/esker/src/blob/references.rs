@@ -1,7 +1,7 @@
 //! Counts the references of a table to blob files.
 //!
-//! references.1. The live bytes of a blob file are the sum over the tables of a version. They are not counted
-//!     anywhere else, so counts cannot disagree.
+//! The live bytes of a blob file are the sum over the tables of a version. They are not counted
+//! anywhere else, so counts cannot disagree.
 
 use std::collections::BTreeMap;
 

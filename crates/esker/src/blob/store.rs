@@ -9,8 +9,10 @@
 //! blob_store.2. A writer marks a file dirty before any record points to its new values. The dirty files at a
 //!     log sync therefore include all values that log records point to and that are not durable
 //!     (wal/sync.rs).
-//! blob_store.4. Values do not use the disk space reserved for removals, flushes and compactions (reserve.1
-//!     in engine/disk/reserve.rs).
+//!
+//! Values do not use the disk space reserved for removals, flushes and compactions (reserve.1
+//! in engine/disk/reserve.rs).
+//!
 //! blob_store.5. The child of a fork writes nothing, because the parent uses the same leases.
 //!
 //! The values of failed commits and dropped transactions remain in the file as garbage.
@@ -73,7 +75,7 @@ pub(crate) struct BlobStore {
     process: u32,
     /// Locked while the next file is created.
     current: Mutex<Current>,
-    /// Bytes that leases leave free on the disk (blob_store.4). Relaxed: sizes that order nothing.
+    /// Bytes that leases leave free on the disk. Relaxed: sizes that order nothing.
     held_back: AtomicU64,
     file_bytes_max: AtomicU64,
     /// Files that may hold data that is not durable.
@@ -187,7 +189,7 @@ impl BlobStore {
         Ok(file.lease(bytes, alone))
     }
 
-    /// Fails if the lease would use reserved disk space (blob_store.4).
+    /// Fails if the lease would use reserved disk space.
     fn check_room(&self, credit: &mut u64, file: &BlobFile, bytes: u64) -> Result<()> {
         let held_back = self.held_back.load(Ordering::Relaxed);
         if held_back > 0 && *credit < bytes {

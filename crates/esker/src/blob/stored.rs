@@ -5,8 +5,8 @@
 //!   longer:         chunk | chunk | ... | table: length, checksum each  checksum of the table in the pointer
 //! ```
 //!
-//! stored_value.1. All bytes read are verified. Reading a part of a long value reads the chunks that contain
-//!     it, and the table.
+//! All bytes read are verified. Reading a part of a long value reads the chunks that contain
+//! it, and the table.
 //!
 //! A chunk is compressed if samples from three parts of it, and then the chunk itself, shrink by an eighth. A
 //! stored chunk is therefore never longer than the chunk.
@@ -241,7 +241,7 @@ impl StoredValue {
         Ok(rows)
     }
 
-    /// Reads and verifies the stored bytes of a chunk (stored_value.1).
+    /// Reads and verifies the stored bytes of a chunk.
     fn stored_chunk(&self, row: &Row) -> Result<Vec<u8>> {
         let bytes = self.source.file.bytes_at(self.offset + row.start, u64::from(row.stored))?;
         match crc32c(&bytes) == row.crc {

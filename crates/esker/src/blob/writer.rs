@@ -6,11 +6,13 @@
 //!                                 `-- flush: everything is written
 //! ```
 //!
-//! blob_writer.1. A value lies within one lease. The leases of a writer consist of whole blocks, and grow
-//!     with the amount written.
-//! blob_writer.2. Values are flushed before readers can see them or a commit points to them.
-//! blob_writer.3. Buffers that could not be written are kept and retried before any other write. If one is
-//!     lost, for example by a panic, no value of the writer can be committed.
+//! A value lies within one lease. The leases of a writer consist of whole blocks, and grow
+//! with the amount written.
+//!
+//! Values are flushed before readers can see them or a commit points to them.
+//!
+//! Buffers that could not be written are kept and retried before any other write. If one is
+//! lost, for example by a panic, no value of the writer can be committed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -77,7 +79,7 @@ impl BlobWriter {
         encoder.finish(file, offset, out)
     }
 
-    /// Returns once everything written so far is at the device (blob_writer.2).
+    /// Returns once everything written so far is at the device.
     pub(crate) fn flush(&mut self) -> Result<()> {
         self.out.flush()
     }
@@ -133,7 +135,7 @@ struct Output {
     /// Buffers that could not be written and will be retried.
     unwritten: Vec<Full>,
     total: u64,
-    /// Whether a buffer was lost (blob_writer.3).
+    /// Whether a buffer was lost.
     has_lost: bool,
     memory: Reservation,
 }
@@ -181,7 +183,7 @@ impl Output {
         buffer
     }
 
-    /// Reserves `bytes` bytes in one lease (blob_writer.1). Returns the file and the offset of the value.
+    /// Reserves `bytes` bytes in one lease. Returns the file and the offset of the value.
     fn begin(&mut self, bytes: u64) -> Result<(FileId, u64)> {
         self.check()?;
         self.is_small &= bytes <= SMALL_BYTES_MAX;
@@ -297,7 +299,7 @@ impl Output {
         Ok(())
     }
 
-    /// Fails if values were lost (blob_writer.3).
+    /// Fails if values were lost.
     fn check(&self) -> Result<()> {
         self.store.check_process()?;
         if !self.has_lost {

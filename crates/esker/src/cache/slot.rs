@@ -9,7 +9,8 @@
 //! slot.2. One thread removes a pointer from a slot (by a swap). It releases the count only after every epoch
 //!     pinned at that time has ended (`defer`), or when there can be no readers (`take`). A block loaded
 //!     under a pin therefore stays alive until the unpin.
-//! slot.3. The lowest bit of the pointer is the access bit of the clock, and not part of the address.
+//!
+//! The lowest bit of the pointer is the access bit of the clock, and not part of the address.
 //!
 //! The access bit is written only when clear, so that readers of a hot block share its cache line without
 //! writing to it. The second pointer is a hint to the bytes of the block. It is prefetched and never
@@ -88,7 +89,7 @@ fn untagged<T>(tagged: *mut T) -> *mut T {
 }
 
 impl<T: Send + Sync + 'static> Slot<T> {
-    const ALIGNED: () = assert!(align_of::<T>() > ACCESSED, "slot.3: the lowest bit of a pointer is free");
+    const ALIGNED: () = assert!(align_of::<T>() > ACCESSED, "the lowest bit of a pointer is free");
 
     pub(super) fn empty() -> Self {
         Slot {

@@ -4,7 +4,8 @@
 //!   Vec<u8> <--put_*-- encoder        decoder <--ByteReader::*-- &[u8]
 //! ```
 //!
-//! bytes.1. No method of [`ByteReader`] panics or allocates, for any input.
+//! No method of [`ByteReader`] panics or allocates, for any input.
+//!
 //! bytes.2. A varint has exactly one valid encoding, the shortest.
 
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Codecs for blocks and records. Their numbers are stored in files.
 //!
-//! compression.1. Decompression never allocates more than the size that the caller allows.
+//! Decompression never allocates more than the size that the caller allows.
 
 use std::io::{Read, Write};
 
@@ -90,8 +90,7 @@ impl Compression {
         Ok(())
     }
 
-    /// Decompresses to exactly `raw_len` bytes. The caller must have checked that it may allocate `raw_len`
-    /// (compression.1).
+    /// Decompresses to exactly `raw_len` bytes. The caller must have checked that it may allocate `raw_len`.
     pub(crate) fn decompress(self, input: &[u8], raw_len: usize) -> Decoded<Vec<u8>> {
         let mut out = vec![0; raw_len];
         self.decompress_into(input, &mut out)?;

@@ -43,7 +43,7 @@ pub fn compression(bytes: &[u8]) {
     let codec = Compression::ALL[usize::from(codec) % Compression::ALL.len()];
     let raw_len = (len[0] as usize | (len[1] as usize) << 8 | (len[2] as usize) << 16) % RAW_BYTES_MAX;
     if let Ok(raw) = codec.decompress(reader.rest(), raw_len) {
-        assert_eq!(raw.len(), raw_len, "compression.1");
+        assert_eq!(raw.len(), raw_len);
     }
     let mut packed = Vec::new();
     codec.compress(bytes, &mut packed).expect("every codec of this build compresses anything");

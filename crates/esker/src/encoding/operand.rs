@@ -8,7 +8,7 @@
 //! An operand is written without reading the key. It therefore carries what readers need to apply it: the
 //! time of the call, and the lifetime of a value that it creates (`read/fold.rs`).
 //!
-//! operand.1. The concatenation of the bytes of an older list and a newer list is their joined list.
+//! The concatenation of the bytes of an older list and a newer list is their joined list.
 //!
 //! Bytes: docs/formats/sstable.md, "Operands"
 
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(one.to_list(), b"\x82\x02\x00\x02op");
         assert!(two.to_list().len() <= LIST_BYTES_MAX);
         let both = [one.to_list(), two.to_list()].concat();
-        assert_eq!(elements(&both).unwrap(), [one, two], "operand.1");
+        assert_eq!(elements(&both).unwrap(), [one, two]);
         assert_eq!((one.expiry(), two.expiry()), (None, Some(Expiry::at_ms(u64::MAX))));
         assert!((1..both.len()).filter(|len| *len != 6).all(|len| elements(&both[..len]).is_err()));
         assert!(elements(b"").is_err());

@@ -9,7 +9,7 @@
 //!
 //! An allocation keeps its address until the arena is dropped.
 //!
-//! arena.2. No two allocations overlap.
+//! No two allocations overlap.
 #![expect(unsafe_code, reason = "hands out raw memory")]
 
 use crate::sync::Mutex;
@@ -52,7 +52,7 @@ pub(super) struct Bump {
     chunk_size: usize,
 }
 
-// SAFETY: the memory from `next` on is owned by this value until it is allocated (arena.2), on any thread.
+// SAFETY: the memory from `next` on is owned by this value until it is allocated, on any thread.
 unsafe impl Send for Bump {}
 
 impl Bump {
@@ -87,7 +87,7 @@ impl Bump {
 
     #[inline]
     fn take(&mut self, arena: &Arena, padding: usize, size: usize) -> NonNull<u8> {
-        assert!(padding + size <= self.left, "arena.2");
+        assert!(padding + size <= self.left);
         // SAFETY: `next` is followed by `left` bytes of the same chunk, and padding + size is not more.
         let (start, end) = unsafe { (self.next.add(padding), self.next.add(padding + size)) };
         self.next = end;
@@ -116,7 +116,7 @@ mod tests {
             taken.push((at, size));
         }
         taken.sort_unstable();
-        assert!(taken.windows(2).all(|w| w[0].0 + w[0].1 <= w[1].0), "arena.2");
+        assert!(taken.windows(2).all(|w| w[0].0 + w[0].1 <= w[1].0));
         let asked: usize = taken.iter().map(|t| t.1).sum();
         assert!((asked..asked + 3000 * 64).contains(&arena.used()));
     }

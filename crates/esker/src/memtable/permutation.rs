@@ -4,8 +4,8 @@
 //!   bits 0..4: number of slots in use     bits 4+4r..8+4r: slot of the entry with rank r
 //! ```
 //!
-//! permutation.1. Slots are allocated in the order 0, 1, 2, ... and never freed, so the slots in use are
-//!     those below `len`.
+//! Slots are allocated in the order 0, 1, 2, ... and never freed, so the slots in use are
+//! those below `len`.
 //!
 //! The technique is Masstree's (Mao, Kohler, Morris 2012): an insert fills a free slot, then publishes the
 //! slot and its rank with one store.
@@ -51,12 +51,12 @@ impl Permutation {
         (self.0 >> (4 + 4 * rank) & 0xF) as usize
     }
 
-    /// Returns the permutation with the next free slot (permutation.1) inserted at `rank`. Later entries move
+    /// Returns the permutation with the next free slot inserted at `rank`. Later entries move
     /// up by one rank.
     #[must_use]
     pub(super) fn with(self, rank: usize) -> Self {
         let slot = self.len();
-        assert!(slot < SLOTS && rank <= slot, "permutation.1");
+        assert!(slot < SLOTS && rank <= slot);
         let below = (1 << (4 + 4 * rank)) - 1;
         Permutation((self.0 & below | (self.0 & !below) << 4 | (slot as u64) << (4 + 4 * rank)) + 1)
     }

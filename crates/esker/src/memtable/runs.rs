@@ -14,8 +14,8 @@
 //! least as many bytes as the last one holds. Joined records therefore take at most twice the memory of the
 //! operands. A reader meets few operands one by one, or few compared with those in the joined record.
 //!
-//! runs.2. A run ends above a version that is not an operand, and above what a range tombstone of the same
-//!     memtable hides. Other range tombstones are older or newer than the whole run.
+//! A run ends above a version that is not an operand, and above what a range tombstone of the same
+//! memtable hides. Other range tombstones are older or newer than the whole run.
 //!
 //! Keys with long runs are tracked in a small table. Keys that collide in it may stay unjoined; readers then
 //! read their operands one by one.
@@ -118,7 +118,7 @@ impl TrackedKey {
     }
 }
 
-/// Joins the run that ends with `entry` (runs.2).
+/// Joins the run that ends with `entry`.
 fn join_run<'m>(join: &dyn Join, entry: EntryRef<'_>, memtable: &'m Memtable) -> Option<Joined<'m>> {
     let cover = match memtable.has_range_tombstones() {
         true => memtable.range_tombstones().cover(entry.key, entry.seq),
@@ -230,9 +230,9 @@ mod tests {
                 let (expected, _) = text(walk(memtable.version_cursor(at), key).into_iter(), cover);
                 let found = memtable.versions(key, at).map(|e| (e.seq, e.kind, e.value.to_vec()));
                 let (by_get, read) = text(found, cover);
-                assert_eq!(by_get, expected, "runs.2: by a look-up at {at}");
+                assert_eq!(by_get, expected, "by a look-up at {at}");
                 let by_walk = text(walk(memtable.cursor(at), key).into_iter(), cover).0;
-                assert_eq!(by_walk, expected, "runs.2: by a walk at {at}");
+                assert_eq!(by_walk, expected, "by a walk at {at}");
                 longest = longest.max(expected.len());
                 assert!(read <= 2 * OPERANDS_MIN as usize + longest / 2, "{read} of {longest}");
             }

@@ -7,7 +7,7 @@
 //!   cached span                 <-->                the answer is the same between two edges
 //! ```
 //!
-//! cover.1. The answer is the same as for one set with the tombstones of all layers.
+//! The answer is the same as for one set with the tombstones of all layers.
 //!
 //! Consecutive keys of an iterator are close together. The span around the last answer is cached, so most
 //! queries cost two comparisons.
@@ -76,7 +76,7 @@ impl Cover {
         self.layers.is_empty()
     }
 
-    /// Returns the newest visible tombstone over `key`; zero if there is none (cover.1).
+    /// Returns the newest visible tombstone over `key`; zero if there is none.
     #[inline]
     pub fn newest(&mut self, key: &[u8]) -> SeqNo {
         match &self.known {

@@ -14,8 +14,10 @@
 //!
 //! fold.1. A value is computed from all operands above its base, oldest first, independent of the lists and
 //!     sources that hold them.
-//! fold.2. An operator that fails, panics or is not registered causes an error that names the keyspace of the
-//!     key. Nothing is written then.
+//!
+//! An operator that fails, panics or is not registered causes an error that names the keyspace of the
+//! key. Nothing is written then.
+//!
 //! fold.3. An operand of time `w` applies to a value that does not expire, or expires after `w`; the key
 //!     keeps that expiry. Otherwise the operand creates a new value with the lifetime that it carries. The
 //!     result therefore depends only on the operands and the base. Readers compare the resulting expiry with
@@ -355,7 +357,7 @@ mod tests {
             let blobs = BlobSet::default();
             let fold_context = FoldContext { blobs: &blobs, operators: &operators };
             let error = operands.fold(&key, base, fold_context).unwrap_err().to_string();
-            assert!(error.contains(text), "fold.2: {error}");
+            assert!(error.contains(text), "{error}");
         }
     }
 }

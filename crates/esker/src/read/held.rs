@@ -4,8 +4,8 @@
 //!   view_cell --each published view--> Held --references besides the cell's--> readers, oldest view
 //! ```
 //!
-//! held.1. A reference belongs to a reader unless it is the cell's own. The cell has one reference to the
-//!     current view, and one to each view that is published or waits to be freed.
+//! A reference belongs to a reader unless it is the cell's own. The cell has one reference to the
+//! current view, and one to each view that is published or waits to be freed.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -68,14 +68,14 @@ mod tests {
             (view.clone(), token, view)
         };
         let (current, token, reference) = show(&mut held, 1);
-        assert_eq!(held.count(), (0, None), "held.1");
+        assert_eq!(held.count(), (0, None));
         let readers = [current.clone(), current.clone()];
         assert_eq!(held.count(), (2, None), "the view that they hold is the current one");
         drop(current);
         let second = show(&mut held, 5);
-        assert_eq!(held.count(), (2, Some(at(5))), "held.1");
+        assert_eq!(held.count(), (2, Some(at(5))));
         drop((token, reference));
-        assert_eq!(held.count(), (2, Some(at(5))), "held.1: the cell has freed the view");
+        assert_eq!(held.count(), (2, Some(at(5))), "the cell has freed the view");
         let newer = second.0.clone();
         drop(second.0);
         let _third = show(&mut held, 9);

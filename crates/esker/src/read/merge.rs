@@ -1,11 +1,13 @@
 //! Merges sorted sources into one, newest version first.
 //!
-//! read_merge.1. Sources are ordered newest first: if several hold a key, the version of the first one wins,
-//!     whatever the sequence numbers. (For any key, a newer source holds only newer versions.)
-//! read_merge.2. After a move forward, all sources are at or after the current key; those at the current key
-//!     are in `same`. After a move backward, the mirror image holds.
-//! read_merge.3. After an error the cursor is not valid, whatever the positions of its sources, until a seek
-//!     succeeds.
+//! Sources are ordered newest first: if several hold a key, the version of the first one wins,
+//! whatever the sequence numbers. (For any key, a newer source holds only newer versions.)
+//!
+//! After a move forward, all sources are at or after the current key; those at the current key
+//! are in `same`. After a move backward, the mirror image holds.
+//!
+//! After an error the cursor is not valid, whatever the positions of its sources, until a seek
+//! succeeds.
 //!
 //! There are few sources (one or two memtables, a handful of runs), so a linear pass beats a heap. While one
 //! source is ahead of the others, a step compares its key only with the smallest key of the others.
@@ -74,7 +76,7 @@ impl<C: SourceCursor> MergeCursor<C> {
         if self.direction == Direction::Forward { order } else { order.reverse() }
     }
 
-    /// Finds the source of the next key (read_merge.2) after all sources have moved.
+    /// Finds the source of the next key after all sources have moved.
     #[inline]
     fn choose(&mut self) {
         if let [only] = &self.lanes[..] {
@@ -136,7 +138,7 @@ impl<C: SourceCursor> MergeCursor<C> {
         self.choose_noted();
     }
 
-    /// Makes the cursor invalid until a source is chosen (read_merge.3). Returns the previous current source.
+    /// Makes the cursor invalid until a source is chosen. Returns the previous current source.
     #[inline]
     fn leave(&mut self) -> usize {
         std::mem::replace(&mut self.current, self.lanes.len())
@@ -296,8 +298,8 @@ impl<C: SourceCursor> SourceCursor for MergeCursor<C> {
             self.current = current;
             return Ok(true);
         }
-        // read_merge.1: the next source with this key has the next older version. All of them are in `same`
-        // or current (read_merge.2).
+        // The next source with this key has the next older version. All of them are in `same`
+        // or current.
         self.current = current;
         let Some(at) = self.same.iter().position(|&i| i > current) else { return Ok(false) };
         self.current = std::mem::replace(&mut self.same[at], current);

@@ -7,8 +7,9 @@
 //!
 //! operators.1. The operator of a keyspace never changes: operands written for one operator are meaningless
 //!     to another.
-//! operators.2. An operator is code of the embedding program. It may fail or panic without damage to the
-//!     engine.
+//!
+//! An operator is code of the embedding program. It may fail or panic without damage to the
+//! engine.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -142,7 +143,7 @@ impl Operator {
         Error::MergeOperatorMissing { keyspace: (self.keyspace)(), operator: self.name.to_string() }
     }
 
-    /// Calls the operator and catches its panics (operators.2).
+    /// Calls the operator and catches its panics.
     fn call<T>(&self, key: &[u8], f: impl FnOnce(&dyn MergeOperator) -> Result<T, String>) -> Result<T> {
         let operator = self.operator.as_deref().ok_or_else(|| self.missing())?;
         let done = catch_unwind(AssertUnwindSafe(|| f(operator)))

@@ -7,10 +7,12 @@
 //! Only this file knows what each kind of entry means to a reader. Point reads, iterators, counts,
 //! transactions and compactions use it.
 //!
-//! resolve.1. A version is hidden by a range tombstone over its key with a larger sequence number
-//!     (range_tombstone.2).
-//! resolve.2. Versions are fed newest first until one ends the search. If there is no older version, the key
-//!     does not exist.
+//! A version is hidden by a range tombstone over its key with a larger sequence number
+//! (range_tombstone.2).
+//!
+//! Versions are fed newest first until one ends the search. If there is no older version, the key
+//! does not exist.
+//!
 //! resolve.3. For a reader, an expired version is a removal: older versions stay hidden. Counts and merges
 //!     treat it as live until a sweep has removed it (engine/writes/sweep.rs).
 //!
@@ -48,7 +50,7 @@ impl Resolver {
         self.cover = self.cover.max(seq);
     }
 
-    /// Returns whether a range tombstone hides a version (resolve.1).
+    /// Returns whether a range tombstone hides a version.
     #[inline(always)]
     pub fn hides(&self, seq: SeqNo) -> bool {
         seq < self.cover
@@ -64,7 +66,7 @@ impl Resolver {
         }
     }
 
-    /// Feeds the next version (resolve.2).
+    /// Feeds the next version.
     #[inline(always)]
     pub fn feed(&self, seq: SeqNo, kind: Kind) -> Answer {
         if self.hides(seq) {
@@ -98,10 +100,10 @@ mod tests {
             resolver.feed(seq(version), kind)
         };
         assert_eq!(answer(0, 0, Kind::PUT), Answer::Live);
-        assert_eq!(answer(5, 5, Kind::PUT), Answer::Live, "resolve.1: same commit");
-        assert_eq!(answer(6, 5, Kind::PUT), Answer::Gone, "resolve.1");
+        assert_eq!(answer(5, 5, Kind::PUT), Answer::Live, "same commit");
+        assert_eq!(answer(6, 5, Kind::PUT), Answer::Gone);
         assert_eq!(answer(0, 5, Kind::REMOVE), Answer::Gone);
-        assert_eq!(answer(0, 5, Kind::REMOVE_RANGE), Answer::Older, "resolve.2");
+        assert_eq!(answer(0, 5, Kind::REMOVE_RANGE), Answer::Older);
         assert_eq!(answer(0, 5, Kind::PUT.expiring()), Answer::Live, "resolve.3");
         for (kind, expired, expected) in [
             (Kind::PUT.expiring(), true, Answer::Gone),
@@ -113,6 +115,6 @@ mod tests {
             assert_eq!(fed, expected, "resolve.3: {kind:?}");
         }
         assert_eq!(answer(5, 5, Kind::MERGE), Answer::Operand);
-        assert_eq!(answer(6, 5, Kind::MERGE.unresolved()), Answer::Gone, "resolve.1");
+        assert_eq!(answer(6, 5, Kind::MERGE.unresolved()), Answer::Gone);
     }
 }

@@ -10,8 +10,9 @@
 //! skip_ranges.2. A commit splits the skip ranges that it puts a key into before it becomes visible. An
 //!     iterator may add a skip range only if no commit that it does not see has put a key into it. The keys
 //!     of recent commits are therefore remembered.
-//! skip_ranges.4. A skip range found by a reader at a pinned sequence number holds for that number, whatever
-//!     is committed.
+//!
+//! A skip range found by a reader at a pinned sequence number holds for that number, whatever
+//! is committed.
 //!
 //! Commits record their puts only once an iterator has added a skip range. There are at most [`RANGES_MAX`]
 //! skip ranges, and as many for each of [`PINS_MAX`] pinned numbers. The ones with the fewest dead keys are
@@ -46,7 +47,7 @@ pub(crate) struct SkipRanges {
 struct State {
     /// In key order, without overlaps.
     skip_ranges: Vec<SkipRange>,
-    /// Skip ranges of pinned sequence numbers, oldest first (skip_ranges.4).
+    /// Skip ranges of pinned sequence numbers, oldest first.
     pinned: VecDeque<(SeqNo, Vec<SkipRange>)>,
     /// First and last keys put by recent commits, in commit order.
     puts: VecDeque<(SeqNo, Vec<u8>, Vec<u8>)>,

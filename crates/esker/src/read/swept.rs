@@ -5,8 +5,8 @@
 //! transaction, because readers already saw the keys as removed. But if it removed a version newer than the
 //! snapshot of the transaction, the removal represents that write.
 //!
-//! swept.1. A sweep that was forgotten or is not recorded yet counts as a removal by a user. That may report
-//!     conflicts that do not exist, and never misses one.
+//! A sweep that was forgotten or is not recorded yet counts as a removal by a user. That may report
+//! conflicts that do not exist, and never misses one.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ const SWEEPS_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct SweptRanges {
     newest: Mutex<BTreeMap<SeqNo, SeqNo>>,
-    /// Number of sweeps. Relaxed: a hint that avoids the lock (swept.1).
+    /// Number of sweeps. Relaxed: a hint that avoids the lock.
     len: AtomicUsize,
 }
 
@@ -56,6 +56,6 @@ mod tests {
         assert!(swept.is_sweep(seq(9), seq(5)) && swept.is_sweep(seq(9), seq(7)));
         assert!(!swept.is_sweep(seq(9), seq(4)) && !swept.is_sweep(seq(8), seq(7)));
         (10..10 + SWEEPS_MAX as u64).for_each(|commit| swept.note(seq(commit), seq(5)));
-        assert!(!swept.is_sweep(seq(9), seq(7)) && swept.is_sweep(seq(10), seq(7)), "swept.1");
+        assert!(!swept.is_sweep(seq(9), seq(7)) && swept.is_sweep(seq(10), seq(7)));
     }
 }

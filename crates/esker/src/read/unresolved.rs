@@ -7,8 +7,8 @@
 //!                                                    `-- in a memtable: those added since the last time
 //! ```
 //!
-//! unresolved.1. Whether a version lies above a live one never changes, even by compactions. It is looked up
-//!     once in the lifetime of its source.
+//! Whether a version lies above a live one never changes, even by compactions. It is looked up
+//! once in the lifetime of its source.
 //!
 //! A reader at a sequence number subtracts the overcounts of versions up to that number.
 
@@ -26,7 +26,7 @@ use crate::types::{FileId, KeyspaceId, Result, SeqNo};
 
 type Overcounts = BTreeMap<KeyspaceId, u64>;
 
-/// Overcounts looked up so far (unresolved.1), shared by all views of a database.
+/// Overcounts looked up so far, shared by all views of a database.
 #[derive(Debug, Default)]
 pub struct Known {
     of: Mutex<SourceOvercounts>,

@@ -5,11 +5,12 @@
 //!   since 5 --sources with newer data--> NewerCursor --> a@9 = x, c@7 removed;  [m--p)@8 removed
 //! ```
 //!
-//! read_versions.1. `newest_item` finds the newest commit up to a given number that wrote or removed the key,
-//!     as far as it is retained, and whether it wrote operands.
-//! read_versions.2. A key is shown if its newest version is newer than the given number and no range
-//!     tombstone hides it. Applying the removed ranges to the state at that number, and then the keys, yields
-//!     the state of the reader.
+//! `newest_item` finds the newest commit up to a given number that wrote or removed the key,
+//! as far as it is retained, and whether it wrote operands.
+//!
+//! A key is shown if its newest version is newer than the given number and no range
+//! tombstone hides it. Applying the removed ranges to the state at that number, and then the keys, yields
+//! the state of the reader.
 //!
 //! Tables without newer data are not read.
 
@@ -32,7 +33,7 @@ use crate::types::{Result, SeqNo};
 
 impl ReadView {
     /// Returns the newest commit up to `upto` that wrote or removed an encoded key, and whether it wrote
-    /// operands (read_versions.1).
+    /// operands.
     pub(crate) fn newest_item(
         &self,
         key: &[u8],
@@ -149,7 +150,7 @@ impl NewerCursor {
         self.settle()
     }
 
-    /// Moves forward to a key that is shown (read_versions.2).
+    /// Moves forward to a key that is shown.
     fn settle(&mut self) -> Result<bool> {
         while self.merged.valid() && self.bounds.below_upper(self.merged.key()) {
             let key = self.merged.key();

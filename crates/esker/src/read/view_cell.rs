@@ -9,9 +9,10 @@
 //! view_cell.2. Each replacement is made from the view that it replaces, so concurrent replacements are not
 //!     lost.
 //! view_cell.3. A replaced view is freed once, and not before every pin that could have found it has ended.
-//! view_cell.5. Freeing a view may free memtables and whole tables with their blocks, which takes long. It is
-//!     therefore done by background threads and when closing, not by a reader or writer whose pin collects
-//!     garbage.
+//!
+//! Freeing a view may free memtables and whole tables with their blocks, which takes long. It is
+//! therefore done by background threads and when closing, not by a reader or writer whose pin collects
+//! garbage.
 //!
 //! The number of readers holding a view is computed from its reference count, at no cost to readers.
 #![expect(unsafe_code, reason = "an atomic pointer reclaimed by epochs")]
@@ -34,7 +35,7 @@ pub struct ViewCell<T = ReadView> {
     current: AtomicPtr<Shown<T>>,
     /// Held while the next view is made from the current one (view_cell.2).
     replacing: Mutex<Replacing<T>>,
-    /// Replaced views that no pin can find (view_cell.5).
+    /// Replaced views that no pin can find.
     retired: Arc<Mutex<Vec<Shown<T>>>>,
     /// Clock for the times of replacements.
     clock: Arc<dyn Clock>,
@@ -143,7 +144,7 @@ impl<T: Send + Sync + 'static> ViewCell<T> {
         self.free_retired();
     }
 
-    /// Frees the views retired so far (view_cell.5).
+    /// Frees the views retired so far.
     pub(crate) fn free_retired(&self) {
         let retired = std::mem::take(&mut *self.retired.lock());
         drop(retired);
@@ -299,8 +300,8 @@ mod tests {
             crate::sync::pin().flush();
             std::thread::yield_now();
         }
-        assert_eq!(alive.load(Ordering::Relaxed), 2, "view_cell.5");
+        assert_eq!(alive.load(Ordering::Relaxed), 2);
         cell.free_retired();
-        assert_eq!(alive.load(Ordering::Relaxed), 1, "view_cell.5");
+        assert_eq!(alive.load(Ordering::Relaxed), 1);
     }
 }

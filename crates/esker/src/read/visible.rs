@@ -4,11 +4,13 @@
 //!   MergeCursor --drops tombstones, keys under range tombstones, keys out of bounds--> VisibleCursor
 //! ```
 //!
-//! visible.1. The cursor shows exactly the keys inside the bounds whose newest version up to `at` is a put or
-//!     an operand, and is not covered by a range tombstone visible at `at`.
-//! visible.2. A range tombstone hides versions with a smaller sequence number (range_tombstone.2). Sources
-//!     whose newest version is older than the tombstone are moved to its end in one seek.
-//! visible.3. After an error the cursor is not valid until a seek succeeds.
+//! The cursor shows exactly the keys inside the bounds whose newest version up to `at` is a put or
+//! an operand, and is not covered by a range tombstone visible at `at`.
+//!
+//! A range tombstone hides versions with a smaller sequence number (range_tombstone.2). Sources
+//! whose newest version is older than the tombstone are moved to its end in one seek.
+//!
+//! After an error the cursor is not valid until a seek succeeds.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -121,7 +123,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
 
     #[inline]
     fn settle_forward(&mut self) -> Result<()> {
-        assert!(!self.valid, "visible.3");
+        assert!(!self.valid);
         if let Some(dead_keys) = &mut self.dead_keys {
             dead_keys.forget();
         }
@@ -215,7 +217,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
         if self.cover.is_empty() { SeqNo::ZERO } else { self.cover.newest(self.merged.key()) }
     }
 
-    /// Moves past the current version, which `cover` hides (visible.2).
+    /// Moves past the current version, which `cover` hides.
     fn skip_covered(&mut self, cover: SeqNo) -> Result<()> {
         let newest = &self.newest;
         if newest[self.merged.current_source()] < cover
@@ -227,7 +229,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
     }
 
     fn settle_backward(&mut self) -> Result<()> {
-        assert!(!self.valid, "visible.3");
+        assert!(!self.valid);
         if let Some(dead_keys) = &mut self.dead_keys {
             dead_keys.forget();
         }
@@ -488,7 +490,7 @@ mod tests {
                 failed += u32::from(outcome.is_err());
                 at = to.filter(|&i| i < keys.len() && outcome.is_ok());
                 let shown = cursor.valid().then(|| cursor.key().to_vec());
-                assert_eq!(shown, at.map(|i| keys[i].clone()), "visible.3: round {round} step {step}");
+                assert_eq!(shown, at.map(|i| keys[i].clone()), "round {round} step {step}");
             }
         }
         assert!(failed > 1000, "{failed}");

@@ -4,12 +4,14 @@
 //!   record --compress if smaller--> [marker flags lengths checksums][payload] --> file
 //! ```
 //!
-//! frame.1. The checksum of a header covers the salt of the file and the offset of the record, besides the
-//!     header fields. A header is therefore valid only in the file and at the offset where it was written. No
-//!     content (markers, other record files, a copy of this file) can pass for a record.
-//! frame.2. The header is verified before its lengths are used, and the payload before it is decompressed.
-//! frame.3. A record that does not shrink is stored uncompressed, so a payload is never longer than its
-//!     record.
+//! The checksum of a header covers the salt of the file and the offset of the record, besides the
+//! header fields. A header is therefore valid only in the file and at the offset where it was written. No
+//! content (markers, other record files, a copy of this file) can pass for a record.
+//!
+//! The header is verified before its lengths are used, and the payload before it is decompressed.
+//!
+//! A record that does not shrink is stored uncompressed, so a payload is never longer than its
+//! record.
 //!
 //! Bytes: docs/formats/recordio.md
 
@@ -43,7 +45,7 @@ pub(super) struct Frame {
 
 impl Frame {
     pub(super) fn encode(&self, file: &FileHeader, offset: u64) -> [u8; FRAME_BYTES] {
-        assert!(self.compressed || self.raw_len == self.stored_len, "frame.3");
+        assert!(self.compressed || self.raw_len == self.stored_len);
         let mut out = [0; FRAME_BYTES];
         out[..3].copy_from_slice(&MARKER);
         out[3] = if self.compressed { FLAG_COMPRESSED } else { 0 };
@@ -88,7 +90,7 @@ impl Frame {
         payload.len() == self.stored_len as usize && crc32c(payload) == self.payload_crc
     }
 
-    /// Returns the record in a payload that [`matches`](Self::matches) accepted (frame.2).
+    /// Returns the record in a payload that [`matches`](Self::matches) accepted.
     pub(super) fn unpack<'a>(&self, file: &FileHeader, payload: &'a [u8]) -> Decoded<Cow<'a, [u8]>> {
         if !self.compressed {
             return Ok(Cow::Borrowed(payload));
@@ -110,7 +112,7 @@ pub(super) fn pack<'a>(
     if can_shrink {
         file.codec.compress(record, scratch)?;
     }
-    // frame.3. A reader refuses an expansion beyond `expansion_max`, so such a record is stored uncompressed.
+    // A reader refuses an expansion beyond `expansion_max`, so such a record is stored uncompressed.
     let compressed = can_shrink
         && scratch.len() < record.len()
         && raw_len as u64 <= scratch.len() as u64 * expansion_max(file.codec);
@@ -145,7 +147,7 @@ fn expansion_max(codec: Compression) -> u64 {
     }
 }
 
-/// Returns the checksum of a header (frame.1).
+/// Returns the checksum of a header.
 fn seal(fields: &[u8], file: &FileHeader, offset: u64) -> u32 {
     let mut place = [0; 12];
     place[..4].copy_from_slice(&file.salt.to_le_bytes());
@@ -163,7 +165,7 @@ mod tests {
     fn golden_v1() {
         let (frame, payload) =
             pack(b"hello", 5, &FILE, &mut Vec::new()).map(|(f, p)| (f, p.to_vec())).unwrap();
-        assert_eq!(payload, b"hello", "frame.3");
+        assert_eq!(payload, b"hello");
         let bytes = frame.encode(&FILE, 20);
         assert_eq!(
             bytes,

@@ -4,10 +4,11 @@
 //!   FileHeader --encode--> 20 bytes --decode--> FileHeader | corrupt | newer version
 //! ```
 //!
-//! header.1. The 20 bytes keep their layout in every version, so that every build can tell damage from a
-//!     newer format.
-//! header.2. A file whose header was never written (too short, or all zeros) holds no acknowledged record. A
-//!     crash leaves such files, so they are not corrupt.
+//! The 20 bytes keep their layout in every version, so that every build can tell damage from a
+//! newer format.
+//!
+//! A file whose header was never written (too short, or all zeros) holds no acknowledged record. A
+//! crash leaves such files, so they are not corrupt.
 //!
 //! Bytes: docs/formats/recordio.md
 
@@ -51,7 +52,7 @@ impl FileHeader {
             .ok_or_else(|| Error::corrupt(WHAT, path, 0, "the file header was never written"))
     }
 
-    /// Decodes the first bytes of the file at `path`. `None` if the header was never written (header.2).
+    /// Decodes the first bytes of the file at `path`. `None` if the header was never written.
     pub(super) fn decode(bytes: &[u8], path: &Path) -> Result<Option<FileHeader>> {
         if never_written(bytes) {
             return Ok(None);

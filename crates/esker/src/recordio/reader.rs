@@ -6,9 +6,10 @@
 //!                                                                              no:  torn tail, end of file
 //! ```
 //!
-//! reader.1. A record is returned only if its header and content match their checksums.
-//! reader.2. Damage followed by a valid record is corruption. Damage without one is a torn tail, as a crash
-//!     leaves it.
+//! A record is returned only if its header and content match their checksums.
+//!
+//! Damage followed by a valid record is corruption. Damage without one is a torn tail, as a crash
+//! leaves it.
 //!
 //! Records are returned in append order, each once.
 
@@ -305,7 +306,7 @@ impl Reader {
                 Ok(Some(frame))
             }
             Some(_) => Err(damage.in_file(self.window.path(), self.position)),
-            // The unreadable part may have held records, so this is damage and not a torn tail (reader.2).
+            // The unreadable part may have held records, so this is damage and not a torn tail.
             None if self.window.unreadable(self.position..self.window.size()).is_some() => {
                 self.skipped_bytes += self.window.size() - self.position;
                 self.position = self.window.size();

@@ -5,7 +5,7 @@
 //!                                                             `-none--> Tail
 //! ```
 //!
-//! recordio_scan.1. `find_next` returns only complete records with verified header and payload.
+//! `find_next` returns only complete records with verified header and payload.
 //!
 //! `find_next` reads each byte a bounded number of times, for any input: after a valid header it continues
 //! after the payload, and it verifies no payload twice.
@@ -148,7 +148,7 @@ pub(super) fn payload<'a, S: Source>(source: &'a mut S, offset: u64, frame: &Fra
     source.at(offset + FRAME_BYTES as u64, frame.stored_len.into())
 }
 
-/// Returns the first valid record at or after `from` (recordio_scan.1).
+/// Returns the first valid record at or after `from`.
 pub(super) fn find_next<S: Source>(
     source: &mut S,
     file: &FileHeader,

@@ -106,7 +106,7 @@ fn reader_3_records_come_back_in_order_for_every_codec_and_buffer() {
             let view = mapped.read_at(offset).unwrap();
             assert_eq!(&*view, record);
             assert_eq!(matches!(view, Cow::Borrowed(_)), end - offset == (FRAME_BYTES + record.len()) as u64);
-            assert!(end - offset <= (FRAME_BYTES + record.len()) as u64, "frame.3");
+            assert!(end - offset <= (FRAME_BYTES + record.len()) as u64);
             let found = seekable.seek_next(offset).unwrap().unwrap();
             assert_eq!((found.offset, found.end), (offset, end));
         }

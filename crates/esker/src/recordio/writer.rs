@@ -7,7 +7,9 @@
 //!
 //! recordio_writer.1. When `sync` or `append_sync` returns, every record appended so far survives a crash. So
 //!     does the name of the file, unless its directory cannot be read: then the directory cannot be synced.
-//! recordio_writer.2. After a failed write or sync nothing more is written, and nothing is retried.
+//!
+//! After a failed write or sync nothing more is written, and nothing is retried.
+//!
 //! recordio_writer.3. A file is continued only directly after its last valid record, and never if there is
 //!     damage before that record.
 //! recordio_writer.4. The contents and the name of a continued file are durable before anything is appended.

@@ -4,7 +4,7 @@
 //!   add(entry) ... --> keys, values, trailers --finish--> the smallest layout of block.rs for these entries
 //! ```
 //!
-//! block_builder.1. `size_with` is exact, so that the writer ends blocks exactly at the desired size.
+//! `size_with` is exact, so that the writer ends blocks exactly at the desired size.
 //!
 //! A block of two or more entries has fewer than 2^32 bytes; a larger entry gets a block of its own.
 
@@ -131,7 +131,7 @@ impl BlockBuilder {
         (self.keys.len() + self.values.len() + self.spans.len() * HEAD_BYTES) as u64
     }
 
-    /// Returns the size of the block with this entry added (block_builder.1).
+    /// Returns the size of the block with this entry added.
     pub(super) fn size_with(&self, entry: &EntryRef<'_>, split_values_over: usize) -> usize {
         let first = if self.is_empty() { &[] } else { self.key(0) };
         let shape = self.shape.with(first, entry);
@@ -185,7 +185,7 @@ impl BlockBuilder {
                 out.extend_from_slice(self.value(i));
             }
         }
-        assert!(out.len() == size, "block_builder.1");
+        assert!(out.len() == size);
         self.keys.clear();
         self.values.clear();
         self.spans.clear();

@@ -107,7 +107,6 @@ impl Table {
     pub(super) fn check_place(&self, number: usize, block: &Block, before: Option<&Block>) -> Result<()> {
         let (index, range) = (self.index(), &self.properties().range);
         let (first, last) = (block.key(0), block.key(block.count() - 1));
-        // index.1
         if self.below_separator(number, &first) != index.continues(number) {
             return Err(self.unsound(number, "the first key does not fit the separator"));
         }

@@ -4,7 +4,7 @@
 //!   entries:       a@9 a@5 a@2 | b@7 | c@8 c@1        a reader at 6 sees: a@5, c@1
 //! ```
 //!
-//! sstable_cursor.1. A valid cursor has a current block and is on the newest version of a key up to `at`.
+//! A valid cursor has a current block and is on the newest version of a key up to `at`.
 //!
 //! `key` holds the whole key: while the cursor moves within a block, the prefix of the block stays in place.
 //! The cursor holds only its current block, so an idle cursor keeps one block in memory. After an error the
@@ -69,12 +69,12 @@ impl TableCursor {
     /// Returns the current block.
     #[inline(always)]
     fn block(&self) -> &Block {
-        &self.current.as_ref().expect("sstable_cursor.1: a valid cursor has a block").block
+        &self.current.as_ref().expect("a valid cursor has a block").block
     }
 
     #[inline(always)]
     fn number(&self) -> usize {
-        self.current.as_ref().expect("sstable_cursor.1: a valid cursor has a block").number
+        self.current.as_ref().expect("a valid cursor has a block").number
     }
 
     /// Makes block `number` the current block.
@@ -94,7 +94,7 @@ impl TableCursor {
     /// Moves to an entry of the current block.
     #[inline(always)]
     fn stand_on(&mut self, entry: usize) {
-        let current = self.current.as_ref().expect("sstable_cursor.1: a valid cursor has a block");
+        let current = self.current.as_ref().expect("a valid cursor has a block");
         if self.key_block != current.number {
             self.key.set_prefix(current.block.prefix());
             self.key_block = current.number;
@@ -221,7 +221,7 @@ impl SourceCursor for TableCursor {
     fn next(&mut self) -> Result<()> {
         assert!(self.valid, "next on a cursor that stands on no key");
         let mut entry = self.entry;
-        let current = self.current.as_ref().expect("sstable_cursor.1: a valid cursor has a block");
+        let current = self.current.as_ref().expect("a valid cursor has a block");
         if current.is_settled && entry + 1 < current.block.count() {
             self.stand_on(entry + 1);
             return Ok(());
@@ -317,7 +317,7 @@ impl SourceCursor for TableCursor {
     #[inline]
     fn share(&self) -> Stored<Value> {
         assert!(self.valid, "value of a cursor that stands on no key");
-        let current = self.current.as_ref().expect("sstable_cursor.1: a valid cursor has a block");
+        let current = self.current.as_ref().expect("a valid cursor has a block");
         let (kind, mut range) = (current.block.kind(self.entry), current.block.value_range(self.entry));
         range.start += value_start(kind, range.len());
         Stored::new(kind, Value::part_of(&current.block, range))

@@ -4,8 +4,9 @@
 //!   data blocks | range tombstones | filter | index | properties | footer, 80 bytes
 //! ```
 //!
-//! footer.1. The parts are contiguous in this order, and the footer ends the file. A truncated or extended
-//!     file is refused.
+//! The parts are contiguous in this order, and the footer ends the file. A truncated or extended
+//! file is refused.
+//!
 //! footer.2. A flag marks content that readers must understand. This build knows the flags for blobs,
 //!     unresolved versions and expiring versions, and refuses tables with other flags.
 //!

@@ -7,9 +7,10 @@
 //!   blocks:       [a ... c] [f ... h] [h ... k]        separators:  "" | "d" | "h", continues
 //! ```
 //!
-//! index.1. The separator of a block is larger than every key of the preceding block, or equal to its last
-//!     key if the block continues the versions of that key. It is not larger than the first key of its own
-//!     block. The first separator is empty.
+//! The separator of a block is larger than every key of the preceding block, or equal to its last
+//! key if the block continues the versions of that key. It is not larger than the first key of its own
+//! block. The first separator is empty.
+//!
 //! index.5. Blocks and bytes of separators are counted with 32 bits. The writer never exceeds this, and the
 //!     reader refuses more.
 //!

@@ -5,8 +5,9 @@
 //!                                    `-> separator, length --> index   key hash --> filter  (written by finish)
 //! ```
 //!
-//! sstable_writer.1. Entries must be added in order: key ascending, then sequence number descending. Others
-//!     are refused.
+//! Entries must be added in order: key ascending, then sequence number descending. Others
+//! are refused.
+//!
 //! sstable_writer.4. An entry whose block would exceed the limits of the index (index.5) is refused without
 //!     any change: the table can still be finished.
 //!
@@ -191,7 +192,7 @@ impl TableWriter {
         self.newest_commit = self.newest_commit.max(commit);
     }
 
-    /// Adds a version (sstable_writer.1, sstable_writer.4).
+    /// Adds a version (sstable_writer.4).
     pub(crate) fn add(&mut self, entry: EntryRef<'_>) -> Result<()> {
         let first = self.properties.counts.entries == 0;
         let new_key = first || entry.key > &*self.last_key;
@@ -417,7 +418,7 @@ impl TableWriter {
             false => self.file.finish().map(|(_, bytes)| bytes),
         };
         let file_bytes = finished.map_err(|e| Error::io("finish", &self.path, e))?;
-        assert!(file_bytes == footer.properties.end + FOOTER_BYTES as u64, "footer.1");
+        assert!(file_bytes == footer.properties.end + FOOTER_BYTES as u64);
         let p = self.properties;
         let meta = TableMeta {
             file_bytes,

@@ -4,8 +4,9 @@
 //!   Active --full--> sealed (its log segment ends too) --flush--> tables --release--> its log is removed
 //! ```
 //!
-//! memtables.1. A memtable is sealed together with the WAL segment it ends in: all its commits are in
-//!     segments before `Sealed::wal_from`.
+//! A memtable is sealed together with the WAL segment it ends in: all its commits are in
+//! segments before `Sealed::wal_from`.
+//!
 //! memtables.2. A sealed memtable is offered to the flush only once the view contains it as an immutable
 //!     memtable. An earlier flush would not find it to remove, and the memtable would hide newer data
 //!     forever.
@@ -99,7 +100,7 @@ impl Pipeline {
         self.memtables.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
-    /// Seals the active memtable and its WAL segment, and starts new ones (memtables.1).
+    /// Seals the active memtable and its WAL segment, and starts new ones.
     fn seal_active(&self, state: &mut WriteState) -> Result<()> {
         // poison.1
         state.poison.begin();

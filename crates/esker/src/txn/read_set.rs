@@ -8,8 +8,10 @@
 //!
 //! read_set.1. The set contains everything that an answer depended on: missing keys, gaps between the keys of
 //!     an iterator, and the range after its last key if it reached the end.
-//! read_set.2. The set uses at most [`BYTES_MAX`] bytes. Beyond that, the reads of a keyspace become one
-//!     range. This may report conflicts that do not exist, and never misses one.
+//!
+//! The set uses at most [`BYTES_MAX`] bytes. Beyond that, the reads of a keyspace become one
+//! range. This may report conflicts that do not exist, and never misses one.
+//!
 //! read_set.4. A length reveals which keys written by the transaction existed before. While the transaction
 //!     still writes them, they conflict by themselves. Keys whose writes are undone count as read if the
 //!     length of their keyspace was read.
@@ -26,7 +28,7 @@ use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::key_range::{End, KeyRange};
 use crate::types::{KeyspaceId, Result, SeqNo};
 
-/// Maximum memory of a read set (read_set.2).
+/// Maximum memory of a read set.
 const BYTES_MAX: usize = 4 << 20;
 /// Memory of an entry besides its keys.
 const ENTRY_BYTES: usize = 64;
@@ -51,7 +53,7 @@ impl Reads {
         }
     }
 
-    /// Replaces the reads of each keyspace by one range (read_set.2).
+    /// Replaces the reads of each keyspace by one range.
     fn coarsen(&mut self) {
         let mut hulls: BTreeMap<KeyspaceId, KeyRange> = BTreeMap::new();
         let keys = std::mem::take(&mut self.keys).into_iter();
@@ -191,8 +193,8 @@ mod tests {
             set.note_key(&encode_key(KeyspaceId::new(n % 2 + 1), &n.to_be_bytes()));
         }
         let reads = set.0.lock();
-        assert!(reads.bytes <= BYTES_MAX, "read_set.2");
-        assert!(!reads.ranges.is_empty(), "read_set.2");
+        assert!(reads.bytes <= BYTES_MAX);
+        assert!(!reads.ranges.is_empty());
         let covered = |n: u32| {
             let key = encode_key(KeyspaceId::new(n % 2 + 1), &n.to_be_bytes());
             reads.keys.contains(&key[..]) || reads.ranges.iter().any(|range| range.contains(&key))

@@ -10,7 +10,9 @@
 //!
 //! write_set.1. Only the last op of each key counts; a range removal cancels earlier ops inside it. Within a
 //!     commit, the range removals therefore logically precede one op for each key.
-//! write_set.2. Decoding a payload replays its ops in order and yields the same state.
+//!
+//! Decoding a payload replays its ops in order and yields the same state.
+//!
 //! write_set.5. A set knows whether decoding would refuse one of its ops. Committing such a set would make
 //!     the database unopenable.
 //! write_set.6. Operands are written without checking what the set holds for their key. Lists of consecutive
@@ -537,7 +539,7 @@ impl WriteSet {
         let (mut out, mut at) = (WriteSet::new(), 0);
         let mut reader = ByteReader::new(self.payload());
         while !reader.is_empty() {
-            let (kind, first, second) = op_of(&mut reader).expect("write_set.2");
+            let (kind, first, second) = op_of(&mut reader).expect("the set holds valid ops");
             if !kind.is_point() {
                 out.remove_range(first, second);
                 continue;
@@ -619,7 +621,7 @@ impl WriteSet {
         Ok(())
     }
 
-    /// Replays the encoded ops in `record` after its header (write_set.2). Offsets in errors count from the
+    /// Replays the encoded ops in `record` after its header. Offsets in errors count from the
     /// end of the header.
     pub fn decode(record: Cow<'_, [u8]>, header_len: usize) -> Decoded<Self> {
         let mut set = WriteSet { header_len, ..Self::default() };

@@ -149,7 +149,7 @@ fn read_merge_3_a_failed_move_leaves_no_key_and_the_next_good_seek_the_right_one
             failed += u32::from(outcome.is_err());
             at = to.filter(|&i| i < keys.len() && outcome.is_ok());
             let shown = merged.valid().then(|| (merged.key().to_vec(), merged.seq()));
-            assert_eq!(shown, at.map(|i| keys[i].clone()), "read_merge.3: round {round} step {step}");
+            assert_eq!(shown, at.map(|i| keys[i].clone()), "round {round} step {step}");
         }
     }
     assert!(failed > 1000, "{failed}");

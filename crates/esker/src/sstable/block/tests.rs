@@ -14,7 +14,7 @@ fn build(entries: &[(&[u8], u64, &[u8])], split_values_over: usize) -> Block {
         builder.add(&entry);
     }
     builder.finish(split_values_over, &mut bytes);
-    assert_eq!(bytes.len(), expected, "block_builder.1");
+    assert_eq!(bytes.len(), expected);
     Block::parse(PageBuf::copy_of(&bytes)).unwrap()
 }
 
