@@ -6,8 +6,8 @@
 //! ```
 //!
 //! node.1. The head and the separator (in a leaf: the key) of a slot are written before the permutation that
-//!     exposes the slot, and never again. Only pointers change later: a record pointer of a leaf moves to a
-//!     newer version of the same key, and a child pointer of an inner node to a node with the same or a
+//!     exposes the slot, and never again. Only pointers change later. A record pointer of a leaf moves to a
+//!     newer version of the same key. A child pointer of an inner node moves to a node with the same or a
 //!     narrower key range (tree.2).
 //! node.2. All keys that a search leads to a node share its first `prefix` bytes, as do the keys of the node.
 //!     Heads are the 8 bytes after the prefix.

@@ -22,8 +22,9 @@
 //!     keeps that expiry. Otherwise the operand creates a new value with the lifetime that it carries. The
 //!     result therefore depends only on the operands and the base. Readers compare the resulting expiry with
 //!     the engine's time.
-//! fold.4. Two operands may be combined only if no base can distinguish them: if both have the same time, or
-//!     if no expiring version can lie below and the first does not expire before the time of the second.
+//! fold.4. Two operands may be combined only if no base can distinguish them. That is so if both have the
+//!     same time. It is also so if no expiring version can lie below and the first does not expire before the
+//!     time of the second.
 //!
 //! Bytes of a list: docs/formats/sstable.md, "Operands"
 

@@ -1,16 +1,15 @@
-//! A walk over the live keys of one run that nothing lies above: no memtable, no other run, no range
+//! An iterator over the live keys of one run with nothing above it: no memtable, no other run, no range
 //! tombstone.
 //!
 //! ```text
-//!   run: table, table, ... --BlockPosition--> block of settled entries: the next entry, without a look at its key
-//!                                          block with versions:      the resolver picks
+//!   run: table, table, ... --BlockPosition--> block with settled entries: the next entry
+//!                                             block with versions:        the resolver chooses
 //! ```
 //!
-//! run_walk.1. Shows exactly what a `VisibleCursor` over the run shows.
-//! run_walk.2. At most one block is held.
-//! run_walk.3. A move that finds nothing, or fails, leaves the walk nowhere, until a seek succeeds.
-//! run_walk.4. Who reads value after value has the next ones read by the system meanwhile, as many as he has
-//!     read: at most [`AHEAD_MAX`].
+//! An iterator returns exactly the same entries as a `VisibleCursor` over the run. It holds at most one
+//! block. A move that finds nothing, or fails, leaves it without a position until a seek succeeds. When
+//! values in blob files are read in sequence, it prefetches as many of the next ones as were read, up to
+//! [`AHEAD_MAX`].
 
 use std::ops::{Bound, ControlFlow, Range};
 use std::sync::Arc;
@@ -32,53 +31,53 @@ use crate::types::key_room::KeyRoom;
 use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value, key};
 
-/// Values of blob files that are asked for ahead.
+/// Maximum number of blob values that are prefetched.
 const AHEAD_MAX: usize = 32;
 
-/// The walk.
+/// An iterator over a run.
 pub struct RunWalk {
     run: Arc<Run>,
-    /// Those that may hold keys inside the bounds.
+    /// Tables that may hold keys inside the bounds.
     tables: Range<usize>,
     at: SeqNo,
     bounds: Bounds,
-    /// Bytes of the keyspace's prefix.
+    /// Length of the prefix of the keyspace.
     prefix_len: usize,
     time: Arc<Time>,
-    /// None: the run has no values in blob files.
+    /// `None` if the run has no values in blob files.
     blobs: Option<BlobSet>,
     operators: Arc<Operators>,
-    ahead: Mutex<Ahead>,
-    here: Option<Here>,
-    /// None: gaps are not used.
+    ahead: Mutex<ReadAhead>,
+    here: Option<CurrentEntry>,
+    /// `None` disables skip ranges.
+    /// The current user key, once it was requested, and the table and block whose prefix starts it.
     dead_keys: Option<DeadKeys>,
-    /// The user key at hand, once it was asked for, and the table and block that it begins as keys of.
     key: KeyRoom,
     key_of: (usize, usize),
 }
 
-/// How far values in blob files have been asked for (run_walk.4).
+/// How far values in blob files have been prefetched.
 #[derive(Default)]
-struct Ahead {
+struct ReadAhead {
     /// The value read last: table, block, entry.
     last: (usize, usize, usize),
-    /// Values read one after another.
+    /// Number of values read in sequence.
     streak: usize,
-    /// The entry of the block before which all have been asked for.
+    /// All entries of the block before this one have been prefetched.
     asked: usize,
 }
 
-/// An entry.
-struct Here {
+/// The current entry.
+struct CurrentEntry {
     table: usize,
-    place: BlockPosition,
+    position: BlockPosition,
     entry: usize,
-    /// What its key has operands on.
+    /// The operands of its key, if any.
     folded: Option<Box<Folded>>,
 }
 
 impl RunWalk {
-    /// A walk as of `at`, inside these bounds, which lie in one keyspace. Nowhere until it is moved.
+    /// Creates an iterator at `at` within bounds, which must be in one keyspace. It has no position yet.
     pub fn new(run: &Arc<Run>, at: SeqNo, bounds: Bounds, view: &ReadView) -> Self {
         let tables = run.within(&bounds.lower, &bounds.upper);
         let prefix_len = match &bounds.lower {
@@ -104,12 +103,12 @@ impl RunWalk {
         }
     }
 
-    /// The same, that gets over dead keys by gaps: of a walk over this view.
+    /// Enables skip ranges, for an iterator over this view.
     pub fn with_skip_ranges(self, view: &Arc<ReadView>, is_pinned: bool) -> Self {
         RunWalk { dead_keys: Some(DeadKeys::new(view, self.at, is_pinned)), ..self }
     }
 
-    /// Another walk over the same, which stands nowhere yet.
+    /// Creates another iterator over the same range, without a position.
     pub fn again(&self) -> Self {
         RunWalk {
             run: self.run.clone(),
@@ -128,27 +127,27 @@ impl RunWalk {
         }
     }
 
-    /// Whether the walk stands on a key.
+    /// Returns whether the iterator is on a key.
     #[inline]
     pub fn valid(&self) -> bool {
         self.here.is_some()
     }
 
-    /// Where it stands, for comparison with another walk over the same run.
+    /// Returns the position, for comparison with another iterator over the same run.
     pub fn position(&self) -> Option<(usize, usize, usize)> {
-        self.here.as_ref().map(|here| (here.table, here.place.number(), here.entry))
+        self.here.as_ref().map(|here| (here.table, here.position.number(), here.entry))
     }
 
     #[inline]
-    fn here(&self) -> &Here {
+    fn here(&self) -> &CurrentEntry {
         self.here.as_ref().expect("a walk that stands on a key")
     }
 
-    /// The user key, in parts. `head` is room for one that the block does not hold as it is.
+    /// Returns the user key in parts. `head` receives a part that the block does not store contiguously.
     #[inline]
     pub fn user_key_parts<'a>(&'a self, head: &'a mut [u8; 4]) -> [&'a [u8]; 3] {
         let here = self.here();
-        let mut parts = here.place.key_parts(here.entry, head);
+        let mut parts = here.position.key_parts(here.entry, head);
         let mut skip = self.prefix_len;
         for part in &mut parts {
             let of_part = skip.min(part.len());
@@ -158,36 +157,35 @@ impl RunWalk {
         parts
     }
 
-    /// Makes the user key one piece, for `key`.
+    /// Assembles the user key for `key`.
     #[inline]
     pub fn load_key(&mut self) {
         let here = self.here.as_ref().expect("a walk that stands on a key");
         let mut head = [0; 4];
-        let [prefix, head, rest] = here.place.key_parts(here.entry, &mut head);
+        let [prefix, head, rest] = here.position.key_parts(here.entry, &mut head);
         let Some(own) = prefix.get(self.prefix_len..) else {
-            // A block of keys of several keyspaces.
+            // The block has keys of several keyspaces.
             let user_key = &[prefix, head, rest].concat()[self.prefix_len..];
             self.key.set_prefix(user_key);
             self.key_of = (usize::MAX, 0);
             return;
         };
-        if self.key_of != (here.table, here.place.number()) {
+        if self.key_of != (here.table, here.position.number()) {
             self.key.set_prefix(own);
-            self.key_of = (here.table, here.place.number());
+            self.key_of = (here.table, here.position.number());
         }
         self.key.set_suffix(own.len(), head, rest);
     }
 
-    /// The user key, which was loaded.
+    /// Returns the user key, which must have been loaded.
     #[inline]
     pub fn key(&self) -> &[u8] {
         assert!(self.valid(), "key() of a walk that stands on no key");
         &self.key
     }
 
-    /// Shows the entry at hand, and those that follow it up to the end of its block, while `visit` wants
-    /// more. Values that are in blob files are none of its business: the run has none. The walk stands on the
-    /// entry that was shown last.
+    /// Passes the current entry and the following ones of the same block to `visit` until it breaks. The run
+    /// must have no values in blob files. Ends on the last entry visited.
     #[inline]
     pub fn visit_block(
         &mut self,
@@ -196,37 +194,37 @@ impl RunWalk {
         assert!(self.shows_bytes(), "values that are beside their keys");
         self.load_key();
         let here = self.here.as_mut().expect("a walk that stands on a key");
-        visit(&self.key, here.place.stored(here.entry).beside())?;
-        if !here.place.is_settled() || self.key_of.0 != here.table {
+        visit(&self.key, here.position.stored(here.entry).beside())?;
+        if !here.position.is_settled() || self.key_of.0 != here.table {
             return ControlFlow::Continue(());
         }
-        let (first, end) = (here.entry + 1, here.place.inside().end);
+        let (first, end) = (here.entry + 1, here.position.inside().end);
         for entry in first..end {
             let mut head = [0; 4];
-            let [prefix, head, rest] = here.place.key_parts(entry, &mut head);
+            let [prefix, head, rest] = here.position.key_parts(entry, &mut head);
             self.key.set_suffix(prefix.len() - self.prefix_len, head, rest);
-            here.place.prefetch_behind(entry);
+            here.position.prefetch_behind(entry);
             here.entry = entry;
-            visit(&self.key, here.place.value(entry))?;
+            visit(&self.key, here.position.value(entry))?;
         }
         ControlFlow::Continue(())
     }
 
-    /// Whether the value at hand lies beside its key, as do those behind it that the same block has for
-    /// certain.
+    /// Returns whether the current value is stored inline. If so, the following values of the same block are
+    /// too.
     #[inline]
     pub fn shows_bytes(&self) -> bool {
         self.blobs.is_none() && self.here().folded.is_none()
     }
 
-    /// The value.
+    /// Returns the value.
     #[inline]
     pub fn value(&self) -> Result<Value> {
         let here = self.here();
         if let Some(folded) = &here.folded {
             return self.fold(here, folded);
         }
-        match (here.place.share(here.entry), &self.blobs) {
+        match (here.position.share(here.entry), &self.blobs) {
             (stored, Some(blobs)) => {
                 if matches!(stored, Stored::Blob(_)) {
                     self.read_ahead(here, blobs);
@@ -237,20 +235,19 @@ impl RunWalk {
         }
     }
 
-    /// The value that operands make.
+    /// Computes the value from operands.
     #[cold]
-    fn fold(&self, here: &Here, folded: &Folded) -> Result<Value> {
-        let key = here.place.key_parts(here.entry, &mut [0; 4]).concat();
+    fn fold(&self, here: &CurrentEntry, folded: &Folded) -> Result<Value> {
+        let key = here.position.key_parts(here.entry, &mut [0; 4]).concat();
         let none = BlobSet::default();
         let blobs = self.blobs.as_ref().unwrap_or(&none);
         folded.value(&key, FoldContext { blobs, operators: &self.operators })
     }
 
-    /// Has the system read the next values of the block, if the ones before were read one after another
-    /// (run_walk.4).
+    /// Prefetches the next values of the block if the preceding ones were read in sequence.
     #[cold]
-    fn read_ahead(&self, here: &Here, blobs: &BlobSet) {
-        let (table, block, entry) = (here.table, here.place.number(), here.entry);
+    fn read_ahead(&self, here: &CurrentEntry, blobs: &BlobSet) {
+        let (table, block, entry) = (here.table, here.position.number(), here.entry);
         let mut ahead = self.ahead.lock();
         let is_next = match ahead.last {
             (t, b, e) if (t, b) == (table, block) => entry == e + 1,
@@ -261,27 +258,27 @@ impl RunWalk {
             ahead.asked = entry + 1;
         }
         ahead.last = (table, block, entry);
-        let end = (entry + 1 + ahead.streak.min(AHEAD_MAX)).min(here.place.inside().end);
+        let end = (entry + 1 + ahead.streak.min(AHEAD_MAX)).min(here.position.inside().end);
         for next in ahead.asked.max(entry + 1)..end {
-            if let Stored::Blob(pointer) = here.place.stored(next) {
+            if let Stored::Blob(pointer) = here.position.stored(next) {
                 blobs.will_need(pointer);
             }
         }
         ahead.asked = ahead.asked.max(end);
     }
 
-    /// The bytes of the value; none if they are in a blob file, or have to be made of operands.
+    /// Returns the bytes of the value. `None` if they are in a blob file or must be computed from operands.
     #[inline]
     pub fn value_bytes(&self) -> Option<&[u8]> {
         let here = self.here();
         if here.folded.is_some() {
             return None;
         }
-        fetch::bytes(here.place.stored(here.entry))
+        fetch::bytes(here.position.stored(here.entry))
     }
 
-    /// Stands nowhere from now on, and has stepped over nothing yet.
-    fn leave(&mut self) -> Option<Here> {
+    /// Clears the position and the count of dead keys.
+    fn leave(&mut self) -> Option<CurrentEntry> {
         if let Some(dead_keys) = &mut self.dead_keys {
             dead_keys.forget();
         }
@@ -313,10 +310,10 @@ impl RunWalk {
         let table = self.run.first_from(key).max(self.tables.start);
         let Some(open) = self.table(table) else { return Ok(()) };
         match BlockPosition::of_key(open, key, &self.bounds, self.at)? {
-            Some(place) => {
-                let entry = place.rank(key).max(place.inside().start);
-                place.prefetch(entry);
-                self.settle_forward(table, place, entry)
+            Some(position) => {
+                let entry = position.rank(key).max(position.inside().start);
+                position.prefetch(entry);
+                self.settle_forward(table, position, entry)
             }
             None => self.begin_at(table + 1),
         }
@@ -333,21 +330,21 @@ impl RunWalk {
         };
         let Some(open) = self.table(table) else { return Ok(()) };
         match BlockPosition::of_key(open, key, &self.bounds, self.at)? {
-            Some(place) => {
-                let end = place.rank(key).min(place.inside().end);
-                self.settle_backward(table, place, end)
+            Some(position) => {
+                let end = position.rank(key).min(position.inside().end);
+                self.settle_backward(table, position, end)
             }
             None => self.end_at(table),
         }
     }
 
-    /// From the first key inside the bounds of a table, or of one behind it.
+    /// Moves to the first live key inside the bounds in this table or a later one.
     fn begin_at(&mut self, mut table: usize) -> Result<()> {
         while let Some(open) = self.table(table) {
-            if let Some(place) = BlockPosition::first(open, &self.bounds, self.at)? {
-                let first = place.inside().start;
-                place.prefetch(first);
-                return self.settle_forward(table, place, first);
+            if let Some(position) = BlockPosition::first(open, &self.bounds, self.at)? {
+                let first = position.inside().start;
+                position.prefetch(first);
+                return self.settle_forward(table, position, first);
             }
             table += 1;
         }
@@ -357,12 +354,12 @@ impl RunWalk {
         Ok(())
     }
 
-    /// From the last key inside the bounds of a table, or of one before it.
+    /// Moves to the last live key inside the bounds in this table or an earlier one.
     fn end_at(&mut self, mut table: usize) -> Result<()> {
         while let Some(open) = self.table(table) {
-            if let Some(place) = BlockPosition::last(open, &self.bounds, self.at)? {
-                let end = place.inside().end;
-                return self.settle_backward(table, place, end);
+            if let Some(position) = BlockPosition::last(open, &self.bounds, self.at)? {
+                let end = position.inside().end;
+                return self.settle_backward(table, position, end);
             }
             let Some(previous) = table.checked_sub(1) else { break };
             table = previous;
@@ -379,209 +376,220 @@ impl RunWalk {
         if self.step_inside() { Ok(()) } else { self.next_slowly() }
     }
 
-    /// Moves to the live key before.
+    /// Moves to the previous live key.
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
         let here = self.here.as_mut().expect("prev of a walk that stands on a key");
-        if here.place.is_settled() && here.entry > here.place.inside().start {
+        if here.position.is_settled() && here.entry > here.position.inside().start {
             here.entry -= 1;
-            here.place.prefetch_before(here.entry);
+            here.position.prefetch_before(here.entry);
             return Ok(());
         }
         self.prev_slowly()
     }
 
-    /// Moves to the next live key if that is in the same block, and all of the block is live.
+    /// Moves to the next live key if it is in the same block and the whole block is live. Returns whether it
+    /// did.
     #[inline]
     pub fn step_inside(&mut self) -> bool {
         let Some(here) = &mut self.here else { return false };
-        let is_inside = here.place.is_settled() && here.entry + 1 < here.place.inside().end;
+        let is_inside = here.position.is_settled() && here.entry + 1 < here.position.inside().end;
         if is_inside {
             here.entry += 1;
-            here.place.prefetch_behind(here.entry);
+            here.position.prefetch_behind(here.entry);
         }
         is_inside
     }
 
     #[cold]
     fn next_slowly(&mut self) -> Result<()> {
-        let Here { table, place, entry, .. } = self.leave().expect("next of a walk that stands on a key");
-        match self.next_key(place, entry)? {
-            Some((place, entry)) => self.settle_forward(table, place, entry),
+        let CurrentEntry { table, position, entry, .. } =
+            self.leave().expect("next of a walk that stands on a key");
+        match self.next_key(position, entry)? {
+            Some((position, entry)) => self.settle_forward(table, position, entry),
             None => self.begin_at(table + 1),
         }
     }
 
     #[cold]
     fn prev_slowly(&mut self) -> Result<()> {
-        let Here { table, place, entry, .. } = self.leave().expect("the caller has looked");
-        let (place, first) = self.key_start(place, entry)?;
-        self.settle_backward(table, place, first)
+        let CurrentEntry { table, position, entry, .. } = self.leave().expect("the caller has looked");
+        let (position, first) = self.key_start(position, entry)?;
+        self.settle_backward(table, position, first)
     }
 
-    /// Stands on the first live key from an entry on that is the newest version of its key, or behind the
-    /// last of its block.
-    fn settle_forward(&mut self, table: usize, mut place: BlockPosition, mut entry: usize) -> Result<()> {
+    /// Moves to the first live key at or after an entry, which must be the newest version of its key or the
+    /// end of its block.
+    fn settle_forward(&mut self, table: usize, mut position: BlockPosition, mut entry: usize) -> Result<()> {
         loop {
-            if entry >= place.inside().end {
-                if place.meets_upper() {
+            if entry >= position.inside().end {
+                if position.meets_upper() {
                     if let Some(dead_keys) = &mut self.dead_keys {
                         dead_keys.end(None, &self.bounds);
                     }
                     return Ok(());
                 }
-                let Some(next) = place.next(&self.bounds)? else { return self.begin_at(table + 1) };
+                let Some(next) = position.next(&self.bounds)? else { return self.begin_at(table + 1) };
                 entry = next.inside().start;
-                place = next;
+                position = next;
                 continue;
             }
-            if place.is_settled() {
+            if position.is_settled() {
                 if let Some(dead_keys) = &mut self.dead_keys {
-                    dead_keys.end_at(|| place.key(entry), &self.bounds);
+                    dead_keys.end_at(|| position.key(entry), &self.bounds);
                 }
-                self.here = Some(Here { table, place, entry, folded: None });
+                self.here = Some(CurrentEntry { table, position, entry, folded: None });
                 return Ok(());
             }
-            if let Some(here) = self.resolve(table, place.clone(), entry)? {
+            if let Some(here) = self.resolve(table, position.clone(), entry)? {
                 if let Some(dead_keys) = &mut self.dead_keys {
-                    dead_keys.end_at(|| here.place.key(here.entry), &self.bounds);
+                    dead_keys.end_at(|| here.position.key(here.entry), &self.bounds);
                 }
                 self.here = Some(here);
                 return Ok(());
             }
             if let Some(dead_keys) = &mut self.dead_keys
-                && dead_keys.step(|| place.key(entry).into())
-                && let Some(end) = dead_keys.end_after(&place.key(entry))
+                && dead_keys.step(|| position.key(entry).into())
+                && let Some(end) = dead_keys.end_after(&position.key(entry))
             {
                 return self.seek(&end);
             }
-            match self.next_key(place, entry)? {
-                Some(next) => (place, entry) = next,
+            match self.next_key(position, entry)? {
+                Some(next) => (position, entry) = next,
                 None => return self.begin_at(table + 1),
             }
         }
     }
 
-    /// Stands on the last live key before an entry that is the newest version of its key.
-    fn settle_backward(&mut self, table: usize, mut place: BlockPosition, mut end: usize) -> Result<()> {
+    /// Moves to the last live key before an entry, which must be the newest version of its key.
+    fn settle_backward(&mut self, table: usize, mut position: BlockPosition, mut end: usize) -> Result<()> {
         loop {
-            if end <= place.inside().start {
-                if place.meets_lower() {
+            if end <= position.inside().start {
+                if position.meets_lower() {
                     if let Some(dead_keys) = &mut self.dead_keys {
                         dead_keys.end_backward(None, &self.bounds);
                     }
                     return Ok(());
                 }
-                let previous = place.prev(&self.bounds)?;
+                let previous = position.prev(&self.bounds)?;
                 let Some(previous) = previous else {
-                    // At the first table it ends there as well.
+                    // At the first table this ends the iteration.
                     return self.end_at(table.wrapping_sub(1));
                 };
                 end = previous.inside().end;
-                place = previous;
+                position = previous;
                 continue;
             }
-            if place.is_settled() {
+            if position.is_settled() {
                 if let Some(dead_keys) = &mut self.dead_keys {
-                    dead_keys.end_backward_at(|| place.key(end - 1), &self.bounds);
+                    dead_keys.end_backward_at(|| position.key(end - 1), &self.bounds);
                 }
-                self.here = Some(Here { table, place, entry: end - 1, folded: None });
+                self.here = Some(CurrentEntry { table, position, entry: end - 1, folded: None });
                 return Ok(());
             }
-            (place, end) = self.key_start(place, end - 1)?;
-            if let Some(here) = self.resolve(table, place.clone(), end)? {
+            (position, end) = self.key_start(position, end - 1)?;
+            if let Some(here) = self.resolve(table, position.clone(), end)? {
                 if let Some(dead_keys) = &mut self.dead_keys {
-                    dead_keys.end_backward_at(|| here.place.key(here.entry), &self.bounds);
+                    dead_keys.end_backward_at(|| here.position.key(here.entry), &self.bounds);
                 }
                 self.here = Some(here);
                 return Ok(());
             }
             if let Some(dead_keys) = &mut self.dead_keys
-                && dead_keys.step(|| place.key(end).into())
-                && let Some(start) = dead_keys.start_before(&place.key(end))
+                && dead_keys.step(|| position.key(end).into())
+                && let Some(start) = dead_keys.start_before(&position.key(end))
             {
                 return self.seek_before(&start);
             }
         }
     }
 
-    /// From the newest version of a key: the version that makes the key live, if one does. With operands,
-    /// that at which they end.
-    fn resolve(&self, table: usize, mut place: BlockPosition, mut entry: usize) -> Result<Option<Here>> {
+    /// Starts at the newest version of a key and returns the version that makes the key live, if any. With
+    /// operands, returns the version at which they end.
+    fn resolve(
+        &self,
+        table: usize,
+        mut position: BlockPosition,
+        mut entry: usize,
+    ) -> Result<Option<CurrentEntry>> {
         let (resolver, mut operands) = (Resolver::default(), Operands::default());
         let base = loop {
-            if place.seq(entry) <= self.at {
-                let expiry = || place.expiry(entry);
+            if position.seq(entry) <= self.at {
+                let expiry = || position.expiry(entry);
                 let expired =
                     || operands.is_empty() && expiry().is_some_and(|expiry| self.time.has_come(expiry));
-                match resolver.feed_reader(place.seq(entry), place.kind(entry), expired) {
+                match resolver.feed_reader(position.seq(entry), position.kind(entry), expired) {
                     Answer::Live if operands.is_empty() => {
-                        return Ok(Some(Here { table, place, entry, folded: None }));
+                        return Ok(Some(CurrentEntry { table, position, entry, folded: None }));
                     }
-                    Answer::Live => break Some(Base { stored: place.share(entry), expiry: expiry() }),
+                    Answer::Live => break Some(Base { stored: position.share(entry), expiry: expiry() }),
                     Answer::Gone => break None,
-                    Answer::Operand => operands.push(place.share(entry).beside()),
+                    Answer::Operand => operands.push(position.share(entry).beside()),
                     Answer::Older => {}
                 }
             }
-            let last = (!operands.is_empty()).then(|| (place.clone(), entry));
-            match self.older(place, entry)? {
-                (next, entry_of_next, true) => (place, entry) = (next, entry_of_next),
+            let last = (!operands.is_empty()).then(|| (position.clone(), entry));
+            match self.older(position, entry)? {
+                (next, entry_of_next, true) => (position, entry) = (next, entry_of_next),
                 _ => {
                     let Some(last) = last else { return Ok(None) };
-                    (place, entry) = last;
+                    (position, entry) = last;
                     break None;
                 }
             }
         };
-        // fold.3
+        // The expiry of the resulting value decides (fold.3).
         let folded = Folded::new(operands, base);
         let folded = folded.filter(|folded| folded.expiry().is_none_or(|expiry| !self.time.has_come(expiry)));
-        Ok(folded.map(|folded| Here { table, place, entry, folded: Some(folded) }))
+        Ok(folded.map(|folded| CurrentEntry { table, position, entry, folded: Some(folded) }))
     }
 
-    /// The entry behind this one, and whether it is an older version of the same key. At the end of the table
-    /// it stays.
-    fn older(&self, place: BlockPosition, entry: usize) -> Result<(BlockPosition, usize, bool)> {
-        if entry + 1 < place.count() {
-            let is_same = place.same_key_as_next(entry);
-            return Ok((place, entry + 1, is_same));
+    /// Returns the next entry, and whether it is an older version of the same key. Stays at the last entry of
+    /// the table.
+    fn older(&self, position: BlockPosition, entry: usize) -> Result<(BlockPosition, usize, bool)> {
+        if entry + 1 < position.count() {
+            let is_same = position.same_key_as_next(entry);
+            return Ok((position, entry + 1, is_same));
         }
-        Ok(match place.next(&self.bounds)? {
+        Ok(match position.next(&self.bounds)? {
             Some(next) => {
                 let is_same = next.continues_key();
                 (next, 0, is_same)
             }
-            None => (place, entry, false),
+            None => (position, entry, false),
         })
     }
 
-    /// The newest version of the next key in the table.
-    fn next_key(&self, mut place: BlockPosition, mut entry: usize) -> Result<Option<(BlockPosition, usize)>> {
+    /// Returns the newest version of the next key in the table.
+    fn next_key(
+        &self,
+        mut position: BlockPosition,
+        mut entry: usize,
+    ) -> Result<Option<(BlockPosition, usize)>> {
         loop {
-            let before = (place.number(), entry);
+            let before = (position.number(), entry);
             let is_same;
-            (place, entry, is_same) = self.older(place, entry)?;
+            (position, entry, is_same) = self.older(position, entry)?;
             if !is_same {
-                return Ok(((place.number(), entry) != before).then_some((place, entry)));
+                return Ok(((position.number(), entry) != before).then_some((position, entry)));
             }
         }
     }
 
-    /// The newest version of the key of an entry.
-    fn key_start(&self, mut place: BlockPosition, mut entry: usize) -> Result<(BlockPosition, usize)> {
+    /// Returns the newest version of the key of an entry.
+    fn key_start(&self, mut position: BlockPosition, mut entry: usize) -> Result<(BlockPosition, usize)> {
         loop {
             if entry > 0 {
-                if !place.same_key_as_next(entry - 1) {
-                    return Ok((place, entry));
+                if !position.same_key_as_next(entry - 1) {
+                    return Ok((position, entry));
                 }
                 entry -= 1;
                 continue;
             }
-            let previous = if place.continues_key() { place.prev(&self.bounds)? } else { None };
-            let Some(previous) = previous else { return Ok((place, entry)) };
+            let previous = if position.continues_key() { position.prev(&self.bounds)? } else { None };
+            let Some(previous) = previous else { return Ok((position, entry)) };
             entry = previous.count() - 1;
-            place = previous;
+            position = previous;
         }
     }
 }
@@ -618,7 +626,7 @@ mod tests {
         let (mut walked, mut with_versions) = (0, 0);
         for round in 0..60 {
             let env = Env::simulated(Arc::new(MemFs::new()), round);
-            // Blocks of a few entries, tables of a few blocks, some of one key's versions alone.
+            // Blocks of a few entries, tables of a few blocks, and some with versions of only one key.
             let builder = Db::builder().background(false).env(env).block_bytes(64 + rng.usize(..200));
             let db = builder.table_bytes(400 + rng.u64(..2000)).open(Path::new("db")).unwrap();
             let map = db.default_keyspace();
@@ -660,7 +668,7 @@ mod tests {
                         _ => (walk.prev().unwrap(), model.prev().unwrap()).0,
                     }
                     let expected = model.valid().then(|| (model.key().to_vec(), model.value().unwrap()));
-                    assert_eq!(shown(&walk), expected, "run_walk.1: round {round}, {bounds:?} at {at}");
+                    assert_eq!(shown(&walk), expected, "round {round}, {bounds:?} at {at}");
                     walked += u32::from(expected.is_some());
                 }
             }

@@ -4,8 +4,8 @@
 //!   MergeCursor --drops tombstones, keys under range tombstones, keys out of bounds--> VisibleCursor
 //! ```
 //!
-//! The cursor shows exactly the keys inside the bounds whose newest version up to `at` is a put or
-//! an operand, and is not covered by a range tombstone visible at `at`.
+//! The cursor shows exactly the live keys inside the bounds. The newest version of such a key up to `at` is a
+//! put or an operand, and no range tombstone visible at `at` covers it.
 //!
 //! A range tombstone hides versions with a smaller sequence number (range_tombstone.2). Sources
 //! whose newest version is older than the tombstone are moved to its end in one seek.

@@ -20,9 +20,9 @@
 //!
 //! The tree is static, like the "static search trees" of Slotin (en.algorithmica.org/hpc) and of Groot
 //! Koerkamp. Each layer holds every 16th head of the layer below; the rank in a node is counted without
-//! branches. The heads of a node are taken after the common prefix of its separators, from the second one on,
-//! if that prefix has at least half the length of a head. The first separator is not larger than any key that
-//! is looked up in the node.
+//! branches. The heads of a node omit the common prefix of its separators from the second one on, if it is at
+//! least half as long as a head. The first separator is not larger than any key that is looked up in the
+//! node.
 //!
 //! Bytes: docs/formats/sstable.md
 

@@ -16,10 +16,9 @@
 //!
 //! The versions of a key may continue in the next block (`Index::continues`). A cached lookup has two cache
 //! misses: the heads of the block, and the entry. A filter is loaded only when it was needed [`FILTER_ASKS`]
-//! times, because it is larger than the index and a single lookup is faster without it; an unloaded filter
-//! admits every key. While the cache has free space, a miss reads 128 KiB around the block, which takes
-//! little longer than 8 KiB. The file of a table marked obsolete is removed when the last reference is
-//! dropped.
+//! times: it is larger than the index, and a single lookup is faster without it. An unloaded filter admits
+//! every key. While the cache has free space, a miss reads 128 KiB around the block, which takes little
+//! longer than 8 KiB. The file of a table marked obsolete is removed when the last reference is dropped.
 //!
 //! Bytes: docs/formats/sstable.md
 

@@ -6,9 +6,9 @@
 //!                        `------> the values, in one write --> a lease of the current blob file
 //! ```
 //!
-//! A value is written to the page cache before the record that points to it enters the log
-//! buffer, and each sync of the log also syncs the blob files (wal/sync.rs). A durable log record
-//! therefore points only to durable values. A commit whose values cannot be written fails.
+//! A value is written to the page cache before the record that points to it enters the log buffer. Each sync
+//! of the log also syncs the blob files (wal/sync.rs). A durable log record therefore points only to durable
+//! values. A commit whose values cannot be written fails.
 
 use std::sync::Arc;
 

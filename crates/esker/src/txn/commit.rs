@@ -81,8 +81,8 @@ pub enum Isolation {
     /// The transaction commits if no other commit has written what it writes. Two transactions that each read
     /// what the other writes can both commit (write skew). Reads are slightly cheaper.
     Snapshot,
-    /// The transaction starts once it holds the exclusive turn: exclusive transactions run one after the
-    /// other, in the order of their start, and all other commits wait until the transaction ends. It never
+    /// The transaction starts once it holds the exclusive turn. Exclusive transactions run one after the
+    /// other, in the order of their start. All other commits wait until the transaction ends. It never
     /// conflicts, unless the thread that used it last commits something outside it. A thread with an open
     /// exclusive transaction that waits for a commit of another thread waits forever. If a thread starts a
     /// second exclusive transaction, operations of the second one fail with [`Error::Invalid`] after a

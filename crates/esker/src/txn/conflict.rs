@@ -1,8 +1,8 @@
 //! Detects write conflicts of a transaction with commits made since it began. Snapshot isolation: the first
 //! committer wins.
 //!
-//! conflict.1. A conflict is a version, a tombstone or a range tombstone newer than the snapshot of the
-//!     transaction, over a key that it writes or inside a range that it removes.
+//! conflict.1. A conflict is a version or tombstone newer than the snapshot of the transaction. It concerns a
+//!     key that the transaction writes or a range that it removes.
 //! conflict.3. The removal of an expired key by a sweep is not a conflict, because readers already saw the
 //!     key as removed. If a compaction drops a version below it that a live snapshot does not see, it turns
 //!     the sweep into a plain removal (compaction_judge.10). A sweep of a range is a conflict if it removed a

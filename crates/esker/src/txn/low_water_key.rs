@@ -28,8 +28,8 @@ const REMEMBERED_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub(crate) struct LowWaterKey {
     /// Whether commits must record their puts. SeqCst, like the sequence number of the last commit that
-    /// started: either the commit sees this flag and records its puts, or the reader that sets it sees the
-    /// sequence number of the commit.
+    /// started. Either the commit sees this flag and records its puts, or the reader that sets it sees the
+    /// commit.
     is_known: AtomicBool,
     state: Mutex<State>,
 }

@@ -13,7 +13,7 @@
 //!
 //! A full memtable is sealed before the next commit, or by the flush thread if there is none. The flush
 //! thread also seals old memtables (engine/upkeep/memtable_age.rs). A memtable also counts as full if its
-//! part of the log is [`LOG_FACTOR`] times as large as a full memtable: the log holds everything a commit
+//! part of the log is [`LOG_FACTOR`] times as large as a full memtable. The log holds everything a commit
 //! wrote, the memtable only what the commit did not overwrite itself.
 
 use std::collections::VecDeque;
