@@ -1,7 +1,8 @@
-//! Entries for fuzzers: each decoder of bytes from disk, and whole tables, on any bytes. None may panic.
+//! Fuzzing entry points: every decoder of bytes from disk, and whole tables, on arbitrary input. None may
+//! panic.
 //!
 //! ```text
-//!   TableWriter --tables()--> valid files --parts()--> valid blocks, indexes, ...: what fuzzers start from
+//!   TableWriter --tables()--> valid files --parts()--> valid blocks, indexes, ...: seeds for fuzzers
 //! ```
 
 use std::cmp::Reverse;
@@ -28,7 +29,7 @@ use crate::types::entry::EntryRef;
 use crate::types::op::Kind;
 use crate::types::range_tombstone::RangeTombstone;
 
-/// A data block: if it is taken, everything in it can be read and searched.
+/// Parses a data block. If it is accepted, everything in it must be readable and searchable.
 pub fn block(bytes: &[u8]) {
     let Ok(block) = Block::parse(PageBuf::copy_of(bytes)) else { return };
     let mut key = Vec::new();
@@ -43,12 +44,12 @@ pub fn block(bytes: &[u8]) {
     }
 }
 
-/// The stored form of a block or part.
+/// Decodes the stored form of a block or part.
 pub fn stored_part(bytes: &[u8]) {
     let _ = stored::open(bytes, Salt::default(), 0);
 }
 
-/// An index: if it is taken, it can be searched.
+/// Decodes an index. If it is accepted, it must be searchable.
 pub fn index(bytes: &[u8]) {
     let Ok(index) = Index::decode(bytes) else { return };
     for block in 0..index.len() {
@@ -59,10 +60,10 @@ pub fn index(bytes: &[u8]) {
     index.find(bytes);
 }
 
-/// A footer.
+/// Decodes a footer.
 pub fn footer(bytes: &[u8]) {
     if let Some(bytes) = bytes.first_chunk::<FOOTER_BYTES>() {
-        // The length of a file that the footer would fit, if it is sound.
+        // The file size that the footer would match, if it is valid.
         let number = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("inside the footer"));
         let sum = |places: &[usize]| {
             places.iter().fold(FOOTER_BYTES as u64, |sum, at| sum.wrapping_add(number(*at)))
@@ -75,7 +76,7 @@ pub fn footer(bytes: &[u8]) {
     }
 }
 
-/// Properties, range tombstones, filter: the rest of a table.
+/// Decodes properties, range tombstones and filters.
 pub fn other_parts(bytes: &[u8]) {
     let _ = Properties::decode(bytes);
     let _ = decode_tombstones(bytes);
@@ -84,7 +85,7 @@ pub fn other_parts(bytes: &[u8]) {
     }
 }
 
-/// A whole table, as it is and with all checksums made right: if it opens, it can be read in every way.
+/// Reads a whole table, unchanged and with valid checksums. If it opens, all reads must work.
 pub fn table(bytes: &[u8]) {
     read_table(bytes);
     let mut bytes = bytes.to_vec();
@@ -93,7 +94,7 @@ pub fn table(bytes: &[u8]) {
     }
 }
 
-/// A damaged table, as repair, dump and the offline check read it: as it is, and with all checksums made right.
+/// Reads a damaged table like repair, dump and the offline check, unchanged and with valid checksums.
 pub fn salvage_table(bytes: &[u8]) {
     salvage(bytes);
     let mut bytes = bytes.to_vec();
@@ -134,7 +135,7 @@ fn salvage(bytes: &[u8]) {
 
 const PATH: &str = "000001.sst";
 
-/// A file system that holds the bytes as a table.
+/// Returns an environment that holds the bytes as a table.
 fn memory_with(bytes: &[u8]) -> Env {
     let env = memory();
     let file = env.fs.open(Path::new(PATH), OpenOptions::create_new()).expect("memory does not fail");
@@ -162,7 +163,7 @@ fn read_table(bytes: &[u8]) {
     }
 }
 
-/// A few steps from where `start` leads.
+/// Takes a few steps from the position that `start` leads to.
 fn walk<C: SourceCursor>(
     cursor: &mut C,
     step: impl Fn(&mut C) -> crate::Result<()>,
@@ -178,8 +179,8 @@ fn walk<C: SourceCursor>(
     }
 }
 
-/// Makes the checksums of the footer, of the parts that it names, and of the blocks that the index names right, so
-/// that mutations reach the code behind them. `None` if the file is not enough of a table for that.
+/// Writes valid checksums for the footer, the parts it names and the blocks in the index, so that mutations
+/// reach the code after the checks. `None` if the file is too damaged for that.
 fn repair(bytes: &mut [u8]) -> Option<()> {
     let file_len = bytes.len() as u64;
     let footer = bytes.last_chunk_mut::<FOOTER_BYTES>()?;
@@ -208,7 +209,7 @@ fn repair(bytes: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// Computes the checksum at the end of a stored part anew, if the part lies inside the file.
+/// Writes a valid checksum at the end of a stored part, if the part lies inside the file.
 fn reseal(bytes: &mut [u8], part: &Range<u64>, salt: Salt) {
     let Some(stored) = bytes.get_mut(part.start as usize..part.end as usize) else { return };
     if let Some((covered, crc)) = stored.split_last_chunk_mut::<4>() {
@@ -225,7 +226,7 @@ fn memory() -> Env {
     Env::simulated(Arc::new(MemFs::new()), 1)
 }
 
-/// The parts of valid tables, by what decodes them.
+/// The parts of valid tables, by decoder.
 #[derive(Default)]
 pub struct Parts {
     /// For [`block`].
@@ -240,7 +241,7 @@ pub struct Parts {
     pub stored: Vec<Vec<u8>>,
 }
 
-/// Takes valid tables apart.
+/// Splits valid tables into parts.
 pub fn parts(tables: &[Vec<u8>]) -> Parts {
     let mut parts = Parts::default();
     for table in tables {
@@ -267,7 +268,7 @@ pub fn parts(tables: &[Vec<u8>]) -> Parts {
     parts
 }
 
-/// Valid tables: plain, with versions and tombstones, with large values.
+/// Returns valid tables: plain, with versions and tombstones, and with large values.
 pub fn tables() -> Vec<Vec<u8>> {
     let small =
         TableOptions { block_bytes: 256, compression: TableCompression::None, ..TableOptions::default() };
@@ -283,7 +284,8 @@ pub fn tables() -> Vec<Vec<u8>> {
     ]
 }
 
-/// A table of so many keys, each with versions of these numbers; every fifth version is a tombstone.
+/// Returns a table of `keys` keys, each with versions of the sequence numbers `seqs`. Every fifth version is
+/// a tombstone.
 fn table_of(options: TableOptions, keys: u32, seqs: &[u64], value_bytes: usize, ranges: bool) -> Vec<u8> {
     let env = memory();
     let mut writer = TableWriter::create(&env, Path::new(PATH), options).expect("memory does not fail");

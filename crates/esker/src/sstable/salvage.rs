@@ -1,18 +1,20 @@
-//! A damaged table, as far as it can be read: the parts that its footer names, and the blocks that its index names.
+//! Reads a damaged table as far as possible: the parts named by its footer, and the blocks named by its
+//! index.
 //!
 //! ```text
 //!   file --footer--> parts --index--> extents of blocks --> SalvageScan --> entries in order
 //!            `---------`----------------------------------`--> TableDamage: what, where, which keys
 //! ```
 //!
-//! Nothing else says where blocks and parts lie. A table without a sound footer gives nothing, one without a sound
-//! index gives its range tombstones.
+//! The footer and the index are the only source of these positions. Without a valid footer nothing can be
+//! read; without a valid index only the range tombstones.
 //!
-//! sstable_salvage.1. Nothing is believed without its checksum. No bytes make this panic or allocate more than the file
-//!      is long.
-//! sstable_salvage.2. Entries come in the order of a table: key ascending, then sequence number descending. An entry out
-//!      of order is reported and left out.
-//! sstable_salvage.3. All damage is reported: each part and each block that is not sound.
+//! sstable_salvage.2. Entries are returned in the order of a table: key ascending, then sequence number
+//!     descending. An entry out of order is reported and skipped.
+//! sstable_salvage.3. All damage is reported: each part and each block that is not valid.
+//!
+//! Everything is verified by its checksum before use. No input causes a panic, or an allocation larger than
+//! the file.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -32,48 +34,48 @@ use crate::types::entry::EntryRef;
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{Error, Result, SeqNo};
 
-/// A piece of a table that cannot be read.
+/// A damaged part of a table.
 #[derive(Debug)]
 pub(crate) struct TableDamage {
-    /// What is wrong, with file and offset.
+    /// The error, with file and offset.
     pub error: Error,
-    /// Where the lost bytes begin. The error may name an offset behind it.
+    /// Start of the lost bytes. The offset in the error may be larger.
     pub start: u64,
     /// Number of lost bytes.
     pub bytes: u64,
-    /// Which content is lost.
+    /// The lost content.
     pub lost: LostContent,
 }
 
-/// The content that damage takes with it.
+/// Content lost because of damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LostContent {
-    /// Nothing: the filter or the properties, which only describe the rest.
+    /// Nothing: the filter and the properties only describe the rest.
     Nothing,
-    /// Versions of keys from the first to the second, both included. None: as far as the table goes. Keys that lost
-    /// range tombstones removed may be back.
+    /// Versions of keys from the first to the second, both included. `None` is the end of the table. Keys
+    /// removed by lost range tombstones may reappear.
     Keys(Option<Vec<u8>>, Option<Vec<u8>>),
 }
 
 const ALL_KEYS: LostContent = LostContent::Keys(None, None);
 
-/// A table whose parts are read as far as they are sound.
+/// A damaged table.
 pub(crate) struct SalvageTable {
     path: PathBuf,
     file: Arc<dyn File>,
     file_bytes: u64,
     footer: Option<Footer>,
     index: Option<Index>,
-    /// Its counts and limits, if they can be read.
+    /// Statistics and limits, if readable.
     pub(crate) properties: Option<Properties>,
-    /// Its range tombstones, if they can be read.
+    /// The range tombstones, if readable.
     pub(crate) tombstones: RangeTombstones,
-    /// What cannot be read of it, blocks apart.
+    /// Damage found outside of blocks.
     pub(crate) damage: Vec<TableDamage>,
 }
 
 impl SalvageTable {
-    /// Reads everything but the blocks. Fails only if the file cannot be opened, or is of a newer format.
+    /// Reads everything except the blocks. Fails only if the file cannot be opened or has a newer format.
     pub(crate) fn open(env: &Env, path: &Path) -> Result<SalvageTable> {
         let file = env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
         let file_bytes = file.len().map_err(|e| Error::io("measure", path, e))?;
@@ -143,18 +145,18 @@ impl SalvageTable {
         decoded.map_err(|e| e.in_file(what, &self.path, extent.start))
     }
 
-    /// Verifies and unpacks a stored part or block. Without a footer no part is known.
+    /// Verifies and decodes a stored part or block. Fails without a footer.
     fn payload(&self, stored: &[u8], offset: u64) -> Decoded<PageBuf> {
         let salt = self.footer.as_ref().map_or_else(Salt::default, |footer| footer.salt);
         stored::open(stored, salt, offset)
     }
 
-    /// The newest commit that went into it, if its footer says so.
+    /// Returns the newest commit in the table, if the footer is valid.
     pub(crate) fn newest_commit(&self) -> Option<SeqNo> {
         self.footer.as_ref().map(|footer| footer.newest_commit)
     }
 
-    /// The parts behind the blocks, by name, if the footer is sound.
+    /// Returns the parts after the blocks, by name, if the footer is valid.
     pub(crate) fn parts(&self) -> Vec<(&'static str, Range<u64>)> {
         let Some(footer) = &self.footer else { return Vec::new() };
         let Footer { tombstones, filter, index, properties, .. } = footer.clone();
@@ -168,7 +170,7 @@ impl SalvageTable {
         ]
     }
 
-    /// What its parts add up to, damaged ones included; none if it is not known where they end.
+    /// Returns the fingerprint of its parts, including damaged ones. `None` if their positions are unknown.
     pub(crate) fn fingerprint(&self) -> Option<Fingerprint> {
         let (Some(index), Some(footer)) = (&self.index, &self.footer) else { return None };
         let blocks = (0..index.len()).map(|block| index.extent(block));
@@ -181,15 +183,15 @@ impl SalvageTable {
         Some(fingerprint)
     }
 
-    /// The number of blocks that the index names.
+    /// Number of blocks in the index.
     pub(crate) fn blocks(&self) -> usize {
         self.index.as_ref().map_or(0, Index::len)
     }
 
-    /// Where a block lies.
+    /// Returns the position of a block.
     ///
     /// # Panics
-    /// If the index does not name it.
+    /// If the index does not contain it.
     pub(crate) fn extent(&self, number: usize) -> Range<u64> {
         self.sound_index().extent(number)
     }
@@ -198,14 +200,14 @@ impl SalvageTable {
         self.index.as_ref().expect("blocks have numbers only by the index")
     }
 
-    /// What the index says about a block: its separator, and whether its first key is the last one before it.
+    /// Returns the separator of a block, and whether the block continues the versions of the preceding key.
     pub(crate) fn separator(&self, number: usize) -> (Vec<u8>, bool) {
         let index = self.sound_index();
         let (prefix, suffix) = index.separator(number);
         ([prefix, suffix].concat(), index.continues(number))
     }
 
-    /// The first key that may be in the table, as far as is known.
+    /// Returns the first key that may be in the table, as far as known.
     pub(crate) fn lower_bound(&self) -> Vec<u8> {
         self.properties.as_ref().map_or_else(Vec::new, |properties| properties.range.start.clone())
     }
@@ -219,16 +221,16 @@ impl SalvageTable {
     }
 
     fn read(&self, extent: Range<u64>) -> Result<Vec<u8>> {
-        // sstable_salvage.1: an extent may come from bytes that only look like a table.
+        // The extent may come from damaged bytes.
         let len = extent.end.checked_sub(extent.start).filter(|_| extent.end <= self.file_bytes);
         let Some(len) = len.and_then(|len| usize::try_from(len).ok()) else {
-            return Err(Error::corrupt("table", &self.path, extent.start, "a part beyond the file's end"));
+            return Err(Error::corrupt("table", &self.path, extent.start, "a part exceeds the file"));
         };
         let read = read_range(&*self.file, extent.start, len);
         read.map_err(|e| Error::read(&self.path, extent.start, len, &e))
     }
 
-    /// The keys that a block may hold.
+    /// Returns the keys that a block may hold.
     fn keys_of(&self, number: usize) -> LostContent {
         let range = self.properties.as_ref().map(|properties| &properties.range);
         let low = match number {
@@ -242,7 +244,7 @@ impl SalvageTable {
         LostContent::Keys(low, high)
     }
 
-    /// All entries in order, damage passed over.
+    /// Returns a scan of all readable entries in order.
     pub(crate) fn scan(self) -> SalvageScan {
         SalvageScan {
             table: self,
@@ -257,23 +259,23 @@ impl SalvageTable {
     }
 }
 
-/// A walk over all entries that can be read.
+/// A scan of all readable entries.
 pub(crate) struct SalvageScan {
     table: SalvageTable,
     next_block: usize,
     block: Option<Block>,
     next_entry: usize,
     key: Vec<u8>,
-    /// The entry before, for sstable_salvage.2.
+    /// The previous entry (sstable_salvage.2).
     last: Option<(Vec<u8>, SeqNo)>,
-    /// Blocks that were sound.
+    /// Number of valid blocks.
     pub(crate) blocks_read: u64,
-    /// Damage met so far, that of [`SalvageTable::damage`] not included.
+    /// Damage found by the scan, besides [`SalvageTable::damage`].
     pub(crate) damage: Vec<TableDamage>,
 }
 
 impl SalvageScan {
-    /// Moves to the next entry; false after the last.
+    /// Moves to the next entry. Returns false at the end.
     pub(crate) fn advance(&mut self) -> bool {
         loop {
             while self.block.as_ref().is_none_or(|block| self.next_entry >= block.count()) {
@@ -332,7 +334,7 @@ impl SalvageScan {
         };
     }
 
-    /// The entry that `advance` moved to.
+    /// Returns the current entry.
     ///
     /// # Panics
     /// If there is none.
@@ -342,20 +344,20 @@ impl SalvageScan {
         EntryRef { key: &self.key, seq: block.seq(entry), kind: block.kind(entry), value: block.value(entry) }
     }
 
-    /// The file.
+    /// Path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.table.path
     }
 
-    /// Whether all parts are sound, and yet not those that the table was made of. Those of another database's table of the same name have
-    /// the same salt.
+    /// Returns whether all parts are valid but not those of the original table. A table of the same name from
+    /// another database has the same salt.
     pub(crate) fn holds_other_parts(&self) -> bool {
         let stated = self.table.properties.as_ref().map(|properties| properties.fingerprint);
         let is_sound = self.table.damage.is_empty() && self.damage.is_empty();
         is_sound && stated.is_some_and(|stated| self.table.fingerprint().is_some_and(|found| found != stated))
     }
 
-    /// The number of the block that the entry is in.
+    /// Number of the block that holds the current entry.
     pub(crate) fn block_number(&self) -> usize {
         self.next_block - 1
     }

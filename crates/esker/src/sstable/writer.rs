@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   add(entry) --> BlockBuilder --full--> compress, checksum --> AppendWriter --> file
-//!                                    `-> separator, length --> index   key hash --> filter  (written by finish)
+//!                                    `-> separator, length --> index   key hash --> filter  (by finish)
 //! ```
 //!
 //! Entries must be added in order: key ascending, then sequence number descending. Others

@@ -1,4 +1,4 @@
-//! Damaged tables: what is lost is reported, with its place.
+//! Damaged tables: the lost content is reported with its position.
 
 use std::io::ErrorKind;
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::sstable::footer::FOOTER_BYTES;
 use crate::types::range_tombstone::RangeTombstone;
 
-/// A table of 40 entries and a range tombstone over other keys.
+/// Writes a table of 40 entries and a range tombstone over other keys.
 fn table(env: &Env) {
     let options =
         TableOptions { compression: TableCompression::None, block_bytes: 200, ..TableOptions::default() };
@@ -39,8 +39,8 @@ fn sstable_salvage_3_a_table_without_footer_or_index_is_lost_and_reported() {
         bytes[part(damaged).end as usize - 1] ^= 1;
         put_file(&env, &bytes);
         let found = SalvageTable::open(&env, Path::new(PATH)).unwrap();
-        let told: Vec<_> = found.damage.iter().map(|d| (d.start, d.bytes, d.lost.clone())).collect();
-        assert_eq!(told, [(lost.start, lost.end - lost.start, content)], "sstable_salvage.3: {damaged}");
+        let damage: Vec<_> = found.damage.iter().map(|d| (d.start, d.bytes, d.lost.clone())).collect();
+        assert_eq!(damage, [(lost.start, lost.end - lost.start, content)], "sstable_salvage.3: {damaged}");
         assert_eq!(found.tombstones.fragments().len(), tombstones, "{damaged}");
         let mut scan = found.scan();
         let entries = std::iter::from_fn(|| scan.advance().then_some(())).count();
