@@ -149,7 +149,7 @@ impl Backup {
     pub(super) fn archived(&self, database: u32, seq: SeqNo) -> Result<Option<Option<Digest>>> {
         let has =
             |segment: &Segment| segment.database == database && segment.after <= seq && segment.last >= seq;
-        // A segment that ends with the commit has its digest, and one that starts after it may have it.
+        // A segment that ends with the commit has its digest, and a segment that starts after it may have it.
         match self.segments_here()?.into_iter().find(has) {
             None => Ok(None),
             Some(segment) => self.digest_in(&segment, seq).map(Some),

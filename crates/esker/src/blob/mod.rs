@@ -1,7 +1,7 @@
 //! Blob files store large values outside the tables. Each value is written once; tables hold pointers to it.
 //!
 //! ```text
-//!   value --stored.rs--> BlobWriter, or the commit itself --> BlobFile       pointer --> log, memtable, tables
+//!   value --stored.rs--> BlobWriter, or the commit itself --> BlobFile    pointer --> log, memtable, tables
 //!                        `-- BlobStore: the current file and its leases
 //!   read --pointer--> BlobCache, or BlobSet: file and offset --> BlobFile --verified bytes--> Value
 //! ```

@@ -84,7 +84,7 @@ fn sample<'s>(chunk: &[u8], sample: &'s mut Vec<u8>) -> &'s [u8] {
     sample
 }
 
-/// Writes a value, passed in chunks of [`CHUNK_BYTES`] of which the last may be shorter.
+/// Writes a value, passed in chunks of [`CHUNK_BYTES`] the last of them possibly shorter.
 pub(crate) struct ValueEncoder {
     form: Form,
     len: u64,

@@ -1,8 +1,8 @@
 //! Writes the large values of one transaction to leases of blob files while the transaction runs.
 //!
 //! ```text
-//!   value --stored.rs--> buffer --full--> written by a thread while the next buffer fills; small values through the
-//!                                 |       page cache if all data fits in it, others directly
+//!   value --stored.rs--> buffer --full--> written by a thread while the next one fills; small values through
+//!                                 |       the page cache if all data fits in it, others directly
 //!                                 `-- flush: everything is written
 //! ```
 //!

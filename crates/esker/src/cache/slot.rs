@@ -154,7 +154,7 @@ impl<T: Send + Sync + 'static> Slot<T> {
         if !won || !next.is_null() {
             return None;
         }
-        // SAFETY: the exchange made this thread the one that removed the pointer (slot.2), and it still holds
+        // SAFETY: the exchange gave the pointer to this thread alone (slot.2), which still holds
         // the count.
         let bytes = size(unsafe { &*tagged });
         // SAFETY: slot.1 and slot.2: the count is released once, after all current pins. `T` is `Send`.
@@ -170,7 +170,7 @@ impl<T> Slot<T> {
     /// No [`Pinned`] of this slot exists or will be created. The clock hand may still pass.
     pub(super) unsafe fn take(&self) -> Option<Arc<T>> {
         let pointer = untagged(self.pointer.swap(ptr::null_mut(), Ordering::AcqRel));
-        // SAFETY: slot.1, and the swap made this thread the one that removed the pointer (slot.2). There are
+        // SAFETY: slot.1, and the swap gave the pointer to this thread alone (slot.2). There are
         // no readers, and the clock hand reads a block only after removing it itself.
         NonNull::new(pointer).map(|pointer| unsafe { Arc::from_raw(pointer.as_ptr().cast_const()) })
     }
@@ -178,7 +178,7 @@ impl<T> Slot<T> {
 
 impl<T> Drop for Slot<T> {
     fn drop(&mut self) {
-        // A load would suffice but for a limit of loom: it does not model the counts by which a directory
+        // A load would suffice, except for a limit of loom: it does not model the counts by which a directory
         // moves between threads, and may return an old pointer. SAFETY: `&mut self` excludes readers. A
         // `Pinned` cannot outlive the owner of the slot: `CachedBlocks::load` ties it to a borrow of the
         // owner.

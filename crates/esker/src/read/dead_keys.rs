@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   iterator --dead key--> DeadKeys --every 16th--> SkipRanges: seek past the range
-//!                             `--live key, or end of the bounds: DEAD_MIN or more--> SkipRanges: new skip range
+//!                             `--live key, or end of the bounds, after DEAD_MIN--> SkipRanges: add
 //! ```
 
 use std::ops::Bound;

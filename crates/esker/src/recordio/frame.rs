@@ -10,8 +10,8 @@
 //!
 //! The header is verified before its lengths are used, and the payload before it is decompressed.
 //!
-//! A record that does not shrink is stored uncompressed, so a payload is never longer than its
-//! record.
+//! frame.3. A record that does not shrink is stored uncompressed, so a payload is never longer than its
+//!     record.
 //!
 //! Bytes: docs/formats/recordio.md
 
@@ -165,7 +165,7 @@ mod tests {
     fn golden_v1() {
         let (frame, payload) =
             pack(b"hello", 5, &FILE, &mut Vec::new()).map(|(f, p)| (f, p.to_vec())).unwrap();
-        assert_eq!(payload, b"hello");
+        assert_eq!(payload, b"hello", "frame.3");
         let bytes = frame.encode(&FILE, 20);
         assert_eq!(
             bytes,

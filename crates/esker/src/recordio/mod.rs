@@ -3,7 +3,7 @@
 //! ```text
 //!   append --> Writer --> [file header][record][record][record]...[torn tail] --> Reader          in order
 //!                                                                             |-> SeekableReader  by offset
-//!                                                                             `-> MmapReader      by offset, no copy
+//!                                                                             `-> MmapReader      by offset
 //! ```
 //!
 //! A record is any byte string up to 4 GiB - 1, including the empty one. Each record has a frame with a

@@ -271,7 +271,7 @@ fn the_real_file_system_serves_as_well() {
     }
 }
 
-/// Three records, of which the codec compresses one.
+/// Three records. The codec compresses one of them.
 fn small_file(codec: Compression) -> (Vec<u8>, Vec<u64>, [Vec<u8>; 3]) {
     let records = [b"first".to_vec(), vec![7; 90], Vec::new()];
     let (bytes, offsets) = file_of(codec, &records);
@@ -618,8 +618,8 @@ fn record_files_are_made_and_continued_in_a_directory_that_may_not_be_read() {
     options.open_append(PATH).unwrap().append_sync(b"two").unwrap();
     assert_eq!(faulty.fired(), 2, "the name is synced, as far as it can be");
     assert_eq!(read(&env, &Reader::options()).0, [b"one", b"two"]);
-    options.create(PATH).unwrap().append_sync(b"anew").unwrap();
-    assert_eq!(read(&env, &Reader::options()).0, [b"anew"]);
+    options.create(PATH).unwrap().append_sync(b"again").unwrap();
+    assert_eq!(read(&env, &Reader::options()).0, [b"again"]);
 }
 
 #[test]

@@ -73,7 +73,7 @@ pub(crate) struct Table {
     path: PathBuf,
     /// Set once the table is loaded (table.6).
     loaded: OnceLock<Loaded>,
-    /// What is needed for loading. The lock makes other threads wait for the one that loads.
+    /// What is needed for loading. The lock makes other threads wait for the loading thread.
     source: Mutex<Source>,
     /// Zero except for an adopted table (table.5). Set before the table is part of a version. Relaxed:
     /// publication of the version orders it.

@@ -1,7 +1,7 @@
 //! Commits a large transaction: its private tables are added to the version at one sequence number.
 //!
 //! ```text
-//!   engine/writes/adoption.rs --adopt--> commit lock: check again, sync the log --> manifest edit adds the tables
+//!   adoption.rs --adopt--> commit lock: check again, sync the log --> manifest edit adds the tables
 //!                                       --> log record of the sequence number --> Published
 //! ```
 //!

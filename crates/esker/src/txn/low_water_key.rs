@@ -1,7 +1,7 @@
 //! The low-water key of a keyspace: no key below it exists, so iterators skip the dead keys before it.
 //!
 //! ```text
-//!   queue:  dead dead dead dead | live live live    an iterator at 70 finds the first live key: its head, since 70
+//!   queue:  dead dead dead dead | live live live    an iterator at 70 finds the first live key
 //!                               ^ low-water key     a put below it lowers the low-water key
 //! ```
 //!
