@@ -50,20 +50,20 @@ pub(crate) fn stored_bytes_max(len: usize) -> u64 {
 
 /// Compresses chunks that shrink enough.
 #[derive(Debug, Default)]
-pub(crate) struct Squeeze {
+pub(crate) struct ChunkCompressor {
     is_on: bool,
     out: Vec<u8>,
     sample: Vec<u8>,
 }
 
-impl Squeeze {
+impl ChunkCompressor {
     /// Creates a compressor. If `is_on` is false, nothing is compressed.
     pub(crate) fn new(is_on: bool) -> Self {
-        Squeeze { is_on, ..Squeeze::default() }
+        ChunkCompressor { is_on, ..ChunkCompressor::default() }
     }
 
     /// Returns the compressed chunk if it shrinks enough.
-    fn squeeze(&mut self, chunk: &[u8]) -> Option<&[u8]> {
+    fn compress(&mut self, chunk: &[u8]) -> Option<&[u8]> {
         let mut pays = |bytes: &[u8]| {
             self.out.clear();
             Compression::Lz4.compress(bytes, &mut self.out).is_ok() && self.out.len() < bytes.len() / 8 * 7
@@ -102,10 +102,15 @@ impl ValueEncoder {
     }
 
     /// Writes the next chunk.
-    pub(crate) fn chunk(&mut self, chunk: &[u8], squeeze: &mut Squeeze, sink: &mut impl Sink) -> Result<()> {
+    pub(crate) fn chunk(
+        &mut self,
+        chunk: &[u8],
+        compressor: &mut ChunkCompressor,
+        sink: &mut impl Sink,
+    ) -> Result<()> {
         debug_assert!(chunk.len() <= CHUNK_BYTES && self.len.is_multiple_of(CHUNK_BYTES as u64));
-        let squeezed = squeeze.squeeze(chunk);
-        let (bytes, flag) = squeezed.map_or((chunk, 0), |bytes| (bytes, COMPRESSED));
+        let compressed = compressor.compress(chunk);
+        let (bytes, flag) = compressed.map_or((chunk, 0), |bytes| (bytes, COMPRESSED));
         let crc = crc32c(bytes);
         sink.take(bytes)?;
         match &mut self.table {
@@ -141,12 +146,12 @@ impl ValueEncoder {
 pub(crate) fn put_value(
     value: &[u8],
     (file, offset): (FileId, u64),
-    squeeze: &mut Squeeze,
+    compressor: &mut ChunkCompressor,
     sink: &mut impl Sink,
 ) -> Result<BlobPointer> {
     let mut encoder = ValueEncoder::new(value.len());
     for chunk in value.chunks(CHUNK_BYTES) {
-        encoder.chunk(chunk, squeeze, sink)?;
+        encoder.chunk(chunk, compressor, sink)?;
     }
     encoder.finish(file, offset, sink)
 }

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use super::file::{BlobFile, Lease};
 use super::pointer::BlobPointer;
 use super::store::BlobStore;
-use super::stored::{CHUNK_BYTES, Sink, Squeeze, ValueEncoder, put_value, stored_bytes_max};
+use super::stored::{CHUNK_BYTES, ChunkCompressor, Sink, ValueEncoder, put_value, stored_bytes_max};
 use crate::cache::{BudgetKind, Reservation};
 use crate::types::{Error, FileId, Result};
 
@@ -38,22 +38,22 @@ const LEASE_BYTES: std::ops::Range<u64> = 256 << 10..16 << 20;
 
 /// Writes large values; see the module documentation.
 pub(crate) struct BlobWriter {
-    squeeze: Squeeze,
+    compressor: ChunkCompressor,
     out: Output,
 }
 
 impl BlobWriter {
     /// Creates a writer that has written nothing.
     pub(crate) fn new(store: &Arc<BlobStore>) -> BlobWriter {
-        let squeeze = Squeeze::new(store.options.compress);
-        BlobWriter { squeeze, out: Output::new(store.clone()) }
+        let compressor = ChunkCompressor::new(store.options.compress);
+        BlobWriter { compressor, out: Output::new(store.clone()) }
     }
 
     /// Writes a value and returns a pointer to it.
     pub(crate) fn put(&mut self, value: &[u8]) -> Result<BlobPointer> {
-        let BlobWriter { squeeze, out } = self;
+        let BlobWriter { compressor, out } = self;
         let place = out.begin(stored_bytes_max(value.len()))?;
-        let pointer = put_value(value, place, squeeze, out)?;
+        let pointer = put_value(value, place, compressor, out)?;
         out.store.cache.was_written(&pointer, value);
         Ok(pointer)
     }
@@ -64,7 +64,7 @@ impl BlobWriter {
         len: usize,
         mut next: impl FnMut(&mut [u8]) -> Result<()>,
     ) -> Result<BlobPointer> {
-        let BlobWriter { squeeze, out } = self;
+        let BlobWriter { compressor, out } = self;
         let mut chunk = vec![0; len.min(CHUNK_BYTES)];
         let (file, offset) = out.begin(stored_bytes_max(len))?;
         let mut encoder = ValueEncoder::new(len);
@@ -73,7 +73,7 @@ impl BlobWriter {
             let bytes = &mut chunk[..left.min(CHUNK_BYTES)];
             // After a failure the next value starts after the part written so far.
             next(bytes)?;
-            encoder.chunk(bytes, squeeze, out)?;
+            encoder.chunk(bytes, compressor, out)?;
             left -= bytes.len();
         }
         encoder.finish(file, offset, out)

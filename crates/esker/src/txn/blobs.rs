@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use super::write_set::WriteSet;
-use crate::blob::{BlobFile, BlobStore, Lease, Squeeze, put_value, stored_bytes_max};
+use crate::blob::{BlobFile, BlobStore, ChunkCompressor, Lease, put_value, stored_bytes_max};
 use crate::types::entry::EntryRef;
 use crate::types::expiry::{Expiry, value_of};
 use crate::types::key::decode_key;
@@ -66,11 +66,11 @@ pub(crate) fn divert(store: &Arc<BlobStore>, set: &WriteSet) -> Result<Option<(W
     if bytes_max == 0 {
         return Ok(None);
     }
-    let mut squeeze = Squeeze::new(store.compresses());
+    let mut compressor = ChunkCompressor::new(store.compresses());
     let (mut bytes, mut pointers) = (Vec::with_capacity(bytes_max as usize), Vec::new());
     for (_, value) in large {
         let offset = bytes.len() as u64;
-        pointers.push(put_value(value, (FileId::new(0), offset), &mut squeeze, &mut bytes)?);
+        pointers.push(put_value(value, (FileId::new(0), offset), &mut compressor, &mut bytes)?);
     }
     let (lease, base) = store.lease(bytes.len() as u64, false)?;
     store.write(lease.file(), base, &bytes)?;
