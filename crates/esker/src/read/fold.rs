@@ -343,12 +343,12 @@ mod tests {
             (
                 1,
                 None,
-                "cannot merge into key \"k\" of keyspace \"default\" by \"panics\": it panicked: seventeen",
+                "cannot merge into key \"k\" of keyspace \"default\" by \"panics\": the operator panicked: seventeen",
             ),
             (
                 7,
                 Some(&b"abc"[..]),
-                "key \"k\" of keyspace \"sums\" by \"add-i64\": the value has 3 bytes in place of 8",
+                "key \"k\" of keyspace \"sums\" by \"add-i64\": the value has 3 bytes instead of 8",
             ),
             (8, None, "keyspace \"eight\" needs merge operator \"of another program\""),
             (9, None, "keyspace \"9\" has no merge operator"),

@@ -136,7 +136,7 @@ fn a_forged_length_is_refused_before_it_is_believed_where_nothing_is_compressed(
     }
     let (found, end) = read(&env, &Reader::options().uncompressed().strict_tail(true));
     let error = end.unwrap_err();
-    assert!(found.len() == 1 && error.to_string().contains("cannot come from"), "{error}");
+    assert!(found.len() == 1 && error.to_string().contains("cannot expand to"), "{error}");
 }
 
 #[test]

@@ -210,7 +210,8 @@ impl Table {
         if fingerprint == stated {
             return Ok(());
         }
-        let detail = format!("the parts have fingerprint {fingerprint:?}, but the properties say {stated:?}");
+        let detail =
+            format!("the parts add up to fingerprint {fingerprint:?}, but the properties say {stated:?}");
         Err(self.unsound_as_a_whole(&detail))
     }
 

@@ -238,9 +238,9 @@ mod tests {
         for (bad, why) in [
             (&[(&b"b"[..], &b"b"[..], &[9][..])][..], "empty"),
             (&[(b"c", b"b", &[9])], "empty"),
-            (&[(b"a", b"b", &[])], "0 sequence numbers"),
-            (&[(b"a", b"b", &[7, 9])], "do not fall"),
-            (&[(b"a", b"b", &[7, 7])], "do not fall"),
+            (&[(b"a", b"b", &[])], "sequence numbers: 0"),
+            (&[(b"a", b"b", &[7, 9])], "do not decrease"),
+            (&[(b"a", b"b", &[7, 7])], "do not decrease"),
             (&[(b"a", b"b", &[1 << 56])], "56 bits"),
             (&[(b"a", b"c", &[7]), (b"b", b"d", &[7])], "overlap"),
             (&[(b"c", b"d", &[7]), (b"a", b"b", &[7])], "overlap"),

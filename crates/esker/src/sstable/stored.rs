@@ -227,6 +227,6 @@ mod tests {
         bad.extend_from_slice(b"xyz");
         bad.push(Compression::Lz4.id());
         bad.extend_from_slice(&crc32c_append(SALT.at(OFFSET), &bad).to_le_bytes());
-        assert!(open(bad).unwrap_err().detail.contains("too many"));
+        assert!(open(bad).unwrap_err().detail.contains("exceed the maximum"));
     }
 }
