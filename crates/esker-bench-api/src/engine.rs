@@ -174,6 +174,14 @@ pub struct EngineOption {
     pub pointer: &'static str,
 }
 
+/// The options of an adapter: option, value, reason and pointer of each, on one line.
+#[macro_export]
+macro_rules! engine_options {
+    ($($option:expr, $value:expr, $reason:expr, $pointer:expr;)*) => {
+        &[$($crate::EngineOption { option: $option, value: $value, reason: $reason, pointer: $pointer }),*]
+    };
+}
+
 /// What some rows need and some engines lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Feature {

@@ -1,4 +1,5 @@
-//! RocksDB for the lab: OptimisticTransactionDB, as redb's `lmdb_benchmark` runs it, with the basic tuning that RocksDB's wiki advises.
+//! RocksDB for the lab: OptimisticTransactionDB, as redb's `lmdb_benchmark` runs it, with the basic tuning
+//! that RocksDB's wiki advises.
 //!
 //! ```text
 //! Store::write -> one batch: one write of the WAL, one fdatasync
@@ -6,11 +7,13 @@
 //! Transactions -> optimistic, or with locks: a database of another type
 //! ```
 //!
-//! bench_rocksdb.1. A [`Store`] does not read what it writes, so every write of one is a batch. TransactionDB, which canopydb's page has, locks and unlocks each key of one,
-//!     since its transactions look at locks for their conflicts; those of OptimisticTransactionDB look at what has been written, and cost who only
-//!     writes nothing.
-//! bench_rocksdb.2. `manual_wal_flush` is an option of an open database, so it is on wherever nosync commits may come (the database is not opened for
-//!     async ones): a synced commit flushes its log by itself then, an async one is followed by `flush_wal(false)`.
+//! bench_rocksdb.1. A [`Store`] does not read what it writes, so every write of one is a batch.
+//!     TransactionDB, which canopydb's page has, locks and unlocks each key of one, since its transactions
+//!     look at locks for their conflicts; those of OptimisticTransactionDB look at what has been written, and
+//!     cost who only writes nothing.
+//! bench_rocksdb.2. `manual_wal_flush` is an option of an open database, so it is on wherever nosync commits
+//!     may come (the database is not opened for async ones): a synced commit flushes its log by itself then,
+//!     an async one is followed by `flush_wal(false)`.
 
 #![expect(
     clippy::disallowed_methods,
@@ -28,7 +31,7 @@ use self::transactions::RocksDbTransactions;
 use esker_bench_api::engine::Work;
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Expiring, Failure, Isolation, Keyspaces, OpenOptions,
-    Reached, Reader, Store, TransactionKind, Transactions, Writer,
+    Reached, Reader, Store, TransactionKind, Transactions, Writer, engine_options,
 };
 use rocksdb::{
     BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DBAccess, DBCompressionType,
@@ -64,119 +67,26 @@ impl Engine for RocksDb {
     }
 
     fn options(&self) -> &'static [EngineOption] {
-        &[
-            EngineOption {
-                option: "OptimisticTransactionDB",
-                value: "what only writes is a batch, OptimisticTransactionDB::Write",
-                reason: "as redb's benchmark has it; TransactionDB, which canopydb's page has, would lock and unlock each key of a batch",
-                pointer: "redb's lmdb_benchmark; RocksDB wiki, Transactions; utilities/transactions/pessimistic_transaction.cc, LockBatch",
-            },
-            EngineOption {
-                option: "build",
-                value: "-march=native on x86-64 Linux, as its own default build; release, no assertions",
-                reason: "without SSE4.2 its checksums are computed by table: it does not choose at run time on x86",
-                pointer: "RocksDB INSTALL.md, PORTABLE; util/crc32c.cc; .cargo/config.toml",
-            },
-            EngineOption {
-                option: "block_cache",
-                value: "HyperClockCache, the suite's cache",
-                reason: "its one block cache, of the kind that it prefers and its db_bench has",
-                pointer: "redb's lmdb_benchmark gives 4 GiB; RocksDB HISTORY.md, 10.7; include/rocksdb/cache.h",
-            },
-            EngineOption {
-                option: "bloom filter",
-                value: "10 bits a key, full",
-                reason: "advised for point reads",
-                pointer: "redb's lmdb_benchmark; RocksDB wiki, Setup Options and Basic Tuning",
-            },
-            EngineOption {
-                option: "max_background_jobs",
-                value: "6",
-                reason: "advised for every use; redb's benchmark has as many as cores, which are 2 here",
-                pointer: "RocksDB wiki, Setup Options and Basic Tuning",
-            },
-            EngineOption {
-                option: "compression of tables",
-                value: "LZ4",
-                reason: "RocksDB's default since 11.5",
-                pointer: "RocksDB HISTORY.md, 11.5; wiki, Setup Options and Basic Tuning",
-            },
-            EngineOption {
-                option: "bytes_per_sync, level_compaction_dynamic_level_bytes",
-                value: "1 MiB, on",
-                reason: "advised for every use",
-                pointer: "RocksDB wiki, Setup Options and Basic Tuning",
-            },
-            EngineOption {
-                option: "block_size, cache_index_and_filter_blocks",
-                value: "4 KiB, off: the defaults",
-                reason: "as redb's benchmark leaves them. Blocks of 16 KiB, and index and filters in the cache, are advised to save memory: a single get is \
-                         faster without, and what lies outside of the cache so is not held against RocksDB",
-                pointer: "RocksDB wiki, Setup Options and Basic Tuning; include/rocksdb/table.h",
-            },
-            EngineOption {
-                option: "write_buffer_size",
-                value: "the suite's write buffer where it sets one, else 64 MiB",
-                reason: "the suite's limit, or the default",
-                pointer: "RocksDB wiki, MemTable",
-            },
-            EngineOption {
-                option: "enable_blob_files, min_blob_size, blob_cache",
-                value: "on from 1 KiB where the suite's values are that large; the block cache",
-                reason: "BlobDB is RocksDB's answer to large values, and its own benchmark of it has values of 1 KiB; without a cache each read of one is from \
-                         its file",
-                pointer: "RocksDB wiki, BlobDB; tools/run_blob_bench.sh; include/rocksdb/advanced_options.h, blob_cache",
-            },
-            EngineOption {
-                option: "blob_compression_type",
-                value: "none",
-                reason: "the default: blob files have a compression of their own, which that of tables says nothing of",
-                pointer: "RocksDB, include/rocksdb/advanced_options.h, blob_compression_type",
-            },
-            EngineOption {
-                option: "key-only walks",
-                value: "read the values of blob files too",
-                reason: "ReadOptions::allow_unprepared_value would leave them unread; it is in RocksDB's C interface, and the binding has no call for it, nor lends the pointers that one of ours would need: its feature raw-ptr has those of DB, Options and Env alone",
-                pointer: "RocksDB, include/rocksdb/options.h, allow_unprepared_value, and c.h; rocksdb, src/raw_ptr.rs",
-            },
-            EngineOption {
-                option: "async commits",
-                value: "WriteOptions::sync off",
-                reason: "its default: in the operating system when it returns",
-                pointer: "RocksDB wiki, WAL Performance",
-            },
-            EngineOption {
-                option: "nosync commits",
-                value: "WriteOptions::sync off, manual_wal_flush on, flush_wal at the end",
-                reason: "its fastest mode that keeps a log: that stays in a buffer of the process",
-                pointer: "RocksDB, include/rocksdb/options.h, manual_wal_flush; wiki, WAL Performance",
-            },
-            EngineOption {
-                option: "compaction",
-                value: "CompactRange of everything, bottommost level forced",
-                reason: "its full compaction",
-                pointer: "RocksDB wiki, Manual Compaction",
-            },
-            EngineOption {
-                option: "transactions that read what they write",
-                value: "OptimisticTransactionDB, or TransactionDB where locks are asked for; GetForUpdate; again at once after Busy, TimedOut or TryAgain",
-                reason: "its two kinds, each with its defaults: a lock is waited for up to a second",
-                pointer: "RocksDB wiki, Transactions; include/rocksdb/utilities/transaction_db.h",
-            },
-            EngineOption {
-                option: "keyspaces",
-                value: "column families, all created by opening the database with them, dropped one by one; found by their names with each call",
-                reason: "its own; the binding has no call that creates or drops several, and finds their handles so",
-                pointer: "RocksDB wiki, Column Families; include/rocksdb/options.h, create_missing_column_families",
-            },
-            EngineOption {
-                option: "write_buffer_manager, arena_block_size, max_write_buffer_size_to_maintain with keyspaces",
-                value: "half of the block cache, charged to it; an eighth of a family's share of that, 4 KiB to 1 MiB; 1",
-                reason: "memtables of many families share one limit; the first block of each counts in whole, and 1 MiB each, the default, would fill it with some hundred; \
-                         flushed memtables are kept for transactions with snapshots, which nothing here has",
-                pointer: "RocksDB wiki, Write Buffer Manager; include/rocksdb/advanced_options.h",
-            },
-        ]
+        engine_options! {
+            "OptimisticTransactionDB", "what only writes is a batch, OptimisticTransactionDB::Write", "as redb's benchmark has it; TransactionDB, which canopydb's page has, would lock and unlock each key of a batch", "redb's lmdb_benchmark; RocksDB wiki, Transactions; utilities/transactions/pessimistic_transaction.cc, LockBatch";
+            "build", "-march=native on x86-64 Linux, as its own default build; release, no assertions", "without SSE4.2 its checksums are computed by table: it does not choose at run time on x86", "RocksDB INSTALL.md, PORTABLE; util/crc32c.cc; .cargo/config.toml";
+            "block_cache", "HyperClockCache, the suite's cache", "its one block cache, of the kind that it prefers and its db_bench has", "redb's lmdb_benchmark gives 4 GiB; RocksDB HISTORY.md, 10.7; include/rocksdb/cache.h";
+            "bloom filter", "10 bits a key, full", "advised for point reads", "redb's lmdb_benchmark; RocksDB wiki, Setup Options and Basic Tuning";
+            "max_background_jobs", "6", "advised for every use; redb's benchmark has as many as cores, which are 2 here", "RocksDB wiki, Setup Options and Basic Tuning";
+            "compression of tables", "LZ4", "RocksDB's default since 11.5", "RocksDB HISTORY.md, 11.5; wiki, Setup Options and Basic Tuning";
+            "bytes_per_sync, level_compaction_dynamic_level_bytes", "1 MiB, on", "advised for every use", "RocksDB wiki, Setup Options and Basic Tuning";
+            "block_size, cache_index_and_filter_blocks", "4 KiB, off: the defaults", "as redb's benchmark leaves them. Blocks of 16 KiB, and index and filters in the cache, are advised to save memory: a single get is faster without, and what lies outside of the cache so is not held against RocksDB", "RocksDB wiki, Setup Options and Basic Tuning; include/rocksdb/table.h";
+            "write_buffer_size", "the suite's write buffer where it sets one, else 64 MiB", "the suite's limit, or the default", "RocksDB wiki, MemTable";
+            "enable_blob_files, min_blob_size, blob_cache", "on from 1 KiB where the suite's values are that large; the block cache", "BlobDB is RocksDB's answer to large values, and its own benchmark of it has values of 1 KiB; without a cache each read of one is from its file", "RocksDB wiki, BlobDB; tools/run_blob_bench.sh; include/rocksdb/advanced_options.h, blob_cache";
+            "blob_compression_type", "none", "the default: blob files have a compression of their own, which that of tables says nothing of", "RocksDB, include/rocksdb/advanced_options.h, blob_compression_type";
+            "key-only walks", "read the values of blob files too", "ReadOptions::allow_unprepared_value would leave them unread; it is in RocksDB's C interface, and the binding has no call for it, nor lends the pointers that one of ours would need: its feature raw-ptr has those of DB, Options and Env alone", "RocksDB, include/rocksdb/options.h, allow_unprepared_value, and c.h; rocksdb, src/raw_ptr.rs";
+            "async commits", "WriteOptions::sync off", "its default: in the operating system when it returns", "RocksDB wiki, WAL Performance";
+            "nosync commits", "WriteOptions::sync off, manual_wal_flush on, flush_wal at the end", "its fastest mode that keeps a log: that stays in a buffer of the process", "RocksDB, include/rocksdb/options.h, manual_wal_flush; wiki, WAL Performance";
+            "compaction", "CompactRange of everything, bottommost level forced", "its full compaction", "RocksDB wiki, Manual Compaction";
+            "transactions that read what they write", "OptimisticTransactionDB, or TransactionDB where locks are asked for; GetForUpdate; again at once after Busy, TimedOut or TryAgain", "its two kinds, each with its defaults: a lock is waited for up to a second", "RocksDB wiki, Transactions; include/rocksdb/utilities/transaction_db.h";
+            "keyspaces", "column families, all created by opening the database with them, dropped one by one; found by their names with each call", "its own; the binding has no call that creates or drops several, and finds their handles so", "RocksDB wiki, Column Families; include/rocksdb/options.h, create_missing_column_families";
+            "write_buffer_manager, arena_block_size, max_write_buffer_size_to_maintain with keyspaces", "half of the block cache, charged to it; an eighth of a family's share of that, 4 KiB to 1 MiB; 1", "memtables of many families share one limit; the first block of each counts in whole, and 1 MiB each, the default, would fill it with some hundred; flushed memtables are kept for transactions with snapshots, which nothing here has", "RocksDB wiki, Write Buffer Manager; include/rocksdb/advanced_options.h";
+        }
     }
 
     fn async_commits(&self) -> Option<AsyncCommits> {

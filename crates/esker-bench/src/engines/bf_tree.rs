@@ -1,4 +1,5 @@
-//! Bf-Tree: an index whose single operations are all it has. No transactions, no snapshots to read from, no synced commit.
+//! Bf-Tree: an index whose single operations are all it has. No transactions, no snapshots to read from, no
+//! synced commit.
 //!
 //!   Store::write -> each write is applied at once
 //!   Reader       -> the tree itself; values are copied into a buffer of the thread, as its interface has it
@@ -11,7 +12,7 @@ use bf_tree::{BfTree as Tree, Config, LeafInsertResult, LeafReadResult, ScanRetu
 
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reader, Store,
-    Writer,
+    Writer, engine_options,
 };
 
 /// Longest key of any suite that does not say how long its keys are, with room.
@@ -48,50 +49,15 @@ impl Engine for BfTree {
     }
 
     fn options(&self) -> &'static [EngineOption] {
-        &[
-            EngineOption {
-                option: "compression",
-                value: "none",
-                reason: "Bf-Tree has none",
-                pointer: "its documentation names none",
-            },
-            EngineOption {
-                option: "cb_size_byte",
-                value: "the suite's cache, rounded down to a power of two",
-                reason: "its circular buffer is its one cache, and takes powers of two only",
-                pointer: "docs of Config::cb_size_byte, Config::validate",
-            },
-            EngineOption {
-                option: "cb_max_key_len, cb_max_record_size",
-                value: "32, or the longest key of the suite, up to 128; the default of 1,952, less twice what is beyond 32",
-                reason: "the default of 16 is too short for the keys of most suites, and longer ones leave less room in a page",
-                pointer: "docs of Config::cb_max_key_len",
-            },
-            EngineOption {
-                option: "storage_backend",
-                value: "Std",
-                reason: "the default for a file; its io_uring backend waits by polling, which takes a core",
-                pointer: "docs of Config::storage_backend",
-            },
-            EngineOption {
-                option: "write-ahead log",
-                value: "off",
-                reason: "the default; it would make each write wait for a timer, and cannot be recovered from",
-                pointer: "bf-tree, src/wal/mod.rs and BfTree::recovery, marked incomplete",
-            },
-            EngineOption {
-                option: "use_snapshot",
-                value: "true",
-                reason: "without it nothing is there after closing",
-                pointer: "bf-tree README, Snapshots and Recovery",
-            },
-            EngineOption {
-                option: "keyspaces",
-                value: "prefixes of keys: 4 bytes in front of each",
-                reason: "a tree is one order with a cache and a file of its own",
-                pointer: "docs of BfTree and Config",
-            },
-        ]
+        engine_options! {
+            "compression", "none", "Bf-Tree has none", "its documentation names none";
+            "cb_size_byte", "the suite's cache, rounded down to a power of two", "its circular buffer is its one cache, and takes powers of two only", "docs of Config::cb_size_byte, Config::validate";
+            "cb_max_key_len, cb_max_record_size", "32, or the longest key of the suite, up to 128; the default of 1,952, less twice what is beyond 32", "the default of 16 is too short for the keys of most suites, and longer ones leave less room in a page", "docs of Config::cb_max_key_len";
+            "storage_backend", "Std", "the default for a file; its io_uring backend waits by polling, which takes a core", "docs of Config::storage_backend";
+            "write-ahead log", "off", "the default; it would make each write wait for a timer, and cannot be recovered from", "bf-tree, src/wal/mod.rs and BfTree::recovery, marked incomplete";
+            "use_snapshot", "true", "without it nothing is there after closing", "bf-tree README, Snapshots and Recovery";
+            "keyspaces", "prefixes of keys: 4 bytes in front of each", "a tree is one order with a cache and a file of its own", "docs of BfTree and Config";
+        }
     }
 
     fn async_commits(&self) -> Option<AsyncCommits> {

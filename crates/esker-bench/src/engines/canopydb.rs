@@ -3,7 +3,8 @@
 //!   Store::write -> begin_write, one tree, commit_with(sync) (one write and one fdatasync of its WAL)
 //!   Reader       -> begin_read, one tree; values are reference-counted slices of cached pages
 //!
-//! bench_canopydb.1. In [`CanopyReader`] the tree ends before the transaction that it borrows: fields are dropped in order.
+//! bench_canopydb.1. In [`CanopyReader`] the tree ends before the transaction that it borrows: fields are
+//!     dropped in order.
 #![expect(unsafe_code, reason = "a tree borrows its transaction, and a reader has to own both")]
 
 mod keyspaces;
@@ -18,7 +19,7 @@ use canopydb::{DbOptions, EnvOptions, ReadTransaction, Tree};
 use self::transactions::CanopyTransactions;
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reached,
-    Reader, Store, TransactionKind, Transactions, Writer,
+    Reader, Store, TransactionKind, Transactions, Writer, engine_options,
 };
 
 const TREE: &[u8] = b"default";
@@ -42,82 +43,20 @@ impl Engine for Canopydb {
     }
 
     fn options(&self) -> &'static [EngineOption] {
-        &[
-            EngineOption {
-                option: "EnvOptions::page_cache_size",
-                value: "the suite's cache",
-                reason: "its one cache",
-                pointer: "arthurprs/redb, branch canopy-benchmarks, lmdb_benchmark.rs gives 4 GiB",
-            },
-            EngineOption {
-                option: "DbOptions",
-                value: "default",
-                reason: "WAL on, checkpoints of 64 MB, write transactions spill at 64 MB",
-                pointer: "the same benchmark passes Default::default()",
-            },
-            EngineOption {
-                option: "DbOptions::checkpoint_target_size",
-                value: "the suite's write buffer, where it has one",
-                reason: "what it gathers in memory before it writes to its file",
-                pointer: "arthurprs/rust-storage-bench, branch impl-canopy, src/worker/main.rs",
-            },
-            EngineOption {
-                option: "sync commits",
-                value: "commit_with(true)",
-                reason: "one fdatasync of the WAL a commit",
-                pointer: "docs of DbOptions::default_commit_sync",
-            },
-            EngineOption {
-                option: "async and nosync commits",
-                value: "commit_with(false)",
-                reason: "in the operating system when it returns, sound after a power cut; without a WAL (use_wal) commits would stay \
-                         in memory, but that is a way to open and no mode of a commit, and its authors neither measure nor test it",
-                pointer: "docs of WriteTransaction::commit_with; docs of DbOptions::use_wal; canopydb, src/tests.rs; the same benchmark",
-            },
-            EngineOption {
-                option: "EnvOptions::wal_background_sync_interval",
-                value: "1 s in a database opened for async commits, else off, as EnvOptions::new has it",
-                reason: "what bounds the loss of async commits; nosync rows do not pay for it, as they do not in the benchmark of its author",
-                pointer: "arthurprs/rust-storage-bench, branch impl-canopy, src/worker/main.rs: 1 s without fsync; docs of the option, which call 1 s the default",
-            },
-            EngineOption {
-                option: "write transactions",
-                value: "exclusive",
-                reason: "concurrent ones hold the commit lock through the sync as well, so they share no sync, and conflict by the page: \
-                         on sequential keys nearly all would run again",
-                pointer: "the same benchmark calls begin_write; canopydb, src/lib.rs, commit_start to commit_finish; docs of WriteTransaction",
-            },
-            EngineOption {
-                option: "compression",
-                value: "LZ4 of values over 12 KiB, its default",
-                reason: "the default: smaller values would save no page",
-                pointer: "docs of TreeOptions::compress_overflow_values",
-            },
-            EngineOption {
-                option: "background work",
-                value: "a checkpoint, then a wait until the WAL's files have gone, 2.5 s at the most",
-                reason: "a thread removes them when it wakes, every 2 s or less: sizes right after a checkpoint count a log that nobody needs",
-                pointer: "canopydb, src/env.rs, bg_thread and maintain_wal_max_size",
-            },
-            EngineOption {
-                option: "compaction",
-                value: "Database::compact",
-                reason: "its full compaction",
-                pointer: "the same benchmark",
-            },
-            EngineOption {
-                option: "keyspaces",
-                value: "trees of one database, all created in one transaction, and deleted in one",
-                reason: "its own; a tree is opened by its name in each transaction that uses it, and has no handle beyond that",
-                pointer: "canopydb README, Features; docs of WriteTransaction::get_or_create_tree and WriteTransaction::delete_tree",
-            },
-            EngineOption {
-                option: "transactions that read what they write",
-                value: "begin_write, and begin_write_concurrent where optimistic ones are asked for, again at once after a conflict",
-                reason: "its two kinds",
-                pointer: "docs of WriteTransaction",
-            },
-        ]
+        engine_options! {
+            "EnvOptions::page_cache_size", "the suite's cache", "its one cache", "arthurprs/redb, branch canopy-benchmarks, lmdb_benchmark.rs gives 4 GiB";
+            "DbOptions", "default", "WAL on, checkpoints of 64 MB, write transactions spill at 64 MB", "the same benchmark passes Default::default()";
+            "DbOptions::checkpoint_target_size", "the suite's write buffer, where it has one", "what it gathers in memory before it writes to its file", "arthurprs/rust-storage-bench, branch impl-canopy, src/worker/main.rs";
+            "sync commits", "commit_with(true)", "one fdatasync of the WAL a commit", "docs of DbOptions::default_commit_sync";
+            "async and nosync commits", "commit_with(false)", "in the operating system when it returns, sound after a power cut; without a WAL (use_wal) commits would stay in memory, but that is a way to open and no mode of a commit, and its authors neither measure nor test it", "docs of WriteTransaction::commit_with; docs of DbOptions::use_wal; canopydb, src/tests.rs; the same benchmark";
+            "EnvOptions::wal_background_sync_interval", "1 s in a database opened for async commits, else off, as EnvOptions::new has it", "what bounds the loss of async commits; nosync rows do not pay for it, as they do not in the benchmark of its author", "arthurprs/rust-storage-bench, branch impl-canopy, src/worker/main.rs: 1 s without fsync; docs of the option, which call 1 s the default";
+            "write transactions", "exclusive", "concurrent ones hold the commit lock through the sync as well, so they share no sync, and conflict by the page: on sequential keys nearly all would run again", "the same benchmark calls begin_write; canopydb, src/lib.rs, commit_start to commit_finish; docs of WriteTransaction";
+            "compression", "LZ4 of values over 12 KiB, its default", "the default: smaller values would save no page", "docs of TreeOptions::compress_overflow_values";
+            "background work", "a checkpoint, then a wait until the WAL's files have gone, 2.5 s at the most", "a thread removes them when it wakes, every 2 s or less: sizes right after a checkpoint count a log that nobody needs", "canopydb, src/env.rs, bg_thread and maintain_wal_max_size";
+            "compaction", "Database::compact", "its full compaction", "the same benchmark";
+            "keyspaces", "trees of one database, all created in one transaction, and deleted in one", "its own; a tree is opened by its name in each transaction that uses it, and has no handle beyond that", "canopydb README, Features; docs of WriteTransaction::get_or_create_tree and WriteTransaction::delete_tree";
+            "transactions that read what they write", "begin_write, and begin_write_concurrent where optimistic ones are asked for, again at once after a conflict", "its two kinds", "docs of WriteTransaction";
+        }
     }
 
     fn async_commits(&self) -> Option<AsyncCommits> {
@@ -233,7 +172,8 @@ impl Store for CanopyStore {
         let txn = Box::new(self.db.begin_read().map_err(Failure::engine)?);
         let tree = txn.get_tree(TREE).map_err(Failure::engine)?;
         let tree = tree.ok_or_else(no_tree)?;
-        // SAFETY: only the lifetime changes; the transaction does not move in its box and outlives the tree (bench_canopydb.1).
+        // SAFETY: only the lifetime changes; the transaction does not move in its box and outlives the tree
+        // (bench_canopydb.1).
         let tree = unsafe { std::mem::transmute::<Tree<'_>, Tree<'static>>(tree) };
         Ok(Box::new(CanopyReader { tree, _txn: txn }))
     }

@@ -20,7 +20,7 @@ use self::transactions::EskerTransactions;
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Expiring, Failure, Handles, Isolation, KeyspaceWriter,
     Keyspaces, KeyspacesWork, OpenOptions, Reached, Reader, Serving, Store, TransactionKind, Transactions,
-    Writer,
+    Writer, engine_options,
 };
 
 pub(crate) struct Esker;
@@ -36,75 +36,19 @@ impl Engine for Esker {
     }
 
     fn options(&self) -> &'static [EngineOption] {
-        &[
-            EngineOption {
-                option: "memory",
-                value: "the suite's cache size",
-                reason: "Esker's one budget for cache, memtables, indexes and filters; the other engines get the same for their cache alone. It counts what Esker holds: buffers of \
-                         flushes and merges, open transactions, and what was freed and malloc keeps for its threads come on top, and peak_anon_bytes shows them",
-                pointer: "docs of Builder::memory; crates/esker/src/db/options.rs, O1",
-            },
-            EngineOption {
-                option: "writes",
-                value: "transactions",
-                reason: "LMDB and redb have no cheaper write, so Esker's write batch is not used",
-                pointer: "docs of Db::begin and Db::batch",
-            },
-            EngineOption {
-                option: "sync commits",
-                value: "Durability::Sync",
-                reason: "Esker's default",
-                pointer: "docs of esker::Durability::Sync",
-            },
-            EngineOption {
-                option: "async commits",
-                value: "Durability::Buffered",
-                reason: "handed to the operating system when it returns, synced in the background every 100 ms",
-                pointer: "docs of esker::Durability::Buffered",
-            },
-            EngineOption {
-                option: "nosync commits",
-                value: "Durability::None",
-                reason: "like redb's mode None, a commit may be lost with the process, never torn",
-                pointer: "docs of esker::Durability::None",
-            },
-            EngineOption {
-                option: "compression",
-                value: "Auto, its default: LZ4 where it saves an eighth of a table's first blocks, else none",
-                reason: "the default",
-                pointer: "docs of Builder::compression",
-            },
-            EngineOption {
-                option: "range reads",
-                value: "a new Range for each, shown by Range::visit",
-                reason: "as heed and redb open an iterator for each; visit lends its bytes, as theirs do",
-                pointer: "docs of Range::visit",
-            },
-            EngineOption {
-                option: "compaction",
-                value: "Db::compact",
-                reason: "everything into one run, no garbage",
-                pointer: "docs of Db::compact",
-            },
-            EngineOption {
-                option: "keyspaces",
-                value: "keyspaces, all created by one batch and dropped by another, synced",
-                reason: "they are meant to be many",
-                pointer: "docs of Db::create_keyspace and WriteBatch::drop_keyspace",
-            },
-            EngineOption {
-                option: "transactions that read what they write",
-                value: "serializable, through Db::transact_with; or each locks its keys in their order",
-                reason: "the default, which tries again by itself; locks share syncs, which exclusive transactions, its third kind, do not",
-                pointer: "docs of Db::transact, Transaction::lock and Isolation",
-            },
-            EngineOption {
-                option: "entries that expire",
-                value: "Transaction::put_with_ttl; expired keys are removed by the background",
-                reason: "the time to live of each put, to the millisecond",
-                pointer: "docs of Keyspace::put_with_ttl and Db::sweep",
-            },
-        ]
+        engine_options! {
+            "memory", "the suite's cache size", "Esker's one budget for cache, memtables, indexes and filters; the other engines get the same for their cache alone. It counts what Esker holds: buffers of flushes and merges, open transactions, and what was freed and malloc keeps for its threads come on top, and peak_anon_bytes shows them", "docs of Builder::memory; crates/esker/src/db/options.rs, O1";
+            "writes", "transactions", "LMDB and redb have no cheaper write, so Esker's write batch is not used", "docs of Db::begin and Db::batch";
+            "sync commits", "Durability::Sync", "Esker's default", "docs of esker::Durability::Sync";
+            "async commits", "Durability::Buffered", "handed to the operating system when it returns, synced in the background every 100 ms", "docs of esker::Durability::Buffered";
+            "nosync commits", "Durability::None", "like redb's mode None, a commit may be lost with the process, never torn", "docs of esker::Durability::None";
+            "compression", "Auto, its default: LZ4 where it saves an eighth of a table's first blocks, else none", "the default", "docs of Builder::compression";
+            "range reads", "a new Range for each, shown by Range::visit", "as heed and redb open an iterator for each; visit lends its bytes, as theirs do", "docs of Range::visit";
+            "compaction", "Db::compact", "everything into one run, no garbage", "docs of Db::compact";
+            "keyspaces", "keyspaces, all created by one batch and dropped by another, synced", "they are meant to be many", "docs of Db::create_keyspace and WriteBatch::drop_keyspace";
+            "transactions that read what they write", "serializable, through Db::transact_with; or each locks its keys in their order", "the default, which tries again by itself; locks share syncs, which exclusive transactions, its third kind, do not", "docs of Db::transact, Transaction::lock and Isolation";
+            "entries that expire", "Transaction::put_with_ttl; expired keys are removed by the background", "the time to live of each put, to the millisecond", "docs of Keyspace::put_with_ttl and Db::sweep";
+        }
     }
 
     /// The tool, which has to be built beside the lab.

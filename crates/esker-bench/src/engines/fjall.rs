@@ -1,7 +1,7 @@
 //! fjall, set up as redb's benchmark sets it up, which its author reviewed.
 //!
-//!   Store::write -> one write transaction, commit with a persist mode (one write, one fdatasync of its journal)
-//!   Reader       -> one snapshot; values are reference-counted slices of cached blocks
+//!   Store::write -> one write transaction, commit with a persist mode (one write, one fdatasync of its
+//!   journal) Reader -> one snapshot; values are reference-counted slices of cached blocks
 
 mod keyspaces;
 mod transactions;
@@ -18,7 +18,7 @@ use fjall::{
 use self::transactions::FjallOptimistic;
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OneWriter, OpenOptions,
-    Reached, Reader, Store, TransactionKind, Transactions, Writer,
+    Reached, Reader, Store, TransactionKind, Transactions, Writer, engine_options,
 };
 
 const KEYSPACE: &str = "default";
@@ -37,75 +37,19 @@ impl Engine for Fjall {
     }
 
     fn options(&self) -> &'static [EngineOption] {
-        &[
-            EngineOption {
-                option: "cache_size",
-                value: "the suite's cache",
-                reason: "one cache of blocks and blobs",
-                pointer: "redb's lmdb_benchmark gives 4 GiB",
-            },
-            EngineOption {
-                option: "SingleWriterTxDatabase",
-                value: "write transactions take turns",
-                reason: "serializable without conflict checks; OptimisticTxDatabase holds its lock through the sync as well, so it would \
-                         share no sync between writers",
-                pointer: "redb's lmdb_benchmark; fjall README, Transactional modes; fjall, src/tx/optimistic/oracle.rs, with_commit",
-            },
-            EngineOption {
-                option: "sync commits",
-                value: "PersistMode::SyncData",
-                reason: "fdatasync of the journal, the cheaper of its two durable modes",
-                pointer: "docs of PersistMode",
-            },
-            EngineOption {
-                option: "async commits",
-                value: "PersistMode::Buffer",
-                reason: "its default: in the operating system when it returns, and sound after a power cut",
-                pointer: "docs of PersistMode; redb's lmdb_benchmark",
-            },
-            EngineOption {
-                option: "nosync commits",
-                value: "no PersistMode",
-                reason: "its fastest mode: the journal stays in a buffer of the process until that is full or a sync is asked for",
-                pointer: "docs of WriteTransaction::durability",
-            },
-            EngineOption {
-                option: "max_memtable_size",
-                value: "the suite's write buffer where it sets one, else the default of 64 MiB",
-                reason: "the suite's limit",
-                pointer: "docs of KeyspaceCreateOptions::max_memtable_size",
-            },
-            EngineOption {
-                option: "with_kv_separation",
-                value: "on where the suite's values are of 1 KiB and more",
-                reason: "fjall's own threshold for large values, which compaction then does not rewrite",
-                pointer: "fjall README, Key-value separation; docs of KvSeparationOptions",
-            },
-            EngineOption {
-                option: "compression",
-                value: "LZ4, its default",
-                reason: "part of the default features",
-                pointer: "fjall README, Feature flags",
-            },
-            EngineOption {
-                option: "compaction",
-                value: "flush, Keyspace::major_compact; then close and open, not timed",
-                reason: "its full compaction, not a documented part of its interface yet; tables that were replaced go when it is opened next",
-                pointer: "fjall, src/keyspace/mod.rs",
-            },
-            EngineOption {
-                option: "keyspaces",
-                value: "keyspaces, each created and deleted by a call of its own; all with the same options, journals of 512 MiB together, the default",
-                reason: "its own: a tree and a memtable each over one journal, which flushes the oldest when it is full; there is no call for several",
-                pointer: "docs of Database::keyspace, Database::delete_keyspace and DatabaseBuilder::max_journaling_size",
-            },
-            EngineOption {
-                option: "transactions that read what they write",
-                value: "SingleWriterTxDatabase, and OptimisticTxDatabase where optimistic ones are asked for, again at once after a conflict",
-                reason: "its two kinds",
-                pointer: "fjall README, Transactional modes",
-            },
-        ]
+        engine_options! {
+            "cache_size", "the suite's cache", "one cache of blocks and blobs", "redb's lmdb_benchmark gives 4 GiB";
+            "SingleWriterTxDatabase", "write transactions take turns", "serializable without conflict checks; OptimisticTxDatabase holds its lock through the sync as well, so it would share no sync between writers", "redb's lmdb_benchmark; fjall README, Transactional modes; fjall, src/tx/optimistic/oracle.rs, with_commit";
+            "sync commits", "PersistMode::SyncData", "fdatasync of the journal, the cheaper of its two durable modes", "docs of PersistMode";
+            "async commits", "PersistMode::Buffer", "its default: in the operating system when it returns, and sound after a power cut", "docs of PersistMode; redb's lmdb_benchmark";
+            "nosync commits", "no PersistMode", "its fastest mode: the journal stays in a buffer of the process until that is full or a sync is asked for", "docs of WriteTransaction::durability";
+            "max_memtable_size", "the suite's write buffer where it sets one, else the default of 64 MiB", "the suite's limit", "docs of KeyspaceCreateOptions::max_memtable_size";
+            "with_kv_separation", "on where the suite's values are of 1 KiB and more", "fjall's own threshold for large values, which compaction then does not rewrite", "fjall README, Key-value separation; docs of KvSeparationOptions";
+            "compression", "LZ4, its default", "part of the default features", "fjall README, Feature flags";
+            "compaction", "flush, Keyspace::major_compact; then close and open, not timed", "its full compaction, not a documented part of its interface yet; tables that were replaced go when it is opened next", "fjall, src/keyspace/mod.rs";
+            "keyspaces", "keyspaces, each created and deleted by a call of its own; all with the same options, journals of 512 MiB together, the default", "its own: a tree and a memtable each over one journal, which flushes the oldest when it is full; there is no call for several", "docs of Database::keyspace, Database::delete_keyspace and DatabaseBuilder::max_journaling_size";
+            "transactions that read what they write", "SingleWriterTxDatabase, and OptimisticTxDatabase where optimistic ones are asked for, again at once after a conflict", "its two kinds", "fjall README, Transactional modes";
+        }
     }
 
     fn async_commits(&self) -> Option<AsyncCommits> {
@@ -198,8 +142,8 @@ impl Open {
     }
 }
 
-/// Its workers take up flushes and merges within moments, so three looks that find nothing, some time apart, say that
-/// there is nothing. Without a deadline it waits for as long as there is something.
+/// Its workers take up flushes and merges within moments, so three looks that find nothing, some time apart,
+/// say that there is nothing. Without a deadline it waits for as long as there is something.
 fn wait_for_background_work<'map>(
     db: &SingleWriterTxDatabase,
     maps: impl Iterator<Item = &'map SingleWriterTxKeyspace> + Clone,

@@ -1,15 +1,16 @@
 //! libmdbx through signet-libmdbx: LMDB's descendant, set up as LMDB is.
 //!
-//!   Store::write -> mdbx_txn_begin .. mdbx_put .. mdbx_txn_commit (data, then the meta page, then one fdatasync or two)
-//!   Reader       -> one read-only transaction, which is kept, reset and renewed (parked); values are lent from the map
-//!   Store::get   -> the same for one read
+//!   Store::write -> mdbx_txn_begin .. mdbx_put .. mdbx_txn_commit (data, then the meta page, then one
+//!   fdatasync or two) Reader -> one read-only transaction, which is kept, reset and renewed (parked); values
+//!   are lent from the map Store::get -> the same for one read
 //!
 //! The binding is the one that needs no libclang to build, so libmdbx is the version that it bundles.
 //!
-//! bench_libmdbx.1. Readers and writers end before the environment is closed or replaced: `compact` and `set_durability` take `&mut self`,
-//!     readers borrow `&self`.
-//! bench_libmdbx.2. The environment is opened in the mode that its commits have, and anew for another: mdbx chooses the handle for its meta page
-//!     when it opens (O_DSYNC in the durable mode), and keeps it when the mode's flag is changed later.
+//! bench_libmdbx.1. Readers and writers end before the environment is closed or replaced: `compact` and
+//!     `set_durability` take `&mut self`, readers borrow `&self`.
+//! bench_libmdbx.2. The environment is opened in the mode that its commits have, and anew for another: mdbx
+//!     chooses the handle for its meta page when it opens (O_DSYNC in the durable mode), and keeps it when
+//!     the mode's flag is changed later.
 #![expect(unsafe_code, reason = "the binding leaves compacting to mdbx's own function")]
 
 mod keyspaces;
@@ -27,7 +28,7 @@ use signet_libmdbx::{Database, Environment, EnvironmentFlags, Geometry, Mode, Sy
 use self::parked::{Lent, Parked};
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reached,
-    Reader, Store, TransactionKind, Writer,
+    Reader, Store, TransactionKind, Writer, engine_options,
 };
 
 /// Upper bound of the map: more than any scale of any suite writes. The file grows with the data.
@@ -51,107 +52,24 @@ impl Engine for Libmdbx {
     }
 
     fn options(&self) -> &'static [EngineOption] {
-        &[
-            EngineOption {
-                option: "compression",
-                value: "none",
-                reason: "mdbx has none",
-                pointer: "its documentation names none",
-            },
-            EngineOption {
-                option: "geometry, upper size",
-                value: "64 GiB",
-                reason: "the bound of the map; the file itself grows in steps as data comes",
-                pointer: "mdbx.h, mdbx_env_set_geometry",
-            },
-            EngineOption {
-                option: "geometry, growth step and shrink threshold",
-                value: "16 MiB, 32 MiB",
-                reason: "what mdbx takes when all is left to it; with a lower size of 0, which the binding's range asks for, it would derive 1 MiB and 2 MiB",
-                pointer: "libmdbx, mdbx.c, mdbx_env_set_geometry, where growth_step is less than 0",
-            },
-            EngineOption {
-                option: "cache",
-                value: "the page cache",
-                reason: "mdbx has no cache of its own",
-                pointer: "libmdbx README, section on differences from other storages",
-            },
-            EngineOption {
-                option: "MDBX_WRITEMAP",
-                value: "off",
-                reason: "the default, as for LMDB; it also forgoes protection against stray writes",
-                pointer: "mdbx.h, MDBX_WRITEMAP",
-            },
-            EngineOption {
-                option: "MDBX_LIFORECLAIM",
-                value: "on",
-                reason: "reuses the pages that were freed last, so that few are written over and over: faster on disks with a write-back cache, by its authors' word",
-                pointer: "mdbx.h, MDBX_LIFORECLAIM",
-            },
-            EngineOption {
-                option: "MDBX_NORDAHEAD",
-                value: "on where a suite is about to read at random in more data than memory holds, off for its scans and else",
-                reason: "helps random reads when the database is larger than memory, and only then; off, mdbx itself decides whenever the file's size changes, by the memory \
-                         that the machine has left, and knows no limit of a control group",
-                pointer: "mdbx.h, MDBX_NORDAHEAD",
-            },
-            EngineOption {
-                option: "MDBX_NOSTICKYTHREADS",
-                value: "on",
-                reason: "the binding always sets it: a transaction is not tied to a thread, and beginning one that reads takes the lock of the reader table",
-                pointer: "signet-libmdbx, src/flags.rs; mdbx.c, mvcc_bind_slot",
-            },
-            EngineOption {
-                option: "transactions",
-                value: "unsynchronised",
-                reason: "up to 3 times faster than the binding's thread-safe ones; one thread uses each here",
-                pointer: "signet-libmdbx README, Differences from reth-libmdbx",
-            },
-            EngineOption {
-                option: "transactions that read",
-                value: "kept: mdbx_txn_reset, mdbx_txn_renew; each with one cursor, mdbx_cursor_bind",
-                reason: "saves beginning one for each get, range or snapshot: its memory, and the lock of the reader table, for which all threads that read wait; and the memory \
-                         of a cursor for each walk",
-                pointer: "mdbx.h, mdbx_txn_reset and mdbx_cursor_renew",
-            },
-            EngineOption {
-                option: "key-only walks",
-                value: "mdbx_cursor_get without a place for the value",
-                reason: "with one, which the binding always gives, mdbx looks into the first page of each value that lies outside its leaf; LMDB computes where it is",
-                pointer: "libmdbx, mdbx.c, cursor_bring and node_read_bigdata",
-            },
-            EngineOption {
-                option: "async commits",
-                value: "MDBX_SAFE_NOSYNC, MDBX_opt_sync_bytes of 64 MiB",
-                reason: "a power cut rolls back to the last steady commit and breaks nothing; without the threshold a commit that finds no free page in the \
-                         file as it stands makes a steady one first, which syncs, and most do",
-                pointer: "mdbx.h, MDBX_SAFE_NOSYNC and MDBX_opt_sync_bytes; mdbx.c, gc_alloc_ex",
-            },
-            EngineOption {
-                option: "nosync commits",
-                value: "MDBX_UTTERLY_NOSYNC",
-                reason: "its fastest mode; sound when only the process dies, switched on for those rows only",
-                pointer: "mdbx.h, MDBX_UTTERLY_NOSYNC",
-            },
-            EngineOption {
-                option: "change of mode",
-                value: "sync, close, open in the new mode",
-                reason: "mdbx_env_set_flags keeps the O_DSYNC handle of the meta page, through which every commit would sync",
-                pointer: "libmdbx, mdbx.c, where fd4meta is set; mdbx.h, mdbx_env_set_flags",
-            },
-            EngineOption {
-                option: "compaction",
-                value: "mdbx_env_copy with MDBX_CP_COMPACT",
-                reason: "its only full compaction: copy, rename over the data file, and reopen, which is a part of it and timed, as for LMDB",
-                pointer: "mdbx.h, mdbx_env_copy",
-            },
-            EngineOption {
-                option: "keyspaces",
-                value: "named tables, MDBX_opt_max_db as many; mdbx_drop, all in one transaction",
-                reason: "its own; their handles are opened once, as for LMDB; mdbx.h has the same warning of huge numbers, and allows 32,765",
-                pointer: "mdbx.h, MDBX_opt_max_db, mdbx_env_set_maxdbs, mdbx_dbi_open and mdbx_drop",
-            },
-        ]
+        engine_options! {
+            "compression", "none", "mdbx has none", "its documentation names none";
+            "geometry, upper size", "64 GiB", "the bound of the map; the file itself grows in steps as data comes", "mdbx.h, mdbx_env_set_geometry";
+            "geometry, growth step and shrink threshold", "16 MiB, 32 MiB", "what mdbx takes when all is left to it; with a lower size of 0, which the binding's range asks for, it would derive 1 MiB and 2 MiB", "libmdbx, mdbx.c, mdbx_env_set_geometry, where growth_step is less than 0";
+            "cache", "the page cache", "mdbx has no cache of its own", "libmdbx README, section on differences from other storages";
+            "MDBX_WRITEMAP", "off", "the default, as for LMDB; it also forgoes protection against stray writes", "mdbx.h, MDBX_WRITEMAP";
+            "MDBX_LIFORECLAIM", "on", "reuses the pages that were freed last, so that few are written over and over: faster on disks with a write-back cache, by its authors' word", "mdbx.h, MDBX_LIFORECLAIM";
+            "MDBX_NORDAHEAD", "on where a suite is about to read at random in more data than memory holds, off for its scans and else", "helps random reads when the database is larger than memory, and only then; off, mdbx itself decides whenever the file's size changes, by the memory that the machine has left, and knows no limit of a control group", "mdbx.h, MDBX_NORDAHEAD";
+            "MDBX_NOSTICKYTHREADS", "on", "the binding always sets it: a transaction is not tied to a thread, and beginning one that reads takes the lock of the reader table", "signet-libmdbx, src/flags.rs; mdbx.c, mvcc_bind_slot";
+            "transactions", "unsynchronised", "up to 3 times faster than the binding's thread-safe ones; one thread uses each here", "signet-libmdbx README, Differences from reth-libmdbx";
+            "transactions that read", "kept: mdbx_txn_reset, mdbx_txn_renew; each with one cursor, mdbx_cursor_bind", "saves beginning one for each get, range or snapshot: its memory, and the lock of the reader table, for which all threads that read wait; and the memory of a cursor for each walk", "mdbx.h, mdbx_txn_reset and mdbx_cursor_renew";
+            "key-only walks", "mdbx_cursor_get without a place for the value", "with one, which the binding always gives, mdbx looks into the first page of each value that lies outside its leaf; LMDB computes where it is", "libmdbx, mdbx.c, cursor_bring and node_read_bigdata";
+            "async commits", "MDBX_SAFE_NOSYNC, MDBX_opt_sync_bytes of 64 MiB", "a power cut rolls back to the last steady commit and breaks nothing; without the threshold a commit that finds no free page in the file as it stands makes a steady one first, which syncs, and most do", "mdbx.h, MDBX_SAFE_NOSYNC and MDBX_opt_sync_bytes; mdbx.c, gc_alloc_ex";
+            "nosync commits", "MDBX_UTTERLY_NOSYNC", "its fastest mode; sound when only the process dies, switched on for those rows only", "mdbx.h, MDBX_UTTERLY_NOSYNC";
+            "change of mode", "sync, close, open in the new mode", "mdbx_env_set_flags keeps the O_DSYNC handle of the meta page, through which every commit would sync", "libmdbx, mdbx.c, where fd4meta is set; mdbx.h, mdbx_env_set_flags";
+            "compaction", "mdbx_env_copy with MDBX_CP_COMPACT", "its only full compaction: copy, rename over the data file, and reopen, which is a part of it and timed, as for LMDB", "mdbx.h, mdbx_env_copy";
+            "keyspaces", "named tables, MDBX_opt_max_db as many; mdbx_drop, all in one transaction", "its own; their handles are opened once, as for LMDB; mdbx.h has the same warning of huge numbers, and allows 32,765", "mdbx.h, MDBX_opt_max_db, mdbx_env_set_maxdbs, mdbx_dbi_open and mdbx_drop";
+        }
     }
 
     fn async_commits(&self) -> Option<AsyncCommits> {

@@ -1,10 +1,10 @@
 //! LMDB through heed, set up as redb's own benchmark sets it up.
 //!
-//!   Store::write -> mdb_txn_begin .. mdb_put .. mdb_txn_commit (fdatasync, then the meta page through an O_DSYNC handle)
-//!   Reader       -> one MDB_RDONLY transaction; values are lent from the map
+//!   Store::write -> mdb_txn_begin .. mdb_put .. mdb_txn_commit (fdatasync, then the meta page through an
+//!   O_DSYNC handle) Reader -> one MDB_RDONLY transaction; values are lent from the map
 //!
-//! bench_lmdb.1. Reader and writer transactions end before the environment is closed, replaced or has its flags changed: `compact`
-//!     and `set_durability` take `&mut self`, readers borrow `&self`.
+//! bench_lmdb.1. Reader and writer transactions end before the environment is closed, replaced or has its
+//!     flags changed: `compact` and `set_durability` take `&mut self`, readers borrow `&self`.
 #![expect(unsafe_code, reason = "heed makes opening an environment and changing its sync flags unsafe")]
 
 mod keyspaces;
@@ -21,7 +21,7 @@ use heed::{
 
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reached,
-    Reader, Store, TransactionKind, Writer,
+    Reader, Store, TransactionKind, Writer, engine_options,
 };
 
 /// Address space of the map: more than any scale of any suite writes. It costs nothing until it is used.
@@ -42,82 +42,20 @@ impl Engine for Lmdb {
     }
 
     fn options(&self) -> &'static [EngineOption] {
-        &[
-            EngineOption {
-                option: "compression",
-                value: "none",
-                reason: "LMDB has none",
-                pointer: "its documentation names none",
-            },
-            EngineOption {
-                option: "map size",
-                value: "64 GiB",
-                reason: "choose the map larger than the data will ever be; unused address space is free",
-                pointer: "lmdb.h, mdb_env_set_mapsize",
-            },
-            EngineOption {
-                option: "MDB_MAXKEYSIZE",
-                value: "0: as long as a page allows, 1,982 bytes",
-                reason: "suite `shapes` has keys of 1 KB; the default is 511 bytes",
-                pointer: "mdb.c, MDB_MAXKEYSIZE; heed, feature longer-keys",
-            },
-            EngineOption {
-                option: "cache",
-                value: "the page cache",
-                reason: "LMDB has no cache of its own; on a machine with less free memory than the other engines' cache size this favours nobody",
-                pointer: "lmdb.h, the introduction: no page caching layer of its own",
-            },
-            EngineOption {
-                option: "MDB_WRITEMAP",
-                value: "off",
-                reason: "LMDB's documentation warns that stray writes then corrupt the file",
-                pointer: "redb's lmdb_benchmark leaves it off; lmdb.h, MDB_WRITEMAP",
-            },
-            EngineOption {
-                option: "MDB_NORDAHEAD",
-                value: "on where a suite is about to read at random in more data than memory holds, off for its scans and else",
-                reason: "helps random reads when the database is larger than memory, and only then",
-                pointer: "lmdb.h, MDB_NORDAHEAD",
-            },
-            EngineOption {
-                option: "async commits",
-                value: "MDB_NOMETASYNC",
-                reason: "its one mode that keeps the database sound after a power cut, which may undo the last commit; the meta page is written and not synced, the \
-                         data before it still is, once a commit",
-                pointer: "lmdb.h, MDB_NOMETASYNC; mdb.c, mdb_env_write_meta",
-            },
-            EngineOption {
-                option: "nosync commits",
-                value: "MDB_NOSYNC",
-                reason: "switched on for those rows only; its commits then write the meta page through the handle without O_DSYNC",
-                pointer: "redb's lmdb_benchmark",
-            },
-            EngineOption {
-                option: "compaction",
-                value: "mdb_env_copy2 with MDB_CP_COMPACT",
-                reason: "LMDB's only compaction: copy, sync, rename over the data file, and reopen, which is a part of it and timed",
-                pointer: "redb's lmdb_benchmark",
-            },
-            EngineOption {
-                option: "single gets",
-                value: "a read transaction for each, begun and aborted",
-                reason: "mdb_txn_reset and mdb_txn_renew, which the header advises, save the allocation of one and a part of its set-up (not measured). heed has \
-                         neither, and keeps the handles to itself that calling them takes; the slot in the reader table stays with its thread all the same",
-                pointer: "lmdb.h, mdb_txn_reset; heed, src/txn.rs",
-            },
-            EngineOption {
-                option: "size",
-                value: "data.mdb and lock.mdb",
-                reason: "the files as they stand in the directory",
-                pointer: "lmdb.h, mdb_env_open: the directory in which the database files reside",
-            },
-            EngineOption {
-                option: "keyspaces",
-                value: "named databases, mdb_env_set_maxdbs as many; mdb_drop, all in one transaction",
-                reason: "its own; their handles are opened once, as lmdb.h has it, which warns of huge numbers: 7 to 120 words a transaction each, and a search of all at each opening",
-                pointer: "lmdb.h, mdb_env_set_maxdbs, mdb_dbi_open and mdb_drop",
-            },
-        ]
+        engine_options! {
+            "compression", "none", "LMDB has none", "its documentation names none";
+            "map size", "64 GiB", "choose the map larger than the data will ever be; unused address space is free", "lmdb.h, mdb_env_set_mapsize";
+            "MDB_MAXKEYSIZE", "0: as long as a page allows, 1,982 bytes", "suite `shapes` has keys of 1 KB; the default is 511 bytes", "mdb.c, MDB_MAXKEYSIZE; heed, feature longer-keys";
+            "cache", "the page cache", "LMDB has no cache of its own; on a machine with less free memory than the other engines' cache size this favours nobody", "lmdb.h, the introduction: no page caching layer of its own";
+            "MDB_WRITEMAP", "off", "LMDB's documentation warns that stray writes then corrupt the file", "redb's lmdb_benchmark leaves it off; lmdb.h, MDB_WRITEMAP";
+            "MDB_NORDAHEAD", "on where a suite is about to read at random in more data than memory holds, off for its scans and else", "helps random reads when the database is larger than memory, and only then", "lmdb.h, MDB_NORDAHEAD";
+            "async commits", "MDB_NOMETASYNC", "its one mode that keeps the database sound after a power cut, which may undo the last commit; the meta page is written and not synced, the data before it still is, once a commit", "lmdb.h, MDB_NOMETASYNC; mdb.c, mdb_env_write_meta";
+            "nosync commits", "MDB_NOSYNC", "switched on for those rows only; its commits then write the meta page through the handle without O_DSYNC", "redb's lmdb_benchmark";
+            "compaction", "mdb_env_copy2 with MDB_CP_COMPACT", "LMDB's only compaction: copy, sync, rename over the data file, and reopen, which is a part of it and timed", "redb's lmdb_benchmark";
+            "single gets", "a read transaction for each, begun and aborted", "mdb_txn_reset and mdb_txn_renew, which the header advises, save the allocation of one and a part of its set-up (not measured). heed has neither, and keeps the handles to itself that calling them takes; the slot in the reader table stays with its thread all the same", "lmdb.h, mdb_txn_reset; heed, src/txn.rs";
+            "size", "data.mdb and lock.mdb", "the files as they stand in the directory", "lmdb.h, mdb_env_open: the directory in which the database files reside";
+            "keyspaces", "named databases, mdb_env_set_maxdbs as many; mdb_drop, all in one transaction", "its own; their handles are opened once, as lmdb.h has it, which warns of huge numbers: 7 to 120 words a transaction each, and a search of all at each opening", "lmdb.h, mdb_env_set_maxdbs, mdb_dbi_open and mdb_drop";
+        }
     }
 
     fn async_commits(&self) -> Option<AsyncCommits> {
@@ -162,16 +100,19 @@ fn open_env(dir: &Path, no_read_ahead: bool, named: u32) -> Result<Env, Failure>
     let flags = if no_read_ahead { EnvFlags::NO_READ_AHEAD } else { EnvFlags::empty() };
     let mut options = EnvOpenOptions::new();
     options.map_size(MAP_BYTES).max_dbs(named);
-    // SAFETY: the directory is this run's own; no other process or handle maps or changes its files. The flag is advice to the kernel.
+    // SAFETY: the directory is this run's own; no other process or handle maps or changes its files. The flag
+    // is advice to the kernel.
     unsafe { options.flags(flags).open(dir) }.map_err(Failure::engine)
 }
 
-/// Sets the flags of a mode, and clears those of the others; nobody else may use the environment meanwhile (bench_lmdb.1).
+/// Sets the flags of a mode, and clears those of the others; nobody else may use the environment meanwhile
+/// (bench_lmdb.1).
 fn set_flags(env: &Env, durability: Durability) -> Result<(), Failure> {
     for (flag, mode) in [(EnvFlags::NO_META_SYNC, Durability::Async), (EnvFlags::NO_SYNC, Durability::NoSync)]
     {
         let set = if mode == durability { FlagSetMode::Enable } else { FlagSetMode::Disable };
-        // SAFETY: bench_lmdb.1, so no other thread is inside the environment; NO_SYNC risks this run's own scratch data only.
+        // SAFETY: bench_lmdb.1, so no other thread is inside the environment; NO_SYNC risks this run's own
+        // scratch data only.
         unsafe { env.set_flags(flag, set) }.map_err(Failure::engine)?;
     }
     Ok(())

@@ -1,12 +1,13 @@
-//! persy, with the map in one of its indexes; where values are large, they are records of a segment, and the index has their ids.
+//! persy, with the map in one of its indexes; where values are large, they are records of a segment, and the
+//! index has their ids.
 //!
 //!   Store::write -> begin, put into the index, prepare (journal written and synced), commit
 //!                   large: find the id in the index, update its record; or insert one and put its id
 //!   Reader       -> one snapshot; keys and values are copied out
 //!   Keyspaces    -> indexes: a transaction takes any of them by name; values are in them
 //!
-//! bench_persy.1. A record has one key: from the search for a key's id to the commit no other transaction gives that key an id, or takes it away. Writers
-//!      of large values take turns.
+//! bench_persy.1. A record has one key: from the search for a key's id to the commit no other transaction
+//!     gives that key an id, or takes it away. Writers of large values take turns.
 
 use std::fs::File;
 use std::ops::Range;
@@ -20,7 +21,7 @@ use persy::{
 
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Feature, Handles, Isolation, KeyspaceWriter,
-    Keyspaces, KeyspacesWork, OpenOptions, Reached, Reader, Store, Writer,
+    Keyspaces, KeyspacesWork, OpenOptions, Reached, Reader, Store, Writer, engine_options,
 };
 
 const FILE: &str = "data.persy";
@@ -47,68 +48,18 @@ impl Engine for Persy {
     }
 
     fn options(&self) -> &'static [EngineOption] {
-        &[
-            EngineOption {
-                option: "compression",
-                value: "none",
-                reason: "persy has none",
-                pointer: "its documentation names none",
-            },
-            EngineOption {
-                option: "Config::change_cache_size",
-                value: "the suite's cache",
-                reason: "its one cache; the default is 32 MiB",
-                pointer: "rust-storage-bench sets it so",
-            },
-            EngineOption {
-                option: "map",
-                value: "an index from ByteVec to ByteVec, ValueMode::Replace",
-                reason: "its ordered map; a segment with an index over it, as rust-storage-bench has it, writes every small item twice",
-                pointer: "docs of persy::ValueMode and persy::ByteVec",
-            },
-            EngineOption {
-                option: "map where the suite's values are of 1 KiB and more",
-                value: "a segment with the values, and an index from ByteVec to PersyId; a record is updated in place",
-                reason: "a leaf holds up to 128 entries and is written as a whole: with the values in it, 2 MiB for each put of 16 KiB",
-                pointer: "docs of Persy::open_or_create_with; src/index/config.rs, INDEX_PAGE_DEFAULT_MAX; rust-storage-bench",
-            },
-            EngineOption {
-                option: "writers of such values",
-                value: "a mutex",
-                reason: "a put looks for the key's record before it writes one: of two at once for a new key, both would write theirs",
-                pointer: "docs of Persy::begin: read committed",
-            },
-            EngineOption {
-                option: "TxStrategy",
-                value: "LastWin",
-                reason: "the default; with it and read committed a transaction is an atomic batch, no more",
-                pointer: "docs of Persy::begin and persy::TxStrategy",
-            },
-            EngineOption {
-                option: "sync commits",
-                value: "prepare and commit",
-                reason: "the default",
-                pointer: "docs of Transaction::prepare",
-            },
-            EngineOption {
-                option: "async and nosync commits",
-                value: "set_background_sync(true)",
-                reason: "its only other mode: a background thread syncs; feature background_ops",
-                pointer: "docs of TransactionConfig; rust-storage-bench",
-            },
-            EngineOption {
-                option: "large transactions",
-                value: "1,000 items each; the row has no value and says how long they took",
-                reason: "one of 1,000,000 random keys does not end within a row's time",
-                pointer: "persy, src/index/dynamic_entries_container.rs, TypedTxIndexChanges::put",
-            },
-            EngineOption {
-                option: "keyspaces",
-                value: "indexes, all created in one transaction, and dropped in one",
-                reason: "its own: a tree each, over two segments; an index is found by its name with each call, and has no handle",
-                pointer: "docs of Transaction::create_index and Transaction::drop_index",
-            },
-        ]
+        engine_options! {
+            "compression", "none", "persy has none", "its documentation names none";
+            "Config::change_cache_size", "the suite's cache", "its one cache; the default is 32 MiB", "rust-storage-bench sets it so";
+            "map", "an index from ByteVec to ByteVec, ValueMode::Replace", "its ordered map; a segment with an index over it, as rust-storage-bench has it, writes every small item twice", "docs of persy::ValueMode and persy::ByteVec";
+            "map where the suite's values are of 1 KiB and more", "a segment with the values, and an index from ByteVec to PersyId; a record is updated in place", "a leaf holds up to 128 entries and is written as a whole: with the values in it, 2 MiB for each put of 16 KiB", "docs of Persy::open_or_create_with; src/index/config.rs, INDEX_PAGE_DEFAULT_MAX; rust-storage-bench";
+            "writers of such values", "a mutex", "a put looks for the key's record before it writes one: of two at once for a new key, both would write theirs", "docs of Persy::begin: read committed";
+            "TxStrategy", "LastWin", "the default; with it and read committed a transaction is an atomic batch, no more", "docs of Persy::begin and persy::TxStrategy";
+            "sync commits", "prepare and commit", "the default", "docs of Transaction::prepare";
+            "async and nosync commits", "set_background_sync(true)", "its only other mode: a background thread syncs; feature background_ops", "docs of TransactionConfig; rust-storage-bench";
+            "large transactions", "1,000 items each; the row has no value and says how long they took", "one of 1,000,000 random keys does not end within a row's time", "persy, src/index/dynamic_entries_container.rs, TypedTxIndexChanges::put";
+            "keyspaces", "indexes, all created in one transaction, and dropped in one", "its own: a tree each, over two segments; an index is found by its name with each call, and has no handle", "docs of Transaction::create_index and Transaction::drop_index";
+        }
     }
 
     fn async_commits(&self) -> Option<AsyncCommits> {
@@ -133,7 +84,8 @@ impl Engine for Persy {
         }
     }
 
-    /// Read committed, where the last writer wins: what a transaction reads is of no one moment, and a conflict is not told.
+    /// Read committed, where the last writer wins: what a transaction reads is of no one moment, and a
+    /// conflict is not told.
     fn isolation(&self) -> Isolation {
         Isolation::Batch
     }

@@ -17,7 +17,7 @@ use redb::{
 
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Handles, Isolation, KeyspaceWriter, Keyspaces,
-    KeyspacesWork, OpenOptions, Reached, Reader, Store, TransactionKind, Writer,
+    KeyspacesWork, OpenOptions, Reached, Reader, Store, TransactionKind, Writer, engine_options,
 };
 
 type Definition<'a> = TableDefinition<'a, &'static [u8], &'static [u8]>;
@@ -39,69 +39,18 @@ impl Engine for Redb {
     }
 
     fn options(&self) -> &'static [EngineOption] {
-        &[
-            EngineOption {
-                option: "compression",
-                value: "none",
-                reason: "redb has none",
-                pointer: "its documentation names none",
-            },
-            EngineOption {
-                option: "cache size",
-                value: "the suite's cache size",
-                reason: "4 GiB through set_cache_size in the source",
-                pointer: "redb's lmdb_benchmark",
-            },
-            EngineOption {
-                option: "commit",
-                value: "one-phase, no quick repair",
-                reason: "redb's defaults",
-                pointer: "redb's lmdb_benchmark",
-            },
-            EngineOption {
-                option: "sync commits",
-                value: "Durability::Immediate",
-                reason: "redb's default; one fsync a commit",
-                pointer: "docs of redb::Durability::Immediate",
-            },
-            EngineOption {
-                option: "async commits",
-                value: "Durability::None, every 1,000th commit Durability::Immediate",
-                reason: "redb has no async mode: space is reused only after a durable commit, so one comes now and then; until then the others are lost if the \
-                         process dies",
-                pointer: "rust-storage-bench as canopydb's page ran it",
-            },
-            EngineOption {
-                option: "background work",
-                value: "none; draining makes the commits without a sync durable",
-                reason: "what they wrote stays in the process, and the pages that they freed in use, until a durable commit",
-                pointer: "docs of redb::Durability::None",
-            },
-            EngineOption {
-                option: "nosync commits",
-                value: "Durability::None",
-                reason: "redb's only other mode",
-                pointer: "redb's lmdb_benchmark",
-            },
-            EngineOption {
-                option: "reads",
-                value: "the lifetime-bound accessors of ReadableTable",
-                reason: "they avoid a reference count",
-                pointer: "redb's lmdb_benchmark",
-            },
-            EngineOption {
-                option: "compaction",
-                value: "Database::compact",
-                reason: "redb's own",
-                pointer: "redb's lmdb_benchmark",
-            },
-            EngineOption {
-                option: "keyspaces",
-                value: "tables, all created in one transaction, and deleted in one",
-                reason: "its own; a table is opened by its name in each transaction that uses it, and has no handle beyond that",
-                pointer: "docs of WriteTransaction::open_table and WriteTransaction::delete_table",
-            },
-        ]
+        engine_options! {
+            "compression", "none", "redb has none", "its documentation names none";
+            "cache size", "the suite's cache size", "4 GiB through set_cache_size in the source", "redb's lmdb_benchmark";
+            "commit", "one-phase, no quick repair", "redb's defaults", "redb's lmdb_benchmark";
+            "sync commits", "Durability::Immediate", "redb's default; one fsync a commit", "docs of redb::Durability::Immediate";
+            "async commits", "Durability::None, every 1,000th commit Durability::Immediate", "redb has no async mode: space is reused only after a durable commit, so one comes now and then; until then the others are lost if the process dies", "rust-storage-bench as canopydb's page ran it";
+            "background work", "none; draining makes the commits without a sync durable", "what they wrote stays in the process, and the pages that they freed in use, until a durable commit", "docs of redb::Durability::None";
+            "nosync commits", "Durability::None", "redb's only other mode", "redb's lmdb_benchmark";
+            "reads", "the lifetime-bound accessors of ReadableTable", "they avoid a reference count", "redb's lmdb_benchmark";
+            "compaction", "Database::compact", "redb's own", "redb's lmdb_benchmark";
+            "keyspaces", "tables, all created in one transaction, and deleted in one", "its own; a table is opened by its name in each transaction that uses it, and has no handle beyond that", "docs of WriteTransaction::open_table and WriteTransaction::delete_table";
+        }
     }
 
     fn async_commits(&self) -> Option<AsyncCommits> {

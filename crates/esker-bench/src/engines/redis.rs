@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use esker_bench_api::{AsyncCommits, Engine, EngineOption, Failure, Isolation, OpenOptions, Serving, Store};
+use esker_bench_api::{
+    AsyncCommits, Engine, EngineOption, Failure, Isolation, OpenOptions, Serving, Store, engine_options,
+};
 
 pub(crate) struct Redis;
 
@@ -20,20 +22,10 @@ impl Engine for Redis {
     }
 
     fn options(&self) -> &'static [EngineOption] {
-        &[
-            EngineOption {
-                option: "appendonly",
-                value: "yes, with appendfsync of the row",
-                reason: "without its log it loses what it was told",
-                pointer: "redis.conf",
-            },
-            EngineOption {
-                option: "save",
-                value: "none",
-                reason: "dumps beside the log would only cost it time",
-                pointer: "redis.conf",
-            },
-        ]
+        engine_options! {
+            "appendonly", "yes, with appendfsync of the row", "without its log it loses what it was told", "redis.conf";
+            "save", "none", "dumps beside the log would only cost it time", "redis.conf";
+        }
     }
 
     fn isolation(&self) -> Isolation {

@@ -1,12 +1,14 @@
 //! sanakirja, as redb's benchmark used it while it had it.
 //!
-//!   Store::write -> mut_txn_begin, one B tree of byte slices, commit (msync of the pages, then of the root page)
-//!   Reader       -> txn_begin; keys and values are lent from the map
+//!   Store::write -> mut_txn_begin, one B tree of byte slices, commit (msync of the pages, then of the root
+//!   page) Reader -> txn_begin; keys and values are lent from the map
 //!
-//! bench_sanakirja.1. A tree of sanakirja holds pairs, and a key may have many. A map keeps one: `put` deletes the key first.
-//! bench_sanakirja.2. Its byte slices hold at most 510 bytes: it asserts that when it writes a page. Longer ones are refused before.
-//! bench_sanakirja.3. It has one writer at a time, and its lock for that is one of files: it keeps processes apart, not threads. Threads take
-//!     turns here.
+//! bench_sanakirja.1. A tree of sanakirja holds pairs, and a key may have many. A map keeps one: `put`
+//!     deletes the key first.
+//! bench_sanakirja.2. Its byte slices hold at most 510 bytes: it asserts that when it writes a page. Longer
+//!     ones are refused before.
+//! bench_sanakirja.3. It has one writer at a time, and its lock for that is one of files: it keeps processes
+//!     apart, not threads. Threads take turns here.
 #![expect(unsafe_code, reason = "making a tree of slices is unsafe in sanakirja, and it does not say why")]
 
 use std::path::Path;
@@ -17,11 +19,12 @@ use sanakirja::{Commit, Env, MutTxn, RootDb, Txn};
 
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reader, Store,
-    Writer,
+    Writer, engine_options,
 };
 
 const FILE: &str = "data.sanakirja";
-/// Length of the map and of its sparse file: more than any scale of any suite writes, so that there is one map and it never grows.
+/// Length of the map and of its sparse file: more than any scale of any suite writes, so that there is one
+/// map and it never grows.
 const MAP_BYTES: u64 = 64 << 30;
 const VERSIONS: usize = 2;
 const ROOT: usize = 0;
@@ -46,57 +49,16 @@ impl Engine for Sanakirja {
     }
 
     fn options(&self) -> &'static [EngineOption] {
-        &[
-            EngineOption {
-                option: "compression",
-                value: "none",
-                reason: "sanakirja has none",
-                pointer: "its documentation names none",
-            },
-            EngineOption {
-                option: "version",
-                value: "1.4",
-                reason: "the newest release; 2.0 is in beta",
-                pointer: "its page in the registry",
-            },
-            EngineOption {
-                option: "Env::new, length",
-                value: "64 GiB",
-                reason: "larger than the data will ever be, as LMDB's and mdbx's map: the file is sparse; a shorter one grows by maps, each twice as long as the last, \
-                         and a commit then syncs them all one by one",
-                pointer: "redb's lmdb_benchmark opened it with 4 GiB while it had it; sanakirja, src/environment/muttxn.rs, commit",
-            },
-            EngineOption {
-                option: "Env::new, n_roots",
-                value: "2",
-                reason: "versions that may be alive at once: a reader and a writer do not wait for each other",
-                pointer: "the same example; redb's lmdb_benchmark up to the change that removed sanakirja",
-            },
-            EngineOption {
-                option: "cache",
-                value: "the page cache",
-                reason: "it maps its file and has no cache of its own",
-                pointer: "documentation of the crate",
-            },
-            EngineOption {
-                option: "writers",
-                value: "a mutex",
-                reason: "its own lock keeps processes apart and not threads: without this, two at once ruin the tree",
-                pointer: "sanakirja, src/environment/muttxn.rs, mut_txn_begin",
-            },
-            EngineOption {
-                option: "put",
-                value: "btree::del, then btree::put",
-                reason: "its trees keep several values for a key, and a map must not",
-                pointer: "docs of btree::put",
-            },
-            EngineOption {
-                option: "keyspaces",
-                value: "prefixes of keys: 4 bytes in front of each",
-                reason: "the page of a version's roots has room for 508 trees; a tree that holds the roots of more is left to who uses it",
-                pointer: "sanakirja, src/environment/muttxn.rs, set_root and root_page_mut",
-            },
-        ]
+        engine_options! {
+            "compression", "none", "sanakirja has none", "its documentation names none";
+            "version", "1.4", "the newest release; 2.0 is in beta", "its page in the registry";
+            "Env::new, length", "64 GiB", "larger than the data will ever be, as LMDB's and mdbx's map: the file is sparse; a shorter one grows by maps, each twice as long as the last, and a commit then syncs them all one by one", "redb's lmdb_benchmark opened it with 4 GiB while it had it; sanakirja, src/environment/muttxn.rs, commit";
+            "Env::new, n_roots", "2", "versions that may be alive at once: a reader and a writer do not wait for each other", "the same example; redb's lmdb_benchmark up to the change that removed sanakirja";
+            "cache", "the page cache", "it maps its file and has no cache of its own", "documentation of the crate";
+            "writers", "a mutex", "its own lock keeps processes apart and not threads: without this, two at once ruin the tree", "sanakirja, src/environment/muttxn.rs, mut_txn_begin";
+            "put", "btree::del, then btree::put", "its trees keep several values for a key, and a map must not", "docs of btree::put";
+            "keyspaces", "prefixes of keys: 4 bytes in front of each", "the page of a version's roots has room for 508 trees; a tree that holds the roots of more is left to who uses it", "sanakirja, src/environment/muttxn.rs, set_root and root_page_mut";
+        }
     }
 
     fn async_commits(&self) -> Option<AsyncCommits> {

@@ -1,13 +1,16 @@
 //! sled, set up as redb's benchmark sets it up, except that a write is an atomic batch there and here.
 //!
-//!   Store::write -> insert or remove of one item, Batch and apply_batch of several; in mode Sync then flush and an fdatasync of its log, or a syncfs (bench_sled.2)
-//!   Reader       -> the tree itself: sled has no snapshots
-//!   Keyspaces    -> trees: a write is a transaction over those that it needs, the one way to write to several at once
+//!   Store::write -> insert or remove of one item, Batch and apply_batch of several; in mode Sync then flush
+//!   and an fdatasync of its log, or a syncfs (bench_sled.2) Reader -> the tree itself: sled has no snapshots
+//!   Keyspaces -> trees: a write is a transaction over those that it needs, the one way to write to several
+//!   at once
 //!
-//! bench_sled.1. A transaction of one operation is as atomic alone as in a batch, and spares the two synced rolls of the log that a batch takes.
-//! bench_sled.2. Pages over some 128 KiB are files of their own below `blobs`, which sled writes and never syncs. Where values are large a sync commit ends with a sync of the
-//!      file system that they are on.
-//! bench_sled.3. A store that was dropped may hold its lock a little longer, as long as a thread of sled's pool has work of it: opening waits for that.
+//! bench_sled.1. A transaction of one operation is as atomic alone as in a batch, and spares the two synced
+//!     rolls of the log that a batch takes.
+//! bench_sled.2. Pages over some 128 KiB are files of their own below `blobs`, which sled writes and never
+//!     syncs. Where values are large a sync commit ends with a sync of the file system that they are on.
+//! bench_sled.3. A store that was dropped may hold its lock a little longer, as long as a thread of sled's
+//!     pool has work of it: opening waits for that.
 
 mod transactions;
 
@@ -26,6 +29,7 @@ use sled::{Batch, Config, Db, IVec, Tree};
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Feature, Handles, Isolation, KeyspaceWriter,
     Keyspaces, KeyspacesWork, OpenOptions, Reached, Reader, Store, TransactionKind, Transactions, Writer,
+    engine_options,
 };
 
 /// sled 0.34 keeps its log in this one file.
@@ -51,50 +55,15 @@ impl Engine for Sled {
     }
 
     fn options(&self) -> &'static [EngineOption] {
-        &[
-            EngineOption {
-                option: "version",
-                value: "0.34",
-                reason: "the newest release; 1.0 has had alphas only since 2023",
-                pointer: "its page in the registry",
-            },
-            EngineOption {
-                option: "cache_capacity",
-                value: "the suite's cache",
-                reason: "its one cache",
-                pointer: "redb's benchmarks gave it so, up to the change that removed sled from them",
-            },
-            EngineOption {
-                option: "writes",
-                value: "insert or remove of one key, Batch and apply_batch of several",
-                reason: "each its cheapest atomic write; its transactions cannot scan and may run twice",
-                pointer: "docs of sled::Batch and of Tree::insert",
-            },
-            EngineOption {
-                option: "sync commits",
-                value: "flush, then fdatasync of the file db; where values are of 8 KiB and more, flush, then syncfs",
-                reason: "flush alone ends with sync_file_range on Linux, which is not durable; pages over some 128 KiB are files of their own, which sled never syncs and which have no handle",
-                pointer: "spacejam/sled issue 1351, src/pagecache/blob_io.rs; redb's benchmarks synced every file of the directory",
-            },
-            EngineOption {
-                option: "async and nosync commits",
-                value: "flush_every_ms: 500, its default",
-                reason: "a background thread flushes; nothing waits, and until then commits are in the process alone",
-                pointer: "docs of Config::flush_every_ms",
-            },
-            EngineOption {
-                option: "mode, compression",
-                value: "LowSpace, off",
-                reason: "the defaults",
-                pointer: "docs of Config",
-            },
-            EngineOption {
-                option: "keyspaces",
-                value: "trees, each created and dropped by a call of its own; a write is a transaction over the trees that it needs",
-                reason: "its own; a batch is of one tree, so only a transaction writes to several at once, though it reads each key that it writes",
-                pointer: "docs of Db::open_tree, Db::drop_tree and sled::transaction",
-            },
-        ]
+        engine_options! {
+            "version", "0.34", "the newest release; 1.0 has had alphas only since 2023", "its page in the registry";
+            "cache_capacity", "the suite's cache", "its one cache", "redb's benchmarks gave it so, up to the change that removed sled from them";
+            "writes", "insert or remove of one key, Batch and apply_batch of several", "each its cheapest atomic write; its transactions cannot scan and may run twice", "docs of sled::Batch and of Tree::insert";
+            "sync commits", "flush, then fdatasync of the file db; where values are of 8 KiB and more, flush, then syncfs", "flush alone ends with sync_file_range on Linux, which is not durable; pages over some 128 KiB are files of their own, which sled never syncs and which have no handle", "spacejam/sled issue 1351, src/pagecache/blob_io.rs; redb's benchmarks synced every file of the directory";
+            "async and nosync commits", "flush_every_ms: 500, its default", "a background thread flushes; nothing waits, and until then commits are in the process alone", "docs of Config::flush_every_ms";
+            "mode, compression", "LowSpace, off", "the defaults", "docs of Config";
+            "keyspaces", "trees, each created and dropped by a call of its own; a write is a transaction over the trees that it needs", "its own; a batch is of one tree, so only a transaction writes to several at once, though it reads each key that it writes", "docs of Db::open_tree, Db::drop_tree and sled::transaction";
+        }
     }
 
     fn async_commits(&self) -> Option<AsyncCommits> {

@@ -1,11 +1,13 @@
-//! SurrealKV, set up as its authors' benchmark (crud-bench) sets it up. Exception: the files of its log are made beforehand.
+//! SurrealKV, set up as its authors' benchmark (crud-bench) sets it up. Exception: the files of its log are
+//! made beforehand.
 //!
-//!   Store::write -> one transaction that only writes, Transaction::commit on a tokio runtime (one append and one fdatasync of its log)
-//!   Reader       -> one read-only transaction; a get copies the value, a walk lends it
+//!   Store::write -> one transaction that only writes, Transaction::commit on a tokio runtime (one append and
+//!   one fdatasync of its log) Reader -> one read-only transaction; a get copies the value, a walk lends it
 //!
-//! bench_surrealkv.1. Reads run on the thread that asks. Commits, flushes and compactions are tasks of the store's own runtime, and each keeps a
-//!      thread of it busy: there is one for each of them.
-//! bench_surrealkv.2. The tree is closed before its runtime ends: dropping a tree closes it in a task that nobody waits for.
+//! bench_surrealkv.1. Reads run on the thread that asks. Commits, flushes and compactions are tasks of the
+//!     store's own runtime, and each keeps a thread of it busy: there is one for each of them.
+//! bench_surrealkv.2. The tree is closed before its runtime ends: dropping a tree closes it in a task that
+//!     nobody waits for.
 
 mod transactions;
 
@@ -21,10 +23,11 @@ use tokio::runtime::{Builder, Runtime};
 
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, OpenOptions, Reached, Reader, Store,
-    TransactionKind, Transactions, Writer,
+    TransactionKind, Transactions, Writer, engine_options,
 };
 
-/// bench_surrealkv.1: the flusher of commits, the flusher of memtables, the compactor, and one for whatever else there is.
+/// bench_surrealkv.1: the flusher of commits, the flusher of memtables, the compactor, and one for whatever
+/// else there is.
 const RUNTIME_THREADS: usize = 4;
 const MEMTABLE_BYTES_MAX: u64 = 256 << 20;
 const MEMTABLE_BYTES_MIN: u64 = 16 << 20;
@@ -48,69 +51,18 @@ impl Engine for SurrealKv {
     }
 
     fn options(&self) -> &'static [EngineOption] {
-        &[
-            EngineOption {
-                option: "with_block_cache_capacity",
-                value: "the suite's cache",
-                reason: "its one cache, of blocks, indexes and values of the value log",
-                pointer: "surrealdb/crud-bench, src/surrealkv.rs; docs of Options::with_block_cache_capacity",
-            },
-            EngineOption {
-                option: "with_max_memtable_size",
-                value: "the suite's write buffer where it sets one; else a quarter of the cache, from 16 to 256 MiB",
-                reason: "256 MiB in its authors' benchmark; values are not counted in it, and up to three memtables are there at once",
-                pointer: "surrealdb/crud-bench, src/surrealkv.rs; surrealkv, src/lib.rs, default_sizes; src/autotune.rs",
-            },
-            EngineOption {
-                option: "with_enable_vlog",
-                value: "true: values over 1 KiB lie in a log of their own",
-                reason: "compaction does not rewrite them; smaller ones stay in the tables",
-                pointer: "surrealdb/crud-bench, src/surrealkv.rs; docs of Options::with_vlog_value_threshold",
-            },
-            EngineOption {
-                option: "with_wal_preallocation",
-                value: "true, not the default",
-                reason: "the log's file does not grow with each commit, so that most syncs are of data alone",
-                pointer: "docs of Options::with_wal_preallocation",
-            },
-            EngineOption {
-                option: "sync commits",
-                value: "Durability::Immediate",
-                reason: "its one durable mode; commits of several threads share a sync",
-                pointer: "surrealkv README, Quick Start; docs of Durability",
-            },
-            EngineOption {
-                option: "async and nosync commits",
-                value: "Durability::Eventual, its default",
-                reason: "written to the operating system when it returns; it has no faster mode",
-                pointer: "docs of Durability; ARCHITECTURE.md of surrealkv, Durability Levels",
-            },
-            EngineOption {
-                option: "writes",
-                value: "Mode::WriteOnly, run again on a conflict",
-                reason: "takes no snapshot; conflicts of keys are found all the same",
-                pointer: "docs of Tree::begin_with_mode and Transaction::commit",
-            },
-            EngineOption {
-                option: "runtime",
-                value: "tokio, 4 threads",
-                reason: "flushes, compactions and commits each block the thread that runs them; with as many threads as cores, the default, commits \
-                         would wait for compactions on two cores",
-                pointer: "surrealkv, src/task.rs and src/ring/pipeline.rs",
-            },
-            EngineOption {
-                option: "compression, block size",
-                value: "none, 64 KiB, its defaults",
-                reason: "the defaults, which its authors' benchmark keeps",
-                pointer: "surrealdb/crud-bench, src/surrealkv.rs; docs of Options::without_compression",
-            },
-            EngineOption {
-                option: "compaction",
-                value: "Tree::compact_range over all keys",
-                reason: "its full compaction: flushes, merges down, and rewrites the last level",
-                pointer: "docs of Tree::compact_range",
-            },
-        ]
+        engine_options! {
+            "with_block_cache_capacity", "the suite's cache", "its one cache, of blocks, indexes and values of the value log", "surrealdb/crud-bench, src/surrealkv.rs; docs of Options::with_block_cache_capacity";
+            "with_max_memtable_size", "the suite's write buffer where it sets one; else a quarter of the cache, from 16 to 256 MiB", "256 MiB in its authors' benchmark; values are not counted in it, and up to three memtables are there at once", "surrealdb/crud-bench, src/surrealkv.rs; surrealkv, src/lib.rs, default_sizes; src/autotune.rs";
+            "with_enable_vlog", "true: values over 1 KiB lie in a log of their own", "compaction does not rewrite them; smaller ones stay in the tables", "surrealdb/crud-bench, src/surrealkv.rs; docs of Options::with_vlog_value_threshold";
+            "with_wal_preallocation", "true, not the default", "the log's file does not grow with each commit, so that most syncs are of data alone", "docs of Options::with_wal_preallocation";
+            "sync commits", "Durability::Immediate", "its one durable mode; commits of several threads share a sync", "surrealkv README, Quick Start; docs of Durability";
+            "async and nosync commits", "Durability::Eventual, its default", "written to the operating system when it returns; it has no faster mode", "docs of Durability; ARCHITECTURE.md of surrealkv, Durability Levels";
+            "writes", "Mode::WriteOnly, run again on a conflict", "takes no snapshot; conflicts of keys are found all the same", "docs of Tree::begin_with_mode and Transaction::commit";
+            "runtime", "tokio, 4 threads", "flushes, compactions and commits each block the thread that runs them; with as many threads as cores, the default, commits would wait for compactions on two cores", "surrealkv, src/task.rs and src/ring/pipeline.rs";
+            "compression, block size", "none, 64 KiB, its defaults", "the defaults, which its authors' benchmark keeps", "surrealdb/crud-bench, src/surrealkv.rs; docs of Options::without_compression";
+            "compaction", "Tree::compact_range over all keys", "its full compaction: flushes, merges down, and rewrites the last level", "docs of Tree::compact_range";
+        }
     }
 
     fn async_commits(&self) -> Option<AsyncCommits> {
@@ -193,7 +145,8 @@ impl SurrealStore {
         Ok(tables)
     }
 
-    /// Waits for the compaction that runs, if one does: compactions take turns, and this one has nothing to do.
+    /// Waits for the compaction that runs, if one does: compactions take turns, and this one has nothing to
+    /// do.
     fn wait_for_compaction(&self) -> Result<(), Failure> {
         let nothing =
             CompactRangeOptions { flush_memtable: false, target_level: Some(1), rewrite_bottommost: false };
@@ -282,7 +235,8 @@ impl Writer for SurrealWriter {
         self.txn.delete(key).map_err(Failure::engine)
     }
 
-    /// A commit does not look at keys that were read alone; suite `transactions` writes each key that it reads.
+    /// A commit does not look at keys that were read alone; suite `transactions` writes each key that it
+    /// reads.
     fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
         get(&self.txn, key, visit)
     }
