@@ -19,6 +19,8 @@
 //!
 //! Bytes, and the measurements behind them: docs/formats/wal.md
 
+mod active;
+mod assembly;
 mod direct;
 pub(crate) mod file_name;
 mod follow;
@@ -26,7 +28,9 @@ mod format;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod meter;
+mod old_segments;
 mod pool;
+mod record_parts;
 mod recovery;
 mod salvage;
 mod segment;

@@ -6,50 +6,37 @@
 //!             `-- reserve: files for the whole record exist before its first byte is written
 //! ```
 //!
-//! Invariants wal.1 to wal.6: see the [module](super). In addition:
+//! Invariants wal.1 to wal.6: see the [module](super), wal_writer.1: active.rs. In addition:
 //!
-//! wal_writer.1. `synced <= written <= appended <= bytes` of the segment; the buffer holds `written..appended`.
 //! wal_writer.2. A segment always has room for its `End` record.
 //! wal_writer.3. A full disk is noticed in `reserve`, before anything of the record is written: the writer stays usable. So is a
 //!      manifest that cannot name the record's segments, and a process without a descriptor for the directory that those get their
 //!      names in. A record that fits the active segment needs neither. What was reserved stays
 //!      so: a second `reserve` of as many bytes finds nothing to do that can fail.
 //! wal_writer.4. Segments are put to use in the order of their numbers; the manifest names them before (pool.4).
-//! wal_writer.5. An obsolete segment whose file cannot be removed holds up no other: recovery reads none of them, so their order is nothing to it.
 //! wal_writer.6. A log is closed when all of it is durable and finished. Files without commits that cannot be given up then are no failure of
 //!      that: the next opening removes them, and no message may make anybody doubt what is on the disk.
-//! wal_writer.7. The writer asks the disk to begin with each MiB as soon as the system has it. The sync at a segment's end, for which all commits
-//!      wait, then has little left to do.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::direct::DirectTail;
+use super::active::{Active, LARGE_BYTES, ROOM_MIN, payload_room};
 use super::file_name;
 use super::format::{self, ALIGN, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES};
+use super::old_segments::OldSegments;
 use super::pool::{LogRoom, Prepared, Spare, Use, WalPool};
+use super::record_parts::Parts;
 use super::recovery::{EndOfLog, Recovered};
 use super::shelf::Shelf;
 use super::sync::{SegmentFile, SyncHandle, SyncOutcome, panicked};
-use super::window::LogWindow;
 use crate::encoding::checksum::crc32c_append;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result, SeqNo};
 
 /// The buffer is written out before it would pass this size.
 const BUFFER_BYTES_MAX: usize = 1 << 20;
-/// Room that a record needs to start in a segment: its header, some payload, and the `End` record (wal_writer.2).
-const ROOM_MIN: u64 = (2 * RECORD_HEADER_BYTES + ALIGN) as u64;
-
 /// Records that miss less room than this, or than a segment for larger ones has, get ordinary segments.
 const BULK_BYTES_MIN: u64 = 1 << 20;
-/// Where a record, or what each sync makes durable, has this size and more, new files for segments are not filled with zeros (pool.1).
-const LARGE_BYTES: u64 = 1 << 20;
-/// Where each sync makes less durable, files grow step by step (pool.9).
-const SMALL_BYTES: u64 = 16 << 10;
-/// wal_writer.7
-const BEGUN_BYTES: u64 = 1 << 20;
 /// Segments of which less than this is unused were written whole, for the file system.
 const BLOCK_BYTES: u64 = 4096;
 /// What such a segment holds besides: its header, the record's, `End`, padding.
@@ -67,16 +54,8 @@ pub(crate) struct WalWriter {
     buffer: Vec<u8>,
     /// The number of the next segment to get a name.
     next_segment: u64,
-    /// Finished segments of this process, oldest first.
-    finished: VecDeque<Finished>,
-    /// Segments of earlier processes, oldest first: deleted when obsolete, never recycled. With the lengths of their files.
-    of_earlier: VecDeque<(u64, u64)>,
-    /// Finished segments that recovery does not need, oldest first: they stay while they are on the shelf (shelf.rs).
-    kept: VecDeque<Kept>,
-    /// Recovery needs no segment below.
-    obsolete: u64,
-    /// Bytes of those that it needs.
-    complete_bytes: u64,
+    /// The segments before it.
+    old: OldSegments,
     /// Of the next record, so many bytes find what they need (wal_writer.3).
     reserved: Option<u64>,
     /// What is to be durable before a segment gets its name (recovery.4).
@@ -85,78 +64,6 @@ pub(crate) struct WalWriter {
     poison: Option<Arc<Error>>,
     /// Inside of [`guard`](Self::guard), or a panic left it (wal.6).
     is_guarded: bool,
-}
-
-#[derive(Debug)]
-struct Active {
-    segment: Arc<SegmentFile>,
-    bytes: u64,
-    /// All its blocks were written before (pool.1).
-    was_written: bool,
-    appended: u64,
-    written: u64,
-    synced: u64,
-    /// A record begins in it.
-    has_first: bool,
-    /// Syncs so far.
-    syncs: u64,
-    /// The pool was told that the next file will be needed.
-    spare_wanted: bool,
-    way: Way,
-    window: LogWindow,
-    /// The disk was asked to begin with what is before this offset (wal_writer.7).
-    begun: u64,
-}
-
-/// How small syncs write (wal_direct.2).
-#[derive(Debug)]
-enum Way {
-    /// Nothing was written yet but the header.
-    Unknown,
-    /// Past the page cache.
-    Direct(DirectTail),
-    /// Through it.
-    Cached,
-}
-
-/// A segment that is complete.
-#[derive(Debug)]
-struct Finished {
-    number: u64,
-    spare: Spare,
-    /// Bytes in use.
-    used: u64,
-}
-
-/// A finished segment whose file is closed.
-#[derive(Debug)]
-struct Kept {
-    number: u64,
-    path: PathBuf,
-    bytes: u64,
-    /// All its blocks are written, and nobody has a sync of it to make.
-    is_reusable: bool,
-}
-
-impl Active {
-    /// Payload that one record can have here; `None` if none can start.
-    fn payload_room(&self) -> Option<u64> {
-        payload_room(self.bytes - self.appended)
-    }
-
-    /// What a file is for that follows it, after a record of so many bytes, which misses so many.
-    fn next_use(&self, bytes: u64, missing: u64) -> Use {
-        let synced = self.appended / (self.syncs + 1);
-        match bytes.max(synced) {
-            LARGE_BYTES.. => Use::Large(missing),
-            _ if synced < SMALL_BYTES => Use::Small,
-            _ => Use::Ordinary,
-        }
-    }
-}
-
-fn payload_room(free: u64) -> Option<u64> {
-    (free >= ROOM_MIN).then(|| free - 2 * RECORD_HEADER_BYTES as u64)
 }
 
 impl WalWriter {
@@ -172,30 +79,21 @@ impl WalWriter {
             return Err(Error::corrupt("WAL", path, 0, "a segment from the future; recover the log first"));
         }
         pool.begin(first_segment);
-        let with_length = |number: &u64| {
-            // Only for the statistics.
-            let length = pool.env.fs.file_size(&file_name::segment_path(&pool.dir, *number));
-            (*number, length.unwrap_or(0))
-        };
-        let of_earlier = of_earlier.iter().map(with_length).collect();
-        let mut writer = WalWriter {
+        let old = OldSegments::new(pool.clone(), of_earlier);
+        let writer = WalWriter {
             pool,
             active: None,
             ready: VecDeque::new(),
             buffer: Vec::new(),
             next_segment: first_segment,
-            finished: VecDeque::new(),
-            of_earlier,
-            kept: VecDeque::new(),
-            obsolete: 0,
-            complete_bytes: 0,
+            old,
             reserved: None,
             end_before: None,
             last_seq: SeqNo::ZERO,
             poison: None,
             is_guarded: false,
         };
-        writer.count_complete();
+        writer.tell_live();
         Ok(writer)
     }
 
@@ -226,16 +124,7 @@ impl WalWriter {
     /// Tells how much of the log is needed.
     fn tell_live(&self) {
         let active = self.active.as_ref().map_or(0, |active| active.appended);
-        self.pool.meter.set_live(self.complete_bytes + active);
-    }
-
-    /// Counts the segments that are complete.
-    fn count_complete(&mut self) {
-        let of_earlier = self.of_earlier.iter().copied();
-        let finished = self.finished.iter().map(|finished| (finished.number, finished.used));
-        let is_needed = |(number, _): &(u64, u64)| *number >= self.obsolete;
-        self.complete_bytes = of_earlier.chain(finished).filter(is_needed).map(|(_, bytes)| bytes).sum();
-        self.tell_live();
+        self.pool.meter.set_live(self.old.needed_bytes() + active);
     }
 
     /// Makes sure that a record of so many bytes finds its files: has those that are missing prepared (wal_writer.3).
@@ -304,11 +193,8 @@ impl WalWriter {
 
     /// The same without a call of the system, where that is the way (window.rs); false if it is not.
     fn store(&mut self) -> bool {
-        let Some(active) = &mut self.active else { return false };
-        let (file, at) = (&*active.segment.file, active.written);
-        let is_stored = !self.buffer.is_empty() && active.window.write(file, active.bytes, &self.buffer, at);
+        let is_stored = self.active.as_mut().is_some_and(|active| active.store(&self.buffer));
         if is_stored {
-            active.way = Way::Cached;
             self.note_written();
         }
         is_stored
@@ -367,9 +253,7 @@ impl WalWriter {
         self.guard(|writer| {
             outcome.result?;
             if let Some(active) = writer.active.as_mut().filter(|a| a.segment.number == outcome.segment) {
-                active.synced = active.synced.max(outcome.written);
-                active.syncs += 1;
-                active.window.note_sync();
+                active.note_synced(outcome.written);
             }
             writer.tell_durable();
             Ok(())
@@ -396,7 +280,7 @@ impl WalWriter {
             let segment = active.segment.clone();
             let used = writer.finish_active()?;
             // A file of this length is not used again.
-            writer.finished.back_mut().into_iter().for_each(|finished| finished.spare.is_written = false);
+            writer.old.forbid_reuse_of_newest();
             Ok(Some((segment, used)))
         })?;
         if let Some((segment, used)) = cut {
@@ -424,57 +308,18 @@ impl WalWriter {
 
     /// Recovery needs no segment below this number: those of an earlier process that are kept for others.
     pub(crate) fn note_obsolete(&mut self, segment: u64) {
-        self.obsolete = self.obsolete.max(segment);
-        self.count_complete();
+        self.old.note_obsolete(segment);
+        self.tell_live();
     }
 
     /// Segments below this number are obsolete, durably: recovery would not read them any more. Recycles or deletes
     /// their files, all that it can, but for those on the shelf (shelf.2). After an error the next call tries those that are left again.
     pub(crate) fn release_below(&mut self, segment: u64) -> Result<()> {
-        self.obsolete = self.obsolete.max(segment);
-        let segment = self.pool.shelf().map_or(self.obsolete, |shelf| shelf.first().min(self.obsolete));
-        let pool = &self.pool;
-        let mut failure = None;
-        // wal_writer.5
-        let mut is_released = |released: Result<()>| match released {
-            Ok(()) => true,
-            Err(error) => {
-                failure.get_or_insert(error);
-                false
-            }
-        };
-        self.of_earlier.retain(|(number, _)| {
-            *number >= segment || !is_released(pool.remove(&file_name::segment_path(&pool.dir, *number)))
-        });
-        self.finished.retain(|Finished { number, spare, .. }| {
-            // sync.1: a sync that has not begun yet could take the report of a failed write-back of the file's next life.
-            let is_free = Arc::strong_count(&spare.file) == 1;
-            let release = || if is_free { pool.recycle(spare) } else { pool.remove(&spare.path) };
-            *number >= segment || !is_released(release())
-        });
-        self.kept.retain(|kept| {
-            kept.number >= segment
-                || !is_released(pool.recycle_closed(&kept.path, kept.bytes, kept.is_reusable))
-        });
-        self.shelve();
+        let (first_kept, released) = self.old.release_below(segment);
         // What is obsolete may end as it likes.
-        self.end_before = self.end_before.take().filter(|end| end.segment >= segment);
-        self.count_complete();
-        failure.map_or(Ok(()), Err)
-    }
-
-    /// Closes the files of finished segments that are obsolete and stay.
-    fn shelve(&mut self) {
-        if self.pool.shelf().is_none() {
-            return;
-        }
-        while let Some(Finished { number, spare, .. }) =
-            self.finished.pop_front_if(|finished| finished.number < self.obsolete)
-        {
-            // sync.1, as above.
-            let is_reusable = spare.is_written && Arc::strong_count(&spare.file) == 1;
-            self.kept.push_back(Kept { number, path: spare.path, bytes: spare.bytes, is_reusable });
-        }
+        self.end_before = self.end_before.take().filter(|end| end.segment >= first_kept);
+        self.tell_live();
+        released
     }
 
     /// Makes everything durable, cuts the last segment to what is used, and deletes the spares, as far as it can (wal_writer.6). After an
@@ -596,30 +441,15 @@ impl WalWriter {
         let Some(active) = self.active.as_mut().filter(|active| active.written < active.appended) else {
             return Ok(());
         };
-        assert!(active.written + self.buffer.len() as u64 == active.appended, "wal_writer.1");
-        assert!(active.appended <= active.bytes, "wal_writer.1");
-        let segment = &active.segment;
-        active.way = Way::Cached;
-        segment
-            .file
-            .write_all_at(&self.buffer, active.written)
-            .map_err(|e| Error::io("write", &segment.path, e))?;
+        active.write(&self.buffer)?;
         self.note_written();
         Ok(())
     }
 
     fn note_written(&mut self) {
         let active = self.active.as_mut().expect("it was written to");
-        self.pool.meter.add_written(active.appended - active.written);
-        active.written = active.appended;
+        self.pool.meter.add_written(active.note_written());
         self.buffer.clear();
-        // wal_writer.7
-        let whole = active.written / BEGUN_BYTES * BEGUN_BYTES;
-        if whole > active.begun.max(active.synced) {
-            // Only a hint: the sync that follows sees every error.
-            let _ = active.segment.file.start_writeback(active.begun, whole - active.begun);
-            active.begun = whole;
-        }
     }
 
     fn sync_active(&mut self) -> Result<()> {
@@ -628,10 +458,7 @@ impl WalWriter {
         }
         self.write_out()?;
         if let Some(active) = self.active.as_mut().filter(|active| active.synced < active.written) {
-            active.segment.sync()?;
-            active.synced = active.written;
-            active.syncs += 1;
-            active.window.note_sync();
+            active.sync()?;
             self.tell_durable();
         }
         Ok(())
@@ -640,27 +467,13 @@ impl WalWriter {
     /// Writes what is appended, durably, past the page cache; false if that is not the way here.
     fn sync_directly(&mut self) -> Result<bool> {
         let Some(active) = &mut self.active else { return Ok(false) };
-        // wal_direct.1
-        if !active.was_written || active.written != active.synced || self.buffer.is_empty() {
-            return Ok(false);
+        let is_done = active.write_durably(&self.buffer, &self.pool)?;
+        if is_done {
+            self.pool.meter.add_written(self.buffer.len() as u64);
+            self.buffer.clear();
+            self.tell_durable();
         }
-        let segment = &active.segment;
-        if matches!(active.way, Way::Unknown) {
-            let header = self.pool.header_of(segment.number, active.bytes).encode();
-            let tail = DirectTail::open(&self.pool.env, &segment.path, &header);
-            active.way = tail.map_or(Way::Cached, Way::Direct);
-        }
-        let Way::Direct(tail) = &mut active.way else { return Ok(false) };
-        if !tail.takes(self.buffer.len(), active.bytes) {
-            return Ok(false);
-        }
-        segment.sync_by(|| tail.write(&self.buffer, &segment.path))?;
-        self.pool.meter.add_written(self.buffer.len() as u64);
-        (active.written, active.synced) = (active.appended, active.appended);
-        active.syncs += 1;
-        self.buffer.clear();
-        self.tell_durable();
-        Ok(true)
+        Ok(is_done)
     }
 
     /// Ends the active segment, durably (wal.3); returns how many of its bytes are used.
@@ -681,8 +494,8 @@ impl WalWriter {
         if let Some(shelf) = self.pool.shelf() {
             shelf.finish(*number, active.appended, self.last_seq);
         }
-        self.finished.push_back(Finished { number: *number, spare, used: active.appended });
-        self.count_complete();
+        self.old.push(*number, spare, active.appended);
+        self.tell_live();
         Ok(active.appended)
     }
 
@@ -696,7 +509,6 @@ impl WalWriter {
         if !canary::is_set(Canary::WalNameNotSynced) {
             env.fs.sync_dir(dir).map_err(|e| Error::io("sync directory", dir, e))?;
         }
-        let used = SEGMENT_HEADER_BYTES as u64;
         let header = self.pool.header_of(number, spare.bytes);
         let segment = SegmentFile::new(header, path, spare.file, self.pool.meter.clone());
         let segment = segment.together_with(self.pool.sync_beside());
@@ -704,51 +516,11 @@ impl WalWriter {
         if let Some(shelf) = self.pool.shelf() {
             shelf.begin(number);
         }
-        self.active = Some(Active {
-            segment: Arc::new(segment),
-            bytes: spare.bytes,
-            was_written: spare.is_written,
-            appended: used,
-            written: used,
-            synced: used,
-            has_first: false,
-            syncs: 0,
-            spare_wanted: false,
-            way: Way::Unknown,
-            window: self.pool.window(),
-            begun: 0,
-        });
+        self.active = Some(Active::new(segment, spare.bytes, spare.is_written, self.pool.window()));
         Ok(())
     }
 }
 
 fn spare_room(spare: &Spare) -> u64 {
     payload_room(spare.bytes - SEGMENT_HEADER_BYTES as u64).expect("the smallest segment has room")
-}
-
-/// A payload in parts, and how much of it was taken.
-#[derive(Clone)]
-struct Parts<'a> {
-    parts: &'a [&'a [u8]],
-    /// Bytes of the first part that are taken.
-    skip: usize,
-}
-
-impl Parts<'_> {
-    /// Gives the next `n` bytes to `each`, piece by piece.
-    fn take(&mut self, mut n: usize, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        while n > 0 {
-            let (first, rest) = self.parts.split_first().expect("the length is the sum of the parts");
-            let piece = &first[self.skip..];
-            if piece.len() > n {
-                each(&piece[..n])?;
-                self.skip += n;
-                return Ok(());
-            }
-            each(piece)?;
-            n -= piece.len();
-            (self.parts, self.skip) = (rest, 0);
-        }
-        Ok(())
-    }
 }
