@@ -20,7 +20,7 @@ use super::judge::{Dropped, Horizons, Judge, Verdict, Why};
 use super::merge::{MergeScan, Source};
 use super::operands::Gather;
 use super::output::{Output, Place, Shape, Written};
-use super::picker::{OutputRun, Plan, PlanKind, settled};
+use super::plan::{OutputRun, Plan, PlanKind, settled};
 use super::rules::Rules;
 use crate::blob::BlobSet;
 use crate::manifest::debts::Debts;
@@ -235,7 +235,7 @@ pub(crate) fn compact(
 
 /// The plan's tables, newest run first, each run in key order.
 fn input_tables<'v>(plan: &Plan, version: &'v Version) -> Vec<Vec<&'v Arc<LiveTable>>> {
-    let of_run = |input: &super::picker::PlanInput| {
+    let of_run = |input: &super::plan::PlanInput| {
         let run = version.runs().iter().find(|run| (run.level, run.id) == (input.level, input.run));
         let tables = run.into_iter().flat_map(|run| run.tables());
         let tables: Vec<_> = tables.filter(|t| input.files.contains(&t.file)).collect();

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::partition::{free_bytes, stuck};
-use super::picker::Limits;
+use super::plan::Limits;
 use crate::manifest::version::{Level, Version};
 use crate::types::FileId;
 

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::partition::{fences, fences_for, partitions};
-use super::picker::Limits;
+use super::plan::Limits;
 use crate::manifest::version::{Level, LiveTable, Run, Version};
 use crate::types::FileId;
 use crate::types::key_range::KeyRange;

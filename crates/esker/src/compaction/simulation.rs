@@ -8,7 +8,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::picker::{Limits, OutputRun, PickInput, Plan, PlanKind, flush_cuts, pick, settled};
+use super::picker::pick;
+use super::plan::{Limits, OutputRun, PickInput, Plan, PlanKind, settled};
+use super::shape::flush_cuts;
 use crate::manifest::version::{Level, LiveTable, Run, RunId, Version};
 use crate::sstable::{Counts, Fingerprint, TableMeta};
 use crate::types::key_range::{End, KeyRange};

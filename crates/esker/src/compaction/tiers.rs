@@ -1,4 +1,4 @@
-//! Merges while the data is larger than the cache: nested tiers above the base. Pure policy, as the picker that it is a part of.
+//! The strategy while the data is larger than the cache: nested tiers above the base.
 //!
 //! ```text
 //!   a slot of a tier with `tier_runs_max` runs ------------------> one run of the next tier
@@ -17,7 +17,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use super::partition::{Member, Partition, partitions};
-use super::picker::{
+use super::plan::{
     IDLE_DISCOUNT, Limits, OutputRun, PickInput, Plan, PlanInput, PlanKind, groups, held_back,
     holds_tombstones, moves, plan,
 };

@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use esker_env::MemFs;
 
+use super::super::manual::{self, ManualProgress};
 use super::super::partition::{self, partitions};
-use super::super::picker::{self, Limits, ManualProgress, PickInput, plan_into_base};
+use super::super::picker;
+use super::super::plan::{Limits, PickInput, plan_into_base};
 use super::*;
 use crate::cache::MemoryBudget;
 use crate::manifest::edit::VersionEdit;
@@ -182,8 +184,7 @@ impl World {
 
     fn compact(&mut self) {
         let mut progress = ManualProgress::default();
-        while let Some(plan) = picker::pick_manual(&self.version, &Self::limits(), &|_| false, &mut progress)
-        {
+        while let Some(plan) = manual::pick(&self.version, &Self::limits(), &|_| false, &mut progress) {
             self.merge(&plan);
         }
     }
@@ -268,9 +269,7 @@ impl World {
         };
         let plan = match rng.u8(0..3) {
             0 => picker::pick(&self.version, &input),
-            1 => {
-                picker::pick_manual(&self.version, &input.limits, &|_| false, &mut ManualProgress::default())
-            }
+            1 => manual::pick(&self.version, &input.limits, &|_| false, &mut ManualProgress::default()),
             _ if self.version.runs().is_empty() => None,
             _ => {
                 let from = rng.usize(0..self.version.runs().len());
@@ -346,7 +345,7 @@ fn a_first_flush_is_clean_and_cut_evenly() {
     assert_eq!(metas.iter().map(|m| m.counts.entries).sum::<u64>(), KEYS);
     assert!(metas.len() > 2 && metas.iter().all(|m| m.counts.max_seq == SeqNo::ZERO));
     let mut progress = ManualProgress::default();
-    let plan = picker::pick_manual(&world.version, &World::limits(), &|_| false, &mut progress).unwrap();
+    let plan = manual::pick(&world.version, &World::limits(), &|_| false, &mut progress).unwrap();
     let moved = world.with_context(|c| compact(c, &plan, &world.version, vec![], None, || RunId(99)));
     let Built { added, removed, opened, stats, .. } = moved.unwrap().unwrap();
     assert_eq!(added.iter().map(|a| a.file).collect::<Vec<_>>(), removed);

@@ -3,8 +3,17 @@
 use std::collections::HashMap;
 
 use super::*;
+use crate::compaction::manual::{self, ManualProgress};
+use crate::compaction::partition::partitions;
+use crate::compaction::plan::{Limits, OutputRun, PlanKind, plan_into_base, settled};
+use crate::compaction::rules::Rules;
 use crate::manifest::edit::{AddedTable, VersionEdit};
+use crate::manifest::version::{Level, Run, RunId};
 use crate::sstable::{Counts, Fingerprint, TableMeta};
+use crate::types::key_range::{End, KeyRange};
+use crate::types::{FileId, SeqNo};
+
+const MIB: u64 = 1 << 20;
 
 /// `L0: 8[c-k]10 / 7[a-f]  tier: 6[a-z]  tier2: 5[a-z]  base: 3[a-d]64! 4[m-z]-`: levels with runs, newest first, apart by ` / `; tables
 /// as file[first-last], size in MiB (64 if absent), `!` for tombstones, `~` for range tombstones, `-` for sequence numbers that are all zero.
@@ -104,7 +113,7 @@ fn check(table: &str) {
             Some((words, expected)) if words.starts_with("compact") => {
                 let mut progress = ManualProgress::default();
                 let mut plans = Vec::new();
-                while let Some(plan) = pick_manual(&version, &Limits::default(), &|_| false, &mut progress) {
+                while let Some(plan) = manual::pick(&version, &Limits::default(), &|_| false, &mut progress) {
                     plans.push(show(&plan));
                 }
                 let plans = if plans.is_empty() { "nothing".to_owned() } else { plans.join(", then ") };
@@ -497,7 +506,7 @@ fn picker_3_random_versions_come_to_rest() {
             }
         }
         let mut progress = ManualProgress::default();
-        while let Some(plan) = pick_manual(&version, &Limits::default(), &|_| false, &mut progress) {
+        while let Some(plan) = manual::pick(&version, &Limits::default(), &|_| false, &mut progress) {
             version = execute(&version, &plan, SeqNo::MAX, &mut next);
         }
         assert!(version.runs().len() <= 1, "seed {seed}: {version:?}");

@@ -15,7 +15,7 @@ use esker_env::{Env, OpenOptions, read_range};
 
 use crate::blob::StoreOptions;
 use crate::compaction::filter::Filter;
-use crate::compaction::picker::Limits;
+use crate::compaction::plan::Limits;
 use crate::encoding::checksum::crc32c;
 use crate::manifest::feed::FeedLimits;
 use crate::manifest::file_name::{OPTIONS, OPTIONS_TMP};

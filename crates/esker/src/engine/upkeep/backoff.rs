@@ -19,7 +19,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::compaction::picker::{self, PickInput, Plan, PlanKind};
+use crate::compaction::picker;
+use crate::compaction::plan::{PickInput, Plan, PlanKind};
 use crate::manifest::version::Version;
 use crate::types::FileId;
 

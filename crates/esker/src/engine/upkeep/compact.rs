@@ -21,7 +21,7 @@ use crate::compaction::covered::covered;
 use crate::compaction::execute::{self, Built, Context};
 use crate::compaction::filter::Sieve;
 use crate::compaction::judge::Horizons;
-use crate::compaction::picker::{self, PickInput, Plan};
+use crate::compaction::plan::{IDLE_DISCOUNT, PickInput, Plan, PlanKind};
 use crate::engine::base::stats::add;
 use crate::engine::upkeep::Upkeep;
 use crate::engine::upkeep::amplification::Space;
@@ -36,8 +36,6 @@ use crate::types::{Error, FileId, Result, SeqNo};
 
 /// Merges run at about this speed (measured: 150 to 220 ns for a record of 174 bytes).
 pub(crate) const COMPACTION_BYTES_PER_SECOND: u64 = 800 << 20;
-/// Compaction costs this many times less while the database is idle.
-const IDLE_DISCOUNT: u64 = 4;
 
 /// How a step of compaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,8 +121,8 @@ impl Upkeep {
             Choice::PutOff => return Ok(CompactionStep::PutOff),
         };
         let cost_ns = match plan.kind {
-            picker::PlanKind::Rewrite => compaction_ns(plan.input_bytes(&version)),
-            picker::PlanKind::TrivialMove => 0,
+            PlanKind::Rewrite => compaction_ns(plan.input_bytes(&version)),
+            PlanKind::TrivialMove => 0,
         };
         let done = self.merge(plan, Some(filters))?;
         if self.version().runs().len() <= 1 {
@@ -198,7 +196,7 @@ impl Upkeep {
     }
 
     /// Executes a plan; false if it was cancelled because the database closes.
-    pub(in crate::engine) fn merge(&self, plan: picker::Plan, filters: Option<&dyn Filters>) -> Result<bool> {
+    pub(in crate::engine) fn merge(&self, plan: Plan, filters: Option<&dyn Filters>) -> Result<bool> {
         let merged = self.in_this_thread(|| self.execute(&plan, filters));
         match &merged {
             // A move leaves its tables in the version.
@@ -240,7 +238,7 @@ impl Upkeep {
         self.watch.retain_failed(|file| paused.contains(&file));
     }
 
-    fn execute(&self, plan: &picker::Plan, filters: Option<&dyn Filters>) -> Result<bool> {
+    fn execute(&self, plan: &Plan, filters: Option<&dyn Filters>) -> Result<bool> {
         self.heal_manifest()?;
         let version = self.version();
         // Before the rules of history are read (engine_history.2).
@@ -259,7 +257,7 @@ impl Upkeep {
         let new_run = || self.tables.new_run();
         let built = execute::compact(&context, plan, &version, horizons, sieve.as_mut(), new_run);
         // Now, since of what fails later the output is still there, until the manifest has been healed.
-        if plan.kind == picker::PlanKind::Rewrite {
+        if plan.kind == PlanKind::Rewrite {
             let is_lack = matches!(built, Err(Error::NoSpace { .. }));
             let free = if is_lack { self.free_bytes() } else { None };
             self.backoff.lock().note_room(&plan.files(), free, self.env.clock.monotonic());
@@ -274,7 +272,7 @@ impl Upkeep {
         self.histories.raise(&floors);
         self.install(VersionEdit { added, removed, debts, floors, ..VersionEdit::default() }, opened, &[])?;
         add(&self.counters.compactions, 1);
-        add(&self.counters.moves, u64::from(plan.kind == picker::PlanKind::TrivialMove));
+        add(&self.counters.moves, u64::from(plan.kind == PlanKind::TrivialMove));
         add(&self.counters.compaction_bytes_read, stats.bytes_read);
         add(&self.counters.compaction_bytes_written, stats.bytes_written);
         if let Some(sieve) = &mut sieve {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use parking_lot::MutexGuard;
 
 use crate::compaction::execute;
-use crate::compaction::picker;
+use crate::compaction::shape::flush_cuts;
 use crate::engine::base::stats::add;
 use crate::engine::upkeep::Upkeep;
 use crate::manifest::edit::VersionEdit;
@@ -61,7 +61,7 @@ impl Upkeep {
         let limits = self.limits();
         let bytes = memtables.iter().map(|m| m.bytes_used() as u64).sum();
         // reserve.5
-        let fences = picker::flush_cuts(&version, &limits, bytes, self.has_little_space());
+        let fences = flush_cuts(&version, &limits, bytes, self.has_little_space());
         let bottommost = version.runs().is_empty();
         let new_file = || self.tables.new_file();
         // Before the rules of history are read (engine_history.2).

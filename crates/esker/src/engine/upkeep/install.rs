@@ -12,8 +12,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::compaction::pacing;
 use crate::compaction::pacing::Debt;
-use crate::compaction::picker;
 use crate::engine::upkeep::Upkeep;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::history::Marks;
@@ -127,7 +127,7 @@ impl Upkeep {
             self.watch.retain_failed(is_there);
             backoff.unreadable()
         };
-        let debt = picker::debt(&version, &self.limits(), &unreadable);
+        let debt = pacing::debt(&version, &self.limits(), &unreadable);
         self.throttle.set(debt);
         debt
     }

@@ -1,7 +1,7 @@
 //! How the disk and memory are shared, as of the newest version of the tables.
 
 use super::Upkeep;
-use crate::compaction::picker::Limits;
+use crate::compaction::plan::Limits;
 use crate::engine::base::options::MERGE_TABLES;
 use crate::engine::disk::page_cache::left;
 use crate::engine::disk::reserve::{TABLE_BYTES_MIN, shares};

@@ -1,7 +1,7 @@
 //! Compaction on demand: everything is swept, flushed, shown to the filters and compacted into one run.
 
 use super::Writes;
-use crate::compaction::picker;
+use crate::compaction::manual;
 use crate::engine::upkeep::compact::Filters;
 use crate::types::key_range::KeyRange;
 use crate::types::{Error, Result};
@@ -37,11 +37,11 @@ impl Writes {
         let is_filtered = self.is_filtered();
         let must_pass = |range: &KeyRange| filtering == Filtering::Ask && is_filtered(range);
         let filters: Option<&dyn Filters> = if filtering == Filtering::Ask { Some(self) } else { None };
-        let mut progress = picker::ManualProgress::default();
+        let mut progress = manual::ManualProgress::default();
         loop {
             self.check_able()?;
             let version = self.version();
-            let plan = picker::pick_manual(&version, &self.limits_when_idle(), &must_pass, &mut progress);
+            let plan = manual::pick(&version, &self.limits_when_idle(), &must_pass, &mut progress);
             let Some(plan) = plan else { return Ok(()) };
             if !self.merge(plan, filters)? {
                 return Err(Error::Closed);
