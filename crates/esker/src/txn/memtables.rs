@@ -13,7 +13,7 @@
 //!
 //! A full memtable is sealed before the next commit, or by the flush thread if there is none. The flush
 //! thread also seals old memtables (engine/upkeep/memtable_age.rs). A memtable also counts as full if its
-//! part of the log is [`LOG_FACTOR`] times as large as a full memtable. The log holds everything a commit
+//! part of the log is four times as large as a full memtable. The log holds everything a commit
 //! wrote, the memtable only what the commit did not overwrite itself.
 
 use std::collections::VecDeque;
@@ -23,14 +23,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::commit::{Pipeline, WriteState};
+use super::flush_reason::{MemtableFacts, Moment, flush_reason};
 use super::joiner::joiner;
 use crate::memtable::{Applier, Memtable};
 use crate::read::view::ReadView;
 use crate::types::{KeyspaceId, Result, SeqNo};
-
-/// Maximum size of the log of a memtable, as a multiple of a full memtable. The log is shorter than the
-/// memtable unless commits overwrite their own writes.
-const LOG_FACTOR: u64 = 4;
 
 /// A full memtable that waits to be flushed.
 #[derive(Clone)]
@@ -65,8 +62,14 @@ impl Active {
 
     /// Returns whether the memtable should be sealed. An empty one never is, even if `bytes_max` is tiny.
     fn is_full(&self, bytes_max: usize) -> bool {
-        let is_log_long = self.logged_bytes / LOG_FACTOR >= bytes_max as u64;
-        (self.memtable.bytes_used() >= bytes_max || is_log_long) && !self.memtable.is_empty()
+        let memtable = &self.memtable;
+        let facts = MemtableFacts {
+            bytes: memtable.bytes_used() as u64,
+            content_bytes: 0,
+            is_empty: memtable.is_empty(),
+            bytes_max: bytes_max as u64,
+        };
+        flush_reason(facts, Moment::Commit { logged_bytes: self.logged_bytes }).is_some()
     }
 }
 

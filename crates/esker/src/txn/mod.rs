@@ -11,6 +11,7 @@ pub(crate) mod commit;
 pub(crate) mod conflict;
 pub(crate) mod counts;
 pub(crate) mod drop_mark;
+pub(crate) mod flush_reason;
 mod join;
 mod joiner;
 pub(crate) mod layers;

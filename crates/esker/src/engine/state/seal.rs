@@ -1,10 +1,8 @@
 //! Sealed memtables, and the log that is kept until they are flushed.
 
 use super::State;
+use crate::txn::flush_reason::{MemtableFacts, Moment, flush_reason};
 use crate::types::Result;
-
-/// A log with more finished segments is flushed, however little is in it (flush.2).
-const SEGMENTS_MAX: u64 = 32;
 
 impl State {
     /// Runs steps until the memtables that are sealed now have been flushed. Later ones are not waited for.
@@ -16,14 +14,16 @@ impl State {
 
     /// Seals the replayed memtable if it came from many segments, so that it is flushed soon (flush.2).
     pub(crate) fn seal_long_log(&self) -> Result<()> {
-        if self.has_many_segments()? { self.pipeline.seal() } else { Ok(()) }
+        let segments = self.segments_to_replay()?;
+        let reason = flush_reason(MemtableFacts::default(), Moment::Open { segments });
+        reason.map_or(Ok(()), |_| self.pipeline.seal())
     }
 
-    /// Returns whether the next opening would read many segments. Obsolete ones that cannot be removed do not
+    /// Number of finished segments that the next opening would read. Obsolete ones that cannot be removed do not
     /// count.
-    pub(in crate::engine) fn has_many_segments(&self) -> Result<bool> {
+    pub(in crate::engine) fn segments_to_replay(&self) -> Result<u64> {
         let current = self.pipeline.current_segment()?;
         let first = self.tables.manifest().state().log_extent().from;
-        Ok(current.saturating_sub(first) > SEGMENTS_MAX)
+        Ok(current.saturating_sub(first))
     }
 }

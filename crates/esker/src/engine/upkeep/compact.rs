@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   try_compact: covered.rs --tables that no reader sees--> log synced --install--> removed unread
-//!                idle.rs --idle, and a flush frees much, or the memtable is most of the data--> flush
+//!                txn/flush_reason.rs --idle, and a flush pays--> flush
 //!                backoff.rs, picker --Plan--> compaction::execute --install--> input tables removed
 //!                collect.rs --nothing to compact--> blob files collected
 //! ```
@@ -21,7 +21,7 @@ use crate::compaction::covered::covered;
 use crate::compaction::execute::{self, Built, Context};
 use crate::compaction::filter::Sieve;
 use crate::compaction::judge::Horizons;
-use crate::compaction::plan::{IDLE_DISCOUNT, PickInput, Plan, PlanKind};
+use crate::compaction::plan::{PickInput, Plan, PlanKind};
 use crate::engine::base::stats::add;
 use crate::engine::upkeep::Upkeep;
 use crate::engine::upkeep::amplification::Space;
@@ -29,7 +29,7 @@ use crate::engine::upkeep::backoff::Choice;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::table_path;
 use crate::manifest::history::Floors;
-use crate::manifest::version::Version;
+use crate::txn::flush_reason::FlushReason;
 use crate::types::canary::{self, Canary};
 use crate::types::key_range::KeyRange;
 use crate::types::{Error, FileId, Result, SeqNo};
@@ -55,7 +55,7 @@ pub(in crate::engine) trait Filters {
 }
 
 /// How long a compaction that reads `bytes` takes, in nanoseconds.
-fn compaction_ns(bytes: u64) -> u128 {
+pub(super) fn compaction_ns(bytes: u64) -> u128 {
     u128::from(bytes) * 1_000_000_000 / u128::from(COMPACTION_BYTES_PER_SECOND)
 }
 
@@ -81,13 +81,10 @@ impl Upkeep {
         }
         let version = self.version();
         let lost_ns = self.read_cost.lost_ns();
-        if self.readers_want_one_run(&version, lost_ns, idle) {
-            // One run and a memtable: readers have paid for merging the two.
-            self.read_cost.reset();
-            self.pipeline.seal()?;
-            return self.flush_step().map(CompactionStep::done);
-        }
-        if idle && (self.flush_frees_space() || self.idle_memtable_is_large(self.idle.idle_for())) {
+        if idle && let Some(reason) = self.idle_flush_reason(lost_ns) {
+            if reason == FlushReason::ReadersPaid {
+                self.read_cost.reset();
+            }
             self.pipeline.seal()?;
             return self.flush_step().map(CompactionStep::done);
         }
@@ -182,17 +179,6 @@ impl Upkeep {
         self.install(edit, HashMap::new(), &[])?;
         add(&self.counters.tables_dropped, removed.len() as u64);
         Ok(())
-    }
-
-    /// Whether the time that readers lost to the memtable has paid for flushing it and merging it with the
-    /// tables. With an idle core the price is a quarter.
-    fn readers_want_one_run(&self, version: &Version, lost_ns: u64, idle: bool) -> bool {
-        let view = self.view.get();
-        if !idle || version.runs().len() != 1 || view.active.is_empty() || !view.immutables.is_empty() {
-            return false;
-        }
-        let bytes = version.runs()[0].bytes() + 2 * view.active.bytes_used() as u64;
-        u128::from(lost_ns) >= compaction_ns(bytes) / u128::from(IDLE_DISCOUNT)
     }
 
     /// Executes a plan; false if it was cancelled because the database closes.

@@ -19,12 +19,10 @@ use crate::engine::base::stats::add;
 use crate::engine::upkeep::Upkeep;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::version::Level;
+use crate::txn::flush_reason::{MemtableFacts, Moment, flush_reason};
 use crate::txn::memtables::Sealed;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result};
-
-/// A close leaves no more than this, whatever a kill at rest may leave: there is time for a flush.
-const CLOSED_BYTES: u64 = 256 << 10;
 
 impl Upkeep {
     /// Flushes all sealed memtables, and the one in use if it is full or old (memtable_age.1), into one run; false if there are none.
@@ -128,8 +126,10 @@ impl Upkeep {
     /// turn.
     pub(crate) fn shorten_replay(&self, turn: &MutexGuard<'_, ()>) -> Result<()> {
         self.signal.check_alive()?;
-        let bytes: usize = self.view.get().memtables().map(|m| m.bytes_used()).sum();
-        if bytes as u64 > self.options.replay_bytes().min(CLOSED_BYTES) || self.has_many_segments()? {
+        let unflushed_bytes = self.view.get().memtables().map(|m| m.bytes_used() as u64).sum();
+        let (segments, replay_bytes) = (self.segments_to_replay()?, self.options.replay_bytes());
+        let closing = Moment::Close { segments, unflushed_bytes, replay_bytes };
+        if flush_reason(MemtableFacts::default(), closing).is_some() {
             self.pipeline.seal()?;
             while self.flush_in_turn(turn)? {}
         }

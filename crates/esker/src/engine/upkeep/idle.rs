@@ -1,46 +1,40 @@
 //! Idle policy: what an idle database flushes and compacts although no write asks for it.
 //!
 //! ```text
-//!   active memtable: removals --by table--> Hidden { bytes, hidden } --frees_much--> flush, then compaction
+//!   active memtable: removals --by table--> Hidden { bytes, hidden } --flush_reason--> flush, then compaction
 //! ```
 //!
 //! idle.1. Within seconds of idleness, the memtable is flushed if that frees more bytes than it writes, and at least
-//!      [`FREED_MIN`], of tables of which at least the part 1 / [`PART_MIN`] is hidden. Tables that are hidden entirely go
+//!      `FREED_MIN` (txn/flush_reason.rs), of tables of which at least the part 1 / [`PART_MIN`] is hidden. Tables that are hidden entirely go
 //!      without a flush (compaction/covered.rs).
 //! idle.2. This is looked at once after each commit, and a flush leaves an empty memtable: an idle database stops working.
-//! idle.3. A database smaller than [`FREED_MIN`] is never flushed for this. Nor is one whose commits remove what is still in
+//! idle.3. A database smaller than `FREED_MIN` is never flushed for this. Nor is one whose commits remove what is still in
 //!      the memtable.
 //! idle.4. A few small runs above a large base are compacted with it only after a pause of base size /
 //!      [`REST_BYTES_PER_SECOND`]. Short pauses between small flushes (memtable_age.1) do not rewrite the base.
-//! idle.5. A memtable that is a large part of the database, and larger than [`SMALL_MIN`], is flushed once nothing has been
-//!      committed for [`QUIET`]: tables are read faster.
+//! idle.5. A memtable that is a large part of the database, and larger than `LARGE_MIN`, is flushed once nothing has been
+//!      committed for `QUIET`: tables are read faster.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::compaction::covered::is_hidden;
+use crate::compaction::plan::IDLE_DISCOUNT;
 use crate::engine::upkeep::Upkeep;
+use crate::engine::upkeep::compact::compaction_ns;
 use crate::engine::upkeep::pace::time_of;
-use crate::manifest::version::{Level, Version};
+use crate::manifest::version::{Level, Run, Version};
 use crate::memtable::Memtable;
+use crate::txn::flush_reason::{FlushReason, MemtableFacts, Moment, flush_reason};
 use crate::types::{FileId, SeqNo};
 
-/// What a flush has to free, in bytes; smaller memtables ask for less.
-const FREED_MIN: u64 = 1 << 20;
 /// Average rate at which compactions may rewrite a large base while idle (idle.4).
 const REST_BYTES_PER_SECOND: u64 = 16 << 20;
 /// The runs above the base are small if together they have less than the part 1 / N of it, and less than half a memtable.
 const LITTLE_PART: u64 = 6;
 /// At least the part 1 / N of a table has to be hidden, or rewriting it costs more than it frees.
 const PART_MIN: u64 = 8;
-
-/// A memtable of fewer bytes is read as fast as tables (idle.5). With small memtables the bound is lower.
-const SMALL_MIN: u64 = 1 << 20;
-/// The memtable is not flushed if the tables are more than N times as large (idle.5).
-const TABLES_MAX: u64 = 4;
-/// Time after the last commit (idle.5).
-const QUIET: Duration = Duration::from_secs(1);
 
 /// Up to which commit the memtable has been looked at (idle.2).
 #[derive(Debug, Default)]
@@ -72,11 +66,10 @@ struct Hidden {
     hidden: u64,
 }
 
-/// Whether a flush of a memtable frees enough (idle.1).
-fn frees_much(tables: impl Iterator<Item = Hidden>, memtable_bytes: u64, freed_min: u64) -> bool {
+/// Bytes that a flush frees, of tables of which it frees enough (idle.1).
+fn freed_bytes(tables: impl Iterator<Item = Hidden>) -> u64 {
     let worth = tables.filter(|table| table.hidden.saturating_mul(PART_MIN) >= table.bytes);
-    let freed: u64 = worth.map(|table| table.hidden.min(table.bytes)).sum();
-    freed >= memtable_bytes.max(freed_min)
+    worth.map(|table| table.hidden.min(table.bytes)).sum()
 }
 
 /// What the memtable hides of each table, a sum over its removals.
@@ -141,42 +134,49 @@ impl Upkeep {
         self.idle.idle_for() >= rest
     }
 
-    /// Whether an idle database flushes the active memtable for what it removes (idle.1). Answers true once after each commit at most. For the
-    /// holder of the compaction turn.
-    pub(in crate::engine) fn flush_frees_space(&self) -> bool {
-        let visible = self.published.visible();
+    /// Returns why an idle database flushes the active memtable, if it does. For the holder of the compaction turn.
+    pub(in crate::engine) fn idle_flush_reason(&self, lost_ns: u64) -> Option<FlushReason> {
         let view = self.view.get();
         // Those that are sealed are on their way.
-        if self.idle.looked_at.load(Ordering::Relaxed) == visible.get() || !view.immutables.is_empty() {
-            return false;
+        if !view.immutables.is_empty() {
+            return None;
         }
-        self.idle.looked_at.store(visible.get(), Ordering::Relaxed);
         let (version, memtable) = (view.version.clone(), view.active.clone());
         drop(view);
-        if !memtable.has_range_tombstones() && memtable.removals() == 0 {
-            return false;
-        }
-        let freed_min = FREED_MIN.min(self.options.memtable_bytes as u64 / 4);
-        let tables = hidden(&version, &memtable, visible);
-        frees_much(tables.into_iter(), memtable.content_bytes() as u64, freed_min)
+        let one_run = |run: &Run| run.bytes() + 2 * memtable.bytes_used() as u64;
+        let one_run_ns = match version.runs() {
+            // With an idle core the price is a quarter.
+            [run] => Some(compaction_ns(one_run(run)) / u128::from(IDLE_DISCOUNT)),
+            _ => None,
+        };
+        let idle = Moment::Idle {
+            idle_for: self.idle.idle_for(),
+            table_bytes: version.runs().iter().map(|run| run.bytes()).sum(),
+            lost_ns,
+            one_run_ns,
+            freed_bytes: &|| self.freed_bytes(&version, &memtable),
+        };
+        flush_reason(self.memtable_facts(&memtable), idle)
     }
-}
 
-/// Whether a memtable is large enough to be flushed while idle (idle.5).
-fn is_much(memtable_bytes: u64, table_bytes: u64, small_min: u64) -> bool {
-    memtable_bytes >= small_min && table_bytes / TABLES_MAX <= memtable_bytes
-}
-
-impl Upkeep {
-    /// Whether the active memtable is flushed because the database has been idle this long (idle.5). For the holder of the compaction turn.
-    pub(in crate::engine) fn idle_memtable_is_large(&self, idle_for: Duration) -> bool {
-        if idle_for < QUIET {
-            return false;
+    /// Bytes of tables that a flush of the memtable frees. Answers zero if it was asked since the last commit (idle.2).
+    fn freed_bytes(&self, version: &Version, memtable: &Memtable) -> u64 {
+        let visible = self.published.visible();
+        let looked_at = self.idle.looked_at.swap(visible.get(), Ordering::Relaxed);
+        if looked_at == visible.get() || !memtable.has_range_tombstones() && memtable.removals() == 0 {
+            return 0;
         }
-        let view = self.view.get();
-        let table_bytes = view.version.runs().iter().map(|run| run.bytes()).sum();
-        let small_min = SMALL_MIN.min(self.options.memtable_bytes as u64 / 4);
-        view.immutables.is_empty() && is_much(view.active.content_bytes() as u64, table_bytes, small_min)
+        freed_bytes(hidden(version, memtable, visible).into_iter())
+    }
+
+    /// What policy asks of a memtable.
+    pub(in crate::engine) fn memtable_facts(&self, memtable: &Memtable) -> MemtableFacts {
+        MemtableFacts {
+            bytes: memtable.bytes_used() as u64,
+            content_bytes: memtable.content_bytes() as u64,
+            is_empty: memtable.is_empty(),
+            bytes_max: self.options.memtable_bytes as u64,
+        }
     }
 }
 
@@ -184,14 +184,14 @@ impl Upkeep {
 mod tests {
     use super::*;
 
-    /// `64:60 8:0`: for each table its MiB and how many of them are hidden; then the memtable's KiB.
-    fn flushes(tables: &str, memtable_kib: u64) -> bool {
+    /// `64:60 8:0`: for each table its MiB and how many of them are hidden.
+    fn freed(tables: &str) -> f64 {
         let parse = |word: &str| {
             let (bytes, hidden) = word.split_once(':').unwrap();
             let [bytes, hidden] = [bytes, hidden].map(|mib| (mib.parse::<f64>().unwrap() * 1048576.0) as u64);
             Hidden { bytes, hidden }
         };
-        frees_much(tables.split_whitespace().map(parse), memtable_kib << 10, FREED_MIN)
+        freed_bytes(tables.split_whitespace().map(parse)) as f64 / 1048576.0
     }
 
     #[test]
@@ -205,40 +205,19 @@ mod tests {
     }
 
     #[test]
-    fn idle_5_much_is_flushed_and_little_is_not() {
-        for (memtable_kib, tables_kib, expected) in [
-            (1024, 0, true),
-            (1023, 0, false),
-            (1024, 4096, true),
-            (1024, 4200, false),
-            (60_000, 200_000, true),
-        ] {
-            assert_eq!(
-                is_much(memtable_kib << 10, tables_kib << 10, SMALL_MIN),
-                expected,
-                "idle.5: {memtable_kib} {tables_kib}"
-            );
-        }
-    }
-
-    #[test]
-    fn idle_1_idle_3_a_flush_frees_more_than_it_writes_and_not_little() {
-        for (tables, memtable_kib, expected) in [
-            ("", 1, false),
-            ("64:0 64:0", 1, false),
-            ("64:60 8:0", 1, true),
-            ("64:8 64:0", 1, true),
-            ("64:7.9 64:7.9", 1, false),
-            ("0.5:0.5", 1, false),
-            ("0.5:0.5 0.5:0.5", 1, true),
-            ("1:1", 1024, true),
-            ("1:1", 1025, false),
+    fn idle_1_a_flush_frees_what_it_hides_of_tables_that_it_hides_enough_of() {
+        for (tables, expected) in [
+            ("", 0.0),
+            ("64:0 64:0", 0.0),
+            ("64:60 8:0", 60.0),
+            ("64:8 64:0", 8.0),
+            ("64:7.9 64:7.9", 0.0),
+            ("0.5:0.5 0.5:0.5", 1.0),
             // Counted more than once: in several runs.
-            ("1:99", 1025, false),
-            ("4:4 64:1", 3 << 10, true),
-            ("4:4 64:1", 5 << 10, false),
+            ("1:99", 1.0),
+            ("4:4 64:1", 4.0),
         ] {
-            assert_eq!(flushes(tables, memtable_kib), expected, "idle.1: {tables}, {memtable_kib} KiB");
+            assert_eq!(freed(tables), expected, "idle.1: {tables}");
         }
     }
 }

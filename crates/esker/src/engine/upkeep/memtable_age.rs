@@ -1,7 +1,7 @@
 //! Memtable age limit: a memtable is flushed before a killed process would leave much of it to replay.
 //!
 //! ```text
-//!   flush thread, each tick: active memtable --larger than `replay_bytes`, older than `OLD_AFTER`--> sealed, flushed
+//!   flush thread, each tick: active memtable --larger than `replay_bytes`, older than a second--> sealed, flushed
 //!   flushes --mean size--> Limits::run_bytes (limits.rs)
 //! ```
 //!
@@ -18,10 +18,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::engine::upkeep::Upkeep;
+use crate::txn::flush_reason::{Moment, flush_reason};
 use crate::types::SeqNo;
 
-/// See memtable_age.1.
-const OLD_AFTER: Duration = Duration::from_secs(1);
 /// The mean size of flushes counts as at least a full memtable divided by this.
 const RUN_PARTS_MAX: u64 = 16;
 
@@ -35,16 +34,12 @@ pub(crate) struct MemtableAge {
 }
 
 impl MemtableAge {
-    /// Whether a memtable whose first commit is this is old.
-    fn is_old(&self, first: SeqNo, now: Duration) -> bool {
+    /// Time since a memtable whose first commit is this was first seen.
+    fn of(&self, first: SeqNo, now: Duration) -> Duration {
         let mut known = self.first.lock();
-        match *known {
-            Some((seq, since)) if seq == first => now.saturating_sub(since) >= OLD_AFTER,
-            _ => {
-                *known = Some((first, now));
-                false
-            }
-        }
+        let (_, since) = known.filter(|(seq, _)| *seq == first).unwrap_or((first, now));
+        *known = Some((first, since));
+        now.saturating_sub(since)
     }
 
     /// Notes a flush of memtables of `bytes` bytes.
@@ -70,10 +65,12 @@ impl Upkeep {
     pub(in crate::engine) fn is_memtable_old(&self) -> bool {
         let view = self.view.get();
         let Some(first) = view.active.min_seq() else { return false };
-        let is_old = self.memtable_age.is_old(first, self.env.clock.monotonic());
-        // memtable_age.2
-        let is_behind = !view.immutables.is_empty() || self.throttle.is_on();
-        is_old && !is_behind && view.active.bytes_used() as u64 > self.options.replay_bytes()
+        let tick = Moment::Tick {
+            age: self.memtable_age.of(first, self.env.clock.monotonic()),
+            is_behind: !view.immutables.is_empty() || self.throttle.is_on(),
+            replay_bytes: self.options.replay_bytes(),
+        };
+        flush_reason(self.memtable_facts(&view.active), tick).is_some()
     }
 }
 
@@ -134,18 +131,13 @@ mod tests {
     }
 
     #[test]
-    fn memtable_memtable_age_1_a_memtable_is_old_a_second_after_its_first_commit() {
+    fn memtable_memtable_age_1_the_age_of_a_memtable_is_that_of_its_first_commit() {
         let age = MemtableAge::default();
-        for (first, now_ms, expected) in [
-            (1, 0, false),
-            (1, 999, false),
-            (1, 1000, true),
-            (7, 1500, false),
-            (7, 2499, false),
-            (7, 2500, true),
-        ] {
-            let now = Duration::from_millis(now_ms);
-            assert_eq!(age.is_old(SeqNo::new(first), now), expected, "memtable_age.1: {first}, {now_ms} ms");
+        for (first, now_ms, expected_ms) in
+            [(1, 0, 0), (1, 999, 999), (1, 1000, 1000), (7, 1500, 0), (7, 2500, 1000)]
+        {
+            let found = age.of(SeqNo::new(first), Duration::from_millis(now_ms));
+            assert_eq!(found.as_millis(), expected_ms, "memtable_age.1: {first}, {now_ms} ms");
         }
     }
 

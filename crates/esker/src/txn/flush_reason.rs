@@ -1,0 +1,201 @@
+//! Decides when a memtable is flushed. Pure policy: no I/O, no locks, no clock.
+//!
+//! ```text
+//!   facts of the active memtable --+
+//!   Moment: who asks, what it knows +--flush_reason--> seal it, and flush, for this reason; or leave it
+//! ```
+//!
+//! Flushes that something else needs are not policy: `Db::flush`, a large transaction over older versions of its keys,
+//! blob files that must settle.
+
+use std::time::Duration;
+
+/// How much longer the log of a memtable may become than a full memtable is. Where no commit overwrites
+/// its own writes, the log is the shorter one.
+const LOG_FACTOR: u64 = 4;
+/// See memtable_age.1.
+const OLD_AFTER: Duration = Duration::from_secs(1);
+/// What a flush while idle has to free, in bytes (idle.1). Smaller memtables ask for less.
+const FREED_MIN: u64 = 1 << 20;
+/// A memtable of fewer bytes is read as fast as tables (idle.5). With small memtables the bound is lower.
+const LARGE_MIN: u64 = 1 << 20;
+/// The memtable is not flushed while idle if the tables are more than N times as large (idle.5).
+const TABLES_MAX: u64 = 4;
+/// Time after the last commit (idle.5).
+const QUIET: Duration = Duration::from_secs(1);
+/// A close leaves no more bytes to replay than this, whatever a kill may leave: there is time for a flush.
+const CLOSED_BYTES: u64 = 256 << 10;
+/// A log of more segments than these, beside the one in use, is flushed, however little is in it (flush.2).
+const SEGMENTS_MAX: u64 = 32;
+
+/// Why a memtable is flushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushReason {
+    /// It, or its part of the log, is as large as it may become.
+    Full,
+    /// A process killed now would leave much to replay (memtable_age.1).
+    Old,
+    /// Readers have lost as much time to it as one run costs.
+    ReadersPaid,
+    /// While idle: its removals free more than the flush writes (idle.1).
+    FreesSpace,
+    /// While idle: it is a large part of the database, and tables are read faster (idle.5).
+    Large,
+    /// The next opening would replay too much, or too many segments (flush.2).
+    LongReplay,
+}
+
+/// The active memtable.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MemtableFacts {
+    /// Bytes of memory in use.
+    pub bytes: u64,
+    /// Bytes of keys and values.
+    pub content_bytes: u64,
+    /// Whether nothing is in it. Of a memtable of a few bytes, the memory in use does not tell.
+    pub is_empty: bool,
+    /// A memtable of this size is full.
+    pub bytes_max: u64,
+}
+
+/// Who asks, and what it knows besides.
+pub enum Moment<'a> {
+    /// A commit, or the flush thread in place of one. `logged_bytes`: the memtable's part of the log.
+    Commit { logged_bytes: u64 },
+    /// The flush thread, at each tick. `is_behind`: a sealed memtable waits, or compaction slows writers down
+    /// (memtable_age.2).
+    Tick { age: Duration, is_behind: bool, replay_bytes: u64 },
+    /// The compaction thread, in an idle database without sealed memtables.
+    Idle {
+        /// Time since the last commit.
+        idle_for: Duration,
+        /// Bytes of all tables.
+        table_bytes: u64,
+        /// Time that readers lost to memtable and tables, and what it costs to make one run of both, if there is one
+        /// run of tables.
+        lost_ns: u64,
+        one_run_ns: Option<u128>,
+        /// Bytes of tables that a flush frees (idle.1). Asked last: it reads the memtable.
+        freed_bytes: &'a dyn Fn() -> u64,
+    },
+    /// A database that is opened. `segments`: those that the next opening would read.
+    Open { segments: u64 },
+    /// A database that is closed. `unflushed_bytes`: of all its memtables.
+    Close { segments: u64, unflushed_bytes: u64, replay_bytes: u64 },
+}
+
+/// Returns why the active memtable is flushed, or none if it is not.
+pub fn flush_reason(memtable: MemtableFacts, moment: Moment<'_>) -> Option<FlushReason> {
+    let MemtableFacts { bytes, content_bytes, is_empty, bytes_max } = memtable;
+    match moment {
+        Moment::Open { segments } => (segments > SEGMENTS_MAX).then_some(FlushReason::LongReplay),
+        Moment::Close { segments, unflushed_bytes, replay_bytes } => {
+            let is_long = unflushed_bytes > replay_bytes.min(CLOSED_BYTES) || segments > SEGMENTS_MAX;
+            is_long.then_some(FlushReason::LongReplay)
+        }
+        _ if is_empty => None,
+        Moment::Commit { logged_bytes } => {
+            (bytes >= bytes_max || logged_bytes / LOG_FACTOR >= bytes_max).then_some(FlushReason::Full)
+        }
+        Moment::Tick { age, is_behind, replay_bytes } => {
+            (age >= OLD_AFTER && !is_behind && bytes > replay_bytes).then_some(FlushReason::Old)
+        }
+        Moment::Idle { idle_for, table_bytes, lost_ns, one_run_ns, freed_bytes } => {
+            let freed_min = FREED_MIN.min(bytes_max / 4).max(content_bytes);
+            let large_min = LARGE_MIN.min(bytes_max / 4);
+            if one_run_ns.is_some_and(|cost| u128::from(lost_ns) >= cost) {
+                Some(FlushReason::ReadersPaid)
+            } else if freed_bytes() >= freed_min {
+                Some(FlushReason::FreesSpace)
+            } else if idle_for >= QUIET
+                && content_bytes >= large_min
+                && table_bytes / TABLES_MAX <= content_bytes
+            {
+                Some(FlushReason::Large)
+            } else {
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `commit used=64 max=64 log=1`: the moment, then facts. Bytes are in MiB, times in seconds.
+    fn reason(text: &str) -> String {
+        let mut words = text.split_whitespace();
+        let moment = words.next().unwrap();
+        let facts: Vec<(&str, f64)> = words
+            .map(|word| word.split_once('=').unwrap_or((word, "1")))
+            .map(|(name, value)| (name, value.parse().unwrap()))
+            .collect();
+        let fact = |name| facts.iter().find(|fact| fact.0 == name).map(|fact| fact.1);
+        let mib = |name| (fact(name).unwrap_or(0.0) * f64::from(1 << 20)) as u64;
+        let time = |name| Duration::from_secs_f64(fact(name).unwrap_or(0.0));
+        let bytes = mib("used");
+        let memtable =
+            MemtableFacts { bytes, content_bytes: bytes, is_empty: bytes == 0, bytes_max: mib("max") };
+        let (segments, replay_bytes) = (fact("segments").unwrap_or(0.0) as u64, mib("replay"));
+        let freed_bytes = || mib("freed");
+        let moment = match moment {
+            "commit" => Moment::Commit { logged_bytes: mib("log") },
+            "tick" => Moment::Tick { age: time("age"), is_behind: fact("behind").is_some(), replay_bytes },
+            "idle" => Moment::Idle {
+                idle_for: time("for"),
+                table_bytes: mib("tables"),
+                lost_ns: time("lost").as_nanos() as u64,
+                one_run_ns: fact("cost").map(|_| time("cost").as_nanos()),
+                freed_bytes: &freed_bytes,
+            },
+            "open" => Moment::Open { segments },
+            _ => Moment::Close { segments, unflushed_bytes: bytes, replay_bytes },
+        };
+        flush_reason(memtable, moment).map_or("no".to_owned(), |reason| format!("{reason:?}"))
+    }
+
+    #[test]
+    fn memtable_age_1_idle_1_idle_5_flush_2_when_a_memtable_is_flushed() {
+        let table = "
+            commit max=64 log=1                                 -> no
+            commit used=63 max=64 log=1                         -> no
+            commit used=64 max=64                               -> Full
+            commit used=1 max=64 log=255                        -> no
+            commit used=1 max=64 log=256                        -> Full
+
+            tick age=9 max=64                                   -> no
+            tick used=17 age=0.9 replay=16 max=64               -> no
+            tick used=17 age=1 replay=16 max=64                 -> Old
+            tick used=16 age=9 replay=16 max=64                 -> no
+            tick used=17 age=9 replay=16 max=64 behind          -> no
+
+            idle max=64 lost=9 cost=1 freed=9                   -> no
+            idle used=1 max=64 lost=1 cost=1 freed=9            -> ReadersPaid
+            idle used=1 max=64 lost=1                           -> no
+            idle used=1 max=64 lost=0.9 cost=1 freed=1          -> FreesSpace
+            idle used=0.1 max=64 freed=0.9                      -> no
+            idle used=0.1 max=64 freed=1                        -> FreesSpace
+            idle used=0.1 max=2 freed=0.5                       -> FreesSpace
+            idle used=2 max=64 freed=1.9                        -> no
+            idle used=1 max=64 for=0.9                          -> no
+            idle used=1 max=64 for=1                            -> Large
+            idle used=0.9 max=64 for=1                          -> no
+            idle used=0.5 max=2 for=1                           -> Large
+            idle used=1 max=64 for=1 tables=4                   -> Large
+            idle used=1 max=64 for=1 tables=4.1                 -> no
+            idle used=60 max=64 for=1 tables=200                -> Large
+
+            open used=1 max=64 segments=32                      -> no
+            open used=1 max=64 segments=33                      -> LongReplay
+            close used=0.25 max=64 replay=16 segments=32        -> no
+            close used=0.25 max=64 replay=16 segments=33        -> LongReplay
+            close used=0.26 max=64 replay=16                    -> LongReplay
+            close used=0.2 max=64 replay=0.1                    -> LongReplay
+        ";
+        for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let (facts, expected) = line.split_once("->").unwrap();
+            assert_eq!(reason(facts), expected.trim(), "{line}");
+        }
+    }
+}
