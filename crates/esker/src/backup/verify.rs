@@ -86,6 +86,27 @@ impl Backup {
             found.bytes += file.len;
             reporter.file();
         }
+        let mut lost = lost_records(&chains, &ids);
+        self.look_at_segments(&chains, &ids, &mut lost, &mut found)?;
+        for id in lost {
+            let detail =
+                "the record is missing although later ones refer to it: restore another backup".to_owned();
+            found.problems.push(Error::corrupt("backup record", self.record_path(id), 0, detail));
+            found.damaged.push(id);
+        }
+        found.damaged.sort_unstable();
+        found.damaged.dedup();
+        Ok(found)
+    }
+
+    /// Checks the segments of the archive. Adds to `lost` the records that they name and that are not there.
+    fn look_at_segments(
+        &self,
+        chains: &BTreeMap<u32, Chain>,
+        ids: &[u64],
+        lost: &mut BTreeSet<u64>,
+        found: &mut Verified,
+    ) -> Result<()> {
         let segments = match self.segments_here() {
             Err(error) if error.is_corrupt() => {
                 found.problems.push(error);
@@ -93,7 +114,6 @@ impl Backup {
             }
             segments => segments?,
         };
-        let mut lost = lost_records(&chains, &ids);
         for segment in &segments {
             found.segments += 1;
             let path = self.segment_path(segment);
@@ -115,15 +135,7 @@ impl Backup {
                 found.problems.push(Error::corrupt("segment of the feed", path, 0, detail));
             }
         }
-        for id in lost {
-            let detail =
-                "the record is missing although later ones refer to it: restore another backup".to_owned();
-            found.problems.push(Error::corrupt("backup record", self.record_path(id), 0, detail));
-            found.damaged.push(id);
-        }
-        found.damaged.sort_unstable();
-        found.damaged.dedup();
-        Ok(found)
+        Ok(())
     }
 }
 

@@ -14,7 +14,7 @@
 //! adopt.4. A record without writes whose commit is missing in the manifest proves that the manifest has lost
 //!     its end: opening fails.
 
-use super::commit::{CommitRequest, Pipeline};
+use super::commit::{CommitRequest, Pipeline, WriteState};
 use super::payload::encode_header;
 use super::write_set::CountDeltas;
 use crate::read::view::ReadView;
@@ -68,15 +68,7 @@ impl Pipeline {
         // From here on, a panic leaves a commit that is not published (poison.1).
         view.skip_ranges.note_adopted(seq);
         state.poison.begin();
-        let synced = match canary::is_set(Canary::WalSyncSkipped) {
-            true => Ok(()),
-            false => state.wal().and_then(WalWriter::sync),
-        };
-        if let Err(error) = synced {
-            state.poison.settle();
-            return Err(state.poison.stop(error));
-        }
-        match name(seq) {
+        match make_durable(&mut state, seq, &header, name) {
             Ok(()) => {}
             Err(EditFailed::Undone(error)) => {
                 state.poison.settle();
@@ -86,16 +78,6 @@ impl Pipeline {
                 state.poison.settle();
                 return Err(state.poison.stop(error));
             }
-        }
-        // adopt.3
-        let append = |wal: &mut WalWriter| {
-            wal.append(seq, &[&header])?;
-            if wal.is_kept() { wal.sync() } else { Ok(()) }
-        };
-        if let Err(error) = state.wal().and_then(append) {
-            // As after any failed log write, the next opening finds out whether the record was written.
-            state.poison.settle();
-            return Err(state.poison.stop(error));
         }
         for mark in &request.drops {
             mark.set();
@@ -114,4 +96,23 @@ impl Pipeline {
         }
         Ok(Some(seq))
     }
+}
+
+/// Syncs the log, adds the tables by a manifest edit (adopt.1), and appends the record to the log (adopt.3).
+fn make_durable(
+    state: &mut WriteState,
+    seq: SeqNo,
+    header: &[u8],
+    name: impl FnOnce(SeqNo) -> std::result::Result<(), EditFailed>,
+) -> std::result::Result<(), EditFailed> {
+    if !canary::is_set(Canary::WalSyncSkipped) {
+        state.wal().and_then(WalWriter::sync).map_err(EditFailed::Unknown)?;
+    }
+    name(seq)?;
+    let append = |wal: &mut WalWriter| {
+        wal.append(seq, &[header])?;
+        if wal.is_kept() { wal.sync() } else { Ok(()) }
+    };
+    // As after any failed log write, the next opening finds out whether the record was written.
+    state.wal().and_then(append).map_err(EditFailed::Unknown)
 }

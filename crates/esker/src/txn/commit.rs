@@ -379,25 +379,17 @@ impl Pipeline {
         let blobs = &request.blobs;
         blobs.leases.iter().for_each(|lease| state.active.memtable.keep(lease.file()));
         let seq = state.last_seq.next();
-        if self.published.enter(seq) {
-            self.note_low_water_keys(request, seq);
-        }
-        // skip_ranges.2
-        if view.skip_ranges.enter(seq) {
-            let puts = set.entries(seq).filter(|entry| entry.kind.is_live());
-            view.skip_ranges.note_puts(seq, puts.map(|entry| entry.key));
-        }
+        self.note_puts(request, &view, seq);
         state.poison.begin();
-        let mut log = || {
-            let wal = state.wal()?;
+        let is_large = set.byte_len() >= OVERLAP_BYTES && request.durability == Durability::Sync;
+        let logged = state.wal().and_then(|wal| {
             wal.append(seq, &[&header, set.payload(), &unresolved_ops])?;
-            if set.byte_len() >= OVERLAP_BYTES && request.durability == Durability::Sync {
+            if is_large {
                 wal.write()?;
                 wal.start_writeback();
             }
             Ok(())
-        };
-        let logged = log();
+        });
         if let Err(error) = logged {
             state.poison.settle();
             return Err(state.poison.stop(error));
@@ -412,6 +404,18 @@ impl Pipeline {
         state.last_seq = seq;
         deltas.extend(own);
         Ok(seq)
+    }
+
+    /// Records the puts of a commit in the low-water keys and the skip ranges.
+    fn note_puts(&self, request: &CommitRequest, view: &ReadView, seq: SeqNo) {
+        if self.published.enter(seq) {
+            self.note_low_water_keys(request, seq);
+        }
+        // skip_ranges.2
+        if view.skip_ranges.enter(seq) {
+            let puts = request.set.entries(seq).filter(|entry| entry.kind.is_live());
+            view.skip_ranges.note_puts(seq, puts.map(|entry| entry.key));
+        }
     }
 
     /// Records the lowest key of the commit in each keyspace with a low-water key (low_water_key.2).

@@ -18,15 +18,11 @@ impl Upkeep {
         let (iterators, oldest_view) = self.view.held();
         let view = self.view.get();
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let counters = &self.counters;
-        let keyspaces = self.catalog.all();
+        let (counters, keyspaces) = (&self.counters, self.catalog.all());
         let space = Space::of(&view.version);
         let (activity, log) = (self.cache.activity().sums(), self.wal_pool.meter());
-        let now = self.env.clock.monotonic();
-        let oldest = |(seq, since): (SeqNo, Duration)| OldestSnapshot {
-            seqno: seq.get(),
-            age: now.saturating_sub(since),
-        };
+        let age = |since| self.env.clock.monotonic().saturating_sub(since);
+        let oldest = |(seq, since): (SeqNo, _)| OldestSnapshot { seqno: seq.get(), age: age(since) };
         let debts = view.version.debts();
         let counted =
             |state: &KeyspaceState| state.counter.now().saturating_sub(debts.at(state.id, SeqNo::MAX));
@@ -50,7 +46,7 @@ impl Upkeep {
             snapshots: self.published.snapshots_open() as u64,
             oldest_snapshot: self.published.oldest_pin().map(oldest),
             iterators,
-            oldest_iterator: oldest_view.map(|since| now.saturating_sub(since)),
+            oldest_iterator: oldest_view.map(age),
             gets: activity.gets,
             get_latency: counters.get_latency.latency(),
             commits: activity.commits,

@@ -72,7 +72,7 @@ fn check(env: &Env, dir: &Path, options: &Options, report: &mut CheckReport) -> 
         kept.insert(file);
         report.problem(error);
     }
-    note_leftovers(env, dir, &names, id, &state, &kept, report);
+    note_leftovers(env, dir, &names, (id, &state), &kept, report);
     if report.is_sound() {
         check_content(env, dir, options, &state, report)?;
     }
@@ -159,8 +159,7 @@ fn note_leftovers(
     env: &Env,
     dir: &Path,
     names: &[String],
-    manifest: FileId,
-    state: &VersionEdit,
+    (manifest, state): (FileId, &VersionEdit),
     kept: &BTreeSet<FileId>,
     report: &mut CheckReport,
 ) {

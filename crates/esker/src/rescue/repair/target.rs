@@ -167,69 +167,10 @@ impl Target {
 
     /// The catalog as it is to be (repair_target.1), and the writes that make it so and remove keyspaces that were dropped.
     fn whole_catalog(&self, report: &mut RepairReport) -> Result<(BTreeMap<String, KeyspaceId>, WriteSet)> {
-        let mut names: BTreeMap<String, KeyspaceId> = BTreeMap::new();
-        let mut ids: BTreeSet<KeyspaceId> = BTreeSet::from([KeyspaceId::CATALOG, KeyspaceId::DEFAULT]);
-        let mut next_id = KeyspaceId::DEFAULT.get() + 1;
-        let (mut options, mut time) = (BTreeMap::new(), None);
-        for (key, value) in &self.catalog {
-            if let (Some(id), Ok(of)) = (options_of(key), StoredOptions::decode(value)) {
-                if of.kept() != Kept::default() {
-                    report.notes.push(format!("keyspace {id} keeps no history any more"));
-                }
-                options.insert(id, StoredOptions::new(&of.given, Kept::default()).encode());
-                continue;
-            }
-            let mut reader = ByteReader::new(value);
-            let id = reader.varint().ok().filter(|_| reader.is_empty()).and_then(|id| u32::try_from(id).ok());
-            match (name_of(key), id) {
-                (Some(name), Some(id))
-                    if catalog::is_stored_name(name) && ids.insert(KeyspaceId::new(id)) =>
-                {
-                    names.insert(name.to_owned(), KeyspaceId::new(id));
-                    next_id = next_id.max(id.saturating_add(1));
-                }
-                _ if key == catalog::TIME_KEY && ByteReader::new(value).varint().is_ok() => {
-                    time = Some(value);
-                    // What closing stores is no earlier.
-                    ByteReader::new(value)
-                        .varint()
-                        .into_iter()
-                        .for_each(|ms| self.handle.core.time.raise(ms));
-                }
-                (None, Some(id)) if key == catalog::NEXT_ID_KEY => next_id = next_id.max(id),
-                _ => {
-                    let text = format!("the entry \"{}\" cannot be right: left out", key.escape_ascii());
-                    report.lose(Error::corrupt("keyspace catalog", &self.dir, 0, text), 0, LostKeys::Names);
-                }
-            }
-        }
+        let mut found = self.read_catalog(report);
         let mut set = WriteSet::new();
-        let names_lost = report.losses.iter().any(|loss| match &loss.keys {
-            LostKeys::Names | LostKeys::Any => true,
-            LostKeys::Between(low, _) => low.as_ref().is_none_or(|(id, _)| *id == KeyspaceId::CATALOG),
-        });
-        let core = &self.handle.core;
-        let counts = core.exact_counts(&core.snapshot())?;
-        for (id, keys) in counts.into_iter().filter(|(_, keys)| *keys > 0) {
-            next_id = next_id.max(id.get().saturating_add(1));
-            if ids.contains(&id) {
-                continue;
-            }
-            if !names_lost {
-                // Dropped: the removal of its keys was lost, or never came to be needed.
-                set.remove_range(&encode_key(id, &[]), &keyspace_end(id));
-                report.notes.push(format!("keyspace {id} was dropped: its {keys} keys are left out"));
-                continue;
-            }
-            let mut name = format!("keyspace-{id}");
-            while names.contains_key(&name) {
-                name.push('+');
-            }
-            let detail =
-                format!("the name of keyspace {id}, which holds {keys} keys: it is called {name:?} now");
-            report.lose(Error::corrupt("keyspace catalog", &self.dir, 0, detail), 0, LostKeys::Names);
-            names.insert(name, id);
-        }
+        self.name_keyspaces(&mut found, &mut set, report)?;
+        let FoundCatalog { mut names, next_id, options, time, .. } = found;
         if let Some(value) = options.get(&KeyspaceId::DEFAULT) {
             set.put(&options_key(KeyspaceId::DEFAULT), value);
         }
@@ -241,11 +182,101 @@ impl Target {
         }
         set.put(&encode_key(KeyspaceId::CATALOG, catalog::NEXT_ID_KEY), &catalog::varint(next_id));
         if let Some(time) = time {
-            set.put(&encode_key(KeyspaceId::CATALOG, catalog::TIME_KEY), time);
+            set.put(&encode_key(KeyspaceId::CATALOG, catalog::TIME_KEY), &time);
         }
         names.insert(catalog::DEFAULT_NAME.to_owned(), KeyspaceId::DEFAULT);
         Ok((names, set))
     }
+
+    /// The entries of the catalog that make sense.
+    fn read_catalog(&self, report: &mut RepairReport) -> FoundCatalog {
+        let mut found = FoundCatalog {
+            names: BTreeMap::new(),
+            ids: BTreeSet::from([KeyspaceId::CATALOG, KeyspaceId::DEFAULT]),
+            next_id: KeyspaceId::DEFAULT.get() + 1,
+            options: BTreeMap::new(),
+            time: None,
+        };
+        for (key, value) in &self.catalog {
+            if let (Some(id), Ok(of)) = (options_of(key), StoredOptions::decode(value)) {
+                if of.kept() != Kept::default() {
+                    report.notes.push(format!("keyspace {id} keeps no history any more"));
+                }
+                found.options.insert(id, StoredOptions::new(&of.given, Kept::default()).encode());
+                continue;
+            }
+            let mut reader = ByteReader::new(value);
+            let id = reader.varint().ok().filter(|_| reader.is_empty()).and_then(|id| u32::try_from(id).ok());
+            match (name_of(key), id) {
+                (Some(name), Some(id))
+                    if catalog::is_stored_name(name) && found.ids.insert(KeyspaceId::new(id)) =>
+                {
+                    found.names.insert(name.to_owned(), KeyspaceId::new(id));
+                    found.next_id = found.next_id.max(id.saturating_add(1));
+                }
+                _ if key == catalog::TIME_KEY && ByteReader::new(value).varint().is_ok() => {
+                    found.time = Some(value.clone());
+                    // What closing stores is no earlier.
+                    ByteReader::new(value)
+                        .varint()
+                        .into_iter()
+                        .for_each(|ms| self.handle.core.time.raise(ms));
+                }
+                (None, Some(id)) if key == catalog::NEXT_ID_KEY => found.next_id = found.next_id.max(id),
+                _ => {
+                    let text = format!("the entry \"{}\" cannot be right: left out", key.escape_ascii());
+                    report.lose(Error::corrupt("keyspace catalog", &self.dir, 0, text), 0, LostKeys::Names);
+                }
+            }
+        }
+        found
+    }
+
+    /// Gives a name to each keyspace that holds keys and has none, or removes its keys if it was dropped.
+    fn name_keyspaces(
+        &self,
+        found: &mut FoundCatalog,
+        set: &mut WriteSet,
+        report: &mut RepairReport,
+    ) -> Result<()> {
+        let names_lost = report.losses.iter().any(|loss| match &loss.keys {
+            LostKeys::Names | LostKeys::Any => true,
+            LostKeys::Between(low, _) => low.as_ref().is_none_or(|(id, _)| *id == KeyspaceId::CATALOG),
+        });
+        let core = &self.handle.core;
+        let counts = core.exact_counts(&core.snapshot())?;
+        for (id, keys) in counts.into_iter().filter(|(_, keys)| *keys > 0) {
+            found.next_id = found.next_id.max(id.get().saturating_add(1));
+            if found.ids.contains(&id) {
+                continue;
+            }
+            if !names_lost {
+                // Dropped: the removal of its keys was lost, or never came to be needed.
+                set.remove_range(&encode_key(id, &[]), &keyspace_end(id));
+                report.notes.push(format!("keyspace {id} was dropped: its {keys} keys are left out"));
+                continue;
+            }
+            let mut name = format!("keyspace-{id}");
+            while found.names.contains_key(&name) {
+                name.push('+');
+            }
+            let detail =
+                format!("the name of keyspace {id}, which holds {keys} keys: it is called {name:?} now");
+            report.lose(Error::corrupt("keyspace catalog", &self.dir, 0, detail), 0, LostKeys::Names);
+            found.names.insert(name, id);
+        }
+        Ok(())
+    }
+}
+
+/// What is left of the catalog.
+struct FoundCatalog {
+    names: BTreeMap<String, KeyspaceId>,
+    /// Keyspaces that have a name.
+    ids: BTreeSet<KeyspaceId>,
+    next_id: u32,
+    options: BTreeMap<KeyspaceId, Vec<u8>>,
+    time: Option<Vec<u8>>,
 }
 
 /// The database, whole and closed. Its directory is still locked.
