@@ -29,12 +29,14 @@ mod format;
 pub mod fuzzing;
 mod meter;
 mod old_segments;
+mod options;
 mod pool;
 mod record_parts;
 mod recovery;
 mod salvage;
 mod segment;
 mod shelf;
+mod spare;
 mod sync;
 #[cfg(test)]
 mod tests;
@@ -43,7 +45,8 @@ mod writer;
 
 pub(crate) use follow::{Followed, Follower, Record, look_at};
 pub(crate) use format::SegmentHeader;
-pub(crate) use pool::{LogRoom, Register, WalOptions, WalPool};
+pub(crate) use options::{Register, WalOptions};
+pub(crate) use pool::{LogRoom, WalPool};
 pub(crate) use recovery::{
     CUT, LogExtent, Recovered, first_torn, is_in_use, recover, remove_obsolete, remove_unused, verify,
 };

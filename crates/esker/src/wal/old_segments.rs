@@ -13,7 +13,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::file_name;
-use super::pool::{Spare, WalPool};
+use super::pool::WalPool;
+use super::spare::Spare;
 use crate::types::Result;
 
 /// The segments before the active one.

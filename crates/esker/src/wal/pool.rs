@@ -6,9 +6,6 @@
 //!                                  `--> prepared --take--> WalWriter (has one prepared itself if there is none)
 //! ```
 //!
-//! pool.1. Every block of a spare has been written and synced, so that a record overwrites blocks that the file system
-//!     knows already: a sync then flushes data only (figures in docs/formats/wal.md). Exception: where syncs are few beside what is
-//!     written, new files are only reserved: writing all twice costs more. They are recycled only if they were written whole.
 //! pool.2. Spares have temporary names: recovery deletes them, and prepared files.
 //! pool.3. The pool keeps one prepared file, and as many spares as segments were taken lately: [`SPARES_MIN`] at rest, [`SPARES_MAX`] at
 //!     the most. Beyond `SPARES_MIN` they take no more than a part of what is held back (pool.8).
@@ -17,8 +14,6 @@
 //! pool.5. A prepared file is deleted only after the manifest has stopped to name it. If it fails to, it may have stopped all the same:
 //!     the file stays, and is named anew before it is put to use.
 //! pool.6. A file that is to go and is not there has gone: a call that told of a failure may have done its work.
-//! pool.7. A disk that has no space for a file is asked for it at once, where it can be, and not filled with zeros for each commit that it refuses:
-//!     others need what is left.
 //! pool.8. A file is put to use, or made ahead, only if the disk has more room than is held back, but for those who may use that
 //!     (reserve.1 of engine/disk/reserve.rs); and no file made is larger than a part of it.
 //! pool.9. A file for small syncs has at most [`GROWTH_MAX`] times the size of the one before: they wait while the disk writes its zeros.
@@ -29,14 +24,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use esker_env::{Env, File, OpenOptions};
+use esker_env::{Env, OpenOptions};
 use parking_lot::Mutex;
 
 use super::file_name;
 use super::format::{SEGMENT_BYTES_LIMIT, SegmentHeader};
 use super::meter::Meter;
+use super::options::{Register, WalOptions};
 use super::recovery::remove_if_there;
 use super::shelf::Shelf;
+use super::spare::{Prepared, SEGMENT_BYTES_UNIT, Spare};
 use super::sync::SyncBeside;
 use super::window::LogWindow;
 use crate::types::{Error, Result};
@@ -53,67 +50,8 @@ const REST_AFTER: Duration = Duration::from_secs(2);
 const DATABASE_PART: u64 = 8;
 /// How fast sizes grow where syncs are small (pool.9).
 const GROWTH_MAX: u64 = 4;
-/// Zeros are written in pieces of this size, and synced by more of them: a commit's sync waits for what the disk is writing.
-const ZEROS_CHUNK: usize = 256 << 10;
-const ZEROS_SYNCED: u64 = 1 << 20;
-/// The smallest and the unit of all segment sizes.
-const SEGMENT_BYTES_UNIT: u64 = 512;
 /// A file that is made takes at most one part in so many of what is held back (pool.8).
 const HELD_BACK_PART: u64 = 4;
-
-/// How the log lays out its files.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WalOptions {
-    /// The size that segments grow to, in bytes: a multiple of 512, at most 1 GiB.
-    pub segment_bytes_max: u64,
-    /// The first segment is small, so that a small database is; each next one is twice as large, up to the limit.
-    pub first_segment_bytes: u64,
-    /// Segments for records larger than a segment are this large at the most, in payload bytes.
-    pub bulk_segment_bytes: u64,
-    /// What segments say of whose they are; 0: nothing.
-    pub database_id: u32,
-    /// Whether small commits may be stored in memory of the segment's file (window.rs).
-    pub maps: bool,
-}
-
-impl Default for WalOptions {
-    fn default() -> Self {
-        WalOptions {
-            segment_bytes_max: 16 << 20,
-            first_segment_bytes: 256 << 10,
-            bulk_segment_bytes: 256 << 20,
-            database_id: 0,
-            maps: true,
-        }
-    }
-}
-
-/// Where the log says which segment is the newest that may be in use, durably: the manifest (pool.4). A smaller number than
-/// before takes back what was said of prepared files (pool.5).
-pub(crate) struct Register(Box<dyn Fn(u64) -> Result<()> + Send + Sync>, SyncBeside, Option<Arc<Shelf>>);
-
-impl Register {
-    /// Calls `name`, perhaps while the commit lock is held. If it fails, it is not known what the manifest says.
-    pub(crate) fn new(name: impl Fn(u64) -> Result<()> + Send + Sync + 'static) -> Register {
-        Register(Box::new(name), SyncBeside::default(), None)
-    }
-
-    /// The same; each sync of the log syncs something else too (sync.3).
-    pub(crate) fn syncing_beside(self, beside: SyncBeside) -> Register {
-        Register(self.0, beside, self.2)
-    }
-
-    /// The same; the log is kept for others on this shelf.
-    pub(crate) fn kept_on(self, shelf: Option<Arc<Shelf>>) -> Register {
-        Register(self.0, self.1, shelf)
-    }
-}
-
-impl std::fmt::Debug for Register {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Register")
-    }
-}
 
 /// The spare files of one log. Shared by its writer and the background work. Lock order: `numbers`, then `state`.
 #[derive(Debug)]
@@ -159,23 +97,6 @@ struct State {
     recycled: u64,
 }
 
-/// A file for a segment.
-#[derive(Clone, Debug)]
-pub(super) struct Spare {
-    pub(super) path: PathBuf,
-    pub(super) file: Arc<dyn File>,
-    pub(super) bytes: u64,
-    /// All its blocks are written (pool.1).
-    pub(super) is_written: bool,
-}
-
-/// A file that will become a segment: its header is written, durably.
-#[derive(Debug)]
-pub(super) struct Prepared {
-    pub(super) number: u64,
-    pub(super) spare: Spare,
-}
-
 /// How much of a record a file is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
@@ -201,12 +122,12 @@ pub(crate) enum LogRoom {
 impl WalPool {
     /// What is to be synced before the log.
     pub(super) fn sync_beside(&self) -> SyncBeside {
-        self.register.1.clone()
+        self.register.sync_beside.clone()
     }
 
     /// Where the log is kept for others, if it is.
     pub(super) fn shelf(&self) -> Option<&Arc<Shelf>> {
-        self.register.2.as_ref()
+        self.register.shelf.as_ref()
     }
 
     /// A pool without files, for the log in `dir`, which exists.
@@ -431,7 +352,7 @@ impl WalPool {
         // pool.5: from here on only these are named for certain.
         let before = first.saturating_sub(1);
         numbers.named_to = numbers.named_to.min(before);
-        (self.register.0)(before)?;
+        (self.register.name)(before)?;
         numbers.named_to = before;
         numbers.next = first;
         let unused = std::mem::take(taken).into_iter().chain(numbers.prepared.take());
@@ -502,7 +423,7 @@ impl WalPool {
     fn name_up_to(&self, numbers: &mut Numbers, number: u64) -> Result<()> {
         if number > numbers.named_to {
             let newest = numbers.next - 1;
-            (self.register.0)(newest)?;
+            (self.register.name)(newest)?;
             numbers.named_to = newest;
         }
         Ok(())
@@ -557,23 +478,18 @@ impl WalPool {
         Ok(spare)
     }
 
-    /// A file for large records, of `bytes` at the least: its blocks are reserved, not written, because
-    /// the records themselves write them. Writing zeros first would double the work of a load.
+    /// A file of `bytes` at the least whose blocks are reserved, not written.
     fn reserve(&self, bytes: u64) -> Result<Spare> {
-        let bytes = bytes.next_multiple_of(SEGMENT_BYTES_UNIT);
-        let path = file_name::spare_path(&self.dir, self.state.lock().take_name());
-        let reserve = || {
-            let file = self.env.fs.open(&path, OpenOptions::create())?;
-            file.allocate(0, bytes)?;
-            file.sync_data()?;
-            Ok(file)
-        };
-        let reserved = |file| Spare { path: path.clone(), file, bytes, is_written: false };
-        reserve().map(reserved).or_else(|e: std::io::Error| {
-            let _ = self.env.fs.remove_file(&path);
-            // pool.7, as in `make`.
-            if lacks_space(&e) { Err(Error::io("make a WAL segment", &path, e)) } else { self.make(bytes) }
-        })
+        Spare::reserve(&self.env, self.spare_path(), bytes)
+    }
+
+    /// A file of zeros, durable but for its name.
+    fn make(&self, bytes: u64) -> Result<Spare> {
+        Spare::make(&self.env, self.spare_path(), bytes)
+    }
+
+    fn spare_path(&self) -> PathBuf {
+        file_name::spare_path(&self.dir, self.state.lock().take_name())
     }
 
     /// Keeps the file of an obsolete segment of this process for another use, or deletes it.
@@ -629,41 +545,6 @@ impl WalPool {
     pub(super) fn remove(&self, path: &Path) -> Result<()> {
         remove_if_there(&self.env, path)
     }
-
-    /// Makes a file of zeros, durable but for its name.
-    fn make(&self, bytes: u64) -> Result<Spare> {
-        let path = file_name::spare_path(&self.dir, self.state.lock().take_name());
-        let fill = || {
-            let file = self.env.fs.open(&path, OpenOptions::create())?;
-            // pool.7. What cannot be reserved for another reason is written all the same: that tells.
-            file.allocate(0, bytes).or_else(|e| if lacks_space(&e) { Err(e) } else { Ok(()) })?;
-            let zeros = vec![0; ZEROS_CHUNK.min(bytes as usize)];
-            let mut at = 0;
-            while at < bytes {
-                let n = zeros.len().min((bytes - at) as usize);
-                file.write_all_at(&zeros[..n], at)?;
-                at += n as u64;
-                if at.is_multiple_of(ZEROS_SYNCED) {
-                    file.sync_data()?;
-                }
-            }
-            file.sync_data()?;
-            Ok(file)
-        };
-        match fill() {
-            Ok(file) => Ok(Spare { path, file, bytes, is_written: true }),
-            Err(e) => {
-                // A full disk should get its space back; the error that matters is the first.
-                let _ = self.env.fs.remove_file(&path);
-                Err(Error::io("make a WAL segment", &path, e))
-            }
-        }
-    }
-}
-
-/// Whether a disk that is full, or a quota that is used up, is the reason.
-fn lacks_space(error: &std::io::Error) -> bool {
-    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }
 
 impl State {
