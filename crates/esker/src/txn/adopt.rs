@@ -85,7 +85,7 @@ impl Pipeline {
         state.last_seq = seq;
         state.active.beside_bytes += table_bytes + request.blobs.bytes;
         let wal = state.wal()?;
-        if wal.is_kept() {
+        if wal.shelf().is_some() {
             request.blobs.leases.iter().for_each(|lease| lease.file().note_commit(seq));
         }
         self.published.publish(seq, deltas);
@@ -111,7 +111,7 @@ fn make_durable(
     name(seq)?;
     let append = |wal: &mut WalWriter| {
         wal.append(seq, &[header])?;
-        if wal.is_kept() { wal.sync() } else { Ok(()) }
+        if wal.shelf().is_some() { wal.sync() } else { Ok(()) }
     };
     // As after any failed log write, the next opening finds out whether the record was written.
     state.wal().and_then(append).map_err(EditFailed::Unknown)

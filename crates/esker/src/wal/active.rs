@@ -14,19 +14,19 @@ use std::sync::Arc;
 
 use super::direct::DirectTail;
 use super::format::{ALIGN, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES};
-use super::pool::{Use, WalPool};
+use super::pool::WalPool;
+use super::purpose::Use;
+use super::spare::Spare;
 use super::sync::SegmentFile;
 use super::window::LogWindow;
 use crate::types::{Error, Result};
 
 /// Room that a record needs to start in a segment: its header, some payload, and the `End` record (wal_writer.2).
 pub(super) const ROOM_MIN: u64 = (2 * RECORD_HEADER_BYTES + ALIGN) as u64;
-/// Where a record, or what each sync makes durable, has this size and more, new files for segments are not filled with zeros (pool.1).
-pub(super) const LARGE_BYTES: u64 = 1 << 20;
 /// wal_writer.7
 const BEGUN_BYTES: u64 = 1 << 20;
-/// Where each sync makes less durable, files grow step by step (pool.9).
-const SMALL_BYTES: u64 = 16 << 10;
+/// Segments of which less than this is unused were written whole, for the file system.
+const BLOCK_BYTES: u64 = 4096;
 
 /// The segment that records go to, and how far it is filled, written and durable.
 #[derive(Debug)]
@@ -155,18 +155,25 @@ impl Active {
         payload_room(self.bytes - self.appended)
     }
 
-    /// What a file is for that follows it, after a record of so many bytes, which misses so many.
+    /// Its file, for another use.
+    pub(super) fn spare(&self) -> Spare {
+        let SegmentFile { path, file, .. } = &*self.segment;
+        let is_written = self.was_written || self.bytes - self.appended < BLOCK_BYTES;
+        Spare { path: path.clone(), file: file.clone(), bytes: self.bytes, is_written }
+    }
+
+    /// What the next segment is for, given the size of the last record and how many of its bytes did not fit.
     pub(super) fn next_use(&self, bytes: u64, missing: u64) -> Use {
-        let synced = self.appended / (self.syncs + 1);
-        match bytes.max(synced) {
-            LARGE_BYTES.. => Use::Large(missing),
-            _ if synced < SMALL_BYTES => Use::Small,
-            _ => Use::Ordinary,
-        }
+        Use::after(self.appended / (self.syncs + 1), bytes, missing)
     }
 }
 
+/// The same of a file without records.
+pub(super) fn room_in(spare: &Spare) -> u64 {
+    payload_room(spare.bytes - SEGMENT_HEADER_BYTES as u64).expect("the smallest segment has room")
+}
+
 /// The same of a segment with so many bytes free.
-pub(super) fn payload_room(free: u64) -> Option<u64> {
+fn payload_room(free: u64) -> Option<u64> {
     (free >= ROOM_MIN).then(|| free - 2 * RECORD_HEADER_BYTES as u64)
 }

@@ -138,6 +138,16 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    /// The kind of a fragment of a record.
+    pub(super) fn of_fragment(is_first: bool, is_last: bool) -> Kind {
+        match (is_first, is_last) {
+            (true, true) => Kind::Full,
+            (true, false) => Kind::First,
+            (false, false) => Kind::Middle,
+            (false, true) => Kind::Last,
+        }
+    }
+
     fn from_byte(byte: u8) -> Option<Kind> {
         [Kind::Full, Kind::First, Kind::Middle, Kind::Last, Kind::End].into_iter().find(|k| *k as u8 == byte)
     }

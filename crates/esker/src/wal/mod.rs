@@ -31,6 +31,7 @@ mod meter;
 mod old_segments;
 mod options;
 mod pool;
+mod purpose;
 mod record_parts;
 mod recovery;
 mod salvage;

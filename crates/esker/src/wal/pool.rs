@@ -16,7 +16,6 @@
 //! pool.6. A file that is to go and is not there has gone: a call that told of a failure may have done its work.
 //! pool.8. A file is put to use, or made ahead, only if the disk has more room than is held back, but for those who may use that
 //!     (reserve.1 of engine/disk/reserve.rs); and no file made is larger than a part of it.
-//! pool.9. A file for small syncs has at most [`GROWTH_MAX`] times the size of the one before: they wait while the disk writes its zeros.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -31,6 +30,7 @@ use super::file_name;
 use super::format::{SEGMENT_BYTES_LIMIT, SegmentHeader};
 use super::meter::Meter;
 use super::options::{Register, WalOptions};
+use super::purpose::Use;
 use super::recovery::remove_if_there;
 use super::shelf::Shelf;
 use super::spare::{Prepared, SEGMENT_BYTES_UNIT, Spare};
@@ -48,8 +48,6 @@ const OFTEN: usize = 4;
 const REST_AFTER: Duration = Duration::from_secs(2);
 /// A segment may have this part of the database at once.
 const DATABASE_PART: u64 = 8;
-/// How fast sizes grow where syncs are small (pool.9).
-const GROWTH_MAX: u64 = 4;
 /// A file that is made takes at most one part in so many of what is held back (pool.8).
 const HELD_BACK_PART: u64 = 4;
 
@@ -58,7 +56,7 @@ const HELD_BACK_PART: u64 = 4;
 pub(crate) struct WalPool {
     pub(super) env: Env,
     pub(super) dir: PathBuf,
-    options: WalOptions,
+    pub(super) options: WalOptions,
     /// Bytes (pool.8). Relaxed: a size that orders nothing.
     held_back: AtomicU64,
     register: Register,
@@ -95,19 +93,6 @@ struct State {
     next_name: u64,
     /// Files of obsolete segments that became spares.
     recycled: u64,
-}
-
-/// How much of a record a file is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Use {
-    /// For records as they come.
-    Ordinary,
-    /// For small ones, with a sync for each or for a few.
-    Small,
-    /// The same, with few syncs; this record needs so many bytes.
-    Large(u64),
-    /// For one that will fill it whole, of so many bytes at the least.
-    Bulk(u64),
 }
 
 /// Which room on the disk a record may use (pool.8).
@@ -205,17 +190,7 @@ impl WalPool {
 
     /// The size of a file to make.
     fn due_bytes(&self, state: &State, purpose: Use) -> u64 {
-        match purpose {
-            // pool.9
-            Use::Small if state.newest_bytes > 0 => {
-                self.allowed_bytes(state.next_bytes.min(GROWTH_MAX * state.newest_bytes))
-            }
-            Use::Small | Use::Ordinary | Use::Bulk(_) => self.allowed_bytes(state.next_bytes),
-            Use::Large(bytes) => {
-                let due = bytes.next_multiple_of(SEGMENT_BYTES_UNIT).min(self.segment_bytes_max());
-                self.allowed_bytes(due.max(state.next_bytes))
-            }
-        }
+        self.allowed_bytes(purpose.file_bytes(state.next_bytes, state.newest_bytes, self.segment_bytes_max()))
     }
 
     /// Deletes the spares, so that others have their space; false if there were none.
@@ -284,11 +259,7 @@ impl WalPool {
             if have >= spares || !self.has_common_room(bytes) {
                 return Ok(is_made);
             }
-            let spare = if matches!(purpose, Use::Small | Use::Ordinary) {
-                self.make(bytes)?
-            } else {
-                self.reserve(bytes)?
-            };
+            let spare = self.new_file(purpose, bytes)?;
             self.state.lock().spares.push(spare);
             is_made = true;
         }
@@ -369,11 +340,6 @@ impl WalPool {
         self.options.segment_bytes_max
     }
 
-    /// How much payload a segment for a record larger than a segment has at the most.
-    pub(super) fn bulk_segment_bytes(&self) -> u64 {
-        self.options.bulk_segment_bytes
-    }
-
     /// The file for the next segment, prepared now if none is. One that is ready already may have another size than was
     /// asked for.
     pub(super) fn take(&self, purpose: Use, room: LogRoom) -> Result<Prepared> {
@@ -405,7 +371,7 @@ impl WalPool {
         if numbers.prepared.is_none() {
             let spare = match purpose {
                 Use::Small | Use::Ordinary | Use::Large(_) => self.take_spare(purpose)?,
-                Use::Bulk(bytes) => self.reserve(bytes)?,
+                Use::Bulk(bytes) => self.new_file(purpose, bytes)?,
             };
             let number = numbers.next;
             numbers.prepared = Some(self.prepare(spare, number)?);
@@ -442,23 +408,8 @@ impl WalPool {
 
     /// Gives a file its header and the name of a prepared one, both durable (pool.4).
     fn prepare(&self, spare: Spare, number: u64) -> Result<Prepared> {
-        let path = file_name::prepared_path(&self.dir, number);
         let header = self.header_of(number, spare.bytes);
-        let write = || -> Result<()> {
-            spare.file.write_all_at(&header.encode(), 0).map_err(|e| Error::io("write", &spare.path, e))?;
-            spare.file.sync_data().map_err(|e| Error::io("sync", &spare.path, e))?;
-            self.env.fs.rename(&spare.path, &path).map_err(|e| Error::io("rename", &spare.path, e))?;
-            self.env.fs.sync_dir(&self.dir).map_err(|e| Error::io("sync directory", &self.dir, e))
-        };
-        match write() {
-            Ok(()) => Ok(Prepared { number, spare: Spare { path, ..spare } }),
-            Err(error) => {
-                // It has one of the two names; nothing names the number yet.
-                let _ = self.env.fs.remove_file(&spare.path);
-                let _ = self.env.fs.remove_file(&path);
-                Err(error)
-            }
-        }
+        Prepared::new(&self.env, &self.dir, spare, header)
     }
 
     /// A spare, made now if there is none.
@@ -467,29 +418,20 @@ impl WalPool {
             let mut state = self.state.lock();
             (state.spares.pop(), self.due_bytes(&state, purpose))
         };
-        let spare = match (ready, purpose) {
-            (Some(spare), _) => spare,
-            (None, Use::Small | Use::Ordinary) => self.make(bytes)?,
-            (None, _) => self.reserve(bytes)?,
-        };
+        let spare = ready.map_or_else(|| self.new_file(purpose, bytes), Ok)?;
         let mut state = self.state.lock();
         state.next_bytes = state.next_bytes.max(bytes * 2).min(self.segment_bytes_max());
         state.newest_bytes = spare.bytes;
         Ok(spare)
     }
 
-    /// A file of `bytes` at the least whose blocks are reserved, not written.
-    fn reserve(&self, bytes: u64) -> Result<Spare> {
-        Spare::reserve(&self.env, self.spare_path(), bytes)
-    }
-
-    /// A file of zeros, durable but for its name.
-    fn make(&self, bytes: u64) -> Result<Spare> {
-        Spare::make(&self.env, self.spare_path(), bytes)
-    }
-
-    fn spare_path(&self) -> PathBuf {
-        file_name::spare_path(&self.dir, self.state.lock().take_name())
+    /// A new file: filled with zeros, or reserved where records write all of it (pool.1).
+    fn new_file(&self, purpose: Use, bytes: u64) -> Result<Spare> {
+        let path = file_name::spare_path(&self.dir, self.state.lock().take_name());
+        match purpose {
+            Use::Small | Use::Ordinary => Spare::make(&self.env, path, bytes),
+            Use::Large(_) | Use::Bulk(_) => Spare::reserve(&self.env, path, bytes),
+        }
     }
 
     /// Keeps the file of an obsolete segment of this process for another use, or deletes it.

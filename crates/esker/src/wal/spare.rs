@@ -6,11 +6,13 @@
 //! pool.7. A disk that has no space for a file is asked for it at once, where it can be, and not filled with zeros for each commit that it refuses:
 //!     others need what is left.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use esker_env::{Env, File, OpenOptions};
 
+use super::file_name;
+use super::format::SegmentHeader;
 use crate::types::{Error, Result};
 
 /// The smallest and the unit of all segment sizes.
@@ -34,6 +36,28 @@ pub(super) struct Spare {
 pub(super) struct Prepared {
     pub(super) number: u64,
     pub(super) spare: Spare,
+}
+
+impl Prepared {
+    /// Gives a file its header and the name of a prepared one, both durable (pool.4).
+    pub(super) fn new(env: &Env, dir: &Path, spare: Spare, header: SegmentHeader) -> Result<Prepared> {
+        let path = file_name::prepared_path(dir, header.number);
+        let write = || -> Result<()> {
+            spare.file.write_all_at(&header.encode(), 0).map_err(|e| Error::io("write", &spare.path, e))?;
+            spare.file.sync_data().map_err(|e| Error::io("sync", &spare.path, e))?;
+            env.fs.rename(&spare.path, &path).map_err(|e| Error::io("rename", &spare.path, e))?;
+            env.fs.sync_dir(dir).map_err(|e| Error::io("sync directory", dir, e))
+        };
+        match write() {
+            Ok(()) => Ok(Prepared { number: header.number, spare: Spare { path, ..spare } }),
+            Err(error) => {
+                // It has one of the two names; nothing names the number yet.
+                let _ = env.fs.remove_file(&spare.path);
+                let _ = env.fs.remove_file(&path);
+                Err(error)
+            }
+        }
+    }
 }
 
 impl Spare {

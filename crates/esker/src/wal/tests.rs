@@ -16,7 +16,7 @@ use esker_env::{
 };
 
 use super::format::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES};
-use super::pool::Use;
+use super::purpose::Use;
 use super::recovery::{Recovered, verify};
 use super::{LogExtent, LogRoom, Register, WalOptions, WalPool, WalWriter, file_name, recover};
 use crate::types::{Error, Result, SeqNo};

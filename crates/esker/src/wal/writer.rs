@@ -20,15 +20,16 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::active::{Active, LARGE_BYTES, ROOM_MIN, payload_room};
+use super::active::{Active, room_in};
 use super::file_name;
-use super::format::{self, ALIGN, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES};
+use super::format::{self, ALIGN, Kind, RecordHeader, SEGMENT_HEADER_BYTES};
 use super::old_segments::OldSegments;
-use super::pool::{LogRoom, Use, WalPool};
+use super::pool::{LogRoom, WalPool};
+use super::purpose::Use;
 use super::record_parts::Parts;
 use super::recovery::{EndOfLog, Recovered};
 use super::shelf::Shelf;
-use super::spare::{Prepared, Spare};
+use super::spare::Prepared;
 use super::sync::{SegmentFile, SyncHandle, SyncOutcome, panicked};
 use crate::encoding::checksum::crc32c_append;
 use crate::types::canary::{self, Canary};
@@ -36,13 +37,6 @@ use crate::types::{Error, Result, SeqNo};
 
 /// The buffer is written out before it would pass this size.
 const BUFFER_BYTES_MAX: usize = 1 << 20;
-/// Records that miss less room than this, or than a segment for larger ones has, get ordinary segments.
-const BULK_BYTES_MIN: u64 = 1 << 20;
-/// Segments of which less than this is unused were written whole, for the file system.
-const BLOCK_BYTES: u64 = 4096;
-/// What such a segment holds besides: its header, the record's, `End`, padding.
-const BULK_OVERHEAD_BYTES: u64 = SEGMENT_HEADER_BYTES as u64 + ROOM_MIN;
-
 /// Writes one log. Not shared: the commit lock guards it.
 #[derive(Debug)]
 pub(crate) struct WalWriter {
@@ -153,21 +147,16 @@ impl WalWriter {
         let dir = &self.pool.dir;
         self.pool.env.fs.can_sync_dir(dir).map_err(|e| Error::io("open directory", dir, e))?;
         for prepared in &self.ready {
-            room = Some(room.unwrap_or(0) + spare_room(&prepared.spare));
+            room = Some(room.unwrap_or(0) + room_in(&prepared.spare));
         }
-        let bulk_max = self.pool.bulk_segment_bytes();
+        let (segment_max, bulk_max) = (self.pool.segment_bytes_max(), self.pool.options.bulk_segment_bytes);
         while room.is_none_or(|room| room < bytes) {
             let missing = bytes - room.unwrap_or(0);
-            let purpose = if missing > self.pool.segment_bytes_max().max(BULK_BYTES_MIN.min(bulk_max)) {
-                Use::Bulk(missing.min(bulk_max) + BULK_OVERHEAD_BYTES)
-            } else {
-                let needed = missing + BULK_OVERHEAD_BYTES;
-                match &self.active {
-                    Some(active) => active.next_use(bytes, needed),
-                    None if bytes >= LARGE_BYTES => Use::Large(needed),
-                    None => Use::Ordinary,
-                }
+            let of_rest = |missing| match &self.active {
+                Some(active) => active.next_use(bytes, missing),
+                None => Use::first(bytes, missing),
             };
+            let purpose = Use::of_missing(missing, segment_max, bulk_max).unwrap_or_else(of_rest);
             let prepared = match self.pool.take(purpose, on_disk) {
                 Ok(prepared) => prepared,
                 Err(error) => {
@@ -178,7 +167,7 @@ impl WalWriter {
                     return Err(error);
                 }
             };
-            room = Some(room.unwrap_or(0) + spare_room(&prepared.spare));
+            room = Some(room.unwrap_or(0) + room_in(&prepared.spare));
             self.ready.push_back(prepared);
         }
         let last = self.ready.back().expect("the active segment has too little room");
@@ -220,11 +209,6 @@ impl WalWriter {
     /// Where the log is kept for others than recovery.
     pub(crate) fn shelf(&self) -> Option<Arc<Shelf>> {
         self.pool.shelf().cloned()
-    }
-
-    /// Whether the log is kept for others than recovery.
-    pub(crate) fn is_kept(&self) -> bool {
-        self.pool.shelf().is_some()
     }
 
     /// Tells who reads the log that commits became visible.
@@ -383,13 +367,7 @@ impl WalWriter {
                 continue;
             };
             let n = left.min(room);
-            let kind = match (left == bytes, n == left) {
-                (true, true) => Kind::Full,
-                (true, false) => Kind::First,
-                (false, false) => Kind::Middle,
-                (false, true) => Kind::Last,
-            };
-            self.put_record(seq, kind, n, &mut parts)?;
+            self.put_record(seq, Kind::of_fragment(left == bytes, n == left), n, &mut parts)?;
             left -= n;
             if left == 0 {
                 break;
@@ -489,13 +467,11 @@ impl WalWriter {
             self.sync_active()?;
         }
         let active = self.active.take().expect("it was there above");
-        let SegmentFile { number, path, file, .. } = &*active.segment;
-        let is_written = active.was_written || active.bytes - active.appended < BLOCK_BYTES;
-        let spare = Spare { path: path.clone(), file: file.clone(), bytes: active.bytes, is_written };
+        let number = active.segment.number;
         if let Some(shelf) = self.pool.shelf() {
-            shelf.finish(*number, active.appended, self.last_seq);
+            shelf.finish(number, active.appended, self.last_seq);
         }
-        self.old.push(*number, spare, active.appended);
+        self.old.push(number, active.spare(), active.appended);
         self.tell_live();
         Ok(active.appended)
     }
@@ -520,8 +496,4 @@ impl WalWriter {
         self.active = Some(Active::new(segment, spare.bytes, spare.is_written, self.pool.window()));
         Ok(())
     }
-}
-
-fn spare_room(spare: &Spare) -> u64 {
-    payload_room(spare.bytes - SEGMENT_HEADER_BYTES as u64).expect("the smallest segment has room")
 }

@@ -61,7 +61,7 @@ impl Opening {
         for adopted in &found.replayed.unlogged {
             writer.append(adopted.seq, &[&payload::encode_header(&adopted.deltas)])?;
         }
-        if writer.is_kept() {
+        if writer.shelf().is_some() {
             writer.sync()?;
         }
         Ok(Log { blobs, feed, pool, writer })
