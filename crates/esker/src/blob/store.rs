@@ -63,6 +63,15 @@ struct Current {
     credit: u64,
 }
 
+/// What the store may take of disk and page cache. Relaxed: sizes that order nothing.
+struct DiskShares {
+    /// Bytes that leases leave free on the disk.
+    held_back: AtomicU64,
+    file_bytes_max: AtomicU64,
+    /// Bytes that may still be written through the page cache. Either way of writing is correct.
+    page_cache_room: AtomicU64,
+}
+
 /// Allocates space in blob files; see the module documentation.
 pub(crate) struct BlobStore {
     pub(super) env: Env,
@@ -75,14 +84,10 @@ pub(crate) struct BlobStore {
     process: u32,
     /// Locked while the next file is created.
     current: Mutex<Current>,
-    /// Bytes that leases leave free on the disk. Relaxed: sizes that order nothing.
-    held_back: AtomicU64,
-    file_bytes_max: AtomicU64,
+    shares: DiskShares,
     /// Files that may hold data that is not durable.
     dirty: Mutex<Vec<Arc<BlobFile>>>,
     spares: Mutex<Vec<AlignedBuf>>,
-    /// Bytes that may still be written through the page cache. Relaxed: either way of writing is correct.
-    page_cache_room: AtomicU64,
     /// Bytes written by commits. Relaxed: a statistic.
     written_bytes: AtomicU64,
     /// Outcomes of space allocation and writes.
@@ -103,7 +108,11 @@ impl BlobStore {
         new_file: NewBlobFile,
     ) -> Arc<BlobStore> {
         let smallest = AtomicUsize::new(options.over.unwrap_or(usize::MAX));
-        let file_bytes_max = AtomicU64::new(options.file_bytes_max);
+        let shares = DiskShares {
+            held_back: AtomicU64::new(0),
+            file_bytes_max: AtomicU64::new(options.file_bytes_max),
+            page_cache_room: AtomicU64::new(0),
+        };
         let process = env.threads.process_id();
         Arc::new(BlobStore {
             env,
@@ -113,11 +122,9 @@ impl BlobStore {
             new_file,
             process,
             current: Mutex::default(),
-            held_back: AtomicU64::new(0),
-            file_bytes_max,
+            shares,
             dirty: Mutex::default(),
             spares: Mutex::default(),
-            page_cache_room: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
             outcomes: Outcomes::default(),
             limits: RwLock::default(),
@@ -174,7 +181,7 @@ impl BlobStore {
 
     fn try_lease(&self, bytes: u64, alone: bool) -> Result<(Lease, u64)> {
         let mut current = self.current.lock();
-        let file_bytes_max = self.file_bytes_max.load(Ordering::Relaxed);
+        let file_bytes_max = self.shares.file_bytes_max.load(Ordering::Relaxed);
         let has_room = |file: &Arc<BlobFile>| file.is_fresh() || file.len() + bytes <= file_bytes_max;
         let file = match current.file.take_if(|file| !has_room(file)) {
             None if current.file.is_some() => current.file.clone(),
@@ -191,7 +198,7 @@ impl BlobStore {
 
     /// Fails if the lease would use reserved disk space.
     fn check_room(&self, credit: &mut u64, file: &BlobFile, bytes: u64) -> Result<()> {
-        let held_back = self.held_back.load(Ordering::Relaxed);
+        let held_back = self.shares.held_back.load(Ordering::Relaxed);
         if held_back > 0 && *credit < bytes {
             let dir = file.path().parent().unwrap_or(file.path());
             let free = self.env.fs.free_bytes(dir).unwrap_or(u64::MAX).saturating_sub(held_back);
@@ -207,8 +214,8 @@ impl BlobStore {
 
     /// Sets the bytes to leave free, and the size at which a file is full.
     pub(crate) fn hold_back(&self, bytes: u64, file_bytes_max: u64) {
-        self.held_back.store(bytes, Ordering::Relaxed);
-        self.file_bytes_max.store(file_bytes_max.min(self.options.file_bytes_max), Ordering::Relaxed);
+        self.shares.held_back.store(bytes, Ordering::Relaxed);
+        self.shares.file_bytes_max.store(file_bytes_max.min(self.options.file_bytes_max), Ordering::Relaxed);
     }
 
     /// Fails in the child of a fork (blob_store.5).
@@ -255,14 +262,14 @@ impl BlobStore {
 
     /// Sets the bytes that may be written through the page cache.
     pub(crate) fn set_page_cache_room(&self, bytes: u64) {
-        self.page_cache_room.store(bytes, Ordering::Relaxed);
+        self.shares.page_cache_room.store(bytes, Ordering::Relaxed);
     }
 
     /// Writes whole blocks of a lease, through the page cache or directly. See [`BlobFile::write_direct`].
     pub(super) fn write_blocks(&self, file: &BlobFile, at: u64, blocks: &[u8], small: bool) -> Result<()> {
         let less = |room: u64| room.checked_sub(blocks.len() as u64);
         let has_room =
-            || self.page_cache_room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok();
+            || self.shares.page_cache_room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok();
         if small && has_room() {
             file.write_behind(at, blocks)
         } else {
@@ -328,7 +335,7 @@ mod tests {
         let cache = BlobCache::new(&budget, Box::new(|| 0));
         let store = BlobStore::new(env.clone(), options, budget, cache, Box::new(|| unreachable!()));
         let file = BlobFile::create(&env, "file".as_ref(), FileId::new(1)).unwrap();
-        let room = || store.page_cache_room.load(Ordering::Relaxed);
+        let room = || store.shares.page_cache_room.load(Ordering::Relaxed);
         let mut blocks = AlignedBuf::zeroed(4096);
         blocks.fill(7);
         store.set_page_cache_room(10_000);

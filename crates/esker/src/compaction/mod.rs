@@ -18,6 +18,7 @@
 pub(crate) mod covered;
 pub(crate) mod execute;
 pub(crate) mod filter;
+mod horizons;
 mod in_cache;
 pub(crate) mod judge;
 pub(crate) mod manual;

@@ -42,7 +42,9 @@ mod footer;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod index;
+mod meta;
 mod options;
+mod parts;
 mod properties;
 mod salvage;
 mod scan;
@@ -58,15 +60,15 @@ pub(crate) use block_position::BlockPosition;
 pub(crate) use counts::Counts;
 pub(crate) use cursor::TableCursor;
 pub(crate) use index::IndexLimits;
+pub(crate) use meta::TableMeta;
+pub(crate) use parts::stated_newest_commit;
 pub(crate) use salvage::{LostContent, SalvageScan, SalvageTable, TableDamage};
 pub(crate) use scan::TableScan;
 pub(crate) use stored::Fingerprint;
 #[cfg(test)]
 pub(crate) use table::plain_remover;
-pub(crate) use table::{
-    Found, MemoryOnly, NoAnswer, OnMiss, ReadOnMiss, Remover, Table, stated_newest_commit,
-};
-pub(crate) use writer::{TableMeta, TableWriter};
+pub(crate) use table::{Found, MemoryOnly, NoAnswer, OnMiss, ReadOnMiss, Remover, Table};
+pub(crate) use writer::TableWriter;
 
 /// The cache of decoded blocks.
 pub(crate) type BlockCache = crate::cache::BlockCache<block::Block>;

@@ -14,22 +14,21 @@
 //! sstable_salvage.3. All damage is reported: each part and each block that is not valid.
 //!
 //! Everything is verified by its checksum before use. No input causes a panic, or an allocation larger than
-//! the file.
+//! the file: a footer names only parts inside the file, and an index only blocks before the other parts.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use esker_env::{Env, File, OpenOptions, PageBuf, read_range};
+use esker_env::{Env, File, OpenOptions};
 
 use super::block::Block;
 use super::footer::{FOOTER_BYTES, Footer};
 use super::index::Index;
+use super::parts::{Parts, parse_block, read_footer, read_stored};
 use super::properties::{Properties, decode_tombstones};
 use super::stored::{self, Fingerprint, Salt, TRAILER_BYTES};
-use super::table::{parse_block, read_footer};
 use crate::encoding::bloom::BlockedBloom;
-use crate::encoding::bytes::Decoded;
 use crate::types::entry::EntryRef;
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{Error, Result, SeqNo};
@@ -63,7 +62,6 @@ const ALL_KEYS: LostContent = LostContent::Keys(None, None);
 pub(crate) struct SalvageTable {
     path: PathBuf,
     file: Arc<dyn File>,
-    file_bytes: u64,
     footer: Option<Footer>,
     index: Option<Index>,
     /// Statistics and limits, if readable.
@@ -82,7 +80,6 @@ impl SalvageTable {
         let mut table = SalvageTable {
             path: path.to_owned(),
             file,
-            file_bytes,
             footer: None,
             index: None,
             properties: None,
@@ -107,23 +104,25 @@ impl SalvageTable {
 
     fn read_parts(&mut self, footer: &Footer) {
         let Footer { properties, filter, tombstones, index, .. } = footer;
-        match self.part("properties", properties, Properties::decode) {
+        let (file, path) = (self.file.clone(), self.path.clone());
+        let parts = Parts { file: &*file, path: &path, salt: footer.salt };
+        match parts.read("properties", properties, Properties::decode) {
             Ok(properties) => self.properties = Some(properties),
             Err(error) => self.note(error, properties.clone(), LostContent::Nothing),
         }
         if !filter.is_empty()
-            && let Err(error) = self.part("filter", filter, BlockedBloom::decode)
+            && let Err(error) = parts.read("filter", filter, BlockedBloom::decode)
         {
             self.note(error, filter.clone(), LostContent::Nothing);
         }
         if !tombstones.is_empty() {
-            match self.part("range tombstones", tombstones, decode_tombstones) {
+            match parts.read("range tombstones", tombstones, decode_tombstones) {
                 Ok(tombstones) => self.tombstones = tombstones,
                 Err(error) => self.note(error, tombstones.clone(), ALL_KEYS),
             }
         }
         let blocks = 0..tombstones.start;
-        let read = self.part("index", index, Index::decode).and_then(|read| match read.blocks_end() {
+        let read = parts.read("index", index, Index::decode).and_then(|read| match read.blocks_end() {
             end if end == blocks.end => Ok(read),
             end => Err(Error::corrupt("index", &self.path, index.start, format!("its blocks end at {end}"))),
         });
@@ -132,23 +131,6 @@ impl SalvageTable {
             Err(error) if blocks.is_empty() => self.note(error, index.clone(), LostContent::Nothing),
             Err(error) => self.note(error, blocks, ALL_KEYS),
         }
-    }
-
-    fn part<T>(
-        &self,
-        what: &'static str,
-        extent: &Range<u64>,
-        decode: impl FnOnce(&[u8]) -> Decoded<T>,
-    ) -> Result<T> {
-        let stored = self.read(extent.clone())?;
-        let decoded = self.payload(&stored, extent.start).and_then(|payload| decode(&payload));
-        decoded.map_err(|e| e.in_file(what, &self.path, extent.start))
-    }
-
-    /// Verifies and decodes a stored part or block. Fails without a footer.
-    fn payload(&self, stored: &[u8], offset: u64) -> Decoded<PageBuf> {
-        let salt = self.footer.as_ref().map_or_else(Salt::default, |footer| footer.salt);
-        stored::open(stored, salt, offset)
     }
 
     /// Returns the newest commit in the table, if the footer is valid.
@@ -178,7 +160,7 @@ impl SalvageTable {
         let mut fingerprint = Fingerprint::default();
         for part in blocks.chain(others.filter(|part| !part.is_empty())) {
             let trailer = part.end.checked_sub(TRAILER_BYTES as u64)?..part.end;
-            fingerprint = fingerprint.with_part(&self.read(trailer).ok()?);
+            fingerprint = fingerprint.with_part(&read_stored(&*self.file, &self.path, trailer).ok()?);
         }
         Some(fingerprint)
     }
@@ -213,21 +195,11 @@ impl SalvageTable {
     }
 
     fn block(&self, number: usize) -> Result<Block> {
-        let extent = self.extent(number);
+        let (extent, salt) = (self.extent(number), self.footer.as_ref().map_or(Salt::default(), |f| f.salt));
         let start = extent.start;
-        let stored = self.read(extent)?;
-        let block = parse_block(self.payload(&stored, start), stored::is_packed(&stored));
+        let stored = read_stored(&*self.file, &self.path, extent)?;
+        let block = parse_block(stored::open(&stored, salt, start), stored::is_packed(&stored));
         block.map_err(|e| e.in_file("block", &self.path, start))
-    }
-
-    fn read(&self, extent: Range<u64>) -> Result<Vec<u8>> {
-        // The extent may come from damaged bytes.
-        let len = extent.end.checked_sub(extent.start).filter(|_| extent.end <= self.file_bytes);
-        let Some(len) = len.and_then(|len| usize::try_from(len).ok()) else {
-            return Err(Error::corrupt("table", &self.path, extent.start, "a part exceeds the file"));
-        };
-        let read = read_range(&*self.file, extent.start, len);
-        read.map_err(|e| Error::read(&self.path, extent.start, len, &e))
     }
 
     /// Returns the keys that a block may hold.

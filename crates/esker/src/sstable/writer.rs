@@ -26,7 +26,7 @@ use super::index::{self, IndexEntry, IndexLimits, shortest_separator};
 use super::options::{TableCompression, TableOptions};
 use super::properties::{Properties, empty_range, encode_tombstones};
 use super::stored::{COMPRESSED_BYTES_MAX, Fingerprint, Salt, pack, trailer};
-use super::{BlockCache, Counts, Table};
+use super::{BlockCache, Counts, Table, TableMeta};
 use crate::blob::{BlobPointer, BlobReferences};
 use crate::encoding::Compression;
 use crate::encoding::bloom::BlockedBloom;
@@ -46,36 +46,6 @@ const PROBED_BYTES: usize = COMPRESSED_BYTES_MAX;
 /// LZ4 is chosen if it reduces the blocks to at most this percentage.
 const PROBE_PERCENT_MAX: usize = 88;
 const WRITE_BUFFER_BYTES: usize = 1 << 20;
-
-/// Description of a finished table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TableMeta {
-    /// Size of the file.
-    pub file_bytes: u64,
-    /// The range that the table covers.
-    pub range: KeyRange,
-    /// Statistics of its entries.
-    pub counts: Counts,
-    /// Distinguishes tables that are otherwise alike.
-    pub fingerprint: Fingerprint,
-    /// The commit of an adopted table; zero for other tables (table.5 in sstable/table.rs).
-    pub base_seq: SeqNo,
-    /// References to blob files.
-    pub blobs: BlobReferences,
-}
-
-impl TableMeta {
-    /// Returns the description of the same table adopted by a commit. Zero leaves it unchanged.
-    pub(crate) fn based(self, base_seq: SeqNo) -> Self {
-        match base_seq {
-            SeqNo::ZERO => self,
-            base => {
-                let counts = Counts { min_seq: base, max_seq: base, ..self.counts };
-                TableMeta { counts, base_seq: base, ..self }
-            }
-        }
-    }
-}
 
 /// Writes one table.
 pub(crate) struct TableWriter {

@@ -23,30 +23,24 @@
 //! Writing needs no lookups: a bulk load sorts once, when it commits. Decoding an owned log record does not
 //! copy it, so replaying a commit needs no more memory than the commit did.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 
+use self::codec::{RANGE_END_BYTES_MAX, RANGE_START_BYTES_MAX, is_key};
 use self::index::Index;
-use crate::blob::BlobPointer;
-use crate::encoding::bytes::{ByteReader, DecodeError, Decoded, put_string, put_varint};
-use crate::encoding::operand::{Elements, Operand, elements};
+use self::order::Order;
+use crate::encoding::bytes::{put_string, put_varint};
+use crate::encoding::operand::{Elements, Operand};
 use crate::read::fold;
 use crate::read::operators::Operator;
 use crate::read::resolve::{Answer, Resolver};
 use crate::types::entry::EntryRef;
-use crate::types::expiry::{EXPIRY_BYTES, Expiry, value_of};
+use crate::types::expiry::Expiry;
 use crate::types::key::head8;
 use crate::types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::types::op::{Kind, UNRESOLVED_OPS};
-use crate::types::{KeyspaceId, Result, SeqNo, Value, key};
-
-/// The start of a range after a key is the key followed by a zero byte.
-const RANGE_START_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
-/// The end of a range may be an encoded key followed by a zero byte.
-const RANGE_END_BYTES_MAX: usize = key::PREFIX_BYTES_MAX + KEY_BYTES_MAX + 1;
+use crate::types::op::Kind;
+use crate::types::{KeyspaceId, SeqNo, key};
 
 /// Ops are numbered with 32 bits.
 const OPS_MAX: usize = u32::MAX as usize;
@@ -87,18 +81,6 @@ pub struct WriteSet {
     has_operands: bool,
     sorted: OnceLock<Order>,
     index: Mutex<Index>,
-}
-
-/// The op that counts for each key.
-#[derive(Clone, Debug, Default)]
-struct Order {
-    /// Ops in key order.
-    ops: Vec<u32>,
-    /// Joined lists of operands from several ops, by the last of these ops (write_set.6).
-    joined: BTreeMap<u32, Vec<u8>>,
-    /// For operands after a put or removal: the ops before the last one, down to the put or removal, by the
-    /// last op.
-    superseded: BTreeMap<u32, Vec<u32>>,
 }
 
 /// A point in time of a write set, for rolling back.
@@ -421,12 +403,6 @@ impl WriteSet {
         index.last(key, |at| self.key_at(at))
     }
 
-    /// Returns whether the operands of an op directly follow those of an earlier op of the same key.
-    fn follows(&self, later: u32, earlier: u32) -> bool {
-        let [later, earlier] = [later, earlier].map(|at| &self.ops[at as usize]);
-        later.kind.is_operand() && earlier.kind.is_operand() && earlier.live
-    }
-
     /// Collects the operands of a key from its last op backward, and what they apply to.
     fn operands(&self, key: &[u8], last: usize) -> Own<'_> {
         let is_linear = self.ops.len() <= LINEAR_OPS_MAX;
@@ -472,207 +448,6 @@ impl WriteSet {
     pub fn ranges(&self) -> &[(Vec<u8>, Vec<u8>)] {
         &self.ranges
     }
-
-    /// Returns the ops that count, in key order.
-    fn order(&self) -> &Order {
-        self.sorted.get_or_init(|| {
-            let mut order: Vec<(u64, u32)> = Vec::with_capacity(self.live);
-            let live = self.ops.iter().enumerate().filter(|(_, op)| op.live);
-            order.extend(live.map(|(i, op)| (op.head, i as u32)));
-            // The last op of a key comes first, so that deduplication keeps it.
-            order.sort_unstable_by(|a, b| {
-                a.0.cmp(&b.0).then_with(|| self.key_at(a.1).cmp(self.key_at(b.1))).then(b.1.cmp(&a.1))
-            });
-            let is_same = |a: &(u64, u32), b: &(u64, u32)| a.0 == b.0 && self.key_at(a.1) == self.key_at(b.1);
-            let (mut joined, mut superseded) = (BTreeMap::new(), BTreeMap::new());
-            if self.has_operands {
-                for ops in order.chunk_by(is_same).filter(|ops| ops.len() > 1) {
-                    let follows = |pair: &&[(u64, u32)]| self.follows(pair[0].1, pair[1].1);
-                    let count = 1 + ops.windows(2).take_while(follows).count();
-                    let lists = ops[..count].iter().rev().map(|(_, i)| self.value_of(&self.ops[*i as usize]));
-                    if count > 1 {
-                        joined.insert(ops[0].1, lists.collect::<Vec<_>>().concat());
-                    }
-                    if self.ops[ops[0].1 as usize].kind.is_operand() && count < ops.len() {
-                        superseded.insert(ops[0].1, ops[1..=count].iter().map(|(_, i)| *i).collect());
-                    }
-                }
-            }
-            order.dedup_by(|later, kept| is_same(later, kept));
-            Order { ops: order.into_iter().map(|(_, i)| i).collect(), joined, superseded }
-        })
-    }
-
-    /// Returns an op of the order as an entry of commit `seq`.
-    #[inline]
-    fn entry<'s>(&'s self, order: &'s Order, i: u32, seq: SeqNo) -> EntryRef<'s> {
-        let op = &self.ops[i as usize];
-        let joined = if op.kind.is_operand() { order.joined.get(&i) } else { None };
-        let value = joined.map_or_else(|| self.value_of(op), |list| &**list);
-        EntryRef { key: self.key_of(op), seq, kind: op.kind, value }
-    }
-
-    /// Returns live op `n` in key order as an entry of commit `seq`.
-    pub fn nth(&self, n: usize, seq: SeqNo) -> EntryRef<'_> {
-        let order = self.order();
-        self.entry(order, order.ops[n], seq)
-    }
-
-    /// Returns the put or removal that the operands of live op `n` follow, if any.
-    pub(super) fn base_of(&self, n: usize, seq: SeqNo) -> Option<EntryRef<'_>> {
-        let order = self.order();
-        let base = order.superseded.get(&order.ops[n])?.last()?;
-        Some(self.entry_of(&self.ops[*base as usize], seq))
-    }
-
-    /// Returns the set with puts instead of operands that follow a put or removal (write_set.6). `None` if
-    /// there are no such operands. `fold` computes a value from operands and the entry that they follow.
-    pub(crate) fn settled(
-        &self,
-        fold: impl Fn(EntryRef<'_>, EntryRef<'_>) -> Result<(Value, Option<Expiry>)>,
-    ) -> Result<Option<WriteSet>> {
-        if !self.has_operands || self.order().superseded.is_empty() {
-            return Ok(None);
-        }
-        let order = self.order();
-        let left_out: BTreeSet<u32> = order.superseded.values().flatten().copied().collect();
-        let (mut out, mut at) = (WriteSet::new(), 0);
-        let mut reader = ByteReader::new(self.payload());
-        while !reader.is_empty() {
-            let (kind, first, second) = op_of(&mut reader).expect("the set holds valid ops");
-            if !kind.is_point() {
-                out.remove_range(first, second);
-                continue;
-            }
-            if let Some(base) = order.superseded.get(&at).and_then(|ops| ops.last()) {
-                let base = self.entry_of(&self.ops[*base as usize], SeqNo::MAX);
-                let (value, expiry) = fold(self.entry(order, at, SeqNo::MAX), base)?;
-                out.put_until(Kind::PUT, first, expiry, &value);
-            } else if !left_out.contains(&at) {
-                out.push(kind, first, second);
-            }
-            at += 1;
-        }
-        Ok(Some(out))
-    }
-
-    /// Returns the number of live ops with a key below `key`.
-    pub fn rank(&self, key: &[u8]) -> usize {
-        self.order().ops.partition_point(|&i| self.key_of(&self.ops[i as usize]) < key)
-    }
-
-    /// Iterates over the live ops in key order, as entries of commit `seq`.
-    pub fn entries(&self, seq: SeqNo) -> impl Iterator<Item = EntryRef<'_>> + Clone {
-        let order = self.order();
-        order.ops.iter().map(move |&i| self.entry(order, i, seq))
-    }
-
-    /// Like `entries`, from a key on.
-    pub(crate) fn entries_from(&self, key: &[u8], seq: SeqNo) -> impl Iterator<Item = EntryRef<'_>> {
-        let first = self.rank(key);
-        self.entries(seq).skip(first)
-    }
-
-    /// Like `entries`, with the entries at the ascending indexes `unresolved` marked as unresolved.
-    pub fn entries_with<'s>(
-        &'s self,
-        seq: SeqNo,
-        unresolved: &'s [u32],
-    ) -> impl Iterator<Item = EntryRef<'s>> + Clone {
-        let mut left = unresolved.iter().copied().peekable();
-        self.entries(seq).zip(0_u32..).map(move |(entry, place)| match left.next_if_eq(&place) {
-            Some(_) => EntryRef { kind: entry.kind.unresolved(), ..entry },
-            None => entry,
-        })
-    }
-
-    /// Encodes what follows the ops in the log: the ops of the unresolved entries at `places`. Empty if there
-    /// are none.
-    pub fn encode_unresolved(&self, places: &[u32]) -> Vec<u8> {
-        let mut out = Vec::new();
-        if places.is_empty() {
-            return out;
-        }
-        let order = self.order();
-        let mut ops: Vec<u32> = places.iter().map(|place| order.ops[*place as usize]).collect();
-        ops.sort_unstable();
-        out.push(UNRESOLVED_OPS);
-        put_varint(&mut out, ops.len() as u64);
-        let mut next = 0;
-        for op in ops {
-            put_varint(&mut out, u64::from(op - next));
-            next = op + 1;
-        }
-        out
-    }
-
-    /// Marks the ops listed in the log as unresolved.
-    fn note_unresolved(&mut self, reader: &mut ByteReader<'_>) -> Decoded<()> {
-        let mut next = 0_usize;
-        for _ in 0..reader.varint()? {
-            let gap = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
-            let op = next.checked_add(gap).and_then(|at| self.ops.get_mut(at));
-            let Some(op) = op else {
-                return Err(reader.error("the list of unresolved ops names an op that does not exist"));
-            };
-            op.kind = op.kind.unresolved();
-            next += gap + 1;
-        }
-        Ok(())
-    }
-
-    /// Replays the encoded ops in `record` after its header. Offsets in errors count from the
-    /// end of the header.
-    pub fn decode(record: Cow<'_, [u8]>, header_len: usize) -> Decoded<Self> {
-        let mut set = WriteSet { header_len, ..Self::default() };
-        let mut reader = ByteReader::new(&record[header_len..]);
-        while !reader.is_empty() {
-            let at = reader.position();
-            let byte = reader.u8()?;
-            if byte == UNRESOLVED_OPS {
-                set.note_unresolved(&mut reader)?;
-                continue;
-            }
-            // The log lists unresolved ops after the ops.
-            let Some(kind) = Kind::from_u8(byte).filter(|kind| !kind.is_unresolved()) else {
-                return Err(DecodeError::new(at, format!("unknown op {byte} in a commit")));
-            };
-            let longest = if kind.is_point() { KEY_BYTES_MAX } else { RANGE_START_BYTES_MAX };
-            let first = checked_key(&mut reader, longest)?;
-            let first_start = header_len + reader.position() - first.len();
-            if !kind.is_point() {
-                let end = range_end(&mut reader)?;
-                if first < end {
-                    set.note_range(&record, first, end);
-                }
-            } else if kind.has_value() {
-                let value = reader.string()?;
-                if kind.expires() && value.len() < EXPIRY_BYTES {
-                    return Err(DecodeError::new(at, "an expiring version has no expiry"));
-                }
-                if kind.needs_fetch() {
-                    BlobPointer::decode(value_of(kind, value))?;
-                } else if kind.is_operand() {
-                    elements(value)?;
-                }
-                let value_start = header_len + reader.position() - value.len();
-                set.note(kind, (first_start, first), (value_start, value.len()));
-            } else {
-                set.note(kind, (first_start, first), (first_start, 0));
-            }
-        }
-        set.bytes = record.into_owned();
-        Ok(set)
-    }
-}
-
-/// Reads the next op of a payload: its kind, its key or range start, and its value or range end.
-fn op_of<'a>(reader: &mut ByteReader<'a>) -> Decoded<(Kind, &'a [u8], &'a [u8])> {
-    let byte = reader.u8()?;
-    let kind = Kind::from_u8(byte).ok_or_else(|| reader.error(format!("unknown op {byte}")))?;
-    let first = reader.string()?;
-    let second = if !kind.is_point() || kind.has_value() { reader.string()? } else { &[] };
-    Ok((kind, first, second))
 }
 
 /// Combines an operand with a list of one operand, if both can be combined (fold.4).
@@ -686,27 +461,11 @@ fn combined(list: &[u8], operand: Operand<'_>, key: &[u8], operator: &Operator) 
     Some(Operand { bytes: &combined, ..first }.to_list())
 }
 
-/// Reads the end of a range: a key, a key and a zero byte, or the first byte after all keys of a keyspace.
-fn range_end<'a>(reader: &mut ByteReader<'a>) -> Decoded<&'a [u8]> {
-    let at = reader.clone();
-    let bytes = reader.string()?;
-    if bytes.len() <= RANGE_END_BYTES_MAX { Ok(bytes) } else { Err(at.error("longer than a key can be")) }
-}
-
-/// Returns whether this is an encoded key whose user key is not too long.
-fn is_key(encoded: &[u8], user_key_bytes_max: usize) -> bool {
-    key::decode_key(encoded).is_some_and(|(_, user_key)| user_key.len() <= user_key_bytes_max)
-}
-
-fn checked_key<'a>(reader: &mut ByteReader<'a>, user_key_bytes_max: usize) -> Decoded<&'a [u8]> {
-    let at = reader.clone();
-    let bytes = reader.string()?;
-    if is_key(bytes, user_key_bytes_max) { Ok(bytes) } else { Err(at.error("not an encoded key")) }
-}
-
 /// Changes of live counts by a commit, per keyspace.
 pub type CountDeltas = Vec<(KeyspaceId, i64)>;
 
+mod codec;
 mod index;
+mod order;
 #[cfg(test)]
 mod tests;

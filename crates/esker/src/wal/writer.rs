@@ -152,11 +152,11 @@ impl WalWriter {
         let (segment_max, bulk_max) = (self.pool.segment_bytes_max(), self.pool.options.bulk_segment_bytes);
         while room.is_none_or(|room| room < bytes) {
             let missing = bytes - room.unwrap_or(0);
-            let of_rest = |missing| match &self.active {
+            let purpose = Use::of_missing(missing, segment_max, bulk_max);
+            let purpose = purpose.unwrap_or_else(|| match &self.active {
                 Some(active) => active.next_use(bytes, missing),
                 None => Use::first(bytes, missing),
-            };
-            let purpose = Use::of_missing(missing, segment_max, bulk_max).unwrap_or_else(of_rest);
+            });
             let prepared = match self.pool.take(purpose, on_disk) {
                 Ok(prepared) => prepared,
                 Err(error) => {

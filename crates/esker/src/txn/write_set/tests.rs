@@ -1,8 +1,11 @@
 //! Tests of write sets against a map, with random writes.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::encoding::bytes::Decoded;
+use crate::encoding::operand::elements;
 use crate::read::operators::Operators;
 use crate::types::key::encode_key;
 
