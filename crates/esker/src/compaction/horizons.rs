@@ -2,7 +2,8 @@
 
 use crate::types::SeqNo;
 
-/// The sequence numbers that readers may read at: the registered snapshots, the visible number, and from there on any.
+/// The sequence numbers that readers may read at: the registered snapshots, the visible number, and from
+/// there on any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Horizons {
     ascending: Vec<SeqNo>,
@@ -16,7 +17,8 @@ impl Horizons {
         Horizons { ascending: snapshots }
     }
 
-    /// The same readers, and any from this number on (compaction_judge.7). Above the newest horizon there may be any in any case.
+    /// The same readers, and any from this number on (compaction_judge.7). Above the newest horizon there may
+    /// be any in any case.
     pub(crate) fn with_all_from(&self, from: SeqNo) -> Self {
         let from = from.min(self.newest());
         let below = self.ascending.iter().copied().filter(|horizon| *horizon < from);

@@ -10,7 +10,7 @@ use super::partition::{Partition, free_bytes, partitions, stuck};
 use super::plan::{IDLE_DISCOUNT, PickInput, Plan, groups, held_back, moves, plan_into_base};
 use crate::manifest::version::{Level, Version};
 
-/// Tables above the base may have so many percent of its bytes.
+/// Tables above the base may have this percentage of its bytes.
 const UPPER_PERCENT_MAX: u64 = 30;
 
 /// The piece of compaction that is due and pays most.
@@ -34,7 +34,8 @@ pub(super) fn pick<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
     best.or_else(|| input.idle.then(when_idle)?).map(|group| plan_into_base(version, &group))
 }
 
-/// The part of the base with most tombstones that snapshots have held, and that nobody needs any more: what they hide goes with them.
+/// Returns the part of the base with most tombstones that only closed snapshots needed. What they hide is
+/// dropped with them.
 fn leftover<'p, 'a: 'p, T: 'a>(
     parts: impl Iterator<Item = &'p Partition<'a, T>>,
     input: &PickInput,
@@ -47,8 +48,8 @@ fn leftover<'p, 'a: 'p, T: 'a>(
         .map(|(_, p)| p.clone())
 }
 
-/// The group with the fewest bytes written for each byte of newer data absorbed. Bytes that tombstones will free
-/// count as absorbed.
+/// The group with the fewest bytes written for each byte of newer data absorbed. Bytes that tombstones will
+/// free count as absorbed.
 fn cheapest<'a, T>(groups: Vec<Partition<'a, T>>) -> Option<Partition<'a, T>> {
     let score = |group: &Partition<'_, T>| {
         let entries: u64 = group.members.iter().map(|m| m.table.meta.counts.entries).sum();
@@ -59,7 +60,7 @@ fn cheapest<'a, T>(groups: Vec<Partition<'a, T>>) -> Option<Partition<'a, T>> {
     groups.into_iter().min_by(|a, b| score(a).total_cmp(&score(b)))
 }
 
-/// Whether compaction is due, of which `best` would be the first piece; `idle`: also because nobody writes.
+/// Whether compaction is due, with `best` as its first piece. `idle`: also because there are no writes.
 fn due<T>(version: &Version<T>, input: &PickInput, best: &Partition<'_, T>, idle: bool) -> bool {
     let limits = &input.limits;
     let cost_ns = u128::from(best.bytes()) * 1_000_000_000 / u128::from(input.bytes_per_second.max(1));

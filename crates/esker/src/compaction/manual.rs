@@ -18,8 +18,8 @@ pub(crate) struct ManualProgress {
     newest: Option<RunId>,
 }
 
-/// The next piece of a manual compaction: everything into one base run, without garbage. None when it is done. `must_pass`: what lies there is read
-/// in any case.
+/// The next piece of a manual compaction: everything into one base run, without garbage. None when it is
+/// done. `must_pass`: what lies there is read in any case.
 pub(crate) fn pick<T>(
     version: &Version<T>,
     limits: &Limits,

@@ -17,19 +17,22 @@ use crate::types::{FileId, SeqNo};
 const MIB: u64 = 1 << 20;
 /// Compaction costs this many times less while the database is idle.
 pub(crate) const IDLE_DISCOUNT: u64 = 4;
-/// A small neighbour joins a compaction if it is at most this many times as large, so that tables grow geometrically.
+/// A small neighbour joins a compaction if it is at most this many times as large, so that tables grow
+/// geometrically.
 const NEIGHBOUR_FACTOR: u64 = 4;
-/// Tombstones that were left in the base are worth a rewrite if one entry of so many is one.
+/// Tombstones left in the base are worth a rewrite if at least one of this number of entries is a tombstone.
 const LEFTOVER_PART: u64 = 8;
 
 /// The shape to keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// While the data fits the cache, more runs as they come from memtables are merged. Writers slow down from here on.
+    /// While the data fits the cache, more runs as they come from memtables are merged. Writers slow down
+    /// from here on.
     pub l0_runs_max: usize,
     /// Where the data exceeds the cache, this number of runs of a tier is merged to one run of the next.
     pub tier_runs_max: usize,
-    /// Where the data exceeds the cache, the base is at least this many times as large as the last tier above it.
+    /// Where the data exceeds the cache, the base is at least this many times as large as the last tier above
+    /// it.
     pub base_ratio: u64,
     /// Beyond the cache, tiers are merged early where more runs than these lie above each other.
     pub depth_max: usize,
@@ -39,7 +42,7 @@ pub(crate) struct Limits {
     pub merge_bytes_max: u64,
     /// Tables are cut at this size.
     pub table_bytes: u64,
-    /// Base tables of so many bytes are merged, and fenced off, together.
+    /// Bytes of base tables that are compacted, and fenced off, together.
     pub partition_bytes: u64,
     /// Whether the cache can hold all tables.
     pub fits_cache: bool,
@@ -72,17 +75,19 @@ pub(crate) struct PickInput {
     pub wasted_seek_ns: u64,
     /// How fast compactions run.
     pub bytes_per_second: u64,
-    /// Tables to leave alone: they could not be read lately, or what would be written of them lacks room (picker.4).
+    /// Tables to leave alone: they could not be read lately, or what would be written of them lacks room
+    /// (picker.4).
     pub skip: BTreeSet<FileId>,
     /// Tables of compactions that could not be written lately (picker.5).
     pub put_off: BTreeSet<FileId>,
-    /// Nobody reads at an older number than this.
+    /// No reader reads at an older number than this.
     pub oldest_horizon: SeqNo,
     /// What is kept for the history of keyspaces.
     pub rules: Rules,
 }
 
-/// The run that takes the output; beyond the cache, those of its tables that do not find an older one (`settled`).
+/// The run that takes the output; beyond the cache, those of its tables that do not find an older one
+/// (`settled`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputRun {
     /// A run that is there; the range is free in it apart from the inputs.
@@ -160,13 +165,13 @@ pub(super) fn plan<T>(version: &Version<T>, group: &Partition<'_, T>, level: Lev
     let files: BTreeSet<FileId> = group.members.iter().map(|m| m.table.file).collect();
     let is_free =
         |range: &KeyRange, run: &Run<T>| run.overlapping(range).iter().all(|t| files.contains(&t.file));
-    // The output fills its range if it is made anew.
+    // A rewritten output fills its range.
     let has_room = |run: &Run<T>| match kind {
         PlanKind::Rewrite => is_free(&group.range, run),
         PlanKind::TrivialMove => group.members.iter().all(|m| is_free(&m.table.meta.range, run)),
     };
-    // The oldest run of the output's level takes the output of which no table that is no input is in the way, nor of a newer one. So there
-    // are no more runs than tables that overlap.
+    // The oldest run of the output's level takes the output of which no table that is no input is in the way,
+    // nor of a newer one. So there are no more runs than tables that overlap.
     let mut of_level = version.runs().iter().filter(|run| run.level == level);
     let own = inputs.iter().filter(|input| input.level == level).map(|input| input.run).min();
     let target = match level {
@@ -196,8 +201,8 @@ pub(super) fn plan<T>(version: &Version<T>, group: &Partition<'_, T>, level: Lev
     Plan { inputs, output_level: level, output_run, kind, bottommost, range, fences: Vec::new() }
 }
 
-/// The run for a table of a plan's output: the oldest of the plan's level that has room for it, as all newer ones have. So there are no more runs
-/// than tables that overlap. None if no run has.
+/// The run for a table of a plan's output: the oldest of the plan's level that has room for it, as all newer
+/// ones have. So there are no more runs than tables that overlap. None if no run has.
 pub(crate) fn settled<T>(version: &Version<T>, plan: &Plan, range: &KeyRange) -> Option<RunId> {
     let files = plan.files();
     let mut of_level = version.runs().iter().filter(|run| run.level == plan.output_level);
@@ -212,7 +217,8 @@ pub(crate) fn settled<T>(version: &Version<T>, plan: &Plan, range: &KeyRange) ->
     of_level.take_while(has_room).last().map(|run| run.id)
 }
 
-/// Every partition with tables above the base, together with small neighbours: candidates for a compaction into the base.
+/// Every partition with tables above the base, together with small neighbours: candidates for a compaction
+/// into the base.
 pub(super) fn groups<'a, T>(all: &[Partition<'a, T>], limits: &Limits) -> Vec<Partition<'a, T>> {
     let sizes: Vec<u64> = all.iter().map(Partition::bytes).collect();
     let mut groups = Vec::new();
@@ -237,8 +243,8 @@ pub(super) fn groups<'a, T>(all: &[Partition<'a, T>], limits: &Limits) -> Vec<Pa
     groups
 }
 
-/// The tables above the base that overlap nothing go to the base as they are. Those with tombstones wait for a
-/// rewrite, which drops them; small ones wait for company.
+/// The tables above the base that overlap nothing go to the base as they are. Those with tombstones wait for
+/// a rewrite, which drops them; small ones wait for company.
 pub(super) fn moves<T>(version: &Version<T>, groups: &[Partition<'_, T>]) -> Option<Plan> {
     let lone = groups.iter().filter(|g| matches!(&g.members[..], [only] if !holds_tombstones(only)));
     let lone: Vec<_> = lone.cloned().collect();
@@ -248,7 +254,7 @@ pub(super) fn moves<T>(version: &Version<T>, groups: &[Partition<'_, T>]) -> Opt
     Some(plan(version, &Partition::join(&lone), Level::BASE, PlanKind::TrivialMove))
 }
 
-/// How many tombstones these tables hold that nobody needs any more, if they are worth a rewrite.
+/// Returns the number of tombstones in these tables that no reader needs, if they are worth a rewrite.
 pub(super) fn held_back<'m>(
     metas: impl Iterator<Item = &'m TableMeta> + Clone,
     input: &PickInput,

@@ -5,8 +5,8 @@
 //!   Moment: who asks, what it knows +--flush_reason--> seal it, and flush, for this reason; or leave it
 //! ```
 //!
-//! Flushes that something else needs are not policy: `Db::flush`, a large transaction over older versions of its keys,
-//! blob files that must settle.
+//! Flushes that something else needs are not policy: `Db::flush`, a large transaction over older versions of
+//! its keys, blob files that must settle.
 
 use std::time::Duration;
 
@@ -71,8 +71,8 @@ pub enum Moment<'a> {
         idle_for: Duration,
         /// Bytes of all tables.
         table_bytes: u64,
-        /// Time that readers lost to memtable and tables, and what it costs to make one run of both, if there is one
-        /// run of tables.
+        /// Time that readers lost to memtable and tables, and what it costs to make one run of both, if there
+        /// is one run of tables.
         lost_ns: u64,
         one_run_ns: Option<u128>,
         /// Bytes of tables that a flush frees (idle.1). Asked last: it reads the memtable.

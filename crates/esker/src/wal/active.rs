@@ -6,9 +6,10 @@
 //!          --write_durably, past the page cache--^
 //! ```
 //!
-//! wal_writer.1. `synced <= written <= appended <= bytes` of the segment; the buffer holds `written..appended`.
-//! wal_writer.7. The disk is asked to begin with each MiB as soon as the system has it. The sync at a segment's end, for which all commits
-//!      wait, then has little left to do.
+//! wal_writer.1. `synced <= written <= appended <= bytes` of the segment; the buffer holds
+//!     `written..appended`.
+//! wal_writer.7. The disk is asked to begin with each MiB as soon as the system has it. The sync at a
+//!     segment's end, for which all commits wait, then has little left to do.
 
 use std::sync::Arc;
 
@@ -21,11 +22,12 @@ use super::sync::SegmentFile;
 use super::window::LogWindow;
 use crate::types::{Error, Result};
 
-/// Room that a record needs to start in a segment: its header, some payload, and the `End` record (wal_writer.2).
+/// Room that a record needs to start in a segment: its header, some payload, and the `End` record
+/// (wal_writer.2).
 pub(super) const ROOM_MIN: u64 = (2 * RECORD_HEADER_BYTES + ALIGN) as u64;
 /// wal_writer.7
 const BEGUN_BYTES: u64 = 1 << 20;
-/// Segments of which less than this is unused were written whole, for the file system.
+/// A segment with fewer unused bytes than this was written whole, for the file system.
 const BLOCK_BYTES: u64 = 4096;
 
 /// The segment that records go to, and how far it is filled, written and durable.
@@ -42,7 +44,7 @@ pub(super) struct Active {
     pub(super) has_first: bool,
     /// Syncs so far.
     syncs: u64,
-    /// The pool was told that the next file will be needed.
+    /// The pool has been asked for the next file.
     pub(super) spare_wanted: bool,
     way: Way,
     window: LogWindow,
@@ -173,7 +175,7 @@ pub(super) fn room_in(spare: &Spare) -> u64 {
     payload_room(spare.bytes - SEGMENT_HEADER_BYTES as u64).expect("the smallest segment has room")
 }
 
-/// The same of a segment with so many bytes free.
+/// The same of a segment with `free` bytes left.
 fn payload_room(free: u64) -> Option<u64> {
     (free >= ROOM_MIN).then(|| free - 2 * RECORD_HEADER_BYTES as u64)
 }

@@ -6,7 +6,7 @@ use super::format::{Kind, RecordHeader};
 use super::recovery::Recovered;
 use crate::types::SeqNo;
 
-/// The records found so far, and the one that is not whole yet.
+/// The records found so far, and a record that is not whole yet.
 pub(super) struct Assembly<F> {
     on_record: F,
     pub(super) unfinished: Option<Unfinished>,
@@ -16,7 +16,7 @@ pub(super) struct Assembly<F> {
     pub(super) synced_to: usize,
 }
 
-/// A logical record of which fragments are missing so far.
+/// A logical record whose last fragments are missing so far.
 pub(super) struct Unfinished {
     seq: SeqNo,
     pub(super) payload: Vec<u8>,

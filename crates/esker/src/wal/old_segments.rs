@@ -1,4 +1,5 @@
-//! Segments that are complete: those that recovery needs, those that are kept for readers of the log, those to release.
+//! Segments that are complete: those that recovery needs, those that are kept for readers of the log, those
+//! to release.
 //!
 //! ```text
 //!   WalWriter --push--> finished --obsolete, on the shelf--> kept --off the shelf--> recycled or removed
@@ -6,7 +7,8 @@
 //!   recovery ---------> of earlier processes ------obsolete, off the shelf-----------> removed
 //! ```
 //!
-//! wal_writer.5. An obsolete segment whose file cannot be removed holds up no other: recovery reads none of them, so their order is nothing to it.
+//! wal_writer.5. An obsolete segment whose file cannot be removed holds up no other: recovery reads none of
+//!     them, so their order is nothing to it.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -23,9 +25,11 @@ pub(super) struct OldSegments {
     pool: Arc<WalPool>,
     /// Finished segments of this process, oldest first.
     finished: VecDeque<Finished>,
-    /// Segments of earlier processes, oldest first: deleted when obsolete, never recycled. With the lengths of their files.
+    /// Segments of earlier processes, oldest first: deleted when obsolete, never recycled. With the lengths
+    /// of their files.
     of_earlier: VecDeque<(u64, u64)>,
-    /// Finished segments that recovery does not need, oldest first: they stay while they are on the shelf (shelf.rs).
+    /// Finished segments that recovery does not need, oldest first: they stay while they are on the shelf
+    /// (shelf.rs).
     kept: VecDeque<Kept>,
     /// Recovery needs no segment below.
     obsolete: u64,
@@ -85,8 +89,8 @@ impl OldSegments {
         all.filter(|(number, _)| *number >= self.obsolete).map(|(_, bytes)| bytes).sum()
     }
 
-    /// Recycles or deletes the files of the segments below this number, but for those on the shelf (shelf.2). Returns the first number that
-    /// it does not touch. After an error the next call tries those that are left again.
+    /// Recycles or deletes the files of the segments below this number, except those on the shelf (shelf.2).
+    /// Returns the first number that it does not touch. After an error the next call tries the rest again.
     pub(super) fn release_below(&mut self, segment: u64) -> (u64, Result<()>) {
         self.note_obsolete(segment);
         let segment = self.pool.shelf().map_or(self.obsolete, |shelf| shelf.first().min(self.obsolete));
@@ -104,7 +108,8 @@ impl OldSegments {
             *number >= segment || !is_released(pool.remove(&file_name::segment_path(&pool.dir, *number)))
         });
         self.finished.retain(|Finished { number, spare, .. }| {
-            // sync.1: a sync that has not begun yet could take the report of a failed write-back of the file's next life.
+            // sync.1: a sync that has not begun yet could take the report of a failed write-back of the
+            // file's next life.
             let is_free = Arc::strong_count(&spare.file) == 1;
             let release = || if is_free { pool.recycle(spare) } else { pool.remove(&spare.path) };
             *number >= segment || !is_released(release())

@@ -11,7 +11,8 @@ use crate::types::Result;
 pub(crate) struct WalOptions {
     /// The size that segments grow to, in bytes: a multiple of 512, at most 1 GiB.
     pub segment_bytes_max: u64,
-    /// The first segment is small, so that a small database is; each next one is twice as large, up to the limit.
+    /// The first segment is small, so that a small database is; each next one is twice as large, up to the
+    /// limit.
     pub first_segment_bytes: u64,
     /// Segments for records larger than a segment are this large at the most, in payload bytes.
     pub bulk_segment_bytes: u64,
@@ -35,8 +36,8 @@ impl Default for WalOptions {
 
 /// What the log tells others, and what they add to it.
 pub(crate) struct Register {
-    /// Says durably, in the manifest, which segment is the newest that may be in use (pool.4). A smaller number than before takes back what
-    /// was said of prepared files (pool.5).
+    /// Says durably, in the manifest, which segment is the newest that may be in use (pool.4). A smaller
+    /// number than before takes back what was said of prepared files (pool.5).
     pub(super) name: Box<dyn Fn(u64) -> Result<()> + Send + Sync>,
     /// What each sync of the log syncs too (sync.3).
     pub(super) sync_beside: SyncBeside,
@@ -45,7 +46,8 @@ pub(crate) struct Register {
 }
 
 impl Register {
-    /// Calls `name`, perhaps while the commit lock is held. If it fails, it is not known what the manifest says.
+    /// Calls `name`, perhaps while the commit lock is held. If it fails, it is not known what the manifest
+    /// says.
     pub(crate) fn new(name: impl Fn(u64) -> Result<()> + Send + Sync + 'static) -> Register {
         Register { name: Box::new(name), sync_beside: SyncBeside::default(), shelf: None }
     }

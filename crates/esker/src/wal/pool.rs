@@ -1,4 +1,5 @@
-//! Files for segments to come: filled with zeros ahead of their use, only reserved for large commits, or recycled from obsolete segments.
+//! Files for segments to come: filled with zeros ahead of their use, only reserved for large commits, or
+//! recycled from obsolete segments.
 //!
 //! ```text
 //!   background --prepare_step--> spares <--recycle-- WalWriter::release_below
@@ -7,15 +8,17 @@
 //! ```
 //!
 //! pool.2. Spares have temporary names: recovery deletes them, and prepared files.
-//! pool.3. The pool keeps one prepared file, and as many spares as segments were taken lately: [`SPARES_MIN`] at rest, [`SPARES_MAX`] at
-//!     the most. Beyond `SPARES_MIN` they take no more than a part of what is held back (pool.8).
-//! pool.4. A segment is named in the manifest when its prepared file is durable, and before it is put to use. So each
-//!     segment that is named is there, under one of its two names, or it was lost.
-//! pool.5. A prepared file is deleted only after the manifest has stopped to name it. If it fails to, it may have stopped all the same:
-//!     the file stays, and is named anew before it is put to use.
-//! pool.6. A file that is to go and is not there has gone: a call that told of a failure may have done its work.
-//! pool.8. A file is put to use, or made ahead, only if the disk has more room than is held back, but for those who may use that
-//!     (reserve.1 of engine/disk/reserve.rs); and no file made is larger than a part of it.
+//! pool.3. The pool keeps one prepared file, and as many spares as segments were taken lately: [`SPARES_MIN`]
+//!     at rest, [`SPARES_MAX`] at the most. Beyond `SPARES_MIN` they take no more than a part of what is held
+//!     back (pool.8).
+//! pool.4. A segment is named in the manifest when its prepared file is durable, and before it is put to use.
+//!     So each segment that is named is there, under one of its two names, or it was lost.
+//! pool.5. A prepared file is deleted only after the manifest has stopped to name it. If it fails to, it may
+//!     have stopped all the same: the file stays, and is named again before it is put to use.
+//! pool.6. Removing a missing file succeeds: an earlier call that failed may have removed it.
+//! pool.8. A file is put to use, or made ahead, only if the disk has more room than is held back, except for
+//!     records that may use that (reserve.1 of engine/disk/reserve.rs); and no file made is larger than a
+//!     part of it.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -38,20 +41,21 @@ use super::sync::SyncBeside;
 use super::window::LogWindow;
 use crate::types::{Error, Result};
 
-/// So many spares are kept at any time, and at the most (pool.3).
+/// Number of spares that are kept at rest, and the maximum (pool.3).
 const SPARES_MIN: usize = 2;
 const SPARES_MAX: usize = 8;
-/// So many are made ahead, not counting the prepared file, if segments are taken often.
+/// Number of spares made ahead, beside the prepared file, if segments are taken often.
 const SPARES_AHEAD: usize = 2;
-/// Segments are taken often if so many were, none of them so long after the one before.
+/// Segments are taken often if this number was taken, each within `REST_AFTER` of the one before.
 const OFTEN: usize = 4;
 const REST_AFTER: Duration = Duration::from_secs(2);
 /// A segment may have this part of the database at once.
 const DATABASE_PART: u64 = 8;
-/// A file that is made takes at most one part in so many of what is held back (pool.8).
+/// A new file takes at most this part of what is held back (pool.8).
 const HELD_BACK_PART: u64 = 4;
 
-/// The spare files of one log. Shared by its writer and the background work. Lock order: `numbers`, then `state`.
+/// The spare files of one log. Shared by its writer and the background work. Lock order: `numbers`, then
+/// `state`.
 #[derive(Debug)]
 pub(crate) struct WalPool {
     pub(super) env: Env,
@@ -80,7 +84,7 @@ struct Numbers {
 #[derive(Debug)]
 struct State {
     spares: Vec<Spare>,
-    /// The size of the next file to make, but for pool.9.
+    /// The size of the next file to make, apart from pool.9.
     next_bytes: u64,
     /// The size of the newest file that was prepared; 0: none was.
     newest_bytes: u64,
@@ -163,24 +167,25 @@ impl WalPool {
         }
     }
 
-    /// The database will soon be this large, by what does not go through the log: the file for what follows is made meanwhile.
+    /// The database will soon be this large, by what does not go through the log: the file for what follows
+    /// is made meanwhile.
     pub(crate) fn expect(&self, database_bytes: u64) {
         self.suit(database_bytes);
         self.want_spare(Use::Ordinary);
     }
 
-    /// From now on so many bytes are held back (pool.8).
+    /// From now on, `bytes` are held back (pool.8).
     pub(crate) fn hold_back(&self, bytes: u64) {
         self.held_back.store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether a file of so many bytes leaves on the disk what is held back.
+    /// Whether a file of `bytes` leaves on the disk what is held back.
     fn has_common_room(&self, bytes: u64) -> bool {
         let held_back = self.held_back.load(Ordering::Relaxed);
         held_back == 0 || self.env.fs.free_bytes(&self.dir).map_or(true, |free| free >= held_back + bytes)
     }
 
-    /// The size of a file to make, of which this one is due (pool.8).
+    /// The size of a file to make, if `due` bytes are due (pool.8).
     fn allowed_bytes(&self, due: u64) -> u64 {
         match self.held_back.load(Ordering::Relaxed) / HELD_BACK_PART {
             0 => due,
@@ -208,11 +213,12 @@ impl WalPool {
         (numbers.next, numbers.named_to) = (first_segment, first_segment.saturating_sub(1));
     }
 
-    /// One step of background work: prepares a file if the writer will need one soon. False if there was nothing to
-    /// do. An error hurts nobody: the writer will try for itself.
+    /// One step of background work: prepares a file if the writer will need one soon. False if there was
+    /// nothing to do. An error is harmless: the writer makes the file itself.
     pub(crate) fn prepare_step(&self) -> Result<bool> {
         let prepared = self.try_prepare();
-        // With nothing to do it is as it was, and as long as puts are refused a file that is ready mends nothing.
+        // With nothing to do it is as it was, and as long as puts are refused a file that is ready mends
+        // nothing.
         let is_mended = matches!(prepared, Ok(true)) && self.has_common_room(0);
         if prepared.is_err() || is_mended {
             self.meter.note_files(&prepared);
@@ -248,7 +254,8 @@ impl WalPool {
         self.make_ahead(purpose, ahead).map(|_| true)
     }
 
-    /// Makes spares until there are so many. False if there was nothing to do, or the disk has too little room (pool.8).
+    /// Makes spares until there are `spares`. False if there was nothing to do, or the disk has too little
+    /// room (pool.8).
     fn make_ahead(&self, purpose: Use, spares: usize) -> Result<bool> {
         let mut is_made = false;
         loop {
@@ -314,8 +321,9 @@ impl WalPool {
         self.remove_all(spares)
     }
 
-    /// Deletes the newest files that the writer has taken, without having put them to use, and the one after them. If the
-    /// manifest cannot be told, they stay in `taken`: their numbers are theirs, and the writer goes on with them.
+    /// Deletes the newest files that the writer has taken, without having put them to use, and the one after
+    /// them. If the manifest cannot be written, they stay in `taken`: their numbers are theirs, and the
+    /// writer goes on with them.
     pub(super) fn give_back(&self, taken: &mut VecDeque<Prepared>) -> Result<()> {
         let mut numbers = self.numbers.lock();
         let first = taken.front().or(numbers.prepared.as_ref()).map(|prepared| prepared.number);
@@ -340,8 +348,8 @@ impl WalPool {
         self.options.segment_bytes_max
     }
 
-    /// The file for the next segment, prepared now if none is. One that is ready already may have another size than was
-    /// asked for.
+    /// The file for the next segment, prepared now if none is. One that is ready already may have another
+    /// size than was asked for.
     pub(super) fn take(&self, purpose: Use, room: LogRoom) -> Result<Prepared> {
         let mut numbers = self.numbers.lock();
         if room == LogRoom::Common && !self.has_common_room(self.missing_bytes(&numbers, purpose)) {
@@ -380,7 +388,8 @@ impl WalPool {
         self.name_up_to(numbers, numbers.next - 1)
     }
 
-    /// Sees to it that the files which the writer has taken, up to this one, are named: they may be so no more (pool.5).
+    /// Sees to it that the files which the writer has taken, up to this one, are named: they may be so no
+    /// more (pool.5).
     pub(super) fn name_taken(&self, number: u64) -> Result<()> {
         self.name_up_to(&mut self.numbers.lock(), number)
     }

@@ -5,7 +5,8 @@
 //!   a record that misses more than a segment, and more than 1 MiB --Bulk
 //! ```
 //!
-//! pool.9. A file for small syncs has at most [`GROWTH_MAX`] times the size of the one before: they wait while the disk writes its zeros.
+//! pool.9. A file for small syncs has at most [`GROWTH_MAX`] times the size of the file before it: these
+//!     syncs wait while the disk writes its zeros.
 
 use super::active::ROOM_MIN;
 use super::format::SEGMENT_HEADER_BYTES;
@@ -13,7 +14,7 @@ use super::spare::SEGMENT_BYTES_UNIT;
 
 /// How fast sizes grow where syncs are small (pool.9).
 const GROWTH_MAX: u64 = 4;
-/// Where a record, or what each sync makes durable, has this size and more, new files for segments are not filled with zeros (pool.1).
+/// If a record or a sync has this size or more, new files for segments are not filled with zeros (pool.1).
 pub(super) const LARGE_BYTES: u64 = 1 << 20;
 /// Where each sync makes less durable, files grow step by step (pool.9).
 const SMALL_BYTES: u64 = 16 << 10;
@@ -22,22 +23,22 @@ const BULK_BYTES_MIN: u64 = 1 << 20;
 /// What a segment holds beside payload: its header, the record's, `End`, padding.
 const OVERHEAD_BYTES: u64 = SEGMENT_HEADER_BYTES as u64 + ROOM_MIN;
 
-/// How much of a record a file is for.
+/// What a file is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
     /// For records as they come.
     Ordinary,
     /// For small ones, with a sync for each or for a few.
     Small,
-    /// The same, with few syncs; this record needs so many bytes.
+    /// For large records, or for few syncs. The record needs this number of bytes.
     Large(u64),
-    /// For one that will fill it whole, of so many bytes at the least.
+    /// For a part of a record that fills the file. It has at least this number of bytes.
     Bulk(u64),
 }
 
 impl Use {
-    /// Of the file after a segment whose syncs made `synced` bytes durable each, and whose last record has `bytes`, `missing` of which did
-    /// not fit.
+    /// Returns the use of the next file, after a segment whose syncs each made `synced` bytes durable. The
+    /// last record has `bytes`; `missing` bytes did not fit.
     pub(super) fn after(synced: u64, bytes: u64, missing: u64) -> Use {
         match bytes.max(synced) {
             LARGE_BYTES.. => Use::Large(missing + OVERHEAD_BYTES),
@@ -46,18 +47,19 @@ impl Use {
         }
     }
 
-    /// Of the first file, for a record of `bytes`.
+    /// Returns the use of the first file, for a record of `bytes`.
     pub(super) fn first(bytes: u64, missing: u64) -> Use {
         if bytes >= LARGE_BYTES { Use::Large(missing + OVERHEAD_BYTES) } else { Use::Ordinary }
     }
 
-    /// Of a file for the missing part of a record alone, if that is larger than a segment.
+    /// Returns the use of a file for the missing part of a record alone, if that is larger than a segment.
     pub(super) fn of_missing(missing: u64, segment_max: u64, bulk_max: u64) -> Option<Use> {
         let is_bulk = missing > segment_max.max(BULK_BYTES_MIN.min(bulk_max));
         is_bulk.then(|| Use::Bulk(missing.min(bulk_max) + OVERHEAD_BYTES))
     }
 
-    /// The size of a file to make, where `next_bytes` are due and the newest file has `newest_bytes`; 0: there was none.
+    /// Returns the size of a file to make, where `next_bytes` are due. The newest file has `newest_bytes`;
+    /// zero if there was none.
     pub(super) fn file_bytes(self, next_bytes: u64, newest_bytes: u64, segment_max: u64) -> u64 {
         match self {
             // pool.9

@@ -1,10 +1,11 @@
 //! Files for segments to come: filled with zeros, or reserved.
 //!
-//! pool.1. Every block of a spare has been written and synced, so that a record overwrites blocks that the file system
-//!     knows already: a sync then flushes data only (figures in docs/formats/wal.md). Exception: where syncs are few beside what is
-//!     written, new files are only reserved: writing all twice costs more. They are recycled only if they were written whole.
-//! pool.7. A disk that has no space for a file is asked for it at once, where it can be, and not filled with zeros for each commit that it refuses:
-//!     others need what is left.
+//! pool.1. Every block of a spare has been written and synced, so that a record overwrites blocks that the
+//!     file system knows already: a sync then flushes data only (figures in docs/formats/wal.md). Exception:
+//!     where syncs are few beside what is written, new files are only reserved: writing all twice costs more.
+//!     They are recycled only if they were written whole.
+//! pool.7. A disk that has no space for a file is asked for it at once, where it can be, and not filled with
+//!     zeros for each commit that it refuses: others need what is left.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use crate::types::{Error, Result};
 
 /// The smallest and the unit of all segment sizes.
 pub(super) const SEGMENT_BYTES_UNIT: u64 = 512;
-/// Zeros are written in pieces of this size, and synced by more of them: a commit's sync waits for what the disk is writing.
+/// Zeros are written in pieces of this size, and synced by more of them: a commit's sync waits for what the
+/// disk is writing.
 const ZEROS_CHUNK: usize = 256 << 10;
 const ZEROS_SYNCED: u64 = 1 << 20;
 
@@ -61,7 +63,7 @@ impl Prepared {
 }
 
 impl Spare {
-    /// A file for large records, of `bytes` at the least: its blocks are reserved, not written, because
+    /// Makes a file for large records, of at least `bytes`. Its blocks are reserved, not written, because
     /// the records themselves write them. Writing zeros first would double the work of a load.
     pub(super) fn reserve(env: &Env, path: PathBuf, bytes: u64) -> Result<Spare> {
         let bytes = bytes.next_multiple_of(SEGMENT_BYTES_UNIT);
@@ -83,7 +85,7 @@ impl Spare {
         })
     }
 
-    /// Makes a file of zeros, durable but for its name.
+    /// Makes a file of zeros. It is durable, its name is not.
     pub(super) fn make(env: &Env, path: PathBuf, bytes: u64) -> Result<Spare> {
         let fill = || {
             let file = env.fs.open(&path, OpenOptions::create())?;

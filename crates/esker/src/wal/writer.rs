@@ -9,13 +9,16 @@
 //! Invariants wal.1 to wal.6: see the [module](super), wal_writer.1: active.rs. In addition:
 //!
 //! wal_writer.2. A segment always has room for its `End` record.
-//! wal_writer.3. A full disk is noticed in `reserve`, before anything of the record is written: the writer stays usable. So is a
-//!      manifest that cannot name the record's segments, and a process without a descriptor for the directory that those get their
-//!      names in. A record that fits the active segment needs neither. What was reserved stays
-//!      so: a second `reserve` of as many bytes finds nothing to do that can fail.
-//! wal_writer.4. Segments are put to use in the order of their numbers; the manifest names them before (pool.4).
-//! wal_writer.6. A log is closed when all of it is durable and finished. Files without commits that cannot be given up then are no failure of
-//!      that: the next opening removes them, and no message may make anybody doubt what is on the disk.
+//! wal_writer.3. A full disk is noticed in `reserve`, before anything of the record is written: the writer
+//!     stays usable. So is a manifest that cannot name the record's segments, and a process without a
+//!     descriptor for the directory that those get their names in. A record that fits the active segment
+//!     needs neither. What was reserved stays so: a second `reserve` of as many bytes finds nothing to do
+//!     that can fail.
+//! wal_writer.4. Segments are put to use in the order of their numbers; the manifest names them before
+//!     (pool.4).
+//! wal_writer.6. A log is closed when all of it is durable and finished. Files without commits that cannot be
+//!     given up then are no failure of that: the next opening removes them, and no message may make anybody
+//!     doubt what is on the disk.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -51,7 +54,7 @@ pub(crate) struct WalWriter {
     next_segment: u64,
     /// The segments before it.
     old: OldSegments,
-    /// Of the next record, so many bytes find what they need (wal_writer.3).
+    /// Payload bytes of the next record for which files are ready (wal_writer.3).
     reserved: Option<u64>,
     /// What is to be durable before a segment gets its name (recovery.4).
     end_before: Option<EndOfLog>,
@@ -62,8 +65,9 @@ pub(crate) struct WalWriter {
 }
 
 impl WalWriter {
-    /// A writer whose first segment will be `first_segment`. `of_earlier` are the segments that recovery found, and those before them
-    /// that could not be removed (recovery.8); they are deleted when [`release_below`](Self::release_below) says so. Both come from
+    /// A writer whose first segment will be `first_segment`. `of_earlier` are the segments that recovery
+    /// found, and those before them that could not be removed (recovery.8); they are deleted when
+    /// [`release_below`](Self::release_below) says so. Both come from
     /// [`Recovered`](super::recovery::Recovered). Creates no file.
     pub(crate) fn create(pool: Arc<WalPool>, first_segment: u64, of_earlier: &[u64]) -> Result<WalWriter> {
         let names = pool.env.fs.list_dir(&pool.dir).map_err(|e| Error::io("list", &pool.dir, e))?;
@@ -98,8 +102,8 @@ impl WalWriter {
     }
 
     /// Adds a record, the parts together, to the buffer. It is with the operating system after
-    /// [`write`](Self::write) and durable after [`sync`](Self::sync). A record that fills the segment writes and
-    /// syncs that one here.
+    /// [`write`](Self::write) and durable after [`sync`](Self::sync). A record that fills the segment writes
+    /// and syncs that one here.
     ///
     /// [`Error::NoSpace`]: nothing was written, and a later append may succeed.
     ///
@@ -108,7 +112,7 @@ impl WalWriter {
     pub(crate) fn append(&mut self, seq: SeqNo, parts: &[&[u8]]) -> Result<()> {
         assert!(seq > self.last_seq, "wal.2: {seq} after {}", self.last_seq);
         let bytes = parts.iter().map(|part| part.len() as u64).sum();
-        // For records that nobody has reserved anything for.
+        // For records without a reservation.
         self.reserve(bytes, LogRoom::HeldBack)?;
         self.reserved = None;
         let appended = self.guard(|writer| writer.append_record(seq, bytes, Parts { parts, skip: 0 }));
@@ -122,7 +126,7 @@ impl WalWriter {
         self.pool.meter.set_live(self.old.needed_bytes() + active);
     }
 
-    /// Makes sure that a record of so many bytes finds its files: has those that are missing prepared (wal_writer.3).
+    /// Makes sure that a record of `bytes` finds its files: has missing ones prepared (wal_writer.3).
     pub(crate) fn reserve(&mut self, bytes: u64, on_disk: LogRoom) -> Result<()> {
         self.check()?;
         if self.reserved.is_some_and(|reserved| bytes <= reserved) {
@@ -190,8 +194,8 @@ impl WalWriter {
         is_stored
     }
 
-    /// Asks the system to start writing to the disk what it was handed since the last sync. Worth its call before
-    /// work that overlaps with the disk's, and a sync; wasted where no sync follows soon.
+    /// Asks the system to start writing to the disk what it was handed since the last sync. Worth its call
+    /// before work that overlaps with the disk's, and a sync; wasted where no sync follows soon.
     pub(crate) fn start_writeback(&self) {
         if let Some(active) = self.active.as_ref().filter(|active| active.synced < active.written) {
             // Only a hint: the sync that follows sees every error.
@@ -226,8 +230,8 @@ impl WalWriter {
         self.guard(Self::sync_active)
     }
 
-    /// What a thread needs to make durable, without the writer's lock, what [`write`](Self::write) wrote. `None` if
-    /// there is nothing to do. The outcome goes to [`synced`](Self::synced).
+    /// What a thread needs to make durable, without the writer's lock, what [`write`](Self::write) wrote.
+    /// `None` if there is nothing to do. The outcome goes to [`synced`](Self::synced).
     pub(crate) fn sync_handle(&self) -> Option<SyncHandle> {
         let active = self.active.as_ref().filter(|active| active.synced < active.written)?;
         Some(SyncHandle { segment: active.segment.clone(), written: active.written })
@@ -245,8 +249,8 @@ impl WalWriter {
         })
     }
 
-    /// Makes the current segment durable and finishes it, so that what follows can become obsolete apart from it.
-    /// Returns the number of the segment that the next record goes to. A segment without records stays.
+    /// Makes the current segment durable and finishes it, so that what follows can become obsolete apart from
+    /// it. Returns the number of the segment that the next record goes to. A segment without records stays.
     pub(crate) fn rotate(&mut self) -> Result<u64> {
         self.guard(|writer| {
             if writer.active.as_ref().is_some_and(|active| active.appended > SEGMENT_HEADER_BYTES as u64) {
@@ -256,7 +260,8 @@ impl WalWriter {
         })
     }
 
-    /// Makes everything durable, and cuts the segment in use to what is used: what follows goes to another one. A segment without records stays.
+    /// Makes everything durable, and cuts the segment in use to what is used: what follows goes to another
+    /// one. A segment without records stays.
     pub(crate) fn cut(&mut self) -> Result<()> {
         let cut = self.guard(|writer| {
             writer.sync_active()?;
@@ -297,8 +302,9 @@ impl WalWriter {
         self.tell_live();
     }
 
-    /// Segments below this number are obsolete, durably: recovery would not read them any more. Recycles or deletes
-    /// their files, all that it can, but for those on the shelf (shelf.2). After an error the next call tries those that are left again.
+    /// Segments below this number are obsolete, durably: recovery would not read them any more. Recycles or
+    /// deletes their files, all that it can, except those on the shelf (shelf.2). After an error the next
+    /// call tries those that are left again.
     pub(crate) fn release_below(&mut self, segment: u64) -> Result<()> {
         let (first_kept, released) = self.old.release_below(segment);
         // What is obsolete may end as it likes.
@@ -307,11 +313,13 @@ impl WalWriter {
         released
     }
 
-    /// Makes everything durable, cuts the last segment to what is used, and deletes the spares, as far as it can (wal_writer.6). After an
-    /// error the log is as after a crash: recovery finds all that was acknowledged.
+    /// Makes everything durable, cuts the last segment to what is used, and deletes the spares, as far as it
+    /// can (wal_writer.6). After an error the log is as after a crash: recovery finds all that was
+    /// acknowledged.
     pub(crate) fn close(mut self) -> Result<()> {
         self.guard(|writer| {
-            // Before `End` is made, so that it says of all records that they are durable: damage is then told from a tear.
+            // Before `End` is made, so that it says that all records are durable. Recovery then tells damage
+            // from a tear.
             writer.sync_active()?;
             if let Some(active) = &writer.active {
                 let segment = active.segment.clone();
