@@ -7,8 +7,8 @@
 //! repl_apply.1. A commit is applied as a whole, together with the replica's new position (replication.2). A
 //!     commit that does not follow the position is refused.
 
-use esker::replay::{Change, Replay};
-use esker::{Db, Durability};
+use esker::replay::Replay;
+use esker::{Db, Durability, FeedChange};
 
 use super::Replication;
 use super::position::{Epoch, Position};
@@ -57,20 +57,17 @@ pub struct Noted {
 }
 
 /// A change of the keyspace with this name, for watchers.
-fn notice(change: &Change<'_>, name: &str) -> Option<Notice> {
-    let place = name.to_owned();
-    let of_key = |place, key: &[u8], how: &str| {
-        Notice::Key(Saying { place, topic: key.to_vec(), message: how.as_bytes().to_vec() })
-    };
-    match change {
-        Change::Put { key, .. } | Change::Merge { key, .. } => Some(of_key(place, key, "set")),
-        Change::Remove { key, .. } => Some(of_key(place, key, "del")),
-        Change::RemoveRange { start, end, .. } => {
+fn notice(change: &FeedChange<'_>, key: &[u8], name: &str) -> Notice {
+    let (place, key) = (name.to_owned(), key.to_vec());
+    let how = match change {
+        FeedChange::RemoveRange { end, .. } => {
             let how = if database_of(name).is_some() { "all" } else { "delrange" };
-            Some(Notice::Stretch(place, Stretch { from: start.to_vec(), to: end.map(<[u8]>::to_vec) }, how))
+            return Notice::Stretch(place, Stretch { from: key, to: end.map(<[u8]>::to_vec) }, how);
         }
-        _ => None,
-    }
+        FeedChange::Put { .. } | FeedChange::Merge { .. } => "set",
+        _ => "del",
+    };
+    Notice::Key(Saying { place, topic: key, message: how.as_bytes().to_vec() })
 }
 
 /// The number of the database whose keys are in a keyspace of this name.
@@ -96,32 +93,25 @@ impl Applier {
     pub fn take(&mut self, bytes: &[u8], noted: Noted) -> Applied {
         let Applier { replay, epoch, changed, .. } = self;
         let mut damaged = None;
-        let mut see = |change: &Change<'_>, name: Option<&str>| {
-            let key = match change {
-                Change::Put { key, value, .. }
-                    if name == Some(KEYSPACE) && key.first() == Some(&EPOCH_PREFIX) =>
-                {
-                    match decode_epoch(key, value) {
-                        Ok((begun, _)) => *epoch = Some(begun),
-                        Err(broken) => damaged = Some(broken),
-                    }
-                    return;
-                }
-                Change::Put { key, .. } | Change::Merge { key, .. } | Change::Remove { key, .. } => {
-                    Some(key.to_vec())
-                }
-                Change::RemoveRange { .. } => None,
-                _ => return,
-            };
-            if noted.places
-                && let Some(name) = name
+        let mut see = |change: &FeedChange<'_>, name: Option<&str>| {
+            let (Some((_, key)), Some(name)) = (change.key(), name) else { return };
+            if let FeedChange::Put { value, .. } = change
+                && (name, key.first()) == (KEYSPACE, Some(&EPOCH_PREFIX))
             {
-                changed.places.extend(notice(change, name));
+                match decode_epoch(key, value.bytes().unwrap_or_default()) {
+                    Ok((begun, _)) => *epoch = Some(begun),
+                    Err(broken) => damaged = Some(broken),
+                }
+                return;
+            }
+            if noted.places {
+                changed.places.push(notice(change, key, name));
             }
             if noted.keys
-                && let Some(number) = name.and_then(database_of)
+                && let Some(number) = database_of(name)
             {
-                changed.keys.push((number, key));
+                let is_range = matches!(change, FeedChange::RemoveRange { .. });
+                changed.keys.push((number, (!is_range).then(|| key.to_vec())));
             }
         };
         replay.take(bytes, &mut see).map_err(text)?;

@@ -25,17 +25,15 @@ const LOOKED_AT_MAX: usize = 100_000;
 /// A commit with larger changes is an error.
 const COMMIT_BYTES_MAX: usize = 256 << 20;
 
-/// A change of a keyspace.
+/// A change of a keyspace, as the reply of `ES.FEED` has it.
 #[derive(Debug)]
-pub enum KeyChange {
-    /// A key has a new value. In a database the value is given for strings only.
-    Set(Vec<u8>, Option<Vec<u8>>),
-    /// Operands were merged into a key.
-    Merge(Vec<u8>, Vec<Vec<u8>>),
-    /// A key was removed.
-    Del(Vec<u8>),
-    /// The keys of a range were removed; without a second end up to the last one.
-    DelRange(Vec<u8>, Option<Vec<u8>>),
+pub struct KeyChange {
+    /// What was done: `set`, `merge`, `del` or `delrange`.
+    pub name: &'static str,
+    /// The key, or the first key of a range.
+    pub key: Vec<u8>,
+    /// The value, or null for one that is no string; the operands; or the end of the range, empty for the end of the keyspace.
+    pub words: Vec<Option<Vec<u8>>>,
 }
 
 /// Commits, and the position behind which to go on.
@@ -134,8 +132,9 @@ impl ChangeFeed {
 
 /// Converts a change. `None` if it is of another keyspace.
 fn key_change(change: &FeedChange<'_>, keyspace: u32, is_database: bool) -> Result<Option<KeyChange>> {
-    let (id, change) = match change {
-        FeedChange::Put { keyspace: id, key, value } if id.get() == keyspace => {
+    let Some((_, key)) = change.key().filter(|(id, _)| id.get() == keyspace) else { return Ok(None) };
+    let (name, words) = match change {
+        FeedChange::Put { value, .. } => {
             let stored = value.read()?;
             let shown = if is_database {
                 let main = Main::decode(stored)?;
@@ -143,29 +142,17 @@ fn key_change(change: &FeedChange<'_>, keyspace: u32, is_database: bool) -> Resu
             } else {
                 Some(stored.to_vec())
             };
-            (id, KeyChange::Set(key.to_vec(), shown))
+            ("set", vec![shown])
         }
-        FeedChange::Merge { keyspace: id, key, operands } => {
-            let operands = operands.iter().map(|operand| operand.bytes().to_vec()).collect();
-            (id, KeyChange::Merge(key.to_vec(), operands))
+        FeedChange::Merge { operands, .. } => {
+            ("merge", operands.iter().map(|operand| Some(operand.bytes().to_vec())).collect())
         }
-        FeedChange::Remove { keyspace: id, key } | FeedChange::Expire { keyspace: id, key } => {
-            (id, KeyChange::Del(key.to_vec()))
-        }
-        FeedChange::RemoveRange { keyspace: id, start, end } => {
-            (id, KeyChange::DelRange(start.to_vec(), end.map(<[u8]>::to_vec)))
-        }
-        _ => return Ok(None),
+        FeedChange::RemoveRange { end, .. } => ("delrange", vec![Some(end.unwrap_or_default().to_vec())]),
+        _ => ("del", Vec::new()),
     };
-    Ok((id.get() == keyspace).then_some(change))
+    Ok(Some(KeyChange { name, key: key.to_vec(), words }))
 }
 
 fn bytes_of(change: &KeyChange) -> usize {
-    32 + match change {
-        KeyChange::Set(key, value) | KeyChange::DelRange(key, value) => {
-            key.len() + value.as_ref().map_or(0, Vec::len)
-        }
-        KeyChange::Merge(key, operands) => key.len() + operands.iter().map(Vec::len).sum::<usize>(),
-        KeyChange::Del(key) => key.len(),
-    }
+    32 + change.key.len() + change.words.iter().flatten().map(Vec::len).sum::<usize>()
 }

@@ -147,17 +147,13 @@ struct Noted {
 impl Noted {
     /// Returns whether a change belongs to these records, which are not sent.
     fn take(&mut self, change: &FeedChange<'_>, repl: u32) -> bool {
-        let (keyspace, key, value) = match change {
-            FeedChange::Put { keyspace, key, value } => (keyspace, key, value.bytes()),
-            FeedChange::Remove { keyspace, key } => (keyspace, key, None),
-            FeedChange::RemoveRange { keyspace, start, .. } => (keyspace, start, None),
-            _ => return false,
-        };
+        let Some((keyspace, key)) = change.key() else { return false };
         if keyspace.get() != repl || key.first() == Some(&EPOCH_PREFIX) {
             return false;
         }
-        match value {
-            Some(raw) if *key == POSITION_KEY => {
+        match change {
+            FeedChange::Put { value, .. } if key == POSITION_KEY => {
+                let raw = value.bytes().unwrap_or_default();
                 self.position = Position::decode(&mut Reader::new(raw)).ok().map(|at| at.seq);
             }
             _ => self.has_own = true,

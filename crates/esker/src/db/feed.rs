@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use super::Db;
 use crate::blob::BlobSet;
+use crate::encoding::bytes::DecodeError;
 use crate::encoding::catalog_key::{name_of, options_of};
 use crate::encoding::operand::{Operand, elements};
 use crate::engine::life::handle::Handle;
 use crate::engine::state::catalog::id_of;
 use crate::engine::state::keyspace_options::{KeyspaceOptions, StoredOptions};
-use crate::feed::{Change, Changes};
+use crate::feed::{Changes, CommitOp};
 use crate::read::fetch;
 use crate::types::expiry::Expiry;
 use crate::types::key::decode_key;
-use crate::types::op::Kind;
 use crate::types::stored::Stored;
 use crate::types::{Error, KeyspaceId, Result, SeqNo, Value};
 use crate::wal::Follower;
@@ -39,7 +39,8 @@ pub struct FeedCommit {
     blobs: BlobSet,
 }
 
-/// A change that a commit makes. Keys and values are borrowed from the commit.
+/// A change that a commit makes. Keys and values are borrowed from the commit, or from the bytes of a
+/// [replayed](crate::replay) one.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum FeedChange<'a> {
@@ -137,10 +138,70 @@ impl<'a> FeedOperand<'a> {
 }
 
 /// A value of the feed, read when it is asked for.
+#[derive(Clone, Copy)]
 pub struct FeedValue<'a> {
-    kind: Kind,
-    stored: &'a [u8],
-    blobs: &'a BlobSet,
+    stored: Stored<&'a [u8]>,
+    expiry: Option<Expiry>,
+    /// Absent if the value is in memory.
+    blobs: Option<&'a BlobSet>,
+}
+
+impl<'a> FeedChange<'a> {
+    /// The change that an op of a commit makes. Keys are encoded: the log and tables hold no others.
+    fn of_op(op: CommitOp<'a>, blobs: &'a BlobSet) -> Result<Self> {
+        let split = |key: &'a [u8]| decode_key(key).unwrap_or((KeyspaceId::CATALOG, key));
+        let (kind, key, stored) = match op {
+            CommitOp::Key(kind, key, stored) => (kind, key, stored),
+            CommitOp::Range(start, end) => {
+                let (keyspace, start) = split(start);
+                let end = decode_key(end).filter(|(id, _)| *id == keyspace).map(|(_, end)| end);
+                return Ok(FeedChange::RemoveRange { keyspace, start, end });
+            }
+        };
+        Ok(match split(key) {
+            (KeyspaceId::CATALOG, key) => Self::of_catalog(key, kind.is_live().then_some(stored))?,
+            (keyspace, key) if kind.is_operand() => {
+                let operands = elements(stored).map_err(damaged)?.into_iter().map(FeedOperand).collect();
+                FeedChange::Merge { keyspace, key, operands }
+            }
+            (keyspace, key) if kind.is_live() => {
+                let expiry = Expiry::of_version(kind, stored);
+                let value = FeedValue { stored: Stored::of(kind, stored), expiry, blobs: Some(blobs) };
+                FeedChange::Put { keyspace, key, value }
+            }
+            (keyspace, key) if kind.is_sweep() => FeedChange::Expire { keyspace, key },
+            (keyspace, key) => FeedChange::Remove { keyspace, key },
+        })
+    }
+
+    fn of_catalog(key: &'a [u8], value: Option<&'a [u8]>) -> Result<Self> {
+        if let (Some(keyspace), Some(stored)) = (options_of(key), value) {
+            let options = StoredOptions::decode(stored).map_err(damaged)?.given;
+            return Ok(FeedChange::Options { keyspace, options });
+        }
+        let Some(name) = name_of(key) else { return Ok(FeedChange::Internal { key, value }) };
+        Ok(match value.map(id_of) {
+            Some(Some(keyspace)) => FeedChange::Named { keyspace, name },
+            Some(None) => FeedChange::Internal { key, value },
+            None => FeedChange::Unnamed { name },
+        })
+    }
+
+    /// The keyspace and the key that it changes, or the first key of a range. None if it changes no keys.
+    pub fn key(&self) -> Option<(KeyspaceId, &'a [u8])> {
+        match *self {
+            FeedChange::Put { keyspace, key, .. }
+            | FeedChange::Merge { keyspace, key, .. }
+            | FeedChange::Remove { keyspace, key }
+            | FeedChange::Expire { keyspace, key }
+            | FeedChange::RemoveRange { keyspace, start: key, .. } => Some((keyspace, key)),
+            _ => None,
+        }
+    }
+}
+
+fn damaged(error: DecodeError) -> Error {
+    error.in_file("commit payload", Path::new(""), 0)
 }
 
 impl Db {
@@ -300,48 +361,9 @@ impl FeedCommit {
     /// # Errors
     /// [`Corrupt`](crate::Error::Corrupt), and [`Io`](crate::Error::Io) if the commit is so large that it is read from tables.
     pub fn next_change(&mut self) -> Result<Option<FeedChange<'_>>> {
-        let change = self.changes.next(self.seqno)?;
-        change.map(|change| shown(change, &self.blobs)).transpose()
+        let op = self.changes.next(self.seqno)?;
+        op.map(|op| FeedChange::of_op(op, &self.blobs)).transpose()
     }
-}
-
-/// Keys are encoded: the log and tables hold no others.
-fn shown<'a>(change: Change<'a>, blobs: &'a BlobSet) -> Result<FeedChange<'a>> {
-    let split = |key: &'a [u8]| decode_key(key).unwrap_or((KeyspaceId::CATALOG, key));
-    Ok(match change {
-        Change::Range(start, end) => {
-            let (keyspace, start) = split(start);
-            let end = decode_key(end).filter(|(id, _)| *id == keyspace).map(|(_, end)| end);
-            FeedChange::RemoveRange { keyspace, start, end }
-        }
-        Change::Key(kind, key, stored) => match split(key) {
-            (KeyspaceId::CATALOG, key) => of_catalog(key, kind.is_live().then_some(stored))?,
-            (keyspace, key) if kind.is_operand() => {
-                let operands = elements(stored).map_err(|e| e.in_file("commit payload", Path::new(""), 0))?;
-                let operands = operands.into_iter().map(FeedOperand).collect();
-                FeedChange::Merge { keyspace, key, operands }
-            }
-            (keyspace, key) if kind.is_live() => {
-                FeedChange::Put { keyspace, key, value: FeedValue { kind, stored, blobs } }
-            }
-            (keyspace, key) if kind.is_sweep() => FeedChange::Expire { keyspace, key },
-            (keyspace, key) => FeedChange::Remove { keyspace, key },
-        },
-    })
-}
-
-fn of_catalog<'a>(key: &'a [u8], value: Option<&'a [u8]>) -> Result<FeedChange<'a>> {
-    if let (Some(keyspace), Some(stored)) = (options_of(key), value) {
-        let options = StoredOptions::decode(stored);
-        let options = options.map_err(|e| e.in_file("commit payload", Path::new(""), 0))?.given;
-        return Ok(FeedChange::Options { keyspace, options });
-    }
-    let Some(name) = name_of(key) else { return Ok(FeedChange::Internal { key, value }) };
-    Ok(match value.map(id_of) {
-        Some(Some(keyspace)) => FeedChange::Named { keyspace, name },
-        Some(None) => FeedChange::Internal { key, value },
-        None => FeedChange::Unnamed { name },
-    })
 }
 
 impl std::fmt::Debug for FeedCommit {
@@ -350,21 +372,26 @@ impl std::fmt::Debug for FeedCommit {
     }
 }
 
-impl FeedValue<'_> {
+impl<'a> FeedValue<'a> {
+    /// A value in memory.
+    pub(crate) fn new(bytes: &'a [u8], expiry: Option<Expiry>) -> Self {
+        FeedValue { stored: Stored::Inline(bytes), expiry, blobs: None }
+    }
+
     /// Bytes of the value.
     ///
     /// # Errors
     /// [`Corrupt`](crate::Error::Corrupt) if the pointer to it is damaged.
     pub fn size(&self) -> Result<u64> {
-        match self.stored() {
+        match self.stored {
             Stored::Inline(bytes) => Ok(bytes.len() as u64),
-            Stored::Blob(pointer) => self.blobs.open(pointer).map(|value| value.len()),
+            Stored::Blob(pointer) => self.blobs().open(pointer).map(|value| value.len()),
         }
     }
 
     /// Its bytes, if they are in memory: not in a blob file.
-    pub fn bytes(&self) -> Option<&[u8]> {
-        fetch::bytes(self.stored())
+    pub fn bytes(&self) -> Option<&'a [u8]> {
+        fetch::bytes(self.stored)
     }
 
     /// The value.
@@ -372,7 +399,10 @@ impl FeedValue<'_> {
     /// # Errors
     /// [`Io`](crate::Error::Io) and [`Corrupt`](crate::Error::Corrupt) of its blob file.
     pub fn read(&self) -> Result<Value> {
-        fetch::copy(self.stored(), self.blobs)
+        match self.stored {
+            Stored::Inline(bytes) => Ok(Value::copy_of(bytes)),
+            Stored::Blob(pointer) => self.blobs().read(pointer),
+        }
     }
 
     /// When it expires, if it does.
@@ -382,11 +412,11 @@ impl FeedValue<'_> {
 
     /// When it expires, if it does.
     pub(crate) fn expiry(&self) -> Option<Expiry> {
-        Expiry::of_version(self.kind, self.stored)
+        self.expiry
     }
 
-    fn stored(&self) -> Stored<&[u8]> {
-        Stored::of(self.kind, self.stored)
+    fn blobs(&self) -> &'a BlobSet {
+        self.blobs.expect("a value outside of memory comes with its blob files")
     }
 }
 

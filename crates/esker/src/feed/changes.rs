@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   record of the log --op by op, as they were made--.
-//!   kept tables --range removals, then MergeScan------+--> Change
+//!   kept tables --range removals, then MergeScan------+--> CommitOp
 //! ```
 //!
 //! changes.1. Who applies them in their order has what the commit has made of the database.
@@ -21,9 +21,9 @@ use crate::types::op::{Kind, UNRESOLVED_OPS};
 use crate::types::{KeyspaceId, Result, SeqNo};
 use crate::wal::Record;
 
-/// A change, of encoded keys.
+/// An op of a commit, by encoded keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change<'a> {
+pub(crate) enum CommitOp<'a> {
     /// Of a key: what, and what stands beside it.
     Key(Kind, &'a [u8], &'a [u8]),
     /// All keys from one on, and before another, are gone.
@@ -88,7 +88,7 @@ impl Changes {
     }
 
     /// The next one; none after the last. `seq` is the commit's, for the message.
-    pub(crate) fn next(&mut self, seq: SeqNo) -> Result<Option<Change<'_>>> {
+    pub(crate) fn next(&mut self, seq: SeqNo) -> Result<Option<CommitOp<'_>>> {
         match self {
             Changes::Record(payload, at) => {
                 let mut reader = ByteReader::new(&payload[*at..]);
@@ -104,7 +104,7 @@ impl Changes {
     }
 }
 
-fn next_op<'a>(reader: &mut ByteReader<'a>) -> Decoded<Option<Change<'a>>> {
+fn next_op<'a>(reader: &mut ByteReader<'a>) -> Decoded<Option<CommitOp<'a>>> {
     if reader.is_empty() {
         return Ok(None);
     }
@@ -117,10 +117,10 @@ fn next_op<'a>(reader: &mut ByteReader<'a>) -> Decoded<Option<Change<'a>>> {
     let Some(kind) = Kind::from_u8(byte) else { return Err(reader.error(format!("unknown op {byte}"))) };
     let key = reader.string()?;
     if !kind.is_point() {
-        return Ok(Some(Change::Range(key, reader.string()?)));
+        return Ok(Some(CommitOp::Range(key, reader.string()?)));
     }
     let value = if kind.has_value() { reader.string()? } else { &[] };
-    Ok(Some(Change::Key(kind, key, value)))
+    Ok(Some(CommitOp::Key(kind, key, value)))
 }
 
 /// The parts of a range, each in one keyspace: tables join ranges that meet.
@@ -139,17 +139,17 @@ fn by_keyspace(start: Vec<u8>, end: Vec<u8>) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 impl OfTables {
-    fn next(&mut self) -> Result<Option<Change<'_>>> {
+    fn next(&mut self) -> Result<Option<CommitOp<'_>>> {
         if let Some(range) = self.ranges.next() {
             self.range = range;
-            return Ok(Some(Change::Range(&self.range.0, &self.range.1)));
+            return Ok(Some(CommitOp::Range(&self.range.0, &self.range.1)));
         }
         if self.left.is_empty() {
             self.gather()?;
         }
         let Some((kind, value)) = self.left.pop() else { return Ok(None) };
         self.value = value;
-        Ok(Some(Change::Key(kind, &self.key, &self.value)))
+        Ok(Some(CommitOp::Key(kind, &self.key, &self.value)))
     }
 
     /// Takes the entries of the next key, down to the one that hides those below it (layers.1).

@@ -15,6 +15,6 @@ mod changes;
 mod keeper;
 mod retention;
 
-pub(crate) use changes::{Change, Changes};
+pub(crate) use changes::{Changes, CommitOp};
 pub(crate) use keeper::Keeper;
 pub(crate) use retention::{Hold, first_kept};

@@ -7,13 +7,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
-use super::change::Change;
-use crate::db::{Db, Keyspace, WriteBatch};
+use super::change::decode;
+use crate::db::{Db, FeedChange, FeedOperand, Keyspace, WriteBatch};
 use crate::encoding::operand::Operand;
 use crate::engine::writes::sweep::CommitHold;
 use crate::txn::commit::Durability;
 use crate::types::canary::{self, Canary};
-use crate::types::expiry::Expiry;
 use crate::types::limits::VALUE_BYTES_MAX;
 use crate::types::{Error, KeyspaceId, Result, SeqNo};
 
@@ -76,17 +75,20 @@ impl Replay {
         })
     }
 
-    /// Takes some of the changes of a commit, which may break off anywhere. `see` is shown each, and the name of its keyspace.
+    /// Takes some of the changes of a commit, which may break off anywhere. Calls `see` with each, and with the name of the keyspace whose
+    /// keys it changes.
     ///
     /// # Errors
-    /// Those of [`Change::decode`] and of batches; [`Error::Invalid`] if the changes are of no copy of this database (replay.2).
-    pub fn take(&mut self, bytes: &[u8], mut see: impl FnMut(&Change<'_>, Option<&str>)) -> Result<()> {
+    /// Those of batches; [`Error::Invalid`] if this build does not know a change, or if the changes are of no copy of this database
+    /// (replay.2).
+    pub fn take(&mut self, bytes: &[u8], mut see: impl FnMut(&FeedChange<'_>, Option<&str>)) -> Result<()> {
         let mut rest = std::mem::take(&mut self.rest);
         rest.extend_from_slice(bytes);
         let mut at = 0;
-        while let Some((change, len)) = Change::decode(&rest[at..])? {
-            let keyspace = self.change(&change)?;
-            see(&change, keyspace.and_then(|id| self.names.get(&id)).map(String::as_str));
+        while let Some((change, len)) = decode(&rest[at..])? {
+            self.change(&change)?;
+            let name = change.key().and_then(|(id, _)| self.names.get(&id.get()));
+            see(&change, name.map(String::as_str));
             at += len;
         }
         rest.drain(..at);
@@ -102,71 +104,67 @@ impl Replay {
         &mut self.batch
     }
 
-    /// Makes the change; its keyspace.
-    fn change(&mut self, change: &Change<'_>) -> Result<Option<u32>> {
+    /// Adds a change to the batch.
+    fn change(&mut self, change: &FeedChange<'_>) -> Result<()> {
         match change {
-            Change::Put { keyspace, key, value, expires } => {
-                let (space, expiry) =
-                    (self.space(*keyspace)?, (*expires > 0).then(|| Expiry::at_ms(*expires)));
-                self.batch.put_until_expiry(&space, key, value, expiry)?;
-                Ok(Some(*keyspace))
+            FeedChange::Put { keyspace, key, value } => {
+                let space = self.space(*keyspace)?;
+                self.batch.put_until_expiry(&space, key, &value.read()?, value.expiry())
             }
-            Change::Merge { keyspace, key, operand, at_ms, lifetime_ms } => {
+            FeedChange::Merge { keyspace, key, operands } => {
                 let space = self.space(*keyspace)?;
                 let now = canary::is_set(Canary::ReplayForgetsTime).then(|| self.db.time_ms());
-                let operand =
-                    Operand { at_ms: now.unwrap_or(*at_ms), lifetime_ms: *lifetime_ms, bytes: operand };
-                self.batch.merge_of(&space, key, operand)?;
-                Ok(Some(*keyspace))
+                operands.iter().try_for_each(|FeedOperand(operand)| {
+                    let operand = Operand { at_ms: now.unwrap_or(operand.at_ms), ..*operand };
+                    self.batch.merge_of(&space, key, operand)
+                })
             }
-            Change::Remove { keyspace, key } => {
+            FeedChange::Remove { keyspace, key } | FeedChange::Expire { keyspace, key } => {
                 let space = self.space(*keyspace)?;
-                self.batch.remove(&space, key)?;
-                Ok(Some(*keyspace))
+                self.batch.remove(&space, key)
             }
-            Change::RemoveRange { keyspace, start, end } => {
+            FeedChange::RemoveRange { keyspace, start, end } => {
                 // Range removals come first in a commit, before the name of a keyspace that it makes, which holds nothing yet.
-                let Some(space) = self.spaces.get(keyspace).cloned() else { return Ok(None) };
+                let Some(space) = self.spaces.get(&keyspace.get()) else { return Ok(()) };
                 let end = end.map_or(Bound::Unbounded, Bound::Excluded);
-                self.batch.remove_range(&space, (Bound::Included(*start), end))?;
-                Ok(Some(*keyspace))
+                self.batch.remove_range(space, (Bound::Included(*start), end))
             }
-            Change::Named { keyspace, name } => {
-                if !self.spaces.contains_key(keyspace) {
+            FeedChange::Named { keyspace, name } => {
+                if !self.spaces.contains_key(&keyspace.get()) {
                     self.create(*keyspace, name)?;
                 }
-                self.renamed.insert((*name).to_owned(), Some(*keyspace));
-                Ok(Some(*keyspace))
+                self.renamed.insert((*name).to_owned(), Some(keyspace.get()));
+                Ok(())
             }
-            Change::Unnamed { name } => {
+            FeedChange::Unnamed { name } => {
                 self.renamed.insert((*name).to_owned(), None);
-                Ok(None)
+                Ok(())
             }
-            Change::Options { keyspace, options } => {
+            FeedChange::Options { keyspace, options } => {
                 let space = self.space(*keyspace)?;
-                self.batch.set_options(&space, options.clone())?;
-                Ok(Some(*keyspace))
+                self.batch.set_options(&space, options.clone())
             }
+            FeedChange::Internal { .. } => Ok(()),
         }
     }
 
-    fn space(&self, id: u32) -> Result<Keyspace> {
+    fn space(&self, id: KeyspaceId) -> Result<Keyspace> {
         let missing = || Error::Invalid(format!("a commit writes to keyspace {id}, which is not here"));
-        self.spaces.get(&id).cloned().ok_or_else(missing)
+        self.spaces.get(&id.get()).cloned().ok_or_else(missing)
     }
 
     /// Creates a keyspace of this number (replay.2).
-    fn create(&mut self, id: u32, name: &str) -> Result<()> {
+    fn create(&mut self, id: KeyspaceId, name: &str) -> Result<()> {
         // The name may be another one's until the end of the commit.
         let spare = format!("{SPARE_NAME}{id}");
         if canary::is_set(Canary::RecreatedNameRefused) && self.names.values().any(|known| known == name) {
             return Err(Error::KeyspaceExists(name.to_owned()));
         }
         let name = if self.names.values().any(|known| known == name) { &spare } else { name };
-        let made = self.batch.create_numbered_keyspace(name, KeyspaceId::new(id))?;
-        self.names.insert(id, name.to_owned());
-        self.made.push(id);
-        self.spaces.insert(id, made);
+        let made = self.batch.create_numbered_keyspace(name, id)?;
+        self.names.insert(id.get(), name.to_owned());
+        self.made.push(id.get());
+        self.spaces.insert(id.get(), made);
         Ok(())
     }
 

@@ -45,4 +45,4 @@ mod apply;
 mod change;
 
 pub use self::apply::Replay;
-pub use self::change::{Change, encode};
+pub use self::change::encode;

@@ -105,18 +105,9 @@ fn put_position(out: &mut Out, at: Position) {
     out.int(at.seq as i64);
 }
 
-fn put_change(out: &mut Out, change: &KeyChange) {
-    let (name, key, others): (_, _, Vec<Option<&[u8]>>) = match change {
-        KeyChange::Set(key, value) => ("set", key, vec![value.as_deref()]),
-        KeyChange::Merge(key, operands) => {
-            ("merge", key, operands.iter().map(|operand| Some(operand.as_slice())).collect())
-        }
-        KeyChange::Del(key) => ("del", key, Vec::new()),
-        // As in ranges, nothing is the end.
-        KeyChange::DelRange(from, to) => ("delrange", from, vec![Some(to.as_deref().unwrap_or_default())]),
-    };
-    out.array(2 + others.len());
+fn put_change(out: &mut Out, KeyChange { name, key, words }: &KeyChange) {
+    out.array(2 + words.len());
     out.bulk(name.as_bytes());
     out.bulk(key);
-    others.into_iter().for_each(|word| out.bulk_or_null(word));
+    words.iter().for_each(|word| out.bulk_or_null(word.as_deref()));
 }
