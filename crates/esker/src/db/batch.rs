@@ -4,9 +4,11 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use super::bounds::{encode_bounds, prefix_bounds};
 use super::commit_error::CommitError;
+use super::handles::{Gather, write_methods};
 use super::keyspace::Keyspace;
-use super::writes::{Basis, Writes, encode_bounds, prefix_bounds};
+use super::writes::{Basis, Writes};
 use crate::encoding::operand::Operand;
 use crate::engine::life::handle::Handle;
 use crate::engine::state::keyspace_options::{Counting, KeyspaceOptions};
@@ -22,37 +24,17 @@ pub struct WriteBatch {
     writes: Writes,
 }
 
+impl Gather for WriteBatch {
+    fn begin(&mut self, _names: &[&str]) -> Result<(&mut Writes, &Arc<Handle>)> {
+        Ok((&mut self.writes, &self.handle))
+    }
+}
+
+write_methods!(WriteBatch);
+
 impl WriteBatch {
     pub(crate) fn new(handle: Arc<Handle>) -> Self {
         WriteBatch { handle, writes: Writes::default() }
-    }
-
-    /// Sets a key to a value.
-    ///
-    /// # Errors
-    /// [`KeyTooLong`](crate::Error::KeyTooLong), [`ValueTooLong`](crate::Error::ValueTooLong),
-    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped, [`Invalid`](crate::Error::Invalid) if it is one
-    /// of another database. The batch stays as it was then.
-    pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        let state = keyspace.state_in(&self.handle)?;
-        self.writes.make_room(&self.handle.core)?;
-        self.writes.put(&self.handle.core, state, key.as_ref(), value.as_ref())
-    }
-
-    /// Sets a key to a value that expires after this time: see [`Keyspace::put_with_ttl`]. The time begins now, not with the commit.
-    ///
-    /// # Errors
-    /// Those of [`put`](Self::put).
-    pub fn put_with_ttl(
-        &mut self,
-        keyspace: &Keyspace,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        ttl: Duration,
-    ) -> Result<()> {
-        let state = keyspace.state_in(&self.handle)?;
-        self.writes.make_room(&self.handle.core)?;
-        self.writes.put_for(&self.handle.core, state, key.as_ref(), value.as_ref(), Lifetime::For(ttl))
     }
 
     /// Sets a key to a value that expires at this moment, to the millisecond; none: never, whatever the keyspace has for a default. One that has passed
@@ -79,107 +61,24 @@ impl WriteBatch {
         value: &[u8],
         expiry: Option<Expiry>,
     ) -> Result<()> {
-        let state = keyspace.state_in(&self.handle)?;
-        self.writes.make_room(&self.handle.core)?;
-        self.writes.put_until(&self.handle.core, state, key, value, expiry)
-    }
-
-    /// Sets a key to a value of `len` bytes that comes from a reader. If it goes to a blob file ([`Builder::blobs_over`](crate::Builder::blobs_over)),
-    /// it is written as it comes, in little memory; otherwise it is gathered in memory.
-    ///
-    /// # Errors
-    /// Those of [`put`](Self::put); [`Io`](crate::Error::Io) if the reader fails or ends early, or
-    /// [`NoSpace`](crate::Error::NoSpace) and `Io` if the value cannot be written. The batch stays as it was then.
-    pub fn put_from(
-        &mut self,
-        keyspace: &Keyspace,
-        key: impl AsRef<[u8]>,
-        value: &mut impl Read,
-        len: u64,
-    ) -> Result<()> {
-        let state = keyspace.state_in(&self.handle)?;
-        self.writes.make_room(&self.handle.core)?;
-        self.writes.put_from(&self.handle.core, state, key.as_ref(), value, len)
-    }
-
-    /// Merges an operand into a key, without reading it: see [`Keyspace::merge`]. The operand applies to what the key has at the time of
-    /// this call, not of the commit. The operands that a batch merges into one key are one write of it. If they follow a put or a
-    /// removal of the key in the batch, the operator runs when the batch is committed, which fails if the operator does.
-    ///
-    /// # Errors
-    /// Those of [`put`](Self::put); [`Invalid`](crate::Error::Invalid) if the keyspace has no merge operator,
-    /// [`Merge`](crate::Error::Merge) if the operator refuses the operand.
-    pub fn merge(
-        &mut self,
-        keyspace: &Keyspace,
-        key: impl AsRef<[u8]>,
-        operand: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        let state = keyspace.state_in(&self.handle)?;
-        self.writes.make_room(&self.handle.core)?;
-        self.writes.merge(&self.handle.core, state, key.as_ref(), operand.as_ref())
+        let (writes, core, state) = self.room_in(keyspace)?;
+        writes.put_until(core, state, key, value, expiry)
     }
 
     /// Merges an operand that was merged into this key of another database.
     pub(crate) fn merge_of(&mut self, keyspace: &Keyspace, key: &[u8], operand: Operand<'_>) -> Result<()> {
-        let state = keyspace.state_in(&self.handle)?;
-        self.writes.make_room(&self.handle.core)?;
-        self.writes.merge_of(&self.handle.core, state, key, operand)
+        let (writes, core, state) = self.room_in(keyspace)?;
+        writes.merge_of(core, state, key, operand)
     }
 
-    /// Removes a key.
-    ///
-    /// # Errors
-    /// Those of [`put`](Self::put), except for the value's.
-    pub fn remove(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
-        let state = keyspace.state_in(&self.handle)?;
-        self.writes.make_room(&self.handle.core)?;
-        self.writes.remove(state, key.as_ref())
-    }
-
-    /// Removes all keys of a range, except those that the batch puts later.
-    ///
-    /// # Errors
-    /// Those of [`put`](Self::put), except for the value's; the bounds are keys.
-    pub fn remove_range(&mut self, keyspace: &Keyspace, range: impl KeyBounds) -> Result<()> {
-        let state = keyspace.state_in(&self.handle)?;
-        self.writes.remove_range(state, encode_bounds(state.id, &range))
-    }
-
-    /// Removes all keys that start with `prefix`, except those that the batch puts later.
-    ///
-    /// # Errors
-    /// Those of [`remove_range`](Self::remove_range).
-    pub fn remove_prefix(&mut self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Result<()> {
-        let state = keyspace.state_in(&self.handle)?;
-        self.writes.remove_range(state, prefix_bounds(state.id, prefix.as_ref()))
-    }
-
-    /// Removes all keys of a keyspace, except those that the batch puts later.
-    ///
-    /// # Errors
-    /// Those of [`remove_range`](Self::remove_range).
-    pub fn clear(&mut self, keyspace: &Keyspace) -> Result<()> {
-        self.remove_range(keyspace, ..)
-    }
-
-    /// A new keyspace, which is there once the batch is committed. Until then it can be written by this batch alone, and holds nothing.
-    ///
-    /// # Errors
-    /// [`KeyspaceExists`](crate::Error::KeyspaceExists); [`Invalid`](crate::Error::Invalid) for an empty name or one of more than 1024
-    /// bytes. [`commit`](Self::commit) fails with `KeyspaceExists`, too, if somebody else creates one of the name meanwhile.
-    pub fn create_keyspace(&mut self, name: &str) -> Result<Keyspace> {
-        let state = self.writes.create_keyspace(&self.handle.core.catalog, name)?;
-        Ok(Keyspace::new(self.handle.clone(), state))
-    }
-
-    /// The same, with this number: see `Changes::create_numbered`.
+    /// A new keyspace with this number: see `Changes::create_numbered`.
     pub(crate) fn create_numbered_keyspace(&mut self, name: &str, id: KeyspaceId) -> Result<Keyspace> {
-        let state = self.writes.create_numbered_keyspace(&self.handle.core.catalog, name, id)?;
+        let (changes, set) = self.writes.changes_mut();
+        let state = changes.create_numbered(&self.handle.core.catalog, set, name, id)?;
         Ok(Keyspace::new(self.handle.clone(), state))
     }
 
-    /// The same, and the keyspace counts in this way from its first key on: see [`Keyspace::set_counting`].
+    /// A new keyspace that counts in this way from its first key on: see [`Keyspace::set_counting`].
     ///
     /// ```
     /// # let db = esker::Db::in_memory()?;
@@ -195,51 +94,12 @@ impl WriteBatch {
     /// Those of [`create_keyspace`](Self::create_keyspace).
     pub fn create_keyspace_counting(&mut self, name: &str, counting: Counting) -> Result<Keyspace> {
         let catalog = &self.handle.core.catalog;
+        let (changes, set) = self.writes.changes_mut();
         let state = match counting {
-            Counting::Exact => self.writes.create_keyspace(catalog, name)?,
-            Counting::Lazy => self.writes.create_lazy_keyspace(catalog, name)?,
+            Counting::Exact => changes.create(catalog, set, name)?,
+            Counting::Lazy => changes.create_lazy(catalog, set, name)?,
         };
         Ok(Keyspace::new(self.handle.clone(), state))
-    }
-
-    /// Gives a keyspace all of these options when the batch is committed, in place of those that it has. `Keyspace`'s own calls change one at a time:
-    /// [`set_history`](Keyspace::set_history) and its kin. They are not for a keyspace that the batch creates, which is not there yet. Such a keyspace
-    /// has its merge operator at once: what the batch merges into it counts. The other options are for later writes.
-    ///
-    /// ```
-    /// # let db = esker::Db::in_memory()?;
-    /// let views = db.keyspace("views")?;
-    /// let mut options = views.options();
-    /// options.merge_operator = Some("add-u64".to_owned());
-    /// let mut batch = db.batch();
-    /// batch.set_options(&views, options.clone())?;
-    /// batch.commit()?;
-    /// assert_eq!(views.options(), options);
-    /// # Ok::<(), esker::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound). [`commit`](Self::commit) fails with those of the calls that change one option.
-    pub fn set_options(&mut self, keyspace: &Keyspace, options: KeyspaceOptions) -> Result<()> {
-        keyspace.state_in(&self.handle)?;
-        self.writes.set_options(&self.handle.core, &keyspace.state, options)
-    }
-
-    /// Drops a keyspace with all it holds when the batch is committed. What the batch wrote to it before is forgotten.
-    ///
-    /// # Errors
-    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound), also from [`commit`](Self::commit) if somebody else drops or renames it
-    /// meanwhile; [`Invalid`](crate::Error::Invalid) for `default`, which can only be cleared.
-    pub fn drop_keyspace(&mut self, name: &str) -> Result<()> {
-        self.writes.drop_keyspace(&self.handle.core.catalog, name)
-    }
-
-    /// Gives a keyspace another name when the batch is committed.
-    ///
-    /// # Errors
-    /// Those of [`create_keyspace`](Self::create_keyspace) for the new name, and of [`drop_keyspace`](Self::drop_keyspace) for the old one.
-    pub fn rename_keyspace(&mut self, from: &str, to: &str) -> Result<()> {
-        self.writes.rename_keyspace(&self.handle.core.catalog, from, to)
     }
 
     /// The number of puts and removals made, repeated ones included, apart from those that a later range removal

@@ -4,19 +4,22 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::bounds::{encode_bounds, prefix_bounds};
+use super::cursor::Cursor;
+use super::handles::{ReadState, read_methods};
 use super::ingest::Ingest;
 use super::key_handle::Key;
-use super::range::{Cursor, Keys, Range};
+use super::range::{Keys, Range};
 use super::ttl::Ttl;
-use super::writes::{Writes, encode_bounds, prefix_bounds};
+use super::writes::Writes;
 use crate::engine::core::Core;
 use crate::engine::life::handle::Handle;
 use crate::engine::state::catalog::KeyspaceState;
 use crate::engine::state::keyspace_options::{Counting, KeyspaceOptions};
 use crate::engine::writes::committer::Committing;
-use crate::read::point::{ExpiryOf, Presence, ValueOf};
+use crate::read::point::{Presence, ValueOf};
 use crate::read::value_reader::{ReaderOf, ValueReader};
-use crate::txn::commit::Durability;
+use crate::txn::commit::{CommitRequest, Durability};
 use crate::types::bounds::Bounds;
 use crate::types::expiry::Lifetime;
 use crate::types::{Error, KeyBounds, KeyspaceId, Result, SeqNo, Value};
@@ -90,9 +93,7 @@ impl Keyspace {
         value: impl AsRef<[u8]>,
         durability: Durability,
     ) -> Result<SeqNo> {
-        let mut writes = Writes::default();
-        writes.put(self.core(), &self.state, key.as_ref(), value.as_ref())?;
-        self.core().submit(writes.into_request(self.core(), durability)?)
+        self.write(durability, |core, writes| writes.put(core, &self.state, key.as_ref(), value.as_ref()))
     }
 
     /// Sets a key to a value that expires: from `ttl` on after now no read finds it, in snapshots and transactions neither. The number is that of the
@@ -138,10 +139,9 @@ impl Keyspace {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<SeqNo> {
-        let mut writes = Writes::default();
-        let lifetime = Lifetime::For(ttl);
-        writes.put_for(self.core(), &self.state, key.as_ref(), value.as_ref(), lifetime)?;
-        self.core().submit(writes.into_request(self.core(), self.core().options.durability())?)
+        self.write(self.core().options.durability(), |core, writes| {
+            writes.put_for(core, &self.state, key.as_ref(), value.as_ref(), Lifetime::For(ttl))
+        })
     }
 
     /// How long puts last from now on that do not say so themselves ([`put`](Self::put) and its kin, batches, transactions, ingests); none: for
@@ -170,24 +170,15 @@ impl Keyspace {
         self.options().default_ttl
     }
 
-    /// How long a key is still there; none if it is not.
-    ///
-    /// # Errors
-    /// Those of [`get`](Self::get).
-    pub fn ttl(&self, key: impl AsRef<[u8]>) -> Result<Option<Ttl>> {
-        let found = self.core().find_now::<ExpiryOf>(&self.state, key.as_ref())?;
-        Ok(found.map(|expiry| Ttl::until(expiry, &self.core().time)))
-    }
-
     /// Sets a key to a value of `len` bytes that comes from a reader: see [`WriteBatch::put_from`](crate::WriteBatch::put_from). The number is that of
     /// the commit.
     ///
     /// # Errors
     /// Those of [`put`](Self::put), and [`Io`](crate::Error::Io) if the reader fails or ends early.
     pub fn put_from(&self, key: impl AsRef<[u8]>, value: &mut impl Read, len: u64) -> Result<SeqNo> {
-        let mut writes = Writes::default();
-        writes.put_from(self.core(), &self.state, key.as_ref(), value, len)?;
-        self.core().submit(writes.into_request(self.core(), self.core().options.durability())?)
+        self.write(self.core().options.durability(), |core, writes| {
+            writes.put_from(core, &self.state, key.as_ref(), value, len)
+        })
     }
 
     /// Merges an operand into a key by the keyspace's merge operator (see [`set_merge_operator`](Self::set_merge_operator)), without reading it. The
@@ -225,9 +216,7 @@ impl Keyspace {
         operand: impl AsRef<[u8]>,
         durability: Durability,
     ) -> Result<SeqNo> {
-        let mut writes = Writes::default();
-        writes.merge(self.core(), &self.state, key.as_ref(), operand.as_ref())?;
-        self.core().submit(writes.into_request(self.core(), durability)?)
+        self.write(durability, |core, writes| writes.merge(core, &self.state, key.as_ref(), operand.as_ref()))
     }
 
     /// [`merge`](Self::merge) without a thread that waits: see [`put_async`](Self::put_async).
@@ -273,14 +262,31 @@ impl Keyspace {
     }
 
     fn write_async(&self, write: impl FnOnce(&Core, &mut Writes) -> Result<()>) -> Committing {
-        let mut writes = Writes::default();
-        let core = self.core();
-        let request =
-            write(core, &mut writes).and_then(|()| writes.into_request(core, core.options.durability()));
-        match request {
+        match self.request(self.core().options.durability(), write) {
             Ok(request) => self.handle.commit_async(request),
             Err(error) => Committing::done(Err(error)),
         }
+    }
+
+    /// Commits what `write` writes.
+    #[inline]
+    fn write(
+        &self,
+        durability: Durability,
+        write: impl FnOnce(&Core, &mut Writes) -> Result<()>,
+    ) -> Result<SeqNo> {
+        self.core().submit(self.request(durability, write)?)
+    }
+
+    #[inline]
+    fn request(
+        &self,
+        durability: Durability,
+        write: impl FnOnce(&Core, &mut Writes) -> Result<()>,
+    ) -> Result<CommitRequest> {
+        let mut writes = Writes::default();
+        write(self.core(), &mut writes)?;
+        writes.into_request(self.core(), durability)
     }
 
     /// The value of a key, if memory alone knows it: `None` if a file would have to be read.
@@ -312,9 +318,7 @@ impl Keyspace {
     /// # Errors
     /// Those of [`remove`](Self::remove).
     pub fn remove_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<SeqNo> {
-        let mut writes = Writes::default();
-        writes.remove(&self.state, key.as_ref())?;
-        self.core().submit(writes.into_request(self.core(), durability)?)
+        self.write(durability, |_, writes| writes.remove(&self.state, key.as_ref()))
     }
 
     /// Removes all keys of a range, in one commit. What is stored is one range tombstone; the live keys are walked
@@ -343,10 +347,7 @@ impl Keyspace {
     }
 
     fn remove_between(&self, bounds: Bounds) -> Result<SeqNo> {
-        let mut writes = Writes::default();
-        writes.remove_range(&self.state, bounds)?;
-        let core = self.core();
-        core.submit(writes.into_request(core, core.options.durability())?)
+        self.write(self.core().options.durability(), |_, writes| writes.remove_range(&self.state, bounds))
     }
 
     /// The smallest value, in bytes, that this keyspace stores in a blob file from now on, in place of
@@ -420,140 +421,14 @@ impl Keyspace {
         Ingest::new(self.clone())
     }
 
-    /// The value of a key.
-    ///
-    /// # Errors
-    /// [`Corrupt`](crate::Error::Corrupt) with file and offset, if the bytes on disk are damaged; [`Io`](crate::Error::Io) if they cannot be
-    /// read; [`KeyTooLong`](crate::Error::KeyTooLong); [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
-    #[inline]
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.core().find_now::<ValueOf>(&self.state, key.as_ref())
-    }
-
-    /// The value of a key, to read in parts: see [`Reads::reader`](crate::Reads::reader).
-    ///
-    /// # Errors
-    /// Those of [`get`](Self::get).
-    pub fn reader(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
-        self.core().find_now::<ReaderOf>(&self.state, key.as_ref())
-    }
-
-    /// Whether a key is there.
-    ///
-    /// # Errors
-    /// Those of [`get`](Self::get).
-    #[inline]
-    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.core().find_now::<Presence>(&self.state, key.as_ref())?.is_some())
-    }
-
     /// These keys are about to be looked up or put: the processor fetches side by side what memory holds of them. A hint, which reads no disk; of
     /// use from some ten thousand keys on that are not yet in tables.
     pub fn prefetch<K: AsRef<[u8]>>(&self, keys: &[K]) {
         self.core().prefetch(&self.state, keys);
     }
-
-    /// The values of several keys, all as of the same commit.
-    ///
-    /// # Errors
-    /// Those of [`get`](Self::get).
-    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        let core = self.core();
-        core.source_now(&self.state, None)?.find_many(&self.state, keys, core.options.has_threads())
-    }
-
-    /// See [`Snapshot::multi_get_within`](crate::Snapshot::multi_get_within).
-    ///
-    /// # Errors
-    /// Those of [`get`](Self::get).
-    pub fn multi_get_within<K: AsRef<[u8]>>(
-        &self,
-        keys: &[K],
-        bytes_max: usize,
-    ) -> Result<Vec<Option<Value>>> {
-        let core = self.core();
-        let threads = core.options.has_threads();
-        core.source_now(&self.state, None)?.find_many_within(&self.state, keys, threads, bytes_max)
-    }
-
-    /// The first entry.
-    ///
-    /// # Errors
-    /// [`Corrupt`](crate::Error::Corrupt) and [`Io`](crate::Error::Io) if a table cannot be read; [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
-    pub fn first(&self) -> Result<Option<(Key, Value)>> {
-        self.iter().next().transpose()
-    }
-
-    /// The last entry.
-    ///
-    /// # Errors
-    /// [`Corrupt`](crate::Error::Corrupt) and [`Io`](crate::Error::Io) if a table cannot be read; [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
-    pub fn last(&self) -> Result<Option<(Key, Value)>> {
-        self.iter().next_back().transpose()
-    }
-
-    /// The entries of a range, from either end, as of now.
-    #[inline]
-    pub fn range(&self, range: impl KeyBounds) -> Range {
-        let bounds = encode_bounds(self.state.id, &range);
-        Range::from_result(self.core().source_now(&self.state, Some(&bounds)), bounds)
-    }
-
-    /// The entries whose keys start with `prefix`, from either end, as of now.
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        let bounds = prefix_bounds(self.state.id, prefix.as_ref());
-        Range::from_result(self.core().source_now(&self.state, Some(&bounds)), bounds)
-    }
-
-    /// All entries, from either end, as of now.
-    pub fn iter(&self) -> Range {
-        self.range(..)
-    }
-
-    /// A cursor over all entries, as of now.
-    ///
-    /// # Errors
-    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
-    pub fn cursor(&self) -> Result<Cursor> {
-        self.cursor_in(..)
-    }
-
-    /// A cursor over the entries of a range, as of now.
-    ///
-    /// # Errors
-    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
-    pub fn cursor_in(&self, range: impl KeyBounds) -> Result<Cursor> {
-        let bounds = encode_bounds(self.state.id, &range);
-        let source = self.core().source_now(&self.state, Some(&bounds))?;
-        Ok(Cursor::new(source, self.state.id, bounds))
-    }
-
-    /// The keys of a range, from either end, as of now.
-    pub fn keys(&self, range: impl KeyBounds) -> Keys {
-        self.range(range).keys()
-    }
-
-    /// The exact number of keys, without counting them. Those that have expired count until they are swept, in the background about a second later:
-    /// [`Db::sweep`](crate::Db::sweep) does so at once. Where commits have not looked up whether a key was there, since a file would have had to be
-    /// read for it, this does, once: see [`set_counting`](Self::set_counting).
-    ///
-    /// # Errors
-    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
-    #[inline]
-    pub fn len(&self) -> Result<u64> {
-        let len = self.core().len_now(&self.state)?;
-        self.core().check_there(&self.state)?;
-        Ok(len)
-    }
-
-    /// Whether there are no keys. What has expired is no key, swept or not.
-    ///
-    /// # Errors
-    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
-    pub fn is_empty(&self) -> Result<bool> {
-        Ok(self.len()? == 0 || self.core().may_have_expired() && self.first()?.is_none())
-    }
 }
+
+read_methods!(Keyspace, |self| (self.core(), self));
 
 #[cfg(test)]
 mod tests {

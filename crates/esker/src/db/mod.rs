@@ -8,10 +8,13 @@
 //! ```
 
 mod batch;
+mod bounds;
 mod builder;
 mod commit_error;
+mod cursor;
 mod feed;
 mod figures;
+mod handles;
 mod ingest;
 mod key_handle;
 mod keyspace;
@@ -37,13 +40,14 @@ use std::sync::Arc;
 pub use self::batch::WriteBatch;
 pub use self::builder::{Builder, check_offline, repair};
 pub use self::commit_error::CommitError;
+pub use self::cursor::Cursor;
 pub use self::feed::{Feed, FeedChange, FeedCommit, FeedOperand, FeedValue};
 pub use self::ingest::Ingest;
 pub use self::key_handle::Key;
 pub use self::keyspace::Keyspace;
 pub use self::locks::NamedLock;
 pub use self::past::{Changed, Changes, Past, RemovedRange, Version, Versions};
-pub use self::range::{Cursor, Keys, Range};
+pub use self::range::{Keys, Range};
 pub use self::reads::{Reads, View};
 pub use self::savepoint::Savepoint;
 pub use self::sequence::Sequence;

@@ -8,21 +8,20 @@
 
 use std::sync::Arc;
 
+use super::bounds::encode_bounds;
+use super::handles::ReadState;
 use super::key_handle::Key;
 use super::keyspace::Keyspace;
-use super::range::{Cursor, Range};
-use super::reads::Reads;
-use super::writes::{encode_bounds, prefix_bounds};
 use crate::engine::state::history::{History, PastSource};
 use crate::engine::state::reads::ReadSource;
-use crate::read::point::{PointQuery, Presence, ValueAsMade, ValueOf};
-use crate::read::value_reader::{ReaderOf, ValueReader};
+use crate::read::point::{PointQuery, ValueAsMade, ValueOf};
 use crate::read::versions::NewerCursor;
 use crate::read::view::ReadView;
+use crate::types::bounds::Bounds;
 use crate::types::canary::{self, Canary};
 use crate::types::key::{KeyBuf, decode_key, encode_key, keyspace_end};
 use crate::types::limits::check_key;
-use crate::types::{KeyBounds, Result, SeqNo, Value};
+use crate::types::{Result, SeqNo, Value};
 
 impl Keyspace {
     /// What this keyspace keeps of older versions from now on: for reads of the past ([`at`](Self::at), [`get_at`](Self::get_at),
@@ -179,11 +178,11 @@ impl Keyspace {
     }
 }
 
-/// A keyspace as it was at one commit: see [`Keyspace::at`] and [`Reads`]. It keeps the files that it reads until it drops, as iterators do.
-/// [`len`](Reads::len) counts by walking.
+/// A keyspace as it was at one commit: see [`Keyspace::at`] and [`Reads`](crate::Reads). It keeps the files that it reads until it drops, as iterators do.
+/// [`len`](crate::Reads::len) counts by walking.
 #[derive(Clone)]
 pub struct Past {
-    keyspace: Keyspace,
+    pub(super) keyspace: Keyspace,
     source: ReadSource,
 }
 
@@ -205,42 +204,23 @@ impl Past {
     pub fn seqno(&self) -> SeqNo {
         self.source.at
     }
-
-    fn find<W: PointQuery>(&self, key: &[u8]) -> Result<Option<W::Out>> {
-        self.source.view.check_open()?;
-        check_key(key)?;
-        let key = KeyBuf::new(self.keyspace.state.id, key);
-        self.source.view.find::<W>(&key, self.source.at, &crate::sync::pin())
-    }
 }
 
-impl Reads for Past {
-    fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.find::<ValueOf>(key.as_ref())
-    }
-    fn reader(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
-        self.find::<ReaderOf>(key.as_ref())
-    }
-    fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.find::<Presence>(key.as_ref())?.is_some())
-    }
-    fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+impl ReadState for Past {
+    fn find<W: PointQuery>(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<W::Out>> {
         self.source.view.check_open()?;
-        let threads = self.keyspace.core().options.has_threads();
-        self.source.find_many(&self.keyspace.state, keys, threads)
+        check_key(key)?;
+        let key = KeyBuf::new(keyspace.state.id, key);
+        self.source.view.find::<W>(&key, self.source.at, &crate::sync::pin())
     }
-    fn range(&self, range: impl KeyBounds) -> Range {
-        Range::from_result(Ok(self.source.clone()), encode_bounds(self.keyspace.state.id, &range))
+
+    fn source(&self, _keyspace: &Keyspace, _bounds: Option<&Bounds>) -> Result<ReadSource> {
+        self.source.view.check_open()?;
+        Ok(self.source.clone())
     }
-    fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        Range::from_result(Ok(self.source.clone()), prefix_bounds(self.keyspace.state.id, prefix.as_ref()))
-    }
-    fn cursor_in(&self, range: impl KeyBounds) -> Result<Cursor> {
-        let id = self.keyspace.state.id;
-        Ok(Cursor::new(self.source.clone(), id, encode_bounds(id, &range)))
-    }
-    fn len(&self) -> Result<u64> {
-        self.keys(..).try_fold(0, |len, key| key.map(|_| len + 1))
+
+    fn count(&self, keyspace: &Keyspace) -> Result<u64> {
+        self.walk(keyspace, ..).keys().try_fold(0, |len, key| key.map(|_| len + 1))
     }
 }
 

@@ -8,12 +8,15 @@
 
 use std::ops::ControlFlow;
 
+use super::cursor::Cursor;
+use super::handles::ReadState;
 use super::key_handle::Key;
 use super::keyspace::Keyspace;
-use super::range::{Cursor, Keys, Range};
+use super::range::{Keys, Range};
 use super::snapshot::Snapshot;
 use super::transaction::Transaction;
-use crate::read::value_reader::ValueReader;
+use crate::read::point::{Presence, ValueOf};
+use crate::read::value_reader::{ReaderOf, ValueReader};
 use crate::types::{KeyBounds, Result, Value};
 
 /// The reads of one keyspace. Write functions that read over `&impl Reads`, and call them with a [`Keyspace`], or with the view of one
@@ -144,40 +147,45 @@ pub struct View<'a, S> {
     pub(super) keyspace: &'a Keyspace,
 }
 
+/// Makes a view [`Reads`]. `$state`: the [`ReadState`] that it reads, and the keyspace of it.
 macro_rules! reads_by {
     ($type:ty, |$view:ident| ($state:expr, $keyspace:expr)) => {
         impl Reads for $type {
             fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
                 let $view = self;
-                $state.get($keyspace, key)
+                $state.find::<ValueOf>($keyspace, key.as_ref())
             }
             fn reader(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
                 let $view = self;
-                $state.reader($keyspace, key)
+                $state.find::<ReaderOf>($keyspace, key.as_ref())
             }
             fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
                 let $view = self;
-                $state.contains($keyspace, key)
+                Ok($state.find::<Presence>($keyspace, key.as_ref())?.is_some())
             }
             fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
                 let $view = self;
-                $state.multi_get($keyspace, keys)
+                $state.find_many($keyspace, keys, usize::MAX)
             }
             fn range(&self, range: impl KeyBounds) -> Range {
                 let $view = self;
-                $state.range($keyspace, range)
+                $state.walk($keyspace, range)
             }
             fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
                 let $view = self;
-                $state.prefix($keyspace, prefix)
+                $state.walk_prefix($keyspace, prefix.as_ref())
             }
             fn cursor_in(&self, range: impl KeyBounds) -> Result<Cursor> {
                 let $view = self;
-                $state.cursor_in($keyspace, range)
+                $state.cursor_over($keyspace, range)
             }
             fn len(&self) -> Result<u64> {
                 let $view = self;
-                $state.len($keyspace)
+                $state.count($keyspace)
+            }
+            fn is_empty(&self) -> Result<bool> {
+                let $view = self;
+                $state.has_no_keys($keyspace)
             }
         }
     };
@@ -185,34 +193,6 @@ macro_rules! reads_by {
 
 reads_by!(View<'_, Snapshot>, |view| (view.state, view.keyspace));
 reads_by!(View<'_, Transaction>, |view| (view.state, view.keyspace));
-reads_by!(super::updates::ViewMut<'_>, |view| (&*view.transaction, view.keyspace));
-
-impl Reads for Keyspace {
-    fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        Keyspace::get(self, key)
-    }
-    fn reader(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
-        Keyspace::reader(self, key)
-    }
-    fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Keyspace::contains(self, key)
-    }
-    fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        Keyspace::multi_get(self, keys)
-    }
-    fn range(&self, range: impl KeyBounds) -> Range {
-        Keyspace::range(self, range)
-    }
-    fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        Keyspace::prefix(self, prefix)
-    }
-    fn cursor_in(&self, range: impl KeyBounds) -> Result<Cursor> {
-        Keyspace::cursor_in(self, range)
-    }
-    fn len(&self) -> Result<u64> {
-        Keyspace::len(self)
-    }
-    fn is_empty(&self) -> Result<bool> {
-        Keyspace::is_empty(self)
-    }
-}
+reads_by!(super::updates::ViewMut<'_>, |view| (view.transaction, view.keyspace));
+reads_by!(Keyspace, |keyspace| (keyspace.core(), keyspace));
+reads_by!(super::past::Past, |past| (past, &past.keyspace));

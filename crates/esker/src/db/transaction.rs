@@ -5,16 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::bounds::{encode_bounds, prefix_bounds};
 use super::commit_error::CommitError;
+use super::cursor::Cursor;
+use super::handles::{Gather, ReadState, read_methods, write_methods};
 use super::key_handle::Key;
 use super::keyspace::Keyspace;
 use super::locks::Restart;
-use super::range::{Cursor, Keys, Range};
+use super::range::{Keys, Range};
 use super::reads::View;
 use super::snapshot::Snapshot;
 use super::ttl::Ttl;
 use super::updates::ViewMut;
-use super::writes::{Basis, Writes, encode_bounds, prefix_bounds};
+use super::writes::{Basis, Writes};
 use crate::engine::life::exclusive::Turn;
 use crate::engine::life::handle::Handle;
 use crate::engine::life::owner::Owner;
@@ -22,7 +25,7 @@ use crate::engine::state::catalog::KeyspaceState;
 use crate::engine::state::keyspace_options::KeyspaceOptions;
 use crate::engine::state::reads::ReadSource;
 use crate::read::fold::Operands;
-use crate::read::point::{EntryOf, ExpiryOf, PointQuery, Presence, ValueOf};
+use crate::read::point::{EntryOf, PointQuery, Presence, ValueOf};
 use crate::read::value_reader::{ReaderOf, ValueReader};
 use crate::txn::commit::{Durability, Isolation};
 use crate::txn::layers::OwnAnswer;
@@ -126,30 +129,6 @@ impl Transaction {
         ViewMut { transaction: self, keyspace }
     }
 
-    /// Sets a key to a value.
-    ///
-    /// # Errors
-    /// Those of [`WriteBatch::put`](crate::WriteBatch::put).
-    pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        let state = self.state_of(keyspace)?;
-        self.writes.make_room(&self.handle.core)?;
-        self.writes.put(&self.handle.core, state, key.as_ref(), value.as_ref())
-    }
-
-    /// Sets a key to a value that expires after this time: see [`Keyspace::put_with_ttl`]. The time begins now, not with the commit.
-    ///
-    /// # Errors
-    /// Those of [`WriteBatch::put`](crate::WriteBatch::put).
-    pub fn put_with_ttl(
-        &mut self,
-        keyspace: &Keyspace,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        ttl: Duration,
-    ) -> Result<()> {
-        self.put_for(keyspace, key.as_ref(), value.as_ref(), Lifetime::For(ttl))
-    }
-
     /// Sets a key to a value that lasts so long.
     pub(super) fn put_for(
         &mut self,
@@ -158,9 +137,8 @@ impl Transaction {
         value: &[u8],
         lifetime: Lifetime,
     ) -> Result<()> {
-        let state = self.state_of(keyspace)?;
-        self.writes.make_room(&self.handle.core)?;
-        self.writes.put_for(&self.handle.core, state, key, value, lifetime)
+        let (writes, core, state) = self.room_in(keyspace)?;
+        writes.put_for(core, state, key, value, lifetime)
     }
 
     /// Replaces the entry that was read by another value, which expires when the entry would have. A new key lasts as long as its
@@ -174,92 +152,13 @@ impl Transaction {
     ) -> Result<()> {
         let old = old.filter(|_| !canary::is_set(Canary::UpdateForgetsExpiry));
         let Some((_, expiry)) = old else { return self.put(keyspace, key, value) };
-        let state = self.state_of(keyspace)?;
-        self.writes.make_room(&self.handle.core)?;
-        self.writes.put_until(&self.handle.core, state, key, value, *expiry)
+        let (writes, core, state) = self.room_in(keyspace)?;
+        writes.put_until(core, state, key, value, *expiry)
     }
 
     /// A key's value, and when it expires.
     pub(super) fn entry(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Entry>> {
         self.find::<EntryOf>(keyspace, key)
-    }
-
-    /// How long a key is still there: see [`Keyspace::ttl`].
-    ///
-    /// # Errors
-    /// See [`Reads::get`](crate::Reads::get).
-    pub fn ttl(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Ttl>> {
-        let found = self.find::<ExpiryOf>(keyspace, key.as_ref())?;
-        Ok(found.map(|expiry| Ttl::until(expiry, &self.handle.core.time)))
-    }
-
-    /// Sets a key to a value that comes from a reader: see [`WriteBatch::put_from`](crate::WriteBatch::put_from).
-    ///
-    /// # Errors
-    /// See there.
-    pub fn put_from(
-        &mut self,
-        keyspace: &Keyspace,
-        key: impl AsRef<[u8]>,
-        value: &mut impl Read,
-        len: u64,
-    ) -> Result<()> {
-        let state = self.state_of(keyspace)?;
-        self.writes.make_room(&self.handle.core)?;
-        self.writes.put_from(&self.handle.core, state, key.as_ref(), value, len)
-    }
-
-    /// Merges an operand into a key, without reading it: see [`Keyspace::merge`], and [`WriteBatch::merge`](crate::WriteBatch::merge) for
-    /// several writes of one key. It conflicts as a [`put`](Self::put) of the key does: with every
-    /// later commit that has written the key, another merge included. Outside of transactions merges never conflict.
-    ///
-    /// # Errors
-    /// Those of [`WriteBatch::merge`](crate::WriteBatch::merge).
-    pub fn merge(
-        &mut self,
-        keyspace: &Keyspace,
-        key: impl AsRef<[u8]>,
-        operand: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        let state = self.state_of(keyspace)?;
-        self.writes.make_room(&self.handle.core)?;
-        self.writes.merge(&self.handle.core, state, key.as_ref(), operand.as_ref())
-    }
-
-    /// Removes a key.
-    ///
-    /// # Errors
-    /// Those of [`WriteBatch::remove`](crate::WriteBatch::remove).
-    pub fn remove(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
-        let state = self.state_of(keyspace)?;
-        self.writes.make_room(&self.handle.core)?;
-        self.writes.remove(state, key.as_ref())
-    }
-
-    /// Removes all keys of a range. It conflicts with every later commit that has written into the range, another removal of it included.
-    ///
-    /// # Errors
-    /// Those of [`WriteBatch::remove_range`](crate::WriteBatch::remove_range).
-    pub fn remove_range(&mut self, keyspace: &Keyspace, range: impl KeyBounds) -> Result<()> {
-        let state = self.state_of(keyspace)?;
-        self.writes.remove_range(state, encode_bounds(state.id, &range))
-    }
-
-    /// Removes all keys that start with `prefix`.
-    ///
-    /// # Errors
-    /// Those of [`WriteBatch::remove_range`](crate::WriteBatch::remove_range).
-    pub fn remove_prefix(&mut self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Result<()> {
-        let state = self.state_of(keyspace)?;
-        self.writes.remove_range(state, prefix_bounds(state.id, prefix.as_ref()))
-    }
-
-    /// Removes all keys of a keyspace.
-    ///
-    /// # Errors
-    /// Those of [`WriteBatch::remove_range`](crate::WriteBatch::remove_range).
-    pub fn clear(&mut self, keyspace: &Keyspace) -> Result<()> {
-        self.remove_range(keyspace, ..)
     }
 
     /// The keyspace of this name, as the transaction leaves it. A serializable transaction that has asked for a name conflicts with later commits that
@@ -276,62 +175,6 @@ impl Transaction {
         Ok(Keyspace::new(self.handle.clone(), state))
     }
 
-    /// A new keyspace, which is there for others once the transaction has committed. Until then it can be read and written by this
-    /// transaction alone.
-    ///
-    /// # Errors
-    /// [`KeyspaceExists`](crate::Error::KeyspaceExists); [`Invalid`](crate::Error::Invalid) for an empty name or one of more than 1024
-    /// bytes. If somebody else creates one of the name meanwhile, the transaction conflicts.
-    pub fn create_keyspace(&mut self, name: &str) -> Result<Keyspace> {
-        self.begin_operation()?;
-        self.note_name(name);
-        let state = self.writes.create_keyspace(&self.handle.core.catalog, name)?;
-        Ok(Keyspace::new(self.handle.clone(), state))
-    }
-
-    /// Drops a keyspace with all it holds. It conflicts with every later commit that has written to it.
-    ///
-    /// # Errors
-    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound); [`Invalid`](crate::Error::Invalid) for `default`, which can only be cleared.
-    pub fn drop_keyspace(&mut self, name: &str) -> Result<()> {
-        self.begin_operation()?;
-        self.note_name(name);
-        self.writes.drop_keyspace(&self.handle.core.catalog, name)
-    }
-
-    /// Gives a keyspace all of these options when the transaction is committed: see [`WriteBatch::set_options`](crate::WriteBatch::set_options).
-    ///
-    /// ```
-    /// # let db = esker::Db::in_memory()?;
-    /// let mut transaction = db.begin();
-    /// let views = transaction.create_keyspace("views")?;
-    /// let mut options = views.options();
-    /// options.merge_operator = Some("add-u64".to_owned());
-    /// transaction.set_options(&views, options)?;
-    /// transaction.merge(&views, "page", 1_u64.to_le_bytes())?;
-    /// transaction.commit()?;
-    /// # Ok::<(), esker::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound). [`commit`](Self::commit) fails with those of the calls that change one option.
-    pub fn set_options(&mut self, keyspace: &Keyspace, options: KeyspaceOptions) -> Result<()> {
-        self.begin_operation()?;
-        keyspace.state_in(&self.handle)?;
-        self.writes.set_options(&self.handle.core, &keyspace.state, options)
-    }
-
-    /// Gives a keyspace another name.
-    ///
-    /// # Errors
-    /// Those of [`create_keyspace`](Self::create_keyspace) for the new name, and of [`drop_keyspace`](Self::drop_keyspace) for the old one.
-    pub fn rename_keyspace(&mut self, from: &str, to: &str) -> Result<()> {
-        self.begin_operation()?;
-        self.note_name(from);
-        self.note_name(to);
-        self.writes.rename_keyspace(&self.handle.core.catalog, from, to)
-    }
-
     /// Fails if the keyspace is gone, for all or for this transaction.
     fn check_there(&self, state: &KeyspaceState) -> Result<()> {
         let changes = &self.writes.changes;
@@ -341,209 +184,6 @@ impl Transaction {
             () if changes.creates(state.id) => Ok(()),
             () => self.handle.core.check_there(state),
         }
-    }
-
-    fn find<W: PointQuery>(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<W::Out>> {
-        check_key(key)?;
-        let state = self.state_of(keyspace)?;
-        self.check_there(state)?;
-        let mut operands = Operands::default();
-        if !self.writes.is_empty() {
-            match self.writes.find::<W>(&self.handle.core, &KeyBuf::new(state.id, key))? {
-                OwnAnswer::Known(own) => {
-                    self.handle.core.check_open()?;
-                    return Ok(own);
-                }
-                OwnAnswer::Below(found) => operands = found,
-            }
-        }
-        self.has_read.store(true, Ordering::Relaxed);
-        if let Some(reads) = &self.reads {
-            reads.note_key(&KeyBuf::new(state.id, key));
-        }
-        self.snapshot.find_below::<W>(state, key, operands)
-    }
-
-    /// See [`Reads::get`](crate::Reads::get).
-    ///
-    /// # Errors
-    /// See there.
-    pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.find::<ValueOf>(keyspace, key.as_ref())
-    }
-
-    /// See [`Reads::reader`](crate::Reads::reader).
-    ///
-    /// # Errors
-    /// See there.
-    pub fn reader(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
-        self.find::<ReaderOf>(keyspace, key.as_ref())
-    }
-
-    /// See [`Reads::contains`](crate::Reads::contains).
-    ///
-    /// # Errors
-    /// See there.
-    pub fn contains(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.find::<Presence>(keyspace, key.as_ref())?.is_some())
-    }
-
-    /// See [`Reads::multi_get`](crate::Reads::multi_get).
-    ///
-    /// # Errors
-    /// See there.
-    pub fn multi_get<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        self.multi_get_within(keyspace, keys, usize::MAX)
-    }
-
-    /// See [`Snapshot::multi_get_within`](crate::Snapshot::multi_get_within).
-    ///
-    /// # Errors
-    /// See there.
-    pub fn multi_get_within<K: AsRef<[u8]>>(
-        &self,
-        keyspace: &Keyspace,
-        keys: &[K],
-        bytes_max: usize,
-    ) -> Result<Vec<Option<Value>>> {
-        let state = self.state_of(keyspace)?;
-        self.check_there(state)?;
-        let core = &self.handle.core;
-        let mut found = Vec::with_capacity(keys.len());
-        let mut others = Vec::new();
-        let mut left = bytes_max;
-        for (at, key) in keys.iter().map(AsRef::as_ref).enumerate() {
-            if left == 0 && at > 0 {
-                break;
-            }
-            check_key(key)?;
-            let own = match self.writes.is_empty() {
-                true => OwnAnswer::Below(Operands::default()),
-                false => self.writes.find::<ValueOf>(core, &KeyBuf::new(state.id, key))?,
-            };
-            let own = match own {
-                OwnAnswer::Known(own) => own,
-                OwnAnswer::Below(operands) if operands.is_empty() => {
-                    others.push((at, key));
-                    None
-                }
-                OwnAnswer::Below(_) => self.find::<ValueOf>(keyspace, key)?,
-            };
-            left = left.saturating_sub(own.as_ref().map_or(0, |own| own.len()));
-            found.push(own.map(Value::unpinned));
-        }
-        core.check_open()?;
-        if let Some(reads) = &self.reads {
-            others.iter().for_each(|(_, key)| reads.note_key(&KeyBuf::new(state.id, key)));
-        }
-        self.has_read.store(true, Ordering::Relaxed);
-        let keys: Vec<_> = others.iter().map(|(_, key)| *key).collect();
-        let threads = core.options.has_threads();
-        let values = self.snapshot.source()?.find_many_within(state, &keys, threads, left)?;
-        let unread = others.get(values.len()).map(|(at, _)| *at);
-        others.iter().zip(values).for_each(|((at, _), value)| found[*at] = value);
-        found.truncate(unread.unwrap_or(usize::MAX));
-        Ok(found)
-    }
-
-    /// See [`Reads::first`](crate::Reads::first).
-    ///
-    /// # Errors
-    /// See there.
-    pub fn first(&self, keyspace: &Keyspace) -> Result<Option<(Key, Value)>> {
-        self.iter(keyspace).next().transpose()
-    }
-
-    /// See [`Reads::last`](crate::Reads::last).
-    ///
-    /// # Errors
-    /// See there.
-    pub fn last(&self, keyspace: &Keyspace) -> Result<Option<(Key, Value)>> {
-        self.iter(keyspace).next_back().transpose()
-    }
-
-    fn source_of(&self, keyspace: &Keyspace, bounds: &Bounds) -> Result<ReadSource> {
-        self.check_there(self.state_of(keyspace)?)?;
-        self.has_read.store(true, Ordering::Relaxed);
-        let own = if self.writes.is_empty() { None } else { Some(self.writes.own()?) };
-        // What was skipped would have to be looked at when it commits.
-        let low_water_key = match (&self.reads, &own) {
-            (None, None) => self.handle.core.low_water_key_for(self.state_of(keyspace)?, Some(bounds)),
-            _ => None,
-        };
-        Ok(ReadSource { own, low_water_key, reads: self.reads.clone(), ..self.snapshot.source()? })
-    }
-
-    fn walk(&self, keyspace: &Keyspace, bounds: Bounds) -> Range {
-        Range::from_result(self.source_of(keyspace, &bounds), bounds)
-    }
-
-    /// The entries of a range, from either end, with the writes made so far.
-    pub fn range(&self, keyspace: &Keyspace, range: impl KeyBounds) -> Range {
-        self.walk(keyspace, encode_bounds(keyspace.state.id, &range))
-    }
-
-    /// The entries whose keys start with `prefix`, from either end, with the writes made so far.
-    pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Range {
-        self.walk(keyspace, prefix_bounds(keyspace.state.id, prefix.as_ref()))
-    }
-
-    /// All entries, from either end, with the writes made so far.
-    pub fn iter(&self, keyspace: &Keyspace) -> Range {
-        self.range(keyspace, ..)
-    }
-
-    /// The keys of a range, from either end, with the writes made so far.
-    pub fn keys(&self, keyspace: &Keyspace, range: impl KeyBounds) -> Keys {
-        self.range(keyspace, range).keys()
-    }
-
-    /// A cursor over all entries, with the writes made so far.
-    ///
-    /// # Errors
-    /// See [`Reads::get`](crate::Reads::get).
-    pub fn cursor(&self, keyspace: &Keyspace) -> Result<Cursor> {
-        self.cursor_in(keyspace, ..)
-    }
-
-    /// A cursor over the entries of a range, with the writes made so far.
-    ///
-    /// # Errors
-    /// See [`Reads::get`](crate::Reads::get).
-    pub fn cursor_in(&self, keyspace: &Keyspace, range: impl KeyBounds) -> Result<Cursor> {
-        let id = keyspace.state.id;
-        let bounds = encode_bounds(id, &range);
-        Ok(Cursor::new(self.source_of(keyspace, &bounds)?, id, bounds))
-    }
-
-    /// The exact number of keys, with the writes made so far: each key that the transaction has written is looked up, and the keys of each
-    /// range that it has removed are walked.
-    ///
-    /// # Errors
-    /// See [`Reads::get`](crate::Reads::get).
-    pub fn len(&self, keyspace: &Keyspace) -> Result<u64> {
-        let state = self.state_of(keyspace)?;
-        self.check_there(state)?;
-        let view = self.handle.core.view.get();
-        view.check_open()?;
-        let at = self.snapshot.seqno();
-        let before = self.handle.core.len_at(state, self.snapshot.pin())?;
-        self.has_read.store(true, Ordering::Relaxed);
-        if let Some(reads) = &self.reads {
-            reads.note_len(state.id, before);
-        }
-        let of_whole = |id| Ok(if id == state.id { before } else { 0 });
-        let deltas = self.writes.count_deltas(&self.handle.core, &view, at, of_whole)?;
-        let delta = deltas.iter().find(|delta| delta.0 == state.id).map_or(0, |delta| delta.1);
-        Ok(before.checked_add_signed(delta).expect("counts.1: no more is removed than was there"))
-    }
-
-    /// Whether a keyspace has no keys, with the writes made so far.
-    ///
-    /// # Errors
-    /// See [`Reads::get`](crate::Reads::get).
-    pub fn is_empty(&self, keyspace: &Keyspace) -> Result<bool> {
-        Ok(self.first(keyspace)?.is_none())
     }
 
     /// Makes the writes durable and visible, all or none. The number is that of the commit.
@@ -584,6 +224,116 @@ impl Transaction {
     /// Forgets the writes.
     pub fn rollback(self) {}
 }
+
+impl ReadState for Transaction {
+    fn find<W: PointQuery>(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<W::Out>> {
+        check_key(key)?;
+        let state = self.state_of(keyspace)?;
+        self.check_there(state)?;
+        let mut operands = Operands::default();
+        if !self.writes.is_empty() {
+            match self.writes.find::<W>(&self.handle.core, &KeyBuf::new(state.id, key))? {
+                OwnAnswer::Known(own) => {
+                    self.handle.core.check_open()?;
+                    return Ok(own);
+                }
+                OwnAnswer::Below(found) => operands = found,
+            }
+        }
+        self.has_read.store(true, Ordering::Relaxed);
+        if let Some(reads) = &self.reads {
+            reads.note_key(&KeyBuf::new(state.id, key));
+        }
+        self.snapshot.find_below::<W>(state, key, operands)
+    }
+
+    fn source(&self, keyspace: &Keyspace, bounds: Option<&Bounds>) -> Result<ReadSource> {
+        self.check_there(self.state_of(keyspace)?)?;
+        self.has_read.store(true, Ordering::Relaxed);
+        let own = if self.writes.is_empty() { None } else { Some(self.writes.own()?) };
+        // What was skipped would have to be looked at when it commits.
+        let low_water_key = match (&self.reads, &own) {
+            (None, None) => self.handle.core.low_water_key_for(&keyspace.state, bounds),
+            _ => None,
+        };
+        Ok(ReadSource { own, low_water_key, reads: self.reads.clone(), ..self.snapshot.source_below()? })
+    }
+
+    fn count(&self, keyspace: &Keyspace) -> Result<u64> {
+        let state = self.state_of(keyspace)?;
+        self.check_there(state)?;
+        let view = self.handle.core.view.get();
+        view.check_open()?;
+        let at = self.snapshot.seqno();
+        let before = self.handle.core.len_at(state, self.snapshot.pin())?;
+        self.has_read.store(true, Ordering::Relaxed);
+        if let Some(reads) = &self.reads {
+            reads.note_len(state.id, before);
+        }
+        let of_whole = |id| Ok(if id == state.id { before } else { 0 });
+        let deltas = self.writes.count_deltas(&self.handle.core, &view, at, of_whole)?;
+        let delta = deltas.iter().find(|delta| delta.0 == state.id).map_or(0, |delta| delta.1);
+        Ok(before.checked_add_signed(delta).expect("counts.1: no more is removed than was there"))
+    }
+
+    fn find_many<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: &[K],
+        bytes_max: usize,
+    ) -> Result<Vec<Option<Value>>> {
+        let state = self.state_of(keyspace)?;
+        self.check_there(state)?;
+        let core = &self.handle.core;
+        let mut found = Vec::with_capacity(keys.len());
+        let mut others = Vec::new();
+        let mut left = bytes_max;
+        for (at, key) in keys.iter().map(AsRef::as_ref).enumerate() {
+            if left == 0 && at > 0 {
+                break;
+            }
+            check_key(key)?;
+            let own = match self.writes.is_empty() {
+                true => OwnAnswer::Below(Operands::default()),
+                false => self.writes.find::<ValueOf>(core, &KeyBuf::new(state.id, key))?,
+            };
+            let own = match own {
+                OwnAnswer::Known(own) => own,
+                OwnAnswer::Below(operands) if operands.is_empty() => {
+                    others.push((at, key));
+                    None
+                }
+                OwnAnswer::Below(_) => self.find::<ValueOf>(keyspace, key)?,
+            };
+            left = left.saturating_sub(own.as_ref().map_or(0, |own| own.len()));
+            found.push(own.map(Value::unpinned));
+        }
+        core.check_open()?;
+        if let Some(reads) = &self.reads {
+            others.iter().for_each(|(_, key)| reads.note_key(&KeyBuf::new(state.id, key)));
+        }
+        self.has_read.store(true, Ordering::Relaxed);
+        let keys: Vec<_> = others.iter().map(|(_, key)| *key).collect();
+        let threads = core.options.has_threads();
+        let values = self.snapshot.source_below()?.find_many(state, &keys, threads, left)?;
+        let unread = others.get(values.len()).map(|(at, _)| *at);
+        others.iter().zip(values).for_each(|((at, _), value)| found[*at] = value);
+        found.truncate(unread.unwrap_or(usize::MAX));
+        Ok(found)
+    }
+}
+
+read_methods!(Transaction, |self, keyspace| (self, keyspace));
+
+impl Gather for Transaction {
+    fn begin(&mut self, names: &[&str]) -> Result<(&mut Writes, &Arc<Handle>)> {
+        self.begin_operation()?;
+        names.iter().for_each(|name| self.note_name(name));
+        Ok((&mut self.writes, &self.handle))
+    }
+}
+
+write_methods!(Transaction);
 
 impl std::fmt::Debug for Transaction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Db;
+use super::bounds::{encode_bounds, prefix_bounds};
 use super::key_handle::Key;
 use super::keyspace::Keyspace;
-use super::writes::{encode_bounds, prefix_bounds};
 use crate::txn::watchers::{Event, Interest, Watcher};
 use crate::types::bounds::Bounds;
 use crate::types::key::decode_key;

@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
+use super::bounds::removal;
 use crate::blob::{BlobPointer, BlobWriter};
 use crate::encoding::operand::{LIST_BYTES_MAX, Operand};
 use crate::engine::core::Core;
@@ -35,70 +36,19 @@ use crate::txn::private::PrivateWrites;
 use crate::txn::read_set::ReadSet;
 use crate::txn::snapshots::SnapshotGuard;
 use crate::txn::write_set::{Below, CountDeltas, Mark, Own, WriteSet};
-use crate::types::bounds::{BoundKey, Bounds};
+use crate::types::bounds::Bounds;
 use crate::types::canary::{self, Canary};
 use crate::types::expiry::{EXPIRY_BYTES, Expiry, Lifetime};
-use crate::types::key::{KeyBuf, decode_key, encode_key, key_after, keyspace_end};
+use crate::types::key::{KeyBuf, decode_key};
 use crate::types::limits::{VALUE_BYTES_MAX, check_key, check_value};
 use crate::types::op::Kind;
-use crate::types::{Error, KeyBounds, KeyspaceId, Result, SeqNo, Value};
+use crate::types::{Error, KeyspaceId, Result, SeqNo, Value};
 
 /// A commit keeps so many bytes of large values; what is more is written at once.
 const LARGE_BYTES_MAX: usize = 256 << 10;
 
 /// So many keyspaces of a commit are no longer looked through for each write to another one than the last, but looked up.
 const LOOKED_UP_KEYSPACES_MIN: usize = 8;
-
-/// The encoded bounds of a range of user keys.
-pub(crate) fn encode_bounds(id: KeyspaceId, range: &impl KeyBounds) -> Bounds {
-    let encode = |key: &[u8]| BoundKey::copy_of(&KeyBuf::new(id, key));
-    let lower = match range.lower() {
-        Bound::Included(key) => Bound::Included(encode(key)),
-        Bound::Excluded(key) => Bound::Excluded(encode(key)),
-        Bound::Unbounded => Bound::Included(encode(&[])),
-    };
-    let upper = match range.upper() {
-        Bound::Included(key) => Bound::Included(encode(key)),
-        Bound::Excluded(key) => Bound::Excluded(encode(key)),
-        Bound::Unbounded => Bound::Excluded(keyspace_end(id).into()),
-    };
-    Bounds { lower, upper }
-}
-
-/// The encoded bounds of all keys that start with `prefix`.
-pub(crate) fn prefix_bounds(id: KeyspaceId, prefix: &[u8]) -> Bounds {
-    let lower = encode_key(id, prefix);
-    let mut upper = prefix.to_vec();
-    while upper.last() == Some(&0xFF) {
-        upper.pop();
-    }
-    let upper = match upper.last_mut() {
-        Some(last) => {
-            *last += 1;
-            encode_key(id, &upper)
-        }
-        None => keyspace_end(id),
-    };
-    Bounds {
-        lower: Bound::Included(BoundKey::copy_of(&lower)),
-        upper: Bound::Excluded(BoundKey::copy_of(&upper)),
-    }
-}
-
-/// The first key removed and the first not removed, for a range removal.
-fn removal(bounds: &Bounds) -> (Vec<u8>, Vec<u8>) {
-    let start = match &bounds.lower {
-        Bound::Included(key) => key.to_vec(),
-        Bound::Excluded(key) => key_after(key),
-        Bound::Unbounded => Vec::new(),
-    };
-    let end = match &bounds.upper {
-        Bound::Excluded(key) => key.to_vec(),
-        Bound::Included(key) => key_after(key),
-        Bound::Unbounded => unreachable!("encode_bounds closes the upper end"),
-    };
-    (start, end)
-}
 
 /// Writes on their way to a commit, with the keyspaces they touch.
 #[derive(Clone, Default)]
@@ -386,25 +336,9 @@ impl Writes {
         true
     }
 
-    pub(super) fn create_keyspace(&mut self, catalog: &Catalog, name: &str) -> Result<Arc<KeyspaceState>> {
-        self.changes.create(catalog, Arc::make_mut(&mut self.set), name)
-    }
-
-    pub(super) fn create_numbered_keyspace(
-        &mut self,
-        catalog: &Catalog,
-        name: &str,
-        id: KeyspaceId,
-    ) -> Result<Arc<KeyspaceState>> {
-        self.changes.create_numbered(catalog, Arc::make_mut(&mut self.set), name, id)
-    }
-
-    pub(super) fn create_lazy_keyspace(
-        &mut self,
-        catalog: &Catalog,
-        name: &str,
-    ) -> Result<Arc<KeyspaceState>> {
-        self.changes.create_lazy(catalog, Arc::make_mut(&mut self.set), name)
+    /// The changes of the catalog, and the set that their entries are written to.
+    pub(super) fn changes_mut(&mut self) -> (&mut Changes, &mut WriteSet) {
+        (&mut self.changes, Arc::make_mut(&mut self.set))
     }
 
     pub(super) fn set_options(
@@ -432,10 +366,6 @@ impl Writes {
             life.dropping = None;
         }
         Ok(())
-    }
-
-    pub(super) fn rename_keyspace(&mut self, catalog: &Catalog, from: &str, to: &str) -> Result<()> {
-        self.changes.rename(catalog, Arc::make_mut(&mut self.set), from, to)
     }
 
     fn touch(&mut self, keyspace: &KeyspaceState) -> Result<&mut WriteSet> {
@@ -630,29 +560,5 @@ mod tests {
             let is_named = matches!(&refused, Err(Error::KeyspaceNotFound(gone)) if *gone == dropped);
             assert!(is_named, "catalog.3: {refused:?}");
         }
-    }
-
-    #[test]
-    fn prefix_bounds_hold_the_prefix_and_nothing_else() {
-        let id = KeyspaceId::new(3);
-        for (prefix, upper) in
-            [(&b"ab"[..], &b"\x03ac"[..]), (b"a\xff", b"\x03b"), (b"\xff\xff", b"\x04"), (b"", b"\x04")]
-        {
-            let bounds = prefix_bounds(id, prefix);
-            assert_eq!(bounds.upper, Bound::Excluded(BoundKey::copy_of(upper)));
-            assert!(
-                bounds.above_lower(&encode_key(id, prefix)) && bounds.below_upper(&encode_key(id, prefix))
-            );
-        }
-    }
-
-    #[test]
-    fn removals_are_half_open() {
-        let id = KeyspaceId::new(3);
-        let ends = |range: (Bound<&str>, Bound<&str>)| removal(&encode_bounds(id, &range));
-        let text = |start: &[u8], end: &[u8]| (start.to_vec(), end.to_vec());
-        assert_eq!(ends((Bound::Included("a"), Bound::Excluded("b"))), text(b"\x03a", b"\x03b"));
-        assert_eq!(ends((Bound::Excluded("a"), Bound::Included("b"))), text(b"\x03a\0", b"\x03b\0"));
-        assert_eq!(ends((Bound::Unbounded, Bound::Unbounded)), text(b"\x03", b"\x04"));
     }
 }

@@ -75,19 +75,9 @@ impl State {
 }
 
 impl ReadSource {
-    /// Looks up several keys. With `threads`, several threads read the values that are not in memory.
+    /// Looks up the first keys, until their values exceed `bytes_max` bytes; one key at least (many.4). With
+    /// `threads`, several threads look up those that are not in memory.
     pub(crate) fn find_many<K: AsRef<[u8]>>(
-        &self,
-        keyspace: &KeyspaceState,
-        keys: &[K],
-        threads: bool,
-    ) -> Result<Vec<Option<Value>>> {
-        self.find_many_within(keyspace, keys, threads, usize::MAX)
-    }
-
-    /// Same as `find_many`, but stops once the values exceed `bytes_max` bytes. Looks up at least one key
-    /// (many.4).
-    pub(crate) fn find_many_within<K: AsRef<[u8]>>(
         &self,
         keyspace: &KeyspaceState,
         keys: &[K],

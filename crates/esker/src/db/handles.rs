@@ -1,0 +1,445 @@
+//! The reads and the writes that several handles offer. Each is written once.
+//!
+//! ```text
+//!   Core (newest state), Snapshot, Transaction, Past --ReadState--> read_methods! (of handles), Reads (of views)
+//!   WriteBatch, Transaction ---------------------Gather-----------> write_methods!
+//! ```
+
+use std::sync::Arc;
+
+use super::bounds::{encode_bounds, prefix_bounds};
+use super::cursor::Cursor;
+use super::keyspace::Keyspace;
+use super::range::Range;
+use super::ttl::Ttl;
+use super::writes::Writes;
+use crate::engine::core::Core;
+use crate::engine::life::handle::Handle;
+use crate::engine::state::catalog::KeyspaceState;
+use crate::engine::state::reads::ReadSource;
+use crate::read::point::{ExpiryOf, PointQuery};
+use crate::types::bounds::Bounds;
+use crate::types::{KeyBounds, Result, Value};
+
+/// A state of the database.
+pub(super) trait ReadState {
+    /// Looks a key up.
+    fn find<W: PointQuery>(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<W::Out>>;
+
+    /// What a walk between these bounds reads; without bounds, what lookups of many keys read.
+    fn source(&self, keyspace: &Keyspace, bounds: Option<&Bounds>) -> Result<ReadSource>;
+
+    /// The exact number of keys.
+    fn count(&self, keyspace: &Keyspace) -> Result<u64>;
+
+    /// The values of the first keys: of all, unless those that were read exceed `bytes_max` bytes before.
+    fn find_many<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: &[K],
+        bytes_max: usize,
+    ) -> Result<Vec<Option<Value>>> {
+        let threads = keyspace.core().options.has_threads();
+        self.source(keyspace, None)?.find_many(&keyspace.state, keys, threads, bytes_max)
+    }
+
+    fn has_no_keys(&self, keyspace: &Keyspace) -> Result<bool> {
+        Ok(self.walk(keyspace, ..).next().transpose()?.is_none())
+    }
+
+    fn ttl_of(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Ttl>> {
+        let found = self.find::<ExpiryOf>(keyspace, key)?;
+        Ok(found.map(|expiry| Ttl::until(expiry, &keyspace.core().time)))
+    }
+
+    #[inline]
+    fn walk(&self, keyspace: &Keyspace, range: impl KeyBounds) -> Range {
+        let bounds = encode_bounds(keyspace.state.id, &range);
+        Range::from_result(self.source(keyspace, Some(&bounds)), bounds)
+    }
+
+    fn walk_prefix(&self, keyspace: &Keyspace, prefix: &[u8]) -> Range {
+        let bounds = prefix_bounds(keyspace.state.id, prefix);
+        Range::from_result(self.source(keyspace, Some(&bounds)), bounds)
+    }
+
+    fn cursor_over(&self, keyspace: &Keyspace, range: impl KeyBounds) -> Result<Cursor> {
+        let id = keyspace.state.id;
+        let bounds = encode_bounds(id, &range);
+        Ok(Cursor::new(self.source(keyspace, Some(&bounds))?, id, bounds))
+    }
+}
+
+/// The newest state.
+impl ReadState for Core {
+    #[inline]
+    fn find<W: PointQuery>(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<W::Out>> {
+        self.find_now::<W>(&keyspace.state, key)
+    }
+
+    #[inline]
+    fn source(&self, keyspace: &Keyspace, bounds: Option<&Bounds>) -> Result<ReadSource> {
+        self.source_now(&keyspace.state, bounds)
+    }
+
+    #[inline]
+    fn count(&self, keyspace: &Keyspace) -> Result<u64> {
+        let len = self.len_now(&keyspace.state)?;
+        self.check_there(&keyspace.state)?;
+        Ok(len)
+    }
+
+    fn has_no_keys(&self, keyspace: &Keyspace) -> Result<bool> {
+        let has_none = self.count(keyspace)? == 0;
+        Ok(has_none || self.may_have_expired() && keyspace.first()?.is_none())
+    }
+}
+
+/// Gives a handle its public reads. `$state`: the [`ReadState`] that it reads, and the keyspace of it.
+macro_rules! read_methods {
+    ($handle:ty, |$self:ident $(, $keyspace:ident)?| ($state:expr, $of:expr)) => {
+        impl $handle {
+            /// The value of a key.
+            ///
+            /// # Errors
+            /// [`Corrupt`](crate::Error::Corrupt) with file and offset, if the bytes on disk are damaged;
+            /// [`Io`](crate::Error::Io) if they cannot be read; [`KeyTooLong`](crate::Error::KeyTooLong);
+            /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
+            #[inline]
+            pub fn get(&$self $(, $keyspace: &Keyspace)?, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+                $state.find::<ValueOf>($of, key.as_ref())
+            }
+
+            /// The value of a key, to read in parts: see [`Reads::reader`](crate::Reads::reader).
+            ///
+            /// # Errors
+            /// Those of [`get`](Self::get).
+            pub fn reader(
+                &$self $(, $keyspace: &Keyspace)?,
+                key: impl AsRef<[u8]>,
+            ) -> Result<Option<ValueReader>> {
+                $state.find::<ReaderOf>($of, key.as_ref())
+            }
+
+            /// Whether a key is there.
+            ///
+            /// # Errors
+            /// Those of [`get`](Self::get).
+            #[inline]
+            pub fn contains(&$self $(, $keyspace: &Keyspace)?, key: impl AsRef<[u8]>) -> Result<bool> {
+                Ok($state.find::<Presence>($of, key.as_ref())?.is_some())
+            }
+
+            /// How long a key is still there, from now on; none if it is not.
+            ///
+            /// # Errors
+            /// Those of [`get`](Self::get).
+            pub fn ttl(&$self $(, $keyspace: &Keyspace)?, key: impl AsRef<[u8]>) -> Result<Option<Ttl>> {
+                $state.ttl_of($of, key.as_ref())
+            }
+
+            /// The values of several keys, all as of the same commit.
+            ///
+            /// # Errors
+            /// Those of [`get`](Self::get).
+            pub fn multi_get<K: AsRef<[u8]>>(
+                &$self $(, $keyspace: &Keyspace)?,
+                keys: &[K],
+            ) -> Result<Vec<Option<Value>>> {
+                $state.find_many($of, keys, usize::MAX)
+            }
+
+            /// The values of the first keys: of all, unless the values that were read exceed `bytes_max` bytes
+            /// before. Of one key at least. Call it again with the keys that are left.
+            ///
+            /// # Errors
+            /// Those of [`get`](Self::get).
+            pub fn multi_get_within<K: AsRef<[u8]>>(
+                &$self $(, $keyspace: &Keyspace)?,
+                keys: &[K],
+                bytes_max: usize,
+            ) -> Result<Vec<Option<Value>>> {
+                $state.find_many($of, keys, bytes_max)
+            }
+
+            /// The first entry.
+            ///
+            /// # Errors
+            /// Those of [`get`](Self::get).
+            pub fn first(&$self $(, $keyspace: &Keyspace)?) -> Result<Option<(Key, Value)>> {
+                $state.walk($of, ..).next().transpose()
+            }
+
+            /// The last entry.
+            ///
+            /// # Errors
+            /// Those of [`get`](Self::get).
+            pub fn last(&$self $(, $keyspace: &Keyspace)?) -> Result<Option<(Key, Value)>> {
+                $state.walk($of, ..).next_back().transpose()
+            }
+
+            /// The entries of a range, from either end.
+            #[inline]
+            pub fn range(&$self $(, $keyspace: &Keyspace)?, range: impl KeyBounds) -> Range {
+                $state.walk($of, range)
+            }
+
+            /// The entries whose keys start with `prefix`, from either end.
+            pub fn prefix(&$self $(, $keyspace: &Keyspace)?, prefix: impl AsRef<[u8]>) -> Range {
+                $state.walk_prefix($of, prefix.as_ref())
+            }
+
+            /// All entries, from either end.
+            pub fn iter(&$self $(, $keyspace: &Keyspace)?) -> Range {
+                $state.walk($of, ..)
+            }
+
+            /// The keys of a range, from either end.
+            pub fn keys(&$self $(, $keyspace: &Keyspace)?, range: impl KeyBounds) -> Keys {
+                $state.walk($of, range).keys()
+            }
+
+            /// A cursor over all entries.
+            ///
+            /// # Errors
+            /// Those of [`get`](Self::get).
+            pub fn cursor(&$self $(, $keyspace: &Keyspace)?) -> Result<Cursor> {
+                $state.cursor_over($of, ..)
+            }
+
+            /// A cursor over the entries of a range.
+            ///
+            /// # Errors
+            /// Those of [`get`](Self::get).
+            pub fn cursor_in(&$self $(, $keyspace: &Keyspace)?, range: impl KeyBounds) -> Result<Cursor> {
+                $state.cursor_over($of, range)
+            }
+
+            /// The exact number of keys, without counting them. In a transaction, each key that it has written is
+            /// looked up for this, and the keys of each range that it has removed are walked.
+            ///
+            /// A key that has expired counts until it is swept, in the background about a second later;
+            /// [`Db::sweep`](crate::Db::sweep) does so at once. If commits have not looked up whether a key was there,
+            /// because a file would have had to be read for it, this does, once: see
+            /// [`Keyspace::set_counting`](crate::Keyspace::set_counting).
+            ///
+            /// # Errors
+            /// Those of [`get`](Self::get).
+            #[inline]
+            pub fn len(&$self $(, $keyspace: &Keyspace)?) -> Result<u64> {
+                $state.count($of)
+            }
+
+            /// Whether there are no keys. What has expired is no key, swept or not.
+            ///
+            /// # Errors
+            /// Those of [`get`](Self::get).
+            pub fn is_empty(&$self $(, $keyspace: &Keyspace)?) -> Result<bool> {
+                $state.has_no_keys($of)
+            }
+        }
+    };
+}
+pub(super) use read_methods;
+
+/// A handle that gathers writes for a commit.
+pub(super) trait Gather {
+    /// Begins an operation. `names`: the names of keyspaces that it depends on.
+    fn begin(&mut self, names: &[&str]) -> Result<(&mut Writes, &Arc<Handle>)>;
+
+    /// Begins an operation that writes to a keyspace.
+    fn writes_to<'a>(
+        &'a mut self,
+        keyspace: &'a Keyspace,
+    ) -> Result<(&'a mut Writes, &'a Core, &'a KeyspaceState)> {
+        let (writes, handle) = self.begin(&[])?;
+        Ok((writes, &handle.core, keyspace.state_in(handle)?))
+    }
+
+    /// The same for writes of single keys: makes room for another one.
+    fn room_in<'a>(
+        &'a mut self,
+        keyspace: &'a Keyspace,
+    ) -> Result<(&'a mut Writes, &'a Core, &'a KeyspaceState)> {
+        let (writes, core, state) = self.writes_to(keyspace)?;
+        writes.make_room(core)?;
+        Ok((writes, core, state))
+    }
+}
+
+/// Gives a handle that is a [`Gather`] its public writes.
+macro_rules! write_methods {
+    ($handle:ty) => {
+        impl $handle {
+            /// Sets a key to a value.
+            ///
+            /// # Errors
+            /// [`KeyTooLong`](crate::Error::KeyTooLong), [`ValueTooLong`](crate::Error::ValueTooLong),
+            /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped,
+            /// [`Invalid`](crate::Error::Invalid) if it is one of another database. Nothing is written then.
+            pub fn put(
+                &mut self,
+                keyspace: &Keyspace,
+                key: impl AsRef<[u8]>,
+                value: impl AsRef<[u8]>,
+            ) -> Result<()> {
+                let (writes, core, state) = self.room_in(keyspace)?;
+                writes.put(core, state, key.as_ref(), value.as_ref())
+            }
+
+            /// Sets a key to a value that expires after this time: see [`Keyspace::put_with_ttl`]. The time begins now,
+            /// not with the commit.
+            ///
+            /// # Errors
+            /// Those of [`put`](Self::put).
+            pub fn put_with_ttl(
+                &mut self,
+                keyspace: &Keyspace,
+                key: impl AsRef<[u8]>,
+                value: impl AsRef<[u8]>,
+                ttl: Duration,
+            ) -> Result<()> {
+                let (writes, core, state) = self.room_in(keyspace)?;
+                writes.put_for(core, state, key.as_ref(), value.as_ref(), Lifetime::For(ttl))
+            }
+
+            /// Sets a key to a value of `len` bytes that comes from a reader. If it goes to a blob file
+            /// ([`Builder::blobs_over`](crate::Builder::blobs_over)), it is written as it comes, in little memory;
+            /// otherwise it is gathered in memory.
+            ///
+            /// # Errors
+            /// Those of [`put`](Self::put); [`Io`](crate::Error::Io) if the reader fails or ends early, or
+            /// [`NoSpace`](crate::Error::NoSpace) and `Io` if the value cannot be written.
+            pub fn put_from(
+                &mut self,
+                keyspace: &Keyspace,
+                key: impl AsRef<[u8]>,
+                value: &mut impl Read,
+                len: u64,
+            ) -> Result<()> {
+                let (writes, core, state) = self.room_in(keyspace)?;
+                writes.put_from(core, state, key.as_ref(), value, len)
+            }
+
+            /// Merges an operand into a key, without reading it: see [`Keyspace::merge`]. The operand applies to what
+            /// the key has at the time of this call, not of the commit. The operands that a commit merges into one key
+            /// are one write of it. If they follow a put or a removal of the key in the same commit, the operator runs
+            /// at the commit, which fails if the operator does.
+            ///
+            /// In a transaction it conflicts as a [`put`](Self::put) of the key does: with every later commit that has
+            /// written the key, another merge included. Outside of transactions merges never conflict.
+            ///
+            /// # Errors
+            /// Those of [`put`](Self::put); [`Invalid`](crate::Error::Invalid) if the keyspace has no merge operator,
+            /// [`Merge`](crate::Error::Merge) if the operator refuses the operand.
+            pub fn merge(
+                &mut self,
+                keyspace: &Keyspace,
+                key: impl AsRef<[u8]>,
+                operand: impl AsRef<[u8]>,
+            ) -> Result<()> {
+                let (writes, core, state) = self.room_in(keyspace)?;
+                writes.merge(core, state, key.as_ref(), operand.as_ref())
+            }
+
+            /// Removes a key.
+            ///
+            /// # Errors
+            /// Those of [`put`](Self::put), except for the value's.
+            pub fn remove(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
+                let (writes, _, state) = self.room_in(keyspace)?;
+                writes.remove(state, key.as_ref())
+            }
+
+            /// Removes all keys of a range, except those that are put later. A transaction that does so conflicts with
+            /// every later commit that has written into the range, another removal of it included.
+            ///
+            /// # Errors
+            /// Those of [`put`](Self::put), except for the value's; the bounds are keys.
+            pub fn remove_range(&mut self, keyspace: &Keyspace, range: impl KeyBounds) -> Result<()> {
+                let (writes, _, state) = self.writes_to(keyspace)?;
+                writes.remove_range(state, encode_bounds(state.id, &range))
+            }
+
+            /// Removes all keys that start with `prefix`, except those that are put later.
+            ///
+            /// # Errors
+            /// Those of [`remove_range`](Self::remove_range).
+            pub fn remove_prefix(&mut self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Result<()> {
+                let (writes, _, state) = self.writes_to(keyspace)?;
+                writes.remove_range(state, prefix_bounds(state.id, prefix.as_ref()))
+            }
+
+            /// Removes all keys of a keyspace, except those that are put later.
+            ///
+            /// # Errors
+            /// Those of [`remove_range`](Self::remove_range).
+            pub fn clear(&mut self, keyspace: &Keyspace) -> Result<()> {
+                self.remove_range(keyspace, ..)
+            }
+
+            /// A new keyspace, which others find once this is committed. Until then only this handle can use it.
+            ///
+            /// # Errors
+            /// [`KeyspaceExists`](crate::Error::KeyspaceExists); [`Invalid`](crate::Error::Invalid) for an empty name or
+            /// one of more than 1024 bytes. If somebody else creates one of the name meanwhile, the commit fails: of a
+            /// batch with `KeyspaceExists`, of a transaction with [`Conflict`](crate::Error::Conflict).
+            pub fn create_keyspace(&mut self, name: &str) -> Result<Keyspace> {
+                let (writes, handle) = self.begin(&[name])?;
+                let (changes, set) = writes.changes_mut();
+                let state = changes.create(&handle.core.catalog, set, name)?;
+                Ok(Keyspace::new(handle.clone(), state))
+            }
+
+            /// Drops a keyspace with all it holds at the commit. What was written to it before is forgotten. A
+            /// transaction that does so conflicts with every later commit that has written to it.
+            ///
+            /// # Errors
+            /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound), also from the commit of a batch if somebody else
+            /// drops or renames it meanwhile; [`Invalid`](crate::Error::Invalid) for `default`, which can only be
+            /// cleared.
+            pub fn drop_keyspace(&mut self, name: &str) -> Result<()> {
+                let (writes, handle) = self.begin(&[name])?;
+                writes.drop_keyspace(&handle.core.catalog, name)
+            }
+
+            /// Gives a keyspace another name at the commit.
+            ///
+            /// # Errors
+            /// Those of [`create_keyspace`](Self::create_keyspace) for the new name, and of
+            /// [`drop_keyspace`](Self::drop_keyspace) for the old one.
+            pub fn rename_keyspace(&mut self, from: &str, to: &str) -> Result<()> {
+                let (writes, handle) = self.begin(&[from, to])?;
+                let (changes, set) = writes.changes_mut();
+                changes.rename(&handle.core.catalog, set, from, to)
+            }
+
+            /// Gives a keyspace all of these options at the commit, in place of those that it has. `Keyspace`'s own
+            /// calls change one at a time, for example [`set_history`](Keyspace::set_history), but not of a keyspace
+            /// that this handle creates, which is not there yet. Such a keyspace has its merge operator at once, for
+            /// merges of the same commit. The other options are for later writes.
+            ///
+            /// ```
+            /// # let db = esker::Db::in_memory()?;
+            /// let mut transaction = db.begin();
+            /// let views = transaction.create_keyspace("views")?;
+            /// let mut options = views.options();
+            /// options.merge_operator = Some("add-u64".to_owned());
+            /// transaction.set_options(&views, options.clone())?;
+            /// transaction.merge(&views, "page", 1_u64.to_le_bytes())?;
+            /// transaction.commit()?;
+            /// assert_eq!(views.options(), options);
+            /// # Ok::<(), esker::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound). [`commit`](Self::commit) fails with those of the
+            /// calls that change one option.
+            pub fn set_options(&mut self, keyspace: &Keyspace, options: KeyspaceOptions) -> Result<()> {
+                let (writes, core, _) = self.writes_to(keyspace)?;
+                writes.set_options(core, &keyspace.state, options)
+            }
+        }
+    };
+}
+pub(super) use write_methods;
