@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use super::bounds::removal;
+use super::savepoint::Point;
 use crate::blob::{BlobPointer, BlobWriter};
 use crate::encoding::operand::{LIST_BYTES_MAX, Operand};
 use crate::engine::core::Core;
@@ -35,7 +36,7 @@ use crate::txn::own::OwnWrites;
 use crate::txn::private::PrivateWrites;
 use crate::txn::read_set::ReadSet;
 use crate::txn::snapshots::SnapshotGuard;
-use crate::txn::write_set::{Below, CountDeltas, Mark, Own, WriteSet};
+use crate::txn::write_set::{Below, CountDeltas, Own, WriteSet};
 use crate::types::bounds::Bounds;
 use crate::types::canary::{self, Canary};
 use crate::types::expiry::{EXPIRY_BYTES, Expiry, Lifetime};
@@ -57,19 +58,19 @@ pub(crate) struct Writes {
     /// What it held before it was too large.
     pub(crate) layers: Layers,
     /// Each once.
-    keyspaces: Vec<KeyspaceLife>,
+    pub(super) keyspaces: Vec<KeyspaceLife>,
     /// The ids of `keyspaces`, if they are more than a few.
-    ids: BTreeSet<KeyspaceId>,
+    pub(super) ids: BTreeSet<KeyspaceId>,
     /// The keyspace of the last write.
-    last: Option<KeyspaceId>,
+    pub(super) last: Option<KeyspaceId>,
     /// The keyspaces that it creates, drops and renames.
     pub(super) changes: Changes,
     /// Bytes of the large values in the set.
-    large_bytes: usize,
+    pub(super) large_bytes: usize,
     /// Where those that came later are.
     blobs: Option<Arc<Mutex<BlobWriter>>>,
     /// The points to which it can go back, oldest first.
-    points: Vec<Point>,
+    pub(super) points: Vec<Point>,
 }
 
 /// What a commit depends on.
@@ -83,19 +84,6 @@ pub(crate) struct Basis {
     pub(crate) is_exclusive: bool,
     /// What it says once it is visible.
     pub(crate) notices: Vec<(Arc<str>, Value)>,
-}
-
-/// The writes as they were.
-#[derive(Clone)]
-struct Point {
-    number: u64,
-    mark: Mark,
-    /// The set, if it has become a layer since.
-    set: Option<Arc<WriteSet>>,
-    layers: Layers,
-    keyspaces: Vec<KeyspaceLife>,
-    changes: Changes,
-    large_bytes: usize,
 }
 
 impl Writes {
@@ -289,51 +277,6 @@ impl Writes {
         self.set = Arc::new(self.layers.spares.take());
         core.push_piece(settled, &mut self.layers);
         Ok(())
-    }
-
-    /// Notes this point, under a number larger than that of all before.
-    pub(super) fn set_point(&mut self, number: u64) {
-        self.points.push(Point {
-            number,
-            mark: self.set.mark(),
-            set: None,
-            layers: self.layers.clone(),
-            keyspaces: self.keyspaces.clone(),
-            changes: self.changes.clone(),
-            large_bytes: self.large_bytes,
-        });
-    }
-
-    /// Forgets a point and those after it; false if it is not there.
-    pub(super) fn forget_point(&mut self, number: u64) -> bool {
-        let at = self.points.iter().position(|point| point.number == number);
-        at.inspect(|at| self.points.truncate(*at)).is_some()
-    }
-
-    /// Forgets the writes, and the points, since a point; false if it is not there. `reads`: what a serializable transaction has read.
-    pub(super) fn go_back(&mut self, number: u64, reads: Option<&ReadSet>) -> bool {
-        let Some(at) = self.points.iter().position(|point| point.number == number) else { return false };
-        self.points.truncate(at + 1);
-        if let Some(reads) = reads.filter(|_| !canary::is_set(Canary::UndoneReadForgotten)) {
-            // read_set.4
-            match &self.points[at] {
-                Point { set: Some(_), .. } => reads.note_counted(),
-                Point { mark, .. } => {
-                    reads.note_undone(self.set.keys_since(mark), self.set.ranges_since(mark))
-                }
-            }
-        }
-        let point = &mut self.points[at];
-        if let Some(set) = point.set.take() {
-            self.set = set;
-        }
-        let point = self.points[at].clone();
-        Arc::make_mut(&mut self.set).go_back(&point.mark);
-        (self.layers, self.changes) = (point.layers, point.changes);
-        (self.keyspaces, self.large_bytes) = (point.keyspaces, point.large_bytes);
-        self.ids.clear();
-        self.last = None;
-        true
     }
 
     /// The changes of the catalog, and the set that their entries are written to.
