@@ -218,7 +218,7 @@ impl Record {
     /// Returns what is inconsistent about the record.
     fn problem(&self) -> Option<String> {
         let tables = self.state.added.iter().map(|added| (DataKind::Table, added.file.get()));
-        let blobs = self.state.blobs.iter().map(|(_, file)| (DataKind::Blobs, file.get()));
+        let blobs = self.state.blobs.added.iter().map(|(_, file)| (DataKind::Blobs, file.get()));
         let needed: BTreeSet<_> = tables.chain(blobs).collect();
         let named: BTreeSet<_> = self.files.iter().map(|file| (file.kind, file.id.get())).collect();
         let bytes = self.files.iter().try_fold(0_u64, |sum, file| sum.checked_add(file.len));
@@ -237,6 +237,7 @@ mod tests {
     use esker_env::{MemFs, OpenOptions};
 
     use super::*;
+    use crate::manifest::edit::BlobEdit;
 
     fn sample() -> Record {
         let info = BackupInfo {
@@ -250,7 +251,10 @@ mod tests {
             new_bytes: 500,
             damage: None,
         };
-        let state = VersionEdit { blobs: vec![(FileId::new(4), FileId::new(5))], ..VersionEdit::default() };
+        let state = VersionEdit {
+            blobs: BlobEdit { added: vec![(FileId::new(4), FileId::new(5))], ..BlobEdit::default() },
+            ..VersionEdit::default()
+        };
         let digest = Digest([9; DIGEST_BYTES]);
         let files = vec![StoredFile { kind: DataKind::Blobs, id: FileId::new(5), len: 500, mark: 3, digest }];
         Record { info, previous: Some(6), tip: None, state, files }

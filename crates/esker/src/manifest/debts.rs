@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 
+use super::field::{Field, Item, Rows, list};
 use crate::encoding::bytes::{ByteReader, Decoded, put_varint};
 use crate::types::{KeyspaceId, SeqNo};
 
@@ -44,27 +45,9 @@ impl Debts {
     pub fn at(&self, keyspace: KeyspaceId, at: SeqNo) -> u64 {
         self.0.range((keyspace, SeqNo::ZERO)..=(keyspace, at)).map(|(_, keys)| keys).sum()
     }
-
-    /// Appends them.
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        put_varint(out, self.0.len() as u64);
-        for (keyspace, from, keys) in self.iter() {
-            [u64::from(keyspace.get()), from.get(), keys].into_iter().for_each(|n| put_varint(out, n));
-        }
-    }
-
-    /// Takes those of one list more.
-    pub(super) fn decode_more(&mut self, reader: &mut ByteReader<'_>) -> Decoded<()> {
-        for _ in 0..reader.varint()? {
-            let (keyspace, from, keys) = (reader.varint()?, reader.varint()?, reader.varint()?);
-            let (Ok(keyspace), Some(from)) = (u32::try_from(keyspace), SeqNo::try_new(from)) else {
-                return Err(reader.error("a debt of no keyspace, or of no commit"));
-            };
-            self.add(KeyspaceId::new(keyspace), from, keys);
-        }
-        Ok(())
-    }
 }
+
+list!(Debts, |debts| debts.iter(), |debt: (KeyspaceId, SeqNo, u64)| debts.add(debt.0, debt.1, debt.2));
 
 #[cfg(test)]
 mod tests {
@@ -80,9 +63,9 @@ mod tests {
         assert_eq!([6, 7, 8].map(|at| debts.at(a, seq(at))), [5, 8, 8]);
         assert_eq!((debts.at(b, seq(2)), debts.at(b, SeqNo::MAX)), (0, 9));
         let mut bytes = Vec::new();
-        debts.encode(&mut bytes);
+        Field::encode(&debts, 24, &mut bytes);
         let mut again = Debts::default();
-        again.decode_more(&mut ByteReader::new(&bytes)).unwrap();
+        Field::decode(&mut again, 24, &mut ByteReader::new(&bytes[1..])).unwrap();
         assert_eq!(again, debts);
         again.extend(&debts);
         assert_eq!(again.at(a, seq(7)), 16);

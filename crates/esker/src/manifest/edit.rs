@@ -7,12 +7,14 @@
 //!      durably. The manifest says the same for as long as its counts are older.
 
 use super::debts::Debts;
-use super::feed::{self, FeedEdit};
+use super::feed::FeedEdit;
+use super::field::{Field, Item, Rows};
 use super::history::{Floors, Marks};
 use crate::blob::BlobReferences;
-use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint, unzigzag, zigzag};
+use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
 use crate::manifest::version::{Level, RunId};
 use crate::sstable::{Counts, Fingerprint, TableMeta};
+use crate::types::dump_value::{DumpValue, Fields};
 use crate::types::key_range::{End, KeyRange};
 use crate::types::{FileId, KeyspaceId, SeqNo};
 use crate::wal::LogExtent;
@@ -57,134 +59,100 @@ pub struct VersionEdit {
     pub durable_seq: Option<SeqNo>,
     /// The database's number for itself, drawn once; its log segments carry it.
     pub database_id: Option<u32>,
-    /// Live items per keyspace as of `flushed_seq`, by id. Absent keeps the earlier ones; present replaces them all.
-    pub counts: Option<Vec<(KeyspaceId, u64)>>,
-    /// The same of keyspaces where that has changed; zero: it holds nothing any more.
-    pub counts_changed: Vec<(KeyspaceId, u64)>,
+    /// Live items per keyspace as of `flushed_seq`.
+    pub counts: LiveCounts,
     /// Tables that leave the version.
     pub removed: Vec<FileId>,
     /// Tables that join it.
     pub added: Vec<AddedTable>,
     /// Commits whose tables join it, by number (edit.2).
     pub adopted: Vec<Adopted>,
-    /// Blob files that join it: the number that pointers name, and the file that holds the values (blob.1 in blob/mod.rs). A later one
-    /// takes the place of an earlier one.
-    pub blobs: Vec<(FileId, FileId)>,
-    /// Blob files that leave it, by the number that pointers name.
-    pub blobs_removed: Vec<FileId>,
+    /// Blob files that join and leave it.
+    pub blobs: BlobEdit,
     /// What is to be taken from the counts (debts.rs).
     pub debts: Debts,
     /// What is kept for the change feed (feed.rs).
     pub feed: FeedEdit,
-    /// Which commits were visible by when (history.rs).
+    /// What is known of older versions (history.rs).
+    pub history: HistoryEdit,
+}
+
+/// Live items per keyspace, by id.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LiveCounts {
+    /// All of them. Present, they replace the earlier ones.
+    pub all: Option<Vec<(KeyspaceId, u64)>>,
+    /// Those that have changed; zero: the keyspace holds nothing any more.
+    pub changed: Option<Vec<(KeyspaceId, u64)>>,
+}
+
+/// Blob files of the version.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlobEdit {
+    /// Those that join it: the number that pointers name, and the file that holds the values (blob.1 in blob/mod.rs). A
+    /// later one takes the place of an earlier one.
+    pub added: Vec<(FileId, FileId)>,
+    /// Those that leave it, by the number that pointers name.
+    pub removed: Vec<FileId>,
+}
+
+/// What is known of older versions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HistoryEdit {
+    /// Which commits were visible by when.
     pub marks: Marks,
-    /// From where on histories are whole (history.rs).
+    /// The commits from which on histories are complete.
     pub floors: Floors,
 }
 
-const TAG_NEXT_FILE: u64 = 1;
-const TAG_NEXT_RUN: u64 = 2;
-const TAG_WAL_FROM: u64 = 3;
-const TAG_WAL_NAMED: u64 = 4;
-const TAG_FLUSHED_SEQ: u64 = 5;
-const TAG_DURABLE_SEQ: u64 = 6;
-const TAG_DATABASE_ID: u64 = 7;
-const TAG_COUNTS: u64 = 8;
-const TAG_REMOVED: u64 = 9;
-const TAG_ADDED: u64 = 10;
+/// The fields with their tags, and with the kind and the column names of what dumps show. A field without columns is a
+/// number of the edit itself. The order is that in which an edit is written.
+macro_rules! fields {
+    ($each:ident) => {
+        $each! {
+            next_file [1] "next_file" [],
+            next_run [2] "next_run" [],
+            wal_from [3] "wal_from" [],
+            wal_named [4] "wal_named" [],
+            flushed_seq [5] "flushed_seq" [],
+            durable_seq [6] "durable_seq" [],
+            database_id [7] "database_id" [],
+            counts.all [8] "count" ["keyspace", "keys"],
+            counts.changed [26] "count" ["keyspace", "keys"],
+            removed [9] "removed" ["file"],
+            added [10 11 22 23 25] "added" [
+                "file", "level", "run", "bytes", "entries", "tombstones", "unresolved", "expiring", "range_tombstones",
+                "min_seq", "max_seq", "base_seq", "first", "last", "last_is", "fingerprint"
+            ],
+            adopted [12] "adopted" ["seq", "keys_added"],
+            blobs.added [20] "blob_file" ["named", "file"],
+            blobs.removed [21] "blob_file_removed" ["named"],
+            debts [24] "debt" ["keyspace", "from", "keys"],
+            feed.from [30] "feed_from" ["segment", "oldest"],
+            feed.limits [33] "feed_limits" ["bytes", "age"],
+            feed.released [31] "released" ["below", "at", "beside"],
+            feed.kept [32] "kept" ["seq", "file", "run"],
+            history.marks [40] "mark" ["ms", "seq"],
+            history.floors [41] "history" ["keyspace", "from"],
+        }
+    };
+}
+
 const TAG_ADDED_AT: u64 = 11;
-const TAG_ADOPTED: u64 = 12;
-const TAG_BLOB: u64 = 20;
-const TAG_BLOB_REMOVED: u64 = 21;
 const TAG_REFERENCES: u64 = 22;
 const TAG_UNRESOLVED: u64 = 23;
-const TAG_DEBTS: u64 = 24;
 const TAG_EXPIRY: u64 = 25;
-const TAG_COUNTS_CHANGED: u64 = 26;
-const TAG_MARKS: u64 = 40;
-const TAG_FLOORS: u64 = 41;
 
 impl VersionEdit {
     /// The bytes of one manifest record.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        let mut number = |tag, n: Option<u64>| {
-            if let Some(n) = n {
-                put_varint(&mut out, tag);
-                put_varint(&mut out, n);
-            }
-        };
-        number(TAG_NEXT_FILE, self.next_file.map(FileId::get));
-        number(TAG_NEXT_RUN, self.next_run.map(|r| r.0));
-        number(TAG_WAL_FROM, self.wal_from);
-        number(TAG_WAL_NAMED, self.wal_named);
-        number(TAG_FLUSHED_SEQ, self.flushed_seq.map(SeqNo::get));
-        number(TAG_DURABLE_SEQ, self.durable_seq.map(SeqNo::get));
-        number(TAG_DATABASE_ID, self.database_id.map(u64::from));
-        let changed = Some(&self.counts_changed).filter(|changed| !changed.is_empty());
-        for (tag, counts) in [(TAG_COUNTS, self.counts.as_ref()), (TAG_COUNTS_CHANGED, changed)] {
-            let Some(counts) = counts else { continue };
-            put_varint(&mut out, tag);
-            put_varint(&mut out, counts.len() as u64);
-            for (keyspace, count) in counts {
-                put_varint(&mut out, u64::from(keyspace.get()));
-                put_varint(&mut out, *count);
-            }
+        macro_rules! each {
+            ($($field:ident $(. $part:ident)? [$tag:literal $($more:literal)*] $kind:literal $columns:tt,)*) => {
+                $(Field::encode(&self.$field $(.$part)?, $tag, &mut out);)*
+            };
         }
-        for file in &self.removed {
-            put_varint(&mut out, TAG_REMOVED);
-            put_varint(&mut out, file.get());
-        }
-        for table in &self.added {
-            match table.meta.base_seq {
-                SeqNo::ZERO => put_varint(&mut out, TAG_ADDED),
-                base => {
-                    put_varint(&mut out, TAG_ADDED_AT);
-                    put_varint(&mut out, base.get());
-                }
-            }
-            encode_table(&mut out, table);
-            if !table.meta.blobs.is_empty() {
-                put_varint(&mut out, TAG_REFERENCES);
-                table.meta.blobs.encode(&mut out);
-            }
-            if table.meta.counts.unresolved > 0 {
-                put_varint(&mut out, TAG_UNRESOLVED);
-                put_varint(&mut out, table.meta.counts.unresolved);
-            }
-            if table.meta.counts.expiring > 0 {
-                put_varint(&mut out, TAG_EXPIRY);
-                table.meta.counts.encode_expiry(&mut out);
-            }
-        }
-        for Adopted { seq, deltas } in &self.adopted {
-            put_varint(&mut out, TAG_ADOPTED);
-            put_varint(&mut out, seq.get());
-            put_varint(&mut out, deltas.len() as u64);
-            for (keyspace, delta) in deltas {
-                put_varint(&mut out, u64::from(keyspace.get()));
-                put_varint(&mut out, zigzag(*delta));
-            }
-        }
-        for (named, file) in &self.blobs {
-            [TAG_BLOB, named.get(), file.get()].into_iter().for_each(|n| put_varint(&mut out, n));
-        }
-        for named in &self.blobs_removed {
-            [TAG_BLOB_REMOVED, named.get()].into_iter().for_each(|n| put_varint(&mut out, n));
-        }
-        if !self.debts.is_empty() {
-            put_varint(&mut out, TAG_DEBTS);
-            self.debts.encode(&mut out);
-        }
-        self.feed.encode(&mut out);
-        if !self.marks.is_empty() {
-            put_varint(&mut out, TAG_MARKS);
-            self.marks.encode(&mut out);
-        }
-        if !self.floors.is_empty() {
-            put_varint(&mut out, TAG_FLOORS);
-            self.floors.encode(&mut out);
-        }
+        fields!(each);
         out
     }
 
@@ -193,50 +161,42 @@ impl VersionEdit {
         let mut reader = ByteReader::new(bytes);
         let mut edit = VersionEdit::default();
         while !reader.is_empty() {
-            match reader.varint()? {
-                TAG_NEXT_FILE => edit.next_file = Some(FileId::new(reader.varint()?)),
-                TAG_NEXT_RUN => edit.next_run = Some(RunId(reader.varint()?)),
-                TAG_WAL_FROM => edit.wal_from = Some(reader.varint()?),
-                TAG_WAL_NAMED => edit.wal_named = Some(reader.varint()?),
-                TAG_FLUSHED_SEQ => edit.flushed_seq = Some(seq(&mut reader)?),
-                TAG_DURABLE_SEQ => edit.durable_seq = Some(seq(&mut reader)?),
-                TAG_DATABASE_ID => edit.database_id = Some(number_of_32_bits(&mut reader)?),
-                TAG_COUNTS => edit.counts = Some(decode_counts(&mut reader)?),
-                TAG_COUNTS_CHANGED => edit.counts_changed = decode_counts(&mut reader)?,
-                TAG_REMOVED => edit.removed.push(FileId::new(reader.varint()?)),
-                TAG_ADDED => edit.added.push(decode_table(&mut reader, SeqNo::ZERO)?),
-                TAG_ADDED_AT => {
-                    let base = seq(&mut reader)?;
-                    edit.added.push(decode_table(&mut reader, base)?);
-                }
-                TAG_ADOPTED => edit.adopted.push(decode_adopted(&mut reader)?),
-                TAG_BLOB => {
-                    let named = FileId::new(reader.varint()?);
-                    edit.blobs.push((named, FileId::new(reader.varint()?)));
-                }
-                TAG_BLOB_REMOVED => edit.blobs_removed.push(FileId::new(reader.varint()?)),
-                TAG_REFERENCES => match edit.added.last_mut() {
-                    Some(table) => table.meta.blobs = BlobReferences::decode(&mut reader)?,
-                    None => return Err(reader.error("references of no table")),
-                },
-                TAG_UNRESOLVED => match edit.added.last_mut() {
-                    Some(table) => table.meta.counts.unresolved = reader.varint()?,
-                    None => return Err(reader.error("unresolved versions of no table")),
-                },
-                TAG_EXPIRY => match edit.added.last_mut() {
-                    Some(table) => table.meta.counts.decode_expiry(&mut reader)?,
-                    None => return Err(reader.error("versions that expire of no table")),
-                },
-                TAG_DEBTS => edit.debts.decode_more(&mut reader)?,
-                tag @ feed::TAG_FROM..=feed::TAG_LIMITS => {
-                    edit.feed.decode_more(tag, &mut reader)?;
-                }
-                TAG_MARKS => edit.marks.decode_more(&mut reader)?,
-                TAG_FLOORS => edit.floors.decode_more(&mut reader)?,
-                other => return Err(reader.error(format!("unknown field {other} of a version edit"))),
+            let tag = reader.varint()?;
+            macro_rules! each {
+                ($($field:ident $(. $part:ident)? [$($tag:literal)*] $kind:literal $columns:tt,)*) => {
+                    match tag {
+                        $($(| $tag)* => Field::decode(&mut edit.$field $(.$part)?, tag, &mut reader)?,)*
+                        other => return Err(reader.error(format!("unknown field {other} of a version edit"))),
+                    }
+                };
             }
+            fields!(each);
+        }
+        let is_sorted = |counts: &Vec<(KeyspaceId, u64)>| counts.is_sorted_by(|a, b| a.0 < b.0);
+        if !edit.counts.all.iter().chain(&edit.counts.changed).all(is_sorted) {
+            return Err(reader.error("counts that are not in the order of keyspaces"));
         }
         Ok(edit)
+    }
+
+    /// What dumps show of it: its numbers, and items of other kinds.
+    pub(crate) fn shown(&self) -> (Fields, Vec<(&'static str, Fields)>) {
+        let (mut numbers, mut items) = (Fields::new(), Vec::new());
+        let mut show = |kind, columns: &[&'static str], rows: Rows| {
+            for row in rows {
+                match columns {
+                    [] => numbers.extend(row.into_iter().map(|value| (kind, value))),
+                    _ => items.push((kind, columns.iter().copied().zip(row).collect())),
+                }
+            }
+        };
+        macro_rules! each {
+            ($($field:ident $(. $part:ident)? [$($tag:literal)*] $kind:literal $columns:tt,)*) => {
+                $(show($kind, &$columns, Field::rows(&self.$field $(.$part)?));)*
+            };
+        }
+        fields!(each);
+        (numbers, items)
     }
 
     /// What is known of the log.
@@ -271,7 +231,7 @@ impl VersionEdit {
     /// they are forgotten.
     pub(crate) fn pay_debts(&mut self) -> Result<(), String> {
         for (keyspace, _, keys) in std::mem::take(&mut self.debts).iter() {
-            let counted = self.counts.iter_mut().flatten().find(|counted| counted.0 == keyspace);
+            let counted = self.counts.all.iter_mut().flatten().find(|counted| counted.0 == keyspace);
             let Some((_, count)) = counted else { continue };
             let left = count.checked_sub(keys);
             *count = left.ok_or_else(|| format!("keyspace {keyspace} owes {keys} of {count} keys"))?;
@@ -280,61 +240,32 @@ impl VersionEdit {
     }
 
     /// Takes over what a later edit says (edit.1), so that many edits become one.
-    pub fn merge(&mut self, later: VersionEdit) {
-        let VersionEdit {
-            next_file,
-            next_run,
-            wal_from,
-            wal_named,
-            flushed_seq,
-            durable_seq,
-            database_id,
-            counts,
-            counts_changed,
-            removed,
-            added,
-            adopted,
-            blobs,
-            blobs_removed,
-            debts,
-            feed,
-            marks,
-            floors,
-        } = later;
-        self.next_file = next_file.or(self.next_file);
-        self.next_run = next_run.or(self.next_run);
-        self.wal_from = wal_from.or(self.wal_from);
-        self.wal_named = wal_named.or(self.wal_named);
-        self.flushed_seq = flushed_seq.or(self.flushed_seq);
+    pub fn merge(&mut self, mut later: VersionEdit) {
         // Edits are made from numbers that were read earlier, in any order.
-        self.durable_seq = durable_seq.max(self.durable_seq);
-        self.database_id = database_id.or(self.database_id);
-        self.counts = counts.or(self.counts.take());
-        if !counts_changed.is_empty() {
-            merge_counts(self.counts.get_or_insert_default(), counts_changed);
+        later.durable_seq = later.durable_seq.max(self.durable_seq);
+        later.removed.retain(|file| {
+            let at = self.added.iter().position(|table| table.file == *file);
+            at.map(|at| self.added.remove(at)).is_none()
+        });
+        later.blobs.removed.retain(|named| {
+            let at = self.blobs.added.iter().position(|blob| blob.0 == *named);
+            at.map(|at| self.blobs.added.remove(at)).is_none()
+        });
+        for blob in std::mem::take(&mut later.blobs.added) {
+            self.blobs.added.retain(|earlier| earlier.0 != blob.0);
+            self.blobs.added.push(blob);
         }
-        for file in removed {
-            match self.added.iter().position(|t| t.file == file) {
-                Some(at) => drop(self.added.remove(at)),
-                None => self.removed.push(file),
-            }
+        let (feed_from, changed) = (later.feed.from, later.counts.changed.take());
+        macro_rules! each {
+            ($($field:ident $(. $part:ident)? [$($tag:literal)*] $kind:literal $columns:tt,)*) => {
+                $(Field::merge(&mut self.$field $(.$part)?, later.$field $(.$part)?);)*
+            };
         }
-        self.added.extend(added);
-        for named in blobs_removed {
-            match self.blobs.iter().position(|blob| blob.0 == named) {
-                Some(at) => drop(self.blobs.remove(at)),
-                None => self.blobs_removed.push(named),
-            }
+        fields!(each);
+        if let Some(changed) = changed {
+            merge_counts(self.counts.all.get_or_insert_default(), changed);
         }
-        for blob in blobs {
-            self.blobs.retain(|earlier| earlier.0 != blob.0);
-            self.blobs.push(blob);
-        }
-        self.debts.extend(&debts);
-        self.feed.merge(feed);
-        self.marks.extend(&marks);
-        self.floors.extend(&floors);
-        self.adopted.extend(adopted);
+        feed_from.into_iter().for_each(|from| self.feed.forget_before(from));
         // edit.2
         self.adopted.retain(|adopted| Some(adopted.seq) > self.flushed_seq);
     }
@@ -356,40 +287,91 @@ fn merge_counts(counts: &mut Vec<(KeyspaceId, u64)>, changed: Vec<(KeyspaceId, u
     counts.retain(|counted| counted.1 > 0);
 }
 
-pub(super) fn seq(reader: &mut ByteReader<'_>) -> Decoded<SeqNo> {
-    let n = reader.varint()?;
-    SeqNo::try_new(n).ok_or_else(|| reader.error(format!("sequence number {n} has more than 56 bits")))
+impl Item for Adopted {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.seq.put(out);
+        Item::put(&self.deltas, out);
+    }
+
+    fn read(reader: &mut ByteReader<'_>) -> Decoded<Self> {
+        Ok(Adopted { seq: Item::read(reader)?, deltas: Item::read(reader)? })
+    }
+
+    fn rows(&self) -> Rows {
+        let keys = self.deltas.iter().map(|delta| delta.1).sum::<i64>();
+        vec![vec![self.seq.get().into(), keys.to_string().into()]]
+    }
 }
 
-fn number_of_32_bits(reader: &mut ByteReader<'_>) -> Decoded<u32> {
-    let n = reader.varint()?;
-    u32::try_from(n).map_err(|_| reader.error(format!("{n} has more than 32 bits")))
-}
-
-fn decode_counts(reader: &mut ByteReader<'_>) -> Decoded<Vec<(KeyspaceId, u64)>> {
-    let n = reader.varint()?;
-    let mut counts = Vec::new();
-    for _ in 0..n {
-        let keyspace = reader.varint()?;
-        let keyspace =
-            u32::try_from(keyspace).map_err(|_| reader.error("keyspace id has more than 32 bits"))?;
-        let keyspace = KeyspaceId::new(keyspace);
-        if counts.last().is_some_and(|last: &(KeyspaceId, u64)| last.0 >= keyspace) {
-            return Err(reader.error("counts that are not in the order of keyspaces"));
+impl Field for Vec<AddedTable> {
+    fn encode(&self, tag: u64, out: &mut Vec<u8>) {
+        for table in self {
+            let (meta, counts) = (&table.meta, &table.meta.counts);
+            match meta.base_seq {
+                SeqNo::ZERO => put_varint(out, tag),
+                base => [TAG_ADDED_AT, base.get()].into_iter().for_each(|n| put_varint(out, n)),
+            }
+            encode_table(out, table);
+            if !meta.blobs.is_empty() {
+                put_varint(out, TAG_REFERENCES);
+                meta.blobs.encode(out);
+            }
+            if counts.unresolved > 0 {
+                [TAG_UNRESOLVED, counts.unresolved].into_iter().for_each(|n| put_varint(out, n));
+            }
+            if counts.expiring > 0 {
+                put_varint(out, TAG_EXPIRY);
+                counts.encode_expiry(out);
+            }
         }
-        counts.push((keyspace, reader.varint()?));
     }
-    Ok(counts)
+
+    fn decode(&mut self, tag: u64, reader: &mut ByteReader<'_>) -> Decoded<()> {
+        match (tag, self.last_mut().map(|table| &mut table.meta)) {
+            (TAG_REFERENCES, Some(meta)) => meta.blobs = BlobReferences::decode(reader)?,
+            (TAG_UNRESOLVED, Some(meta)) => meta.counts.unresolved = reader.varint()?,
+            (TAG_EXPIRY, Some(meta)) => meta.counts.decode_expiry(reader)?,
+            (TAG_REFERENCES | TAG_UNRESOLVED | TAG_EXPIRY, None) => {
+                return Err(reader.error("a part of no table"));
+            }
+            (TAG_ADDED_AT, _) => {
+                let base = SeqNo::read(reader)?;
+                self.push(decode_table(reader, base)?);
+            }
+            _ => self.push(decode_table(reader, SeqNo::ZERO)?),
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self, later: Self) {
+        self.extend(later);
+    }
+
+    fn rows(&self) -> Rows {
+        self.iter().map(table_row).collect()
+    }
 }
 
-fn decode_adopted(reader: &mut ByteReader<'_>) -> Decoded<Adopted> {
-    let commit = seq(reader)?;
-    let mut deltas = Vec::new();
-    for _ in 0..reader.varint()? {
-        let keyspace = KeyspaceId::new(number_of_32_bits(reader)?);
-        deltas.push((keyspace, unzigzag(reader.varint()?)));
-    }
-    Ok(Adopted { seq: commit, deltas })
+fn table_row(AddedTable { file, level, run, meta }: &AddedTable) -> Vec<DumpValue> {
+    let counts = &meta.counts;
+    let numbers = [
+        file.get(),
+        level.get().into(),
+        run.0,
+        meta.file_bytes,
+        counts.entries,
+        counts.tombstones,
+        counts.unresolved,
+        counts.expiring,
+        counts.range_tombstones,
+        counts.min_seq.get(),
+        counts.max_seq.get(),
+        meta.base_seq.get(),
+    ];
+    let last_is = if matches!(meta.range.end, End::Included(_)) { "in" } else { "out" };
+    let range = [meta.range.start.as_slice().into(), meta.range.end.key().into(), last_is.into()];
+    let fingerprint = u64::from(meta.fingerprint.get()).into();
+    numbers.into_iter().map(DumpValue::from).chain(range).chain([fingerprint]).collect()
 }
 
 fn encode_table(out: &mut Vec<u8>, table: &AddedTable) {
@@ -424,7 +406,7 @@ fn decode_table(reader: &mut ByteReader<'_>, base_seq: SeqNo) -> Decoded<AddedTa
         return Err(reader.error("a table's key range is empty"));
     }
     let range = KeyRange { start, end };
-    let fingerprint = Fingerprint::new(number_of_32_bits(reader)?);
+    let fingerprint = Fingerprint::new(u32::read(reader)?);
     let blobs = BlobReferences::default();
     let meta = TableMeta { file_bytes, range, counts, fingerprint, base_seq, blobs };
     Ok(AddedTable { file, level, run, meta })

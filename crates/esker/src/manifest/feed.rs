@@ -12,9 +12,10 @@
 //!
 //! Bytes: docs/formats/manifest.md
 
-use super::edit::seq;
+use super::field::{Item, Rows, parts};
 use super::version::RunId;
-use crate::encoding::bytes::{ByteReader, Decoded, put_varint};
+use crate::encoding::bytes::{ByteReader, Decoded};
+use crate::types::dump_value::DumpValue;
 use crate::types::{FileId, SeqNo};
 
 /// How far back the feed goes.
@@ -68,65 +69,16 @@ pub struct FeedEdit {
     pub kept: Vec<KeptCommit>,
 }
 
-pub(super) const TAG_FROM: u64 = 30;
-pub(super) const TAG_RELEASED: u64 = 31;
-pub(super) const TAG_KEPT: u64 = 32;
-pub(super) const TAG_LIMITS: u64 = 33;
+parts!(FeedFrom { segment segment, oldest oldest } FeedFrom { segment, oldest });
+parts!(FeedLimits { bytes bytes, age age } FeedLimits { bytes, age });
+parts!(Released { below below, at at, beside beside } Released { below, at, beside });
+parts!(KeptCommit { seq seq, tables tables } KeptCommit { seq, tables });
 
 impl FeedEdit {
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        let mut numbers = |numbers: &[u64]| numbers.iter().for_each(|n| put_varint(out, *n));
-        if let Some(FeedFrom { segment, oldest }) = self.from {
-            numbers(&[TAG_FROM, segment, oldest.get()]);
-        }
-        if let Some(FeedLimits { bytes, age }) = self.limits {
-            numbers(&[TAG_LIMITS, bytes, age]);
-        }
-        for Released { below, at, beside } in &self.released {
-            numbers(&[TAG_RELEASED, *below, *at, *beside]);
-        }
-        for KeptCommit { seq, tables } in &self.kept {
-            numbers(&[TAG_KEPT, seq.get(), tables.len() as u64]);
-            tables.iter().for_each(|(file, run)| numbers(&[file.get(), run.0]));
-        }
-    }
-
-    /// Decodes the field with this tag, which is one of the feed's.
-    pub(super) fn decode_more(&mut self, tag: u64, reader: &mut ByteReader<'_>) -> Decoded<()> {
-        match tag {
-            TAG_FROM => {
-                let (segment, oldest) = (reader.varint()?, seq(reader)?);
-                self.from = Some(FeedFrom { segment, oldest });
-            }
-            TAG_LIMITS => {
-                let (bytes, age) = (reader.varint()?, reader.varint()?);
-                self.limits = Some(FeedLimits { bytes, age });
-            }
-            TAG_RELEASED => {
-                let (below, at, beside) = (reader.varint()?, reader.varint()?, reader.varint()?);
-                self.released.push(Released { below, at, beside });
-            }
-            _ => {
-                let (seq, mut tables) = (seq(reader)?, Vec::new());
-                for _ in 0..reader.varint()? {
-                    tables.push((FileId::new(reader.varint()?), RunId(reader.varint()?)));
-                }
-                self.kept.push(KeptCommit { seq, tables });
-            }
-        }
-        Ok(())
-    }
-
-    /// Applies a later edit, and drops what lies before `from` (manifest_feed.1).
-    pub(super) fn merge(&mut self, later: FeedEdit) {
-        self.from = later.from.or(self.from);
-        self.limits = later.limits.or(self.limits);
-        self.released.extend(later.released);
-        self.kept.extend(later.kept);
-        if let Some(FeedFrom { segment, oldest }) = later.from {
-            self.released.retain(|part| part.below > segment);
-            self.kept.retain(|commit| commit.seq >= oldest);
-        }
+    /// Forgets what lies before the oldest commit that is kept.
+    pub(super) fn forget_before(&mut self, from: FeedFrom) {
+        self.released.retain(|part| part.below > from.segment);
+        self.kept.retain(|commit| commit.seq >= from.oldest);
     }
 
     /// The kept tables.

@@ -15,6 +15,7 @@
 
 use std::collections::BTreeMap;
 
+use super::field::{Field, Item, Rows, list};
 use crate::encoding::bytes::{ByteReader, Decoded, put_varint};
 use crate::types::{KeyspaceId, SeqNo};
 
@@ -79,25 +80,9 @@ impl Marks {
         let after = self.0.partition_point(|mark| mark.0 <= ms);
         Some(self.0[after.checked_sub(1)?].1)
     }
-
-    /// Encodes the marks.
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        put_varint(out, self.0.len() as u64);
-        for (ms, seq) in self.iter() {
-            [ms, seq.get()].into_iter().for_each(|n| put_varint(out, n));
-        }
-    }
-
-    /// Decodes another list and adds it.
-    pub(super) fn decode_more(&mut self, reader: &mut ByteReader<'_>) -> Decoded<()> {
-        for _ in 0..reader.varint()? {
-            let (ms, seq) = (reader.varint()?, reader.varint()?);
-            let Some(seq) = SeqNo::try_new(seq) else { return Err(reader.error("a mark of no commit")) };
-            self.extend(&Marks::one(ms, seq));
-        }
-        Ok(())
-    }
 }
+
+list!(Marks, |marks| marks.iter(), |mark: (u64, SeqNo)| marks.extend(&Marks::one(mark.0, mark.1)));
 
 /// For each keyspace, the commit from which on its history is complete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -135,27 +120,9 @@ impl Floors {
     pub fn retain(&mut self, keep: impl Fn(KeyspaceId) -> bool) {
         self.0.retain(|id, _| keep(*id));
     }
-
-    /// Encodes the floors.
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        put_varint(out, self.0.len() as u64);
-        for (id, seq) in self.iter() {
-            [u64::from(id.get()), seq.get()].into_iter().for_each(|n| put_varint(out, n));
-        }
-    }
-
-    /// Decodes another list and adds it.
-    pub(super) fn decode_more(&mut self, reader: &mut ByteReader<'_>) -> Decoded<()> {
-        for _ in 0..reader.varint()? {
-            let (id, seq) = (reader.varint()?, reader.varint()?);
-            let (Ok(id), Some(seq)) = (u32::try_from(id), SeqNo::try_new(seq)) else {
-                return Err(reader.error("a floor of no keyspace, or of no commit"));
-            };
-            self.raise(KeyspaceId::new(id), seq);
-        }
-        Ok(())
-    }
 }
+
+list!(Floors, |floors| floors.iter(), |floor: (KeyspaceId, SeqNo)| floors.raise(floor.0, floor.1));
 
 #[cfg(test)]
 mod tests {
@@ -171,9 +138,9 @@ mod tests {
         let by = |ms| marks.newest_by(ms).map(SeqNo::get);
         assert_eq!([9, 10, 19, 20, 39, 99].map(by), [None, Some(5), Some(5), Some(9), Some(9), Some(12)]);
         let mut bytes = Vec::new();
-        marks.encode(&mut bytes);
+        Field::encode(&marks, 24, &mut bytes);
         let mut again = Marks::default();
-        again.decode_more(&mut ByteReader::new(&bytes)).unwrap();
+        Field::decode(&mut again, 24, &mut ByteReader::new(&bytes[1..])).unwrap();
         assert_eq!(again, marks);
     }
 
@@ -198,9 +165,9 @@ mod tests {
         [(a, 5), (b, 3), (a, 4), (b, 9)].into_iter().for_each(|(id, to)| floors.raise(id, seq(to)));
         assert_eq!((floors.of(a), floors.of(b), floors.of(KeyspaceId::new(3))), (seq(5), seq(9), seq(0)));
         let mut bytes = Vec::new();
-        floors.encode(&mut bytes);
+        Field::encode(&floors, 24, &mut bytes);
         let mut again = Floors::default();
-        again.decode_more(&mut ByteReader::new(&bytes)).unwrap();
+        Field::decode(&mut again, 24, &mut ByteReader::new(&bytes[1..])).unwrap();
         assert_eq!(again, floors);
         again.retain(|id| id == b);
         assert_eq!((again.of(a), again.of(b)), (SeqNo::ZERO, seq(9)));

@@ -8,6 +8,7 @@
 pub(crate) mod debts;
 pub(crate) mod edit;
 pub(crate) mod feed;
+mod field;
 pub(crate) mod file_name;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;

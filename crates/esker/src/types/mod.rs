@@ -7,6 +7,7 @@ mod conflict;
 pub(crate) mod cursor;
 pub(crate) mod descriptors;
 pub(crate) mod due;
+pub(crate) mod dump_value;
 pub(crate) mod entry;
 mod error;
 pub(crate) mod expiry;

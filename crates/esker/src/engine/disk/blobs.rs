@@ -19,7 +19,7 @@ use esker_env::Env;
 
 use crate::blob::{BlobFile, BlobPointer, BlobSet, BlobSource, NewBlobFile};
 use crate::engine::disk::tables::Tables;
-use crate::manifest::edit::VersionEdit;
+use crate::manifest::edit::{BlobEdit, VersionEdit};
 use crate::manifest::file_name::blob_path;
 use crate::read::view::ReadView;
 use crate::read::view_cell::ViewCell;
@@ -41,7 +41,7 @@ pub(in crate::engine) enum Tail {
 /// Opens the blob files that the manifest names (engine_blobs.1).
 pub(in crate::engine) fn open_blobs(env: &Env, dir: &Path, state: &VersionEdit) -> Result<BlobSet> {
     let mut named = BTreeMap::new();
-    for &(name, file) in &state.blobs {
+    for &(name, file) in &state.blobs.added {
         let path = blob_path(dir, file);
         let len = env.fs.file_size(&path).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => {
@@ -116,7 +116,11 @@ pub(in crate::engine) fn new_blob_file(
         let file = BlobFile::create(&env, &blob_path(&dir, id), id)?;
         let named = env.fs.sync_dir(&dir).map_err(|e| Error::io("sync directory", &dir, e)).and_then(|()| {
             let next_file = Some(shared.next_file());
-            let edit = VersionEdit { next_file, blobs: vec![(id, id)], ..VersionEdit::default() };
+            let edit = VersionEdit {
+                next_file,
+                blobs: BlobEdit { added: vec![(id, id)], ..BlobEdit::default() },
+                ..VersionEdit::default()
+            };
             manifest.append(edit, || shared.new_file())
         });
         // After a failure the manifest may still name the file. It stays until the next opening.

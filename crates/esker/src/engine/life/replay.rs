@@ -84,7 +84,7 @@ impl ReplayedCounts {
     /// Adds to a keyspace's count. Returns `None` if it would fall below zero.
     fn add(&mut self, state: &VersionEdit, id: KeyspaceId, delta: i64) -> Option<()> {
         let flushed = || {
-            let counts = state.counts.as_deref().unwrap_or_default();
+            let counts = state.counts.all.as_deref().unwrap_or_default();
             counts.binary_search_by_key(&id, |counted| counted.0).map_or(0, |at| counts[at].1)
         };
         let count = self.changed.entry(id).or_insert_with(flushed);
@@ -103,7 +103,7 @@ impl ReplayedCounts {
         &'a self,
         state: &'a VersionEdit,
     ) -> impl Iterator<Item = (KeyspaceId, u64)> + 'a {
-        let flushed = state.counts.iter().flatten().copied();
+        let flushed = state.counts.all.iter().flatten().copied();
         let others = flushed.filter(|counted| !self.changed.contains_key(&counted.0));
         others.chain(self.changed.iter().map(|(&id, &count)| (id, count)))
     }

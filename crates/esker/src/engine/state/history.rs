@@ -190,13 +190,13 @@ pub(in crate::engine) fn recovered(
     newest: SeqNo,
 ) -> (Marks, Floors) {
     let kept: BTreeMap<_, _> = options.filter(|(_, kept)| kept.rule != History::None).collect();
-    let (mut marks, mut floors) = (Marks::default(), state.floors.clone());
+    let (mut marks, mut floors) = (Marks::default(), state.history.floors.clone());
     floors.retain(|id| kept.contains_key(&id));
     if kept.values().any(|kept| kept.is_duration()) {
-        for (ms, seq) in state.marks.iter().filter(|mark| mark.1 <= newest) {
+        for (ms, seq) in state.history.marks.iter().filter(|mark| mark.1 <= newest) {
             marks.extend(&Marks::one(ms, seq));
         }
-        marks.extend(&Marks::one(now_ms(env, &state.marks), newest));
+        marks.extend(&Marks::one(now_ms(env, &state.history.marks), newest));
     }
     (marks, floors)
 }
@@ -211,7 +211,7 @@ impl State {
             return Rules::default();
         }
         let manifest = self.tables.manifest();
-        let marks = &manifest.state().marks;
+        let marks = &manifest.state().history.marks;
         let now = now_ms(&self.env, marks);
         let rule = |(id, kept): (&KeyspaceId, &Kept)| {
             let rule = match kept.rule {
@@ -234,7 +234,7 @@ impl State {
         }
         // A commit that becomes visible later is not older than the time taken below.
         let visible = self.published.visible();
-        Marks::one(now_ms(&self.env, &self.tables.manifest().state().marks), visible)
+        Marks::one(now_ms(&self.env, &self.tables.manifest().state().history.marks), visible)
     }
 
     /// Makes compactions obey a new rule (engine_history.2). Returns what to store; if storing fails, call

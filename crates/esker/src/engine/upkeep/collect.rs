@@ -20,7 +20,7 @@ use crate::compaction::merge::{MergeScan, Source};
 use crate::engine::base::stats::add;
 use crate::engine::upkeep::Upkeep;
 use crate::engine::upkeep::amplification::{Space, is_over};
-use crate::manifest::edit::VersionEdit;
+use crate::manifest::edit::{BlobEdit, VersionEdit};
 use crate::manifest::file_name::blob_path;
 use crate::manifest::version::{Run, Version};
 use crate::read::view::ReadView;
@@ -127,8 +127,10 @@ impl Upkeep {
         let replaced = added.iter().map(|(named, _)| *named).chain(removed.iter().copied());
         let gone: Vec<_> = replaced.filter_map(|named| before.blobs().find(named)).collect();
         let mut edit = VersionEdit {
-            blobs: added.iter().map(|(named, source)| (*named, source.file.id())).collect(),
-            blobs_removed: removed.clone(),
+            blobs: BlobEdit {
+                added: added.iter().map(|(named, source)| (*named, source.file.id())).collect(),
+                removed: removed.clone(),
+            },
             ..VersionEdit::default()
         };
         self.tables.number(&mut edit);

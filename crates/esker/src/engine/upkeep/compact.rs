@@ -26,7 +26,7 @@ use crate::engine::base::stats::add;
 use crate::engine::upkeep::Upkeep;
 use crate::engine::upkeep::amplification::Space;
 use crate::engine::upkeep::backoff::Choice;
-use crate::manifest::edit::VersionEdit;
+use crate::manifest::edit::{HistoryEdit, VersionEdit};
 use crate::manifest::file_name::table_path;
 use crate::manifest::history::Floors;
 use crate::txn::flush_reason::FlushReason;
@@ -175,7 +175,12 @@ impl Upkeep {
         self.heal_manifest()?;
         self.histories.raise(floors);
         let (removed_files, floors) = (removed.to_vec(), floors.clone());
-        let edit = VersionEdit { removed: removed_files, floors, durable_seq, ..VersionEdit::default() };
+        let edit = VersionEdit {
+            removed: removed_files,
+            history: HistoryEdit { floors, ..HistoryEdit::default() },
+            durable_seq,
+            ..VersionEdit::default()
+        };
         self.install(edit, HashMap::new(), &[])?;
         add(&self.counters.tables_dropped, removed.len() as u64);
         Ok(())
@@ -256,7 +261,8 @@ impl Upkeep {
             }
         }
         self.histories.raise(&floors);
-        self.install(VersionEdit { added, removed, debts, floors, ..VersionEdit::default() }, opened, &[])?;
+        let history = HistoryEdit { floors, ..HistoryEdit::default() };
+        self.install(VersionEdit { added, removed, debts, history, ..VersionEdit::default() }, opened, &[])?;
         add(&self.counters.compactions, 1);
         add(&self.counters.moves, u64::from(plan.kind == PlanKind::TrivialMove));
         add(&self.counters.compaction_bytes_read, stats.bytes_read);

@@ -17,7 +17,7 @@ use crate::compaction::execute;
 use crate::compaction::shape::flush_cuts;
 use crate::engine::base::stats::add;
 use crate::engine::upkeep::Upkeep;
-use crate::manifest::edit::VersionEdit;
+use crate::manifest::edit::{HistoryEdit, LiveCounts, VersionEdit};
 use crate::manifest::version::Level;
 use crate::txn::flush_reason::{MemtableFacts, Moment, flush_reason};
 use crate::txn::memtables::Sealed;
@@ -76,18 +76,18 @@ impl Upkeep {
         let beside = sealed.iter().map(|sealed| sealed.beside_bytes).sum();
         // Of each keyspace what the newest of them says.
         let counts: BTreeMap<_, _> = sealed.iter().flat_map(|s| s.counts.iter().copied()).collect();
+        let changed: Vec<_> = counts.into_iter().collect();
         let edit = VersionEdit {
             feed: self.released_now(newest.wal_from, beside),
             wal_from: Some(newest.wal_from),
             flushed_seq: Some(newest.last_seq),
-            counts_changed: counts.into_iter().collect(),
+            counts: LiveCounts { changed: Some(changed).filter(|changed| !changed.is_empty()), all: None },
             added: built.added,
             debts: built.debts,
-            marks: self.history_mark(),
-            floors: built.floors,
+            history: HistoryEdit { marks: self.history_mark(), floors: built.floors },
             ..VersionEdit::default()
         };
-        self.histories.raise(&edit.floors);
+        self.histories.raise(&edit.history.floors);
         if canary::is_set(Canary::WalReleasedEarly) {
             self.pipeline.release(sealed.len());
             self.install(edit, built.opened, &memtables)?;

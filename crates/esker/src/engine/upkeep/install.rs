@@ -15,7 +15,7 @@ use std::sync::Arc;
 use crate::compaction::pacing;
 use crate::compaction::pacing::Debt;
 use crate::engine::upkeep::Upkeep;
-use crate::manifest::edit::VersionEdit;
+use crate::manifest::edit::{HistoryEdit, VersionEdit};
 use crate::manifest::history::Marks;
 use crate::manifest::version::LiveTable;
 use crate::memtable::Memtable;
@@ -105,13 +105,16 @@ impl Upkeep {
 
     /// No commit counts as made later than this, which is now (marks.3).
     pub(in crate::engine) fn reset_history_marks(&self, ms: u64) -> Result<()> {
-        let newest = self.tables.manifest().state().marks.newest_ms();
+        let newest = self.tables.manifest().state().history.marks.newest_ms();
         if newest <= ms {
             return Ok(());
         }
         let visible = self.published.visible();
         for ms in [newest, ms] {
-            let edit = VersionEdit { marks: Marks::one(ms, visible), ..VersionEdit::default() };
+            let edit = VersionEdit {
+                history: HistoryEdit { marks: Marks::one(ms, visible), ..HistoryEdit::default() },
+                ..VersionEdit::default()
+            };
             self.install(edit, HashMap::new(), &[])?;
         }
         Ok(())

@@ -1,8 +1,12 @@
 //! Edits come back from their bytes, and damage is told.
 
-use super::feed::{FeedFrom, FeedLimits, KeptCommit, Released};
 use super::*;
 use crate::blob::BlobPointer;
+use crate::manifest::feed::{FeedFrom, FeedLimits, KeptCommit, Released};
+
+fn all(counts: Vec<(KeyspaceId, u64)>) -> LiveCounts {
+    LiveCounts { all: Some(counts), changed: None }
+}
 
 fn sample() -> VersionEdit {
     let meta = TableMeta {
@@ -34,7 +38,7 @@ fn sample() -> VersionEdit {
         flushed_seq: Some(SeqNo::new(301)),
         durable_seq: Some(SeqNo::new(302)),
         database_id: Some(u32::MAX),
-        counts: Some(vec![(KeyspaceId::DEFAULT, 42)]),
+        counts: all(vec![(KeyspaceId::DEFAULT, 42)]),
         removed: vec![FileId::new(2)],
         added: vec![
             AddedTable { file: FileId::new(7), level: Level::BASE, run: RunId(1), meta: meta.clone() },
@@ -53,8 +57,11 @@ fn sample() -> VersionEdit {
 #[test]
 fn edit_1_counts_of_other_keyspaces_stay() {
     let of = |counts: &[(u32, u64)]| counts.iter().map(|&(id, n)| (KeyspaceId::new(id), n)).collect();
-    let counts = |counts| VersionEdit { counts: Some(of(counts)), ..VersionEdit::default() };
-    let changed = |counts| VersionEdit { counts_changed: of(counts), ..VersionEdit::default() };
+    let counts = |counts| VersionEdit { counts: all(of(counts)), ..VersionEdit::default() };
+    let changed = |counts| VersionEdit {
+        counts: LiveCounts { changed: Some(of(counts)), all: None },
+        ..VersionEdit::default()
+    };
     let mut state = counts(&[(1, 10), (5, 50), (9, 90)]);
     state.merge(changed(&[(0, 1), (5, 51), (7, 70), (9, 0)]));
     assert_eq!(state, counts(&[(0, 1), (1, 10), (5, 51), (7, 70)]), "edit.1");
@@ -88,8 +95,7 @@ fn golden_bytes_of_an_adopted_commit() {
 #[test]
 fn golden_bytes_of_blob_files() {
     let mut edit = VersionEdit {
-        blobs: vec![(FileId::new(4), FileId::new(5))],
-        blobs_removed: vec![FileId::new(3)],
+        blobs: BlobEdit { added: vec![(FileId::new(4), FileId::new(5))], removed: vec![FileId::new(3)] },
         added: sample().added,
         ..VersionEdit::default()
     };
@@ -125,9 +131,12 @@ fn golden_bytes_of_the_feed() {
 
 #[test]
 fn golden_bytes_of_history() {
-    let mut edit = VersionEdit { marks: Marks::one(300, SeqNo::new(7)), ..VersionEdit::default() };
-    edit.marks.extend(&Marks::one(301, SeqNo::new(9)));
-    edit.floors.raise(KeyspaceId::new(2), SeqNo::new(5));
+    let mut edit = VersionEdit {
+        history: HistoryEdit { marks: Marks::one(300, SeqNo::new(7)), ..HistoryEdit::default() },
+        ..VersionEdit::default()
+    };
+    edit.history.marks.extend(&Marks::one(301, SeqNo::new(9)));
+    edit.history.floors.raise(KeyspaceId::new(2), SeqNo::new(5));
     let bytes = edit.encode();
     let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
     assert_eq!(hex, "28 02 ac02 07 ad02 09 29 01 02 05".replace(' ', ""));
@@ -157,7 +166,7 @@ fn edits_come_back_and_damage_is_refused() {
         assert_eq!(VersionEdit::decode(&bytes[..len]).is_ok(), fields_end.contains(&len), "{len}");
     }
     assert!(VersionEdit::decode(&[99]).is_err());
-    assert!(VersionEdit::decode(&[TAG_COUNTS as u8, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F]).is_err());
+    assert!(VersionEdit::decode(&[8, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F]).is_err());
 }
 
 #[test]

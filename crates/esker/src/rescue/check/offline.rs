@@ -174,7 +174,7 @@ fn note_leftovers(
             }
             FileKind::Manifest(id) => id != manifest,
             FileKind::Table(id) => !kept.contains(&id),
-            FileKind::Blob(id) => !state.blobs.iter().any(|(_, file)| *file == id),
+            FileKind::Blob(id) => !state.blobs.added.iter().any(|(_, file)| *file == id),
             FileKind::Temporary => true,
             FileKind::Other => {
                 wal::file_name::is_spare(name)

@@ -182,11 +182,11 @@ fn each_thing_that_a_manifest_may_say_wrongly_is_found() {
         ("and its range tombstone in run", |s| swap_runs(s, REMOVED, BACK)),
         ("holds range tombstone", |s| swap_runs(s, REMOVED, REMOVED_TOO)),
         ("\"default\" holds 18 keys; its length says 19", |s| {
-            let counts = s.counts.as_mut().unwrap();
+            let counts = s.counts.all.as_mut().unwrap();
             counts.iter_mut().find(|(id, _)| *id == KeyspaceId::DEFAULT).unwrap().1 += 1;
         }),
         ("keyspace 77, which is not there and holds none", |s| {
-            s.counts.as_mut().unwrap().push((KeyspaceId::new(77), 3));
+            s.counts.all.as_mut().unwrap().push((KeyspaceId::new(77), 3));
         }),
         // The log: a segment that is not there, and commits that are not.
         ("is missing", |s| s.wal_named = s.wal_named.map(|named| named + 1)),

@@ -22,6 +22,7 @@ use esker_env::{Env, OpenOptions, read_range};
 use crate::manifest::file_name::{
     CURRENT, CURRENT_TMP, FileKind, LOCK, OPTIONS, OPTIONS_TMP, REPAIRING, parse,
 };
+pub use crate::types::dump_value::DumpValue;
 use crate::types::{Error, Result};
 use crate::wal::file_name::{is_spare, parse_prepared, parse_segment};
 
@@ -35,41 +36,6 @@ pub struct DumpItem {
     pub kind: &'static str,
     /// Its parts, in a fixed order for each kind.
     pub fields: Vec<(&'static str, DumpValue)>,
-}
-
-/// A part of a [`DumpItem`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DumpValue {
-    /// A number.
-    Number(u64),
-    /// Text.
-    Text(String),
-    /// Bytes of any kind: keys and values.
-    Bytes(Vec<u8>),
-}
-
-impl From<u64> for DumpValue {
-    fn from(n: u64) -> Self {
-        DumpValue::Number(n)
-    }
-}
-
-impl From<&str> for DumpValue {
-    fn from(text: &str) -> Self {
-        DumpValue::Text(text.to_owned())
-    }
-}
-
-impl From<String> for DumpValue {
-    fn from(text: String) -> Self {
-        DumpValue::Text(text)
-    }
-}
-
-impl From<&[u8]> for DumpValue {
-    fn from(bytes: &[u8]) -> Self {
-        DumpValue::Bytes(bytes.to_vec())
-    }
 }
 
 /// How to dump.

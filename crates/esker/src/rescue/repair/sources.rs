@@ -87,7 +87,7 @@ pub(super) fn find(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<S
             ..LogExtent::default()
         },
     };
-    let blobs = blobs::find(env, dir, &names, &state.blobs);
+    let blobs = blobs::find(env, dir, &names, &state.blobs.added);
     let VersionEdit { flushed_seq, added, adopted, .. } = state;
     let mut files: BTreeSet<FileId> = added.iter().map(|table| table.file).collect();
     if complete {

@@ -124,7 +124,7 @@ impl Core {
             is_final: true,
             fingerprint: Some(added.meta.fingerprint.get()),
         });
-        let blobs = state.blobs.iter().filter_map(|&(named, id)| {
+        let blobs = state.blobs.added.iter().filter_map(|&(named, id)| {
             let file = version.blobs().find(named)?.file;
             // In this order: a closed file gets no new leases.
             let is_final = file.is_closed() && file.is_quiet();
@@ -152,7 +152,7 @@ fn settle(state: &mut VersionEdit, leaving_out: bool) -> Result<Option<SeqNo>, S
     let mut adopted = std::mem::take(&mut state.adopted);
     adopted.sort_by_key(|commit| commit.seq);
     let mut last = state.flushed_seq.unwrap_or_default();
-    let mut counts: BTreeMap<KeyspaceId, u64> = state.counts.iter().flatten().copied().collect();
+    let mut counts: BTreeMap<KeyspaceId, u64> = state.counts.all.iter().flatten().copied().collect();
     for commit in &adopted {
         if commit.seq != last.next() {
             if !leaving_out {
@@ -173,13 +173,13 @@ fn settle(state: &mut VersionEdit, leaving_out: bool) -> Result<Option<SeqNo>, S
         return Ok(None);
     }
     counts.retain(|_, count| *count > 0);
-    state.counts = Some(counts.into_iter().collect());
+    state.counts.all = Some(counts.into_iter().collect());
     state.flushed_seq = Some(last);
     (state.durable_seq, state.wal_named) = (None, None);
     // Commits kept for the change feed are left out: the copy starts a feed of its own.
     state.feed = FeedEdit { limits: state.feed.limits, ..FeedEdit::default() };
     let VersionEdit { added, blobs, .. } = state;
-    blobs.retain(|(named, _)| added.iter().any(|table| table.meta.blobs.has(*named)));
+    blobs.added.retain(|(named, _)| added.iter().any(|table| table.meta.blobs.has(*named)));
     Ok(Some(last))
 }
 
@@ -190,7 +190,7 @@ mod tests {
     use esker_env::{Env, MemFs};
 
     use super::*;
-    use crate::manifest::edit::{AddedTable, Adopted};
+    use crate::manifest::edit::{AddedTable, Adopted, LiveCounts};
     use crate::manifest::version::{Level, RunId};
     use crate::sstable::{Counts, Fingerprint, TableMeta};
     use crate::types::key_range::{End, KeyRange};
@@ -216,7 +216,7 @@ mod tests {
         let state = |adopted: Vec<Adopted>, durable| VersionEdit {
             flushed_seq: Some(SeqNo::new(10)),
             durable_seq: Some(SeqNo::new(durable)),
-            counts: Some(vec![(KeyspaceId::DEFAULT, 5)]),
+            counts: LiveCounts { all: Some(vec![(KeyspaceId::DEFAULT, 5)]), ..LiveCounts::default() },
             added: [(1, 0), (2, 11), (3, 12), (4, 14)].map(|(file, base)| table(file, base)).to_vec(),
             adopted,
             ..VersionEdit::default()
@@ -226,7 +226,7 @@ mod tests {
             let last = settle(&mut state, leaving_out)?.map(SeqNo::get);
             assert!(state.adopted.is_empty() && last.is_none_or(|_| state.durable_seq.is_none()));
             let files: Vec<_> = state.added.iter().map(|table| table.file.get()).collect();
-            Ok::<_, String>((last, state.counts.unwrap(), files))
+            Ok::<_, String>((last, state.counts.all.unwrap(), files))
         };
         let of = |adopted, leaving_out| relying_on(10, adopted, leaving_out);
         let count = |n| vec![(KeyspaceId::DEFAULT, n)];

@@ -7,7 +7,7 @@ use super::read::Found;
 use crate::engine::disk::tables::Tables;
 use crate::engine::state::catalog::Catalog;
 use crate::engine::state::history;
-use crate::manifest::edit::VersionEdit;
+use crate::manifest::edit::{HistoryEdit, VersionEdit};
 use crate::manifest::history::Floors;
 use crate::manifest::log::{FoundManifest, ManifestLog};
 use crate::manifest::version::RunId;
@@ -30,9 +30,9 @@ impl Opening {
         let database_id = found.state.database_id.unwrap_or_else(|| draw_database_id(env));
         let kept = catalog.all_options().into_iter().map(|(id, options)| (id, options.kept()));
         let (marks, floors) = history::recovered(env, &found.state, kept, last_seq);
-        if (&marks, &floors) != (&found.state.marks, &found.state.floors) {
+        if (&marks, &floors) != (&found.state.history.marks, &found.state.history.floors) {
             // A new manifest leaves out what is no longer kept. An edit cannot.
-            (found.state.marks, found.state.floors, found.manifest) = (marks, floors.clone(), None);
+            (found.state.history, found.manifest) = (HistoryEdit { marks, floors: floors.clone() }, None);
         }
         let next_run = RunId(found.state.next_run.map_or(1, |run| run.0));
         let news = news(&found.state, &found.replayed.log, last_seq, database_id);
