@@ -32,7 +32,8 @@ pub struct KeyChange {
     pub name: &'static str,
     /// The key, or the first key of a range.
     pub key: Vec<u8>,
-    /// The value, or null for one that is no string; the operands; or the end of the range, empty for the end of the keyspace.
+    /// The value, or null for one that is no string; the operands; or the end of the range, empty for the end
+    /// of the keyspace.
     pub words: Vec<Option<Vec<u8>>>,
 }
 

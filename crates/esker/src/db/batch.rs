@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use super::bounds::{encode_bounds, prefix_bounds};
 use super::commit_error::CommitError;
-use super::handles::{Gather, write_methods};
+use super::handles::{Gather, catalog_methods, write_methods};
 use super::keyspace::Keyspace;
 use super::writes::{Basis, Writes};
 use crate::encoding::operand::Operand;
@@ -30,7 +30,8 @@ impl Gather for WriteBatch {
     }
 }
 
-write_methods!(WriteBatch);
+write_methods!(WriteBatch, |self, keyspace| (self, keyspace));
+catalog_methods!(WriteBatch);
 
 impl WriteBatch {
     pub(crate) fn new(handle: Arc<Handle>) -> Self {

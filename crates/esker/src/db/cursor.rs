@@ -9,9 +9,10 @@ use crate::types::key::{encode_key, prefix_len};
 use crate::types::key_range::End;
 use crate::types::{KeyspaceId, Result, Value};
 
-/// A position among the live keys of a keyspace, or of a range of them, moved at will. It reads the state of the moment it was made. A new
-/// one stands before the first key and behind the last. After an error it is not valid until a seek succeeds. Each move says whether the
-/// cursor is valid: `while cursor.next()? { ... }`.
+/// A position among the live keys of a keyspace, or of a range of them, moved at will. It reads the state of
+/// the moment it was made. A new one stands before the first key and behind the last. After an error it is
+/// not valid until a seek succeeds. Each move says whether the cursor is valid: `while cursor.next()? { ...
+/// }`.
 ///
 /// ```
 /// # fn main() -> esker::Result<()> {
@@ -107,7 +108,8 @@ impl Cursor {
     /// Moves to the first key `>= key`.
     ///
     /// # Errors
-    /// [`Corrupt`](crate::Error::Corrupt) and [`Io`](crate::Error::Io) if a table cannot be read: the cursor is not valid then.
+    /// [`Corrupt`](crate::Error::Corrupt) and [`Io`](crate::Error::Io) if a table cannot be read: the cursor
+    /// is not valid then.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = crate::types::key::KeyBuf::new(self.keyspace, key.as_ref());
         let moved = match self
@@ -163,7 +165,8 @@ impl Cursor {
         self.moved(moved, Move::Down(None))
     }
 
-    /// Moves to the next key; not valid after the last. A new cursor moves to the first; one that is not valid stays so.
+    /// Moves to the next key; not valid after the last. A new cursor moves to the first; one that is not
+    /// valid stays so.
     ///
     /// # Errors
     /// Those of [`seek`](Self::seek).
@@ -183,7 +186,8 @@ impl Cursor {
         self.moved(moved, Move::Up(from))
     }
 
-    /// Moves to the previous key; not valid before the first. A new cursor moves to the last; one that is not valid stays so.
+    /// Moves to the previous key; not valid before the first. A new cursor moves to the last; one that is not
+    /// valid stays so.
     ///
     /// # Errors
     /// Those of [`seek`](Self::seek).

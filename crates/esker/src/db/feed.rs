@@ -23,16 +23,17 @@ use crate::wal::Follower;
 /// So long the iterator waits before it looks again.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// Commits in their order, from one on: made by [`Db::feed`]. As an iterator it waits for the next commit, and ends when the database is closed, or after an
-/// error. It holds up nobody, and keeps nothing from going: one that falls behind what is kept fails with
-/// [`FeedTruncated`](crate::Error::FeedTruncated).
+/// Commits in their order, from one on: made by [`Db::feed`]. As an iterator it waits for the next commit,
+/// and ends when the database is closed, or after an error. It holds up nobody, and keeps nothing from going:
+/// one that falls behind what is kept fails with [`FeedTruncated`](crate::Error::FeedTruncated).
 pub struct Feed {
     handle: Arc<Handle>,
     follower: Follower,
     has_failed: bool,
 }
 
-/// A commit of the [feed](Feed). It keeps the blob files that it points to, and its tables if it was large: do not hold it for long.
+/// A commit of the [feed](Feed). It keeps the blob files that it points to, and its tables if it was large:
+/// do not hold it for long.
 pub struct FeedCommit {
     seqno: SeqNo,
     changes: Changes,
@@ -59,7 +60,8 @@ pub enum FeedChange<'a> {
         keyspace: KeyspaceId,
         /// The key.
         key: &'a [u8],
-        /// The operands, oldest first. One operand may stand for several that the commit merged at the same time.
+        /// The operands, oldest first. One operand may stand for several that the commit merged at the same
+        /// time.
         operands: Vec<FeedOperand<'a>>,
     },
     /// A key is removed. It need not have been there.
@@ -69,8 +71,8 @@ pub enum FeedChange<'a> {
         /// The key.
         key: &'a [u8],
     },
-    /// A key has expired, and was removed for that. Until then its [`FeedValue::expires_at`] tells. Keys of a table that has expired as a whole are
-    /// removed as a range.
+    /// A key has expired, and was removed for that. Until then its [`FeedValue::expires_at`] tells. Keys of a
+    /// table that has expired as a whole are removed as a range.
     Expire {
         /// The keyspace's number.
         keyspace: KeyspaceId,
@@ -93,7 +95,8 @@ pub enum FeedChange<'a> {
         /// The name.
         name: &'a str,
     },
-    /// No keyspace has this name any more: the one that had it is dropped, or renamed. One that is dropped has its keys removed by the same commit.
+    /// No keyspace has this name any more: the one that had it is dropped, or renamed. One that is dropped
+    /// has its keys removed by the same commit.
     Unnamed {
         /// The name.
         name: &'a str,
@@ -105,7 +108,8 @@ pub enum FeedChange<'a> {
         /// Its options.
         options: KeyspaceOptions,
     },
-    /// Something else that the engine notes about keyspaces: that options are gone with theirs, and which number is the next.
+    /// Something else that the engine notes about keyspaces: that options are gone with theirs, and which
+    /// number is the next.
     Internal {
         /// Where it notes it.
         key: &'a [u8],
@@ -114,8 +118,8 @@ pub enum FeedChange<'a> {
     },
 }
 
-/// An operand of the feed. It applies to the value that the key had at the time of the merge. If there was none, or it had
-/// expired by then, the operand begins a new value.
+/// An operand of the feed. It applies to the value that the key had at the time of the merge. If there was
+/// none, or it had expired by then, the operand begins a new value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedOperand<'a>(pub(crate) Operand<'a>);
 
@@ -205,14 +209,16 @@ fn damaged(error: DecodeError) -> Error {
 }
 
 impl Db {
-    /// The commits from this one on, in order, each once it is durable. A database has a feed if it is opened with
-    /// [`feed_retention`](crate::Builder::feed_retention), and commits are kept as long as that says.
+    /// The commits from this one on, in order, each once it is durable. A database has a feed if it is opened
+    /// with [`feed_retention`](crate::Builder::feed_retention), and commits are kept as long as that says.
     ///
-    /// A reader notes the number of the last commit that it has dealt with, and comes back with the one after. One that begins takes a snapshot, reads it,
-    /// and goes on with the commit after [the snapshot's](crate::Snapshot::seqno): it misses nothing and sees nothing twice.
+    /// A reader notes the number of the last commit that it has dealt with, and comes back with the one
+    /// after. One that begins takes a snapshot, reads it, and goes on with the commit after [the
+    /// snapshot's](crate::Snapshot::seqno): it misses nothing and sees nothing twice.
     ///
-    /// Commits with less than [`Sync`](crate::Durability::Sync) come when they have reached the disk. A snapshot sees them before: [`Db::sync`] before it is
-    /// taken keeps a power loss from taking back what a reader has read of it.
+    /// Commits with less than [`Sync`](crate::Durability::Sync) come when they have reached the disk. A
+    /// snapshot sees them before: [`Db::sync`] before it is taken keeps a power loss from taking back what a
+    /// reader has read of it.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -242,15 +248,17 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`FeedTruncated`](crate::Error::FeedTruncated) if the commit is not kept any more; [`Invalid`](crate::Error::Invalid) if there is no feed, or the commit is
-    /// none of this database: beyond its next one. [`Closed`](crate::Error::Closed).
+    /// [`FeedTruncated`](crate::Error::FeedTruncated) if the commit is not kept any more;
+    /// [`Invalid`](crate::Error::Invalid) if there is no feed, or the commit is none of this database: beyond
+    /// its next one. [`Closed`](crate::Error::Closed).
     pub fn feed(&self, from: SeqNo) -> Result<Feed> {
         let follower = self.handle.core.follow(from)?;
         Ok(Feed { handle: self.handle.clone(), follower, has_failed: false })
     }
 
-    /// Holds the commits from this one on for the [feed](Self::feed), up to the bytes of [`feed_hold`](crate::Builder::feed_hold), and lets go what was
-    /// held before; none: holds nothing. It lasts until the database is closed. A program whose readers come back stores where each is, and holds
+    /// Holds the commits from this one on for the [feed](Self::feed), up to the bytes of
+    /// [`feed_hold`](crate::Builder::feed_hold), and lets go what was held before; none: holds nothing. It
+    /// lasts until the database is closed. A program whose readers come back stores where each is, and holds
     /// from the one that is farthest behind.
     ///
     /// ```
@@ -272,7 +280,8 @@ impl Db {
         self.handle.core.hold_feed(from);
     }
 
-    /// Bytes that are kept for the [feed](Self::feed) from this commit on, in whole files of the log; the one that is being written does not count.
+    /// Bytes that are kept for the [feed](Self::feed) from this commit on, in whole files of the log; the one
+    /// that is being written does not count.
     ///
     /// # Errors
     /// [`Closed`](crate::Error::Closed).
@@ -299,8 +308,10 @@ impl Feed {
     /// The next commit, if there is one within this time.
     ///
     /// # Errors
-    /// [`FeedTruncated`](crate::Error::FeedTruncated) if it is not kept any more; [`Poisoned`](crate::Error::Poisoned) if nothing is left and writes have been stopped;
-    /// [`Closed`](crate::Error::Closed); [`Io`](crate::Error::Io) and [`Corrupt`](crate::Error::Corrupt) if it cannot be read: it can be tried again.
+    /// [`FeedTruncated`](crate::Error::FeedTruncated) if it is not kept any more;
+    /// [`Poisoned`](crate::Error::Poisoned) if nothing is left and writes have been stopped;
+    /// [`Closed`](crate::Error::Closed); [`Io`](crate::Error::Io) and [`Corrupt`](crate::Error::Corrupt) if
+    /// it cannot be read: it can be tried again.
     pub fn next_within(&mut self, patience: Duration) -> Result<Option<FeedCommit>> {
         let next = self.handle.core.next_of(&mut self.follower, patience)?;
         Ok(next.map(|(seqno, changes, blobs)| FeedCommit { seqno, changes, blobs }))
@@ -355,11 +366,12 @@ impl FeedCommit {
         self.seqno
     }
 
-    /// The next change; none after the last. Who applies them in this order has what the commit has made: a later one may be of the same key. Not an
-    /// iterator, since a change borrows the commit.
+    /// The next change; none after the last. Who applies them in this order has what the commit has made: a
+    /// later one may be of the same key. Not an iterator, since a change borrows the commit.
     ///
     /// # Errors
-    /// [`Corrupt`](crate::Error::Corrupt), and [`Io`](crate::Error::Io) if the commit is so large that it is read from tables.
+    /// [`Corrupt`](crate::Error::Corrupt), and [`Io`](crate::Error::Io) if the commit is so large that it is
+    /// read from tables.
     pub fn next_change(&mut self) -> Result<Option<FeedChange<'_>>> {
         let op = self.changes.next(self.seqno)?;
         op.map(|op| FeedChange::of_op(op, &self.blobs)).transpose()

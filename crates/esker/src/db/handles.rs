@@ -1,8 +1,8 @@
 //! The reads and the writes that several handles offer. Each is written once.
 //!
 //! ```text
-//!   Core (newest state), Snapshot, Transaction, Past --ReadState--> read_methods! (of handles), Reads (of views)
-//!   WriteBatch, Transaction ---------------------Gather-----------> write_methods!
+//!   Core (newest state), Snapshot, Transaction, Past --ReadState--> read_methods!, Reads (of views)
+//!   WriteBatch, Transaction ----------------------------Gather----> write_methods!, catalog_methods!
 //! ```
 
 use std::sync::Arc;
@@ -149,8 +149,8 @@ macro_rules! read_methods {
                 $state.find_many($of, keys, usize::MAX)
             }
 
-            /// The values of the first keys: of all, unless the values that were read exceed `bytes_max` bytes
-            /// before. Of one key at least. Call it again with the keys that are left.
+            /// The values of the first keys: of all, unless the values that were read exceed `bytes_max`
+            /// bytes before. Of one key at least. Call it again with the keys that are left.
             ///
             /// # Errors
             /// Those of [`get`](Self::get).
@@ -215,12 +215,12 @@ macro_rules! read_methods {
                 $state.cursor_over($of, range)
             }
 
-            /// The exact number of keys, without counting them. In a transaction, each key that it has written is
-            /// looked up for this, and the keys of each range that it has removed are walked.
+            /// The exact number of keys, without counting them. In a transaction, each key that it has
+            /// written is looked up for this, and the keys of each range that it has removed are walked.
             ///
             /// A key that has expired counts until it is swept, in the background about a second later;
-            /// [`Db::sweep`](crate::Db::sweep) does so at once. If commits have not looked up whether a key was there,
-            /// because a file would have had to be read for it, this does, once: see
+            /// [`Db::sweep`](crate::Db::sweep) does so at once. If commits have not looked up whether a key
+            /// was there, because a file would have had to be read for it, this does, once: see
             /// [`Keyspace::set_counting`](crate::Keyspace::set_counting).
             ///
             /// # Errors
@@ -267,9 +267,9 @@ pub(super) trait Gather {
     }
 }
 
-/// Gives a handle that is a [`Gather`] its public writes.
+/// Gives a handle its public writes of keys. `$gather`: the [`Gather`] that it writes to, and the keyspace.
 macro_rules! write_methods {
-    ($handle:ty) => {
+    ($handle:ty, |$self:ident $(, $keyspace:ident)?| ($gather:expr, $of:expr)) => {
         impl $handle {
             /// Sets a key to a value.
             ///
@@ -278,67 +278,64 @@ macro_rules! write_methods {
             /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped,
             /// [`Invalid`](crate::Error::Invalid) if it is one of another database. Nothing is written then.
             pub fn put(
-                &mut self,
-                keyspace: &Keyspace,
+                &mut $self $(, $keyspace: &Keyspace)?,
                 key: impl AsRef<[u8]>,
                 value: impl AsRef<[u8]>,
             ) -> Result<()> {
-                let (writes, core, state) = self.room_in(keyspace)?;
+                let (writes, core, state) = $gather.room_in($of)?;
                 writes.put(core, state, key.as_ref(), value.as_ref())
             }
 
-            /// Sets a key to a value that expires after this time: see [`Keyspace::put_with_ttl`]. The time begins now,
-            /// not with the commit.
+            /// Sets a key to a value that expires after this time: see [`Keyspace::put_with_ttl`]. The time
+            /// begins now, not with the commit.
             ///
             /// # Errors
             /// Those of [`put`](Self::put).
             pub fn put_with_ttl(
-                &mut self,
-                keyspace: &Keyspace,
+                &mut $self $(, $keyspace: &Keyspace)?,
                 key: impl AsRef<[u8]>,
                 value: impl AsRef<[u8]>,
                 ttl: Duration,
             ) -> Result<()> {
-                let (writes, core, state) = self.room_in(keyspace)?;
+                let (writes, core, state) = $gather.room_in($of)?;
                 writes.put_for(core, state, key.as_ref(), value.as_ref(), Lifetime::For(ttl))
             }
 
             /// Sets a key to a value of `len` bytes that comes from a reader. If it goes to a blob file
-            /// ([`Builder::blobs_over`](crate::Builder::blobs_over)), it is written as it comes, in little memory;
-            /// otherwise it is gathered in memory.
+            /// ([`Builder::blobs_over`](crate::Builder::blobs_over)), it is written as it comes, in little
+            /// memory; otherwise it is gathered in memory.
             ///
             /// # Errors
             /// Those of [`put`](Self::put); [`Io`](crate::Error::Io) if the reader fails or ends early, or
             /// [`NoSpace`](crate::Error::NoSpace) and `Io` if the value cannot be written.
             pub fn put_from(
-                &mut self,
-                keyspace: &Keyspace,
+                &mut $self $(, $keyspace: &Keyspace)?,
                 key: impl AsRef<[u8]>,
                 value: &mut impl Read,
                 len: u64,
             ) -> Result<()> {
-                let (writes, core, state) = self.room_in(keyspace)?;
+                let (writes, core, state) = $gather.room_in($of)?;
                 writes.put_from(core, state, key.as_ref(), value, len)
             }
 
-            /// Merges an operand into a key, without reading it: see [`Keyspace::merge`]. The operand applies to what
-            /// the key has at the time of this call, not of the commit. The operands that a commit merges into one key
-            /// are one write of it. If they follow a put or a removal of the key in the same commit, the operator runs
-            /// at the commit, which fails if the operator does.
+            /// Merges an operand into a key, without reading it: see [`Keyspace::merge`]. The operand applies
+            /// to what the key has at the time of this call, not of the commit. The operands that a commit
+            /// merges into one key are one write of it. If they follow a put or a removal of the key in the
+            /// same commit, the operator runs at the commit, which fails if the operator does.
             ///
-            /// In a transaction it conflicts as a [`put`](Self::put) of the key does: with every later commit that has
-            /// written the key, another merge included. Outside of transactions merges never conflict.
+            /// In a transaction it conflicts as a [`put`](Self::put) of the key does: with every later commit
+            /// that has written the key, another merge included. Outside of transactions merges never
+            /// conflict.
             ///
             /// # Errors
-            /// Those of [`put`](Self::put); [`Invalid`](crate::Error::Invalid) if the keyspace has no merge operator,
-            /// [`Merge`](crate::Error::Merge) if the operator refuses the operand.
+            /// Those of [`put`](Self::put); [`Invalid`](crate::Error::Invalid) if the keyspace has no merge
+            /// operator, [`Merge`](crate::Error::Merge) if the operator refuses the operand.
             pub fn merge(
-                &mut self,
-                keyspace: &Keyspace,
+                &mut $self $(, $keyspace: &Keyspace)?,
                 key: impl AsRef<[u8]>,
                 operand: impl AsRef<[u8]>,
             ) -> Result<()> {
-                let (writes, core, state) = self.room_in(keyspace)?;
+                let (writes, core, state) = $gather.room_in($of)?;
                 writes.merge(core, state, key.as_ref(), operand.as_ref())
             }
 
@@ -346,18 +343,19 @@ macro_rules! write_methods {
             ///
             /// # Errors
             /// Those of [`put`](Self::put), except for the value's.
-            pub fn remove(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
-                let (writes, _, state) = self.room_in(keyspace)?;
+            pub fn remove(&mut $self $(, $keyspace: &Keyspace)?, key: impl AsRef<[u8]>) -> Result<()> {
+                let (writes, _, state) = $gather.room_in($of)?;
                 writes.remove(state, key.as_ref())
             }
 
-            /// Removes all keys of a range, except those that are put later. A transaction that does so conflicts with
-            /// every later commit that has written into the range, another removal of it included.
+            /// Removes all keys of a range, except those that are put later. A transaction that does so
+            /// conflicts with every later commit that has written into the range, another removal of it
+            /// included.
             ///
             /// # Errors
             /// Those of [`put`](Self::put), except for the value's; the bounds are keys.
-            pub fn remove_range(&mut self, keyspace: &Keyspace, range: impl KeyBounds) -> Result<()> {
-                let (writes, _, state) = self.writes_to(keyspace)?;
+            pub fn remove_range(&mut $self $(, $keyspace: &Keyspace)?, range: impl KeyBounds) -> Result<()> {
+                let (writes, _, state) = $gather.writes_to($of)?;
                 writes.remove_range(state, encode_bounds(state.id, &range))
             }
 
@@ -365,8 +363,8 @@ macro_rules! write_methods {
             ///
             /// # Errors
             /// Those of [`remove_range`](Self::remove_range).
-            pub fn remove_prefix(&mut self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Result<()> {
-                let (writes, _, state) = self.writes_to(keyspace)?;
+            pub fn remove_prefix(&mut $self $(, $keyspace: &Keyspace)?, prefix: impl AsRef<[u8]>) -> Result<()> {
+                let (writes, _, state) = $gather.writes_to($of)?;
                 writes.remove_range(state, prefix_bounds(state.id, prefix.as_ref()))
             }
 
@@ -374,16 +372,27 @@ macro_rules! write_methods {
             ///
             /// # Errors
             /// Those of [`remove_range`](Self::remove_range).
-            pub fn clear(&mut self, keyspace: &Keyspace) -> Result<()> {
-                self.remove_range(keyspace, ..)
+            pub fn clear(&mut $self $(, $keyspace: &Keyspace)?) -> Result<()> {
+                let (writes, _, state) = $gather.writes_to($of)?;
+                writes.remove_range(state, encode_bounds(state.id, &..))
             }
+        }
+    };
+}
+pub(super) use write_methods;
 
-            /// A new keyspace, which others find once this is committed. Until then only this handle can use it.
+/// Gives a handle that is a [`Gather`] its public changes of keyspaces.
+macro_rules! catalog_methods {
+    ($handle:ty) => {
+        impl $handle {
+            /// A new keyspace, which others find once this is committed. Until then only this handle can use
+            /// it.
             ///
             /// # Errors
-            /// [`KeyspaceExists`](crate::Error::KeyspaceExists); [`Invalid`](crate::Error::Invalid) for an empty name or
-            /// one of more than 1024 bytes. If somebody else creates one of the name meanwhile, the commit fails: of a
-            /// batch with `KeyspaceExists`, of a transaction with [`Conflict`](crate::Error::Conflict).
+            /// [`KeyspaceExists`](crate::Error::KeyspaceExists); [`Invalid`](crate::Error::Invalid) for an
+            /// empty name or one of more than 1024 bytes. If another commit creates one of the name
+            /// meanwhile, the commit fails: of a batch with `KeyspaceExists`, of a transaction with
+            /// [`Conflict`](crate::Error::Conflict).
             pub fn create_keyspace(&mut self, name: &str) -> Result<Keyspace> {
                 let (writes, handle) = self.begin(&[name])?;
                 let (changes, set) = writes.changes_mut();
@@ -391,13 +400,13 @@ macro_rules! write_methods {
                 Ok(Keyspace::new(handle.clone(), state))
             }
 
-            /// Drops a keyspace with all it holds at the commit. What was written to it before is forgotten. A
-            /// transaction that does so conflicts with every later commit that has written to it.
+            /// Drops a keyspace with all it holds at the commit. What was written to it before is forgotten.
+            /// A transaction that does so conflicts with every later commit that has written to it.
             ///
             /// # Errors
-            /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound), also from the commit of a batch if somebody else
-            /// drops or renames it meanwhile; [`Invalid`](crate::Error::Invalid) for `default`, which can only be
-            /// cleared.
+            /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound), also from the commit of a batch if
+            /// another commit drops or renames it meanwhile; [`Invalid`](crate::Error::Invalid) for
+            /// `default`, which can only be cleared.
             pub fn drop_keyspace(&mut self, name: &str) -> Result<()> {
                 let (writes, handle) = self.begin(&[name])?;
                 writes.drop_keyspace(&handle.core.catalog, name)
@@ -414,10 +423,11 @@ macro_rules! write_methods {
                 changes.rename(&handle.core.catalog, set, from, to)
             }
 
-            /// Gives a keyspace all of these options at the commit, in place of those that it has. `Keyspace`'s own
-            /// calls change one at a time, for example [`set_history`](Keyspace::set_history), but not of a keyspace
-            /// that this handle creates, which is not there yet. Such a keyspace has its merge operator at once, for
-            /// merges of the same commit. The other options are for later writes.
+            /// Gives a keyspace all of these options at the commit, in place of those that it has.
+            /// `Keyspace`'s own calls change one at a time, for example
+            /// [`set_history`](Keyspace::set_history), but not of a keyspace that this handle creates, which
+            /// is not there yet. Such a keyspace has its merge operator at once, for merges of the same
+            /// commit. The other options are for later writes.
             ///
             /// ```
             /// # let db = esker::Db::in_memory()?;
@@ -433,8 +443,8 @@ macro_rules! write_methods {
             /// ```
             ///
             /// # Errors
-            /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound). [`commit`](Self::commit) fails with those of the
-            /// calls that change one option.
+            /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound). [`commit`](Self::commit) fails with
+            /// those of the calls that change one option.
             pub fn set_options(&mut self, keyspace: &Keyspace, options: KeyspaceOptions) -> Result<()> {
                 let (writes, core, _) = self.writes_to(keyspace)?;
                 writes.set_options(core, &keyspace.state, options)
@@ -442,4 +452,4 @@ macro_rules! write_methods {
         }
     };
 }
-pub(super) use write_methods;
+pub(super) use catalog_methods;

@@ -21,8 +21,8 @@ pub struct Savepoint {
 }
 
 impl Transaction {
-    /// Notes this point: [`rollback_to`](Self::rollback_to) comes back to it. There may be any number of them, also where the transaction has
-    /// become larger than its memory.
+    /// Notes this point: [`rollback_to`](Self::rollback_to) comes back to it. There may be any number of
+    /// them, also where the transaction has become larger than its memory.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -44,8 +44,9 @@ impl Transaction {
         Savepoint { number: self.last_point }
     }
 
-    /// Undoes what was written since a savepoint. The savepoint stays, those after it are forgotten. Takes time for what it undoes. Reads, locks and
-    /// [notices](Self::notify) of that part stay: what the transaction does afterwards may depend on them.
+    /// Undoes what was written since a savepoint. The savepoint stays, those after it are forgotten. Takes
+    /// time for what it undoes. Reads, locks and [notices](Self::notify) of that part stay: what the
+    /// transaction does afterwards may depend on them.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the savepoint was released, rolled back, or is another transaction's.
@@ -65,8 +66,8 @@ impl Transaction {
         if self.writes.forget_point(point.number) { Ok(()) } else { Err(Self::no_such_point()) }
     }
 
-    /// Runs a part of the transaction as one of its own inside: if it fails, what it wrote is undone, and the transaction may go on. They may be
-    /// nested.
+    /// Runs a part of the transaction as one of its own inside: if it fails, what it wrote is undone, and the
+    /// transaction may go on. They may be nested.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -146,7 +147,8 @@ impl Writes {
         at.inspect(|at| self.points.truncate(*at)).is_some()
     }
 
-    /// Forgets the writes, and the points, since a point; false if it is not there. `reads`: what a serializable transaction has read.
+    /// Forgets the writes, and the points, since a point; false if it is not there. `reads`: what a
+    /// serializable transaction has read.
     pub(super) fn go_back(&mut self, number: u64, reads: Option<&ReadSet>) -> bool {
         let Some(at) = self.points.iter().position(|point| point.number == number) else { return false };
         self.points.truncate(at + 1);

@@ -21,8 +21,9 @@ use crate::types::bounds::Bounds;
 use crate::types::expiry::Expiry;
 use crate::types::{KeyBounds, Result, SeqNo, Value};
 
-/// The state of all keyspaces at one commit. While it lives, the versions it sees are kept; space of everything else is reclaimed as
-/// usual. It keeps no files: only its iterators and cursors do, until they drop.
+/// The state of all keyspaces at one commit. While it lives, the versions it sees are kept; space of
+/// everything else is reclaimed as usual. It keeps no files: only its iterators and cursors do, until they
+/// drop.
 ///
 /// Its methods are those of [`Reads`](crate::Reads), with the keyspace as their first argument.
 #[derive(Clone)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::bounds::{encode_bounds, prefix_bounds};
 use super::commit_error::CommitError;
 use super::cursor::Cursor;
-use super::handles::{Gather, ReadState, read_methods, write_methods};
+use super::handles::{Gather, ReadState, catalog_methods, read_methods, write_methods};
 use super::key_handle::Key;
 use super::keyspace::Keyspace;
 use super::locks::Restart;
@@ -333,7 +333,8 @@ impl Gather for Transaction {
     }
 }
 
-write_methods!(Transaction);
+write_methods!(Transaction, |self, keyspace| (self, keyspace));
+catalog_methods!(Transaction);
 
 impl std::fmt::Debug for Transaction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

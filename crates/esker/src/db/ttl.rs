@@ -29,19 +29,6 @@ impl Ttl {
 }
 
 impl ViewMut<'_> {
-    /// Sets a key to a value that expires after this time: see [`Keyspace::put_with_ttl`].
-    ///
-    /// # Errors
-    /// Those of [`WriteBatch::put`](crate::WriteBatch::put).
-    pub fn put_with_ttl(
-        &mut self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        ttl: Duration,
-    ) -> Result<()> {
-        self.transaction.put_with_ttl(self.keyspace, key, value, ttl)
-    }
-
     /// How long a key is still there; none if it is not.
     ///
     /// # Errors

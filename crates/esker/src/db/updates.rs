@@ -1,6 +1,11 @@
 //! Operations that read and write: on a keyspace of a transaction, and on a keyspace alone, as a transaction of their own.
 
+use std::io::Read;
+use std::time::Duration;
+
 use super::Db;
+use super::bounds::{encode_bounds, prefix_bounds};
+use super::handles::{Gather, write_methods};
 use super::key_handle::Key;
 use super::keyspace::Keyspace;
 use super::reads::Reads;
@@ -33,55 +38,9 @@ pub struct ViewMut<'a> {
     pub(super) keyspace: &'a Keyspace,
 }
 
+write_methods!(ViewMut<'_>, |self| (self.transaction, self.keyspace));
+
 impl ViewMut<'_> {
-    /// Sets a key to a value.
-    ///
-    /// # Errors
-    /// Those of [`WriteBatch::put`](crate::WriteBatch::put).
-    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.transaction.put(self.keyspace, key, value)
-    }
-
-    /// Merges an operand into a key, without reading it: see [`Transaction::merge`].
-    ///
-    /// # Errors
-    /// Those of [`WriteBatch::merge`](crate::WriteBatch::merge).
-    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
-        self.transaction.merge(self.keyspace, key, operand)
-    }
-
-    /// Removes a key.
-    ///
-    /// # Errors
-    /// Those of [`WriteBatch::remove`](crate::WriteBatch::remove).
-    pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.transaction.remove(self.keyspace, key)
-    }
-
-    /// Removes all keys of a range.
-    ///
-    /// # Errors
-    /// Those of [`Transaction::remove_range`].
-    pub fn remove_range(&mut self, range: impl KeyBounds) -> Result<()> {
-        self.transaction.remove_range(self.keyspace, range)
-    }
-
-    /// Removes all keys that start with `prefix`.
-    ///
-    /// # Errors
-    /// Those of [`Transaction::remove_range`].
-    pub fn remove_prefix(&mut self, prefix: impl AsRef<[u8]>) -> Result<()> {
-        self.transaction.remove_prefix(self.keyspace, prefix)
-    }
-
-    /// Removes all keys.
-    ///
-    /// # Errors
-    /// Those of [`Transaction::remove_range`].
-    pub fn clear(&mut self) -> Result<()> {
-        self.transaction.clear(self.keyspace)
-    }
-
     /// Takes the first entry out.
     ///
     /// # Errors

@@ -3,8 +3,9 @@
 //! Bytes: docs/formats/manifest.md
 //!
 //! edit.1. A field that is absent keeps its earlier value; lists add to what is there.
-//! edit.2. Of an adopted commit (engine/writes/adoption.rs) the log has no more than its number and what it changed of the counts, and that perhaps not
-//!      durably. The manifest says the same for as long as its counts are older.
+//! edit.2. Of an adopted commit (engine/writes/adoption.rs) the log has no more than its number and what it
+//!     changed of the counts, and that perhaps not durably. The manifest says the same for as long as its
+//!     counts are older.
 
 use super::debts::Debts;
 use super::feed::FeedEdit;
@@ -50,8 +51,8 @@ pub struct VersionEdit {
     pub next_run: Option<RunId>,
     /// The first WAL segment that recovery must replay.
     pub wal_from: Option<u64>,
-    /// The newest WAL segment that may be in use. From `wal_from` on, each up to it is there, itself or its prepared file.
-    /// It can go down: prepared files are given up.
+    /// The newest WAL segment that may be in use. From `wal_from` on, each up to it is there, itself or its
+    /// prepared file. It can go down: prepared files are given up.
     pub wal_named: Option<u64>,
     /// Every commit up to this one is in the tables.
     pub flushed_seq: Option<SeqNo>,
@@ -89,8 +90,8 @@ pub struct LiveCounts {
 /// Blob files of the version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlobEdit {
-    /// Those that join it: the number that pointers name, and the file that holds the values (blob.1 in blob/mod.rs). A
-    /// later one takes the place of an earlier one.
+    /// Those that join it: the number that pointers name, and the file that holds the values (blob.1 in
+    /// blob/mod.rs). A later one takes the place of an earlier one.
     pub added: Vec<(FileId, FileId)>,
     /// Those that leave it, by the number that pointers name.
     pub removed: Vec<FileId>,
@@ -105,8 +106,8 @@ pub struct HistoryEdit {
     pub floors: Floors,
 }
 
-/// The fields with their tags, and with the kind and the column names of what dumps show. A field without columns is a
-/// number of the edit itself. The order is that in which an edit is written.
+/// The fields with their tags, and with the kind and the column names of what dumps show. A field without
+/// columns is a number of the edit itself. The order is that in which an edit is written.
 macro_rules! fields {
     ($each:ident) => {
         $each! {
@@ -227,8 +228,8 @@ impl VersionEdit {
         Some(durable).filter(|durable| Some(*durable) > self.flushed_seq)
     }
 
-    /// Takes the debts from the counts, while nobody reads. Fails if a keyspace owes more than it counts; of one that is not counted any more
-    /// they are forgotten.
+    /// Takes the debts from the counts, while nobody reads. Fails if a keyspace owes more than it counts; of
+    /// one that is not counted any more they are forgotten.
     pub(crate) fn pay_debts(&mut self) -> Result<(), String> {
         for (keyspace, _, keys) in std::mem::take(&mut self.debts).iter() {
             let counted = self.counts.all.iter_mut().flatten().find(|counted| counted.0 == keyspace);

@@ -1,4 +1,5 @@
-//! Fields of a version edit: how each is written under its tags, read, merged with that of a later edit, and shown.
+//! Fields of a version edit: how each is written under its tags, read, merged with that of a later edit, and
+//! shown.
 //!
 //! Bytes: docs/formats/manifest.md
 

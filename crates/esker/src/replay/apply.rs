@@ -23,11 +23,11 @@ const SPARE_NAME: &str = "es.spare.";
 
 /// Makes the commits of another database again. See the [module](super).
 ///
-/// It knows the keyspaces that were there when it was made, and those that it has made: nobody else makes, drops or renames any meanwhile. After an error it is
-/// of no more use, and nothing of the commit is there.
+/// It knows the keyspaces that were there when it was made, and those that it has made: nobody else makes,
+/// drops or renames any meanwhile. After an error it is of no more use, and nothing of the commit is there.
 ///
-/// Until it is dropped, its database makes no commits of its own: it does not [sweep](Db::sweep), and asks no compaction filters. Make it right
-/// after the database is opened.
+/// Until it is dropped, its database makes no commits of its own: it does not [sweep](Db::sweep), and asks no
+/// compaction filters. Make it right after the database is opened.
 pub struct Replay {
     db: Db,
     /// engine_sweep.6, decisions.4
@@ -75,12 +75,12 @@ impl Replay {
         })
     }
 
-    /// Takes some of the changes of a commit, which may break off anywhere. Calls `see` with each, and with the name of the keyspace whose
-    /// keys it changes.
+    /// Takes some of the changes of a commit, which may break off anywhere. Calls `see` with each, and with
+    /// the name of the keyspace whose keys it changes.
     ///
     /// # Errors
-    /// Those of batches; [`Error::Invalid`] if this build does not know a change, or if the changes are of no copy of this database
-    /// (replay.2).
+    /// Those of batches; [`Error::Invalid`] if this build does not know a change, or if the changes are of no
+    /// copy of this database (replay.2).
     pub fn take(&mut self, bytes: &[u8], mut see: impl FnMut(&FeedChange<'_>, Option<&str>)) -> Result<()> {
         let mut rest = std::mem::take(&mut self.rest);
         rest.extend_from_slice(bytes);
@@ -124,7 +124,8 @@ impl Replay {
                 self.batch.remove(&space, key)
             }
             FeedChange::RemoveRange { keyspace, start, end } => {
-                // Range removals come first in a commit, before the name of a keyspace that it makes, which holds nothing yet.
+                // Range removals come first in a commit, before the name of a keyspace that it makes, which
+                // holds nothing yet.
                 let Some(space) = self.spaces.get(&keyspace.get()) else { return Ok(()) };
                 let end = end.map_or(Bound::Unbounded, Bound::Excluded);
                 self.batch.remove_range(space, (Bound::Included(*start), end))
@@ -170,9 +171,9 @@ impl Replay {
 
     /// Gives keyspaces the names that they have after the commit, and drops those that have none.
     ///
-    /// A commit says of each name whose it is at the end, and no more: a keyspace that is dropped while another one takes
-    /// its name is not mentioned. So a keyspace whose name was given away, and that got no other one, is dropped; likewise
-    /// one that the commit itself made.
+    /// A commit says of each name whose it is at the end, and no more: a keyspace that is dropped while
+    /// another one takes its name is not mentioned. So a keyspace whose name was given away, and that got no
+    /// other one, is dropped; likewise one that the commit itself made.
     fn give_names(&mut self) -> Result<()> {
         let renamed = std::mem::take(&mut self.renamed);
         let given: BTreeMap<u32, &String> =

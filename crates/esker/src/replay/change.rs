@@ -1,7 +1,8 @@
 //! The changes of a commit as bytes.
 //!
 //! change.1. They name keyspaces by their numbers (replay.2).
-//! change.2. Nothing is read beyond the end, and nothing is allocated for a length that was not checked. Changes may break off anywhere.
+//! change.2. Nothing is read beyond the end, and nothing is allocated for a length that was not checked.
+//!     Changes may break off anywhere.
 //!
 //! Bytes: docs/formats/changes.md
 

@@ -4,7 +4,8 @@
 //!   feed --encode--> bytes: sent, or kept --Replay--> one commit of the other database each
 //! ```
 //!
-//! What `esker serve` sends to replicas, and what [`backup`](crate::backup) keeps between backups. For programs that want the same for themselves:
+//! What `esker serve` sends to replicas, and what [`backup`](crate::backup) keeps between backups. For
+//! programs that want the same for themselves:
 //!
 //! ```
 //! use esker::replay::{Replay, encode};
@@ -34,10 +35,11 @@
 //! # Ok::<(), esker::Error>(())
 //! ```
 //!
-//! replay.1. The other database has what the commit has made: values, how long they last, names of keyspaces, and their options. Exceptions: what is kept of
-//!      the past, which begins where its rule came; and space, which each database takes as it merges.
-//! replay.2. Keyspaces are known by their numbers, and a new one gets the number that it has at home. Where that is not possible the two are no copies of one
-//!      another, and nothing is committed.
+//! replay.1. The other database has what the commit has made: values, how long they last, names of keyspaces,
+//!     and their options. Exceptions: what is kept of the past, which begins where its rule came; and space,
+//!     which each database takes as it merges.
+//! replay.2. Keyspaces are known by their numbers, and a new one gets the number that it has at home. Where
+//!     that is not possible the two are no copies of one another, and nothing is committed.
 //!
 //! Bytes: docs/formats/changes.md
 

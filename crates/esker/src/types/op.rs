@@ -1,5 +1,5 @@
-//! What a version says about its key: a base and two flags, in one byte. The log's ops and the entries of tables share
-//! the numbers.
+//! What a version says about its key: a base and two flags, in one byte. The log's ops and the entries of
+//! tables share the numbers.
 //!
 //! | number | kind | status |
 //! |---|---|---|
@@ -13,11 +13,12 @@
 //! | 128 | flag of a put: the version expires | its value begins with when (types/expiry.rs) |
 //! | 128 | flag of a removal: the key had expired | written by sweeps (engine/writes/sweep.rs) |
 //!
-//! A version is unresolved if its commit did not look up whether the key was live before, and counted as if it was not
-//! (txn/counts.rs).
+//! A version is unresolved if its commit did not look up whether the key was live before, and counted as if
+//! it was not (txn/counts.rs).
 //!
 //! op.1. The numbers stand in files: they never change, and none is used twice.
-//! op.2. Code asks for a property of a kind instead of naming kinds, so that a new one answers in this file alone.
+//! op.2. Code asks for a property of a kind instead of naming kinds, so that a new one answers in this file
+//!     alone.
 //!
 //! Bytes: docs/formats/wal.md, docs/formats/sstable.md
 

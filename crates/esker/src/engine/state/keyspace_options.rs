@@ -1,13 +1,15 @@
-//! Options of single keyspaces: one representation, and one encoding for the catalog, unloaded files and changes.
+//! Options of single keyspaces: one representation, and one encoding for the catalog, unloaded files and
+//! changes.
 //!
 //! ```text
 //!   keyspace 0:  "o" + id (varint) --> option (varint), value (string), ...
 //! ```
 //!
-//! keyspace_options.1. A commit of their own sets them, and the drop of the keyspace removes them. Options of a
-//!     keyspace that does not exist mean nothing.
-//! keyspace_options.2. Opening refuses an option that this build does not know: what is written without it might be
-//!     wrong. An unloaded file may have such options, because its entries mean the same without them.
+//! keyspace_options.1. A commit of their own sets them, and the drop of the keyspace removes them. Options of
+//!     a keyspace that does not exist mean nothing.
+//! keyspace_options.2. Opening refuses an option that this build does not know: what is written without it
+//!     might be wrong. An unloaded file may have such options, because its entries mean the same without
+//!     them.
 //!
 //! Bytes: docs/formats/unload.md
 
@@ -34,15 +36,17 @@ const HISTORY_SINCE: u64 = 12;
 /// How commits count the keys of a keyspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Counting {
-    /// They look in memory whether a key is there, and leave it to [`len`](crate::Keyspace::len) and to compactions to find out where a file
-    /// would have to be read.
+    /// They look in memory whether a key is there, and leave it to [`len`](crate::Keyspace::len) and to
+    /// compactions to find out where a file would have to be read.
     #[default]
     Exact,
-    /// They do not look: writes cost less, and `len`, which is as exact, looks up all that was written since the last compaction.
+    /// They do not look: writes cost less, and `len`, which is as exact, looks up all that was written since
+    /// the last compaction.
     Lazy,
 }
 
-/// The options of a keyspace, which are kept in the database: see [`Keyspace::options`](crate::Keyspace::options).
+/// The options of a keyspace, which are kept in the database: see
+/// [`Keyspace::options`](crate::Keyspace::options).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyspaceOptions {
@@ -173,8 +177,8 @@ fn whole_ms(ttl: Duration) -> u64 {
     Expiry::after(0, ttl).ms()
 }
 
-/// Refuses a keyspace that is gone, and one that a commit is still to create: its options would be stored before it, and stay behind if it never
-/// came. The caller has locked the catalog.
+/// Refuses a keyspace that is dropped or not created yet. Options stored before the keyspace would stay
+/// behind if its commit failed. The caller has locked the catalog.
 pub(in crate::engine) fn check_created(keyspace: &KeyspaceState) -> Result<()> {
     keyspace.check_alive()?;
     if !keyspace.is_dropping() {

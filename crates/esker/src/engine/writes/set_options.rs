@@ -11,7 +11,8 @@ use crate::txn::write_set::WriteSet;
 use crate::types::Result;
 
 impl Writes {
-    /// Changes the options of a keyspace, durably. Commits nothing if they are as `change` leaves them already.
+    /// Changes the options of a keyspace, durably. Commits nothing if they are as `change` leaves them
+    /// already.
     pub(crate) fn change_options(
         &self,
         keyspace: &Arc<KeyspaceState>,
