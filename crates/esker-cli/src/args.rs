@@ -1,7 +1,9 @@
-//! The command line: what can be said, and the help that teaches it.
+//! Defines the command line and its help texts.
 
 mod backups;
 mod command;
+mod files;
+mod keyspaces;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,35 +16,37 @@ use crate::text::{self, ByteForm, shown};
 
 pub(crate) use self::backups::Backups;
 pub(crate) use self::command::*;
+pub(crate) use self::files::*;
+pub(crate) use self::keyspaces::*;
 
-/// Where the help of a command lists the options that all commands have.
+/// Heading under which the help of a command lists the options shared by all commands.
 const COMMON: &str = "Common options";
 
-/// The keyspace that every database has.
+/// Name of the keyspace that every database has.
 pub(crate) const DEFAULT_KEYSPACE: &str = "default";
 
 const AFTER_HELP: &str = "\
 Examples:
-  export ESKER_DB=data                   which database, once for all commands
+  export ESKER_DB=data                   select the database for all commands
   esker put ann 'Ann Smith'              set a key; creates the database
   esker get ann                          print its value
-  esker import words.txt                 a word list: each line becomes a key
+  esker import words.txt                 import a word list: each line becomes a key
   esker scan --prefix app --limit 10     the first ten keys that start with \"app\"
-  esker export --format csv > all.csv    everything, as a table
-  esker shell                            look around, command by command
-  esker keyspaces list                   the maps in the database, with their numbers of keys
+  esker export --format csv > all.csv    export everything as a table
+  esker shell                            run commands interactively
+  esker keyspaces list                   list the keyspaces with their numbers of keys
 
 Bytes:
-  Keys and values are bytes. On the command line they are taken as they are. In the output, text
-  stays as it is, and all else is an escape: \\n \\t \\r \\0 \\\\ or \\xHH. With `--escapes` the
-  command line takes these, too:  esker get --escapes 'a\\tb'
-  `--bytes hex` and `--bytes raw` are for other needs. What starts with a dash, and is no number,
-  goes behind `--`:  esker get -- -x
+  Keys and values are bytes. Arguments are taken literally. In the output, text is printed as it
+  is and all other bytes as escapes: \\n \\t \\r \\0 \\\\ or \\xHH. With `--escapes`, arguments may
+  contain these escapes, too:  esker get --escapes 'a\\tb'
+  `--bytes hex` and `--bytes raw` select other forms. An argument that starts with a dash and is
+  not a number goes after `--`:  esker get -- -x
 
 Exit codes:
   0  done, or found
   1  not found (get, ttl, versions, del, shell), not sound (check, dump, backup), something
-     lost (repair), or a question answered by no (keyspaces)
+     lost (repair), or a confirmation denied (keyspaces)
   2  an error; the message says what to do";
 
 /// Look into, fill, empty and check an Esker database.
@@ -59,13 +63,13 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
-/// Which database, and how it is opened.
+/// Selects the database and how it is opened.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Opening {
     /// Directory of the database
     #[arg(short, long, global = true, help_heading = COMMON, value_name = "DIR", env = "ESKER_DB")]
     pub(crate) db: Option<PathBuf>,
-    /// What each commit waits for; when the command ends, closing has made all of them durable
+    /// What a commit waits for. Closing the database at the end of the command makes every commit durable
     #[arg(long, global = true, help_heading = COMMON, value_name = "LEVEL", default_value = "sync")]
     pub(crate) durability: Durability,
     /// How long to wait for a database that is in use [default: 0]
@@ -73,6 +77,7 @@ pub(crate) struct Opening {
     pub(crate) wait: Option<Duration>,
 }
 
+/// Parses a number of seconds, which may have a fraction.
 fn seconds(text: &str) -> std::result::Result<Duration, String> {
     text.parse()
         .ok()
@@ -80,16 +85,17 @@ fn seconds(text: &str) -> std::result::Result<Duration, String> {
         .ok_or_else(|| "a number of seconds, such as 10 or 0.5".to_owned())
 }
 
-/// What a command works on, and how it reads and writes bytes.
+/// Selects keyspaces and the form of bytes.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Common {
-    /// Keyspace to work in; several where a command only reads, and for `del` and `load` [default: default]
+    /// Keyspace to work in. Reading commands, `del` and `load` accept several [default: default]
     #[arg(short, long = "keyspace", global = true, help_heading = COMMON, value_name = "NAME")]
     keyspaces: Vec<String>,
-    /// How keys and values are written in the output and in files; hex counts for arguments, too [default: escaped; raw in CSV files]
+    /// Form of keys and values in the output and in files. Hex also applies to arguments [default: escaped;
+    /// raw in CSV files]
     #[arg(short, long, global = true, help_heading = COMMON, value_name = "FORM")]
     pub(crate) bytes: Option<ByteForm>,
-    /// Arguments that are keys and values have escapes: \n \t \r \0 \\ \xHH
+    /// Arguments that are keys or values contain escapes: \n \t \r \0 \\ \xHH
     #[arg(short, long, global = true, help_heading = COMMON)]
     escapes: bool,
     /// Answer in JSON
@@ -98,7 +104,7 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// What is said here, and, where nothing is, what `outer` says.
+    /// Returns these options, with those of `outer` where an option is not given.
     pub(crate) fn within(self, outer: &Common) -> Self {
         Common {
             keyspaces: if self.keyspaces.is_empty() { outer.keyspaces.clone() } else { self.keyspaces },
@@ -108,12 +114,12 @@ impl Common {
         }
     }
 
-    /// Works in one keyspace from now on.
+    /// Makes `name` the only selected keyspace.
     pub(crate) fn use_keyspace(&mut self, name: String) {
         self.keyspaces = vec![name];
     }
 
-    /// The names of the keyspaces.
+    /// Returns the names of the selected keyspaces.
     pub(crate) fn keyspaces(&self) -> Vec<&str> {
         match self.keyspaces.is_empty() {
             true => vec![DEFAULT_KEYSPACE],
@@ -121,37 +127,37 @@ impl Common {
         }
     }
 
-    /// Whether an answer has to tell of which keyspace it is.
+    /// Returns whether each line of an answer must name its keyspace.
     pub(crate) fn has_several(&self) -> bool {
         self.keyspaces.len() > 1
     }
 
-    /// The name of the keyspace, for commands that write to one.
+    /// Returns the selected keyspace, for commands that work in one. Fails if several are selected.
     pub(crate) fn keyspace(&self) -> Result<&str> {
         match self.keyspaces() {
             names if names.len() > 1 => {
-                Err(Failure::message("this command works in one keyspace: say -k once"))
+                Err(Failure::message("this command works in one keyspace: give -k once"))
             }
             names => Ok(names[0]),
         }
     }
 
-    /// Whether the user names a keyspace.
+    /// Returns whether the user selected a keyspace.
     pub(crate) fn names_keyspace(&self) -> bool {
         !self.keyspaces.is_empty()
     }
 
-    /// The form of bytes in the terminal.
+    /// Returns the form of bytes in the terminal.
     pub(crate) fn form(&self) -> ByteForm {
         self.bytes.unwrap_or(ByteForm::Escaped)
     }
 
-    /// The bytes that an argument stands for.
+    /// Decodes an argument into the bytes that it stands for.
     pub(crate) fn decode(&self, argument: &OsString) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let given = argument.as_encoded_bytes();
         let decoded = match (self.bytes, self.escapes) {
-            (Some(ByteForm::Hex), true) => Err("--escapes and --bytes hex: which one?".to_owned()),
+            (Some(ByteForm::Hex), true) => Err("--escapes and --bytes hex exclude each other".to_owned()),
             (Some(ByteForm::Hex), false) => text::unhex(given, &mut bytes),
             (_, true) => text::unescape(given, &mut bytes),
             (_, false) => {
@@ -166,14 +172,14 @@ impl Common {
     }
 }
 
-/// When a commit counts as done.
+/// What a commit waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Durability {
     /// The disk
     Sync,
-    /// The operating system; a power failure before the command ends may lose the last moments
+    /// The operating system. A power failure before the command ends may lose the last commits
     Buffered,
-    /// Nothing; a kill or a power failure before the command ends may lose the last moments
+    /// Nothing. A kill or a power failure before the command ends may lose the last commits
     None,
 }
 

@@ -1,11 +1,11 @@
-//! Which keys: a prefix, a range, or all of them.
+//! The range of keys that a command works on.
 
 use std::ops::Bound;
 
-/// A range as the engine takes it.
+/// A range in the form that the engine's `range` takes.
 pub(crate) type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// The keys from `from` up to, not including, `to`.
+/// The keys from `from` up to, but not including, `to`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Bounds {
     from: Option<Vec<u8>>,
@@ -13,25 +13,26 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Those keys that satisfy all that is given.
+    /// Returns the keys that satisfy all given conditions.
     pub(crate) fn new(prefix: Option<Vec<u8>>, from: Option<Vec<u8>>, to: Option<Vec<u8>>) -> Self {
         let prefix_to = prefix.as_deref().and_then(prefix_end);
-        // `None` is the lowest `Option`, which is right for the lower bound; for the upper one it means "no bound".
+        // `None` is the lowest `Option`, which is right for the lower bound; for the upper one it means "no
+        // bound".
         let to = [to, prefix_to].into_iter().flatten().min();
         Bounds { from: from.max(prefix), to }
     }
 
-    /// Whether no key was excluded.
+    /// Returns whether the bounds exclude no key.
     pub(crate) fn is_all(&self) -> bool {
         self.from.is_none() && self.to.is_none()
     }
 
-    /// Whether a key lies between them.
+    /// Returns whether `key` lies within the bounds.
     pub(crate) fn holds(&self, key: &[u8]) -> bool {
         self.from.as_deref().is_none_or(|from| from <= key) && self.to.as_deref().is_none_or(|to| key < to)
     }
 
-    /// Whether a key may lie between both.
+    /// Returns whether some key may lie within both.
     pub(crate) fn meets(&self, other: &Bounds) -> bool {
         let is_below = |from: &Option<Vec<u8>>, to: &Option<Vec<u8>>| match (from, to) {
             (Some(from), Some(to)) => from < to,
@@ -40,7 +41,7 @@ impl Bounds {
         is_below(&self.from, &other.to) && is_below(&other.from, &self.to)
     }
 
-    /// For the engine's `range`; none if no key can lie between the bounds.
+    /// Returns the range for the engine, or `None` if no key can lie within the bounds.
     pub(crate) fn range(&self) -> Option<KeyRange> {
         if let (Some(from), Some(to)) = (&self.from, &self.to)
             && from >= to
@@ -53,7 +54,7 @@ impl Bounds {
     }
 }
 
-/// The lowest key above all that start with `prefix`; none if there is no such key.
+/// Returns the lowest key above all keys that start with `prefix`, if there is one.
 fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
     let mut end = prefix[..=last].to_vec();

@@ -1,4 +1,4 @@
-//! The database that a command works on: opened for it alone, or the shell's.
+//! The database that a command works on: its own, or the one that the shell has open.
 //!
 //! ```text
 //!   command --> Session --open--> Handle: its own, which it closes | the shell's, which stays open
@@ -19,24 +19,24 @@ use crate::bounds::{Bounds, KeyRange};
 use crate::failure::{Failure, Result};
 use crate::text::shown;
 
-/// How often a database in use is tried again.
+/// Interval between attempts to open a database in use.
 const RETRY_EVERY: Duration = Duration::from_millis(20);
 
-/// What a command was told, and where it gets its database.
+/// The options of a command and the source of its database.
 pub(crate) struct Session<'a> {
     pub(crate) common: Common,
     pub(crate) opening: &'a Opening,
-    /// The shell's.
+    /// The open database of the shell.
     pub(crate) shared: Option<&'a Database>,
 }
 
 impl<'a> Session<'a> {
-    /// Opens a database that exists.
+    /// Opens an existing database.
     pub(crate) fn open(&self) -> Result<Handle<'a>> {
         self.open_with(false)
     }
 
-    /// Opens a database, creating it where there is none.
+    /// Opens a database, creating it if it does not exist.
     pub(crate) fn open_or_create(&self) -> Result<Handle<'a>> {
         self.open_with(true)
     }
@@ -49,7 +49,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// A database for one command.
+/// The database of one command.
 pub(crate) enum Handle<'a> {
     Own(Box<Database>),
     Shared(&'a Database),
@@ -67,7 +67,7 @@ impl Deref for Handle<'_> {
 }
 
 impl Handle<'_> {
-    /// Closes the database: what a command reports as done is then on disk. The shell's stays open.
+    /// Closes the command's own database, which makes its commits durable. The shell's database stays open.
     pub(crate) fn close(self) -> Result<()> {
         match self {
             Handle::Own(database) => database.close(),
@@ -76,17 +76,17 @@ impl Handle<'_> {
     }
 }
 
-/// An open database, and how the user called it.
+/// An open database, and the directory as the user gave it.
 pub(crate) struct Database {
     pub(crate) db: Db,
     directory: PathBuf,
-    /// The shell's, from `begin` to `commit`.
+    /// The shell's transaction, between `begin` and `commit`.
     transaction: RefCell<Option<Transaction>>,
-    /// Names that the transaction has given to keyspaces; it tells which of them are there.
+    /// Names that the transaction gave to keyspaces. The transaction knows which of them exist.
     given: RefCell<BTreeSet<String>>,
 }
 
-/// Where writes go.
+/// Destination of writes.
 pub(crate) enum Writes<'a> {
     Batch(Box<WriteBatch>),
     Transaction(&'a mut Transaction),
@@ -136,12 +136,12 @@ impl Writes<'_> {
 }
 
 impl Database {
-    /// Opens the database that the command line names.
+    /// Opens the database that the command line selects.
     pub(crate) fn open(opening: &Opening, create: bool) -> Result<Self> {
         Self::open_with(opening, create, |builder| builder)
     }
 
-    /// The same, with more options.
+    /// Opens the database with further options.
     pub(crate) fn open_with(
         opening: &Opening,
         create: bool,
@@ -163,7 +163,7 @@ impl Database {
         }
     }
 
-    /// The keyspace, which has to exist.
+    /// Returns a keyspace, which must exist.
     pub(crate) fn keyspace(&self, name: &str) -> Result<Keyspace> {
         self.find(name).map_err(|error| match error {
             Error::KeyspaceNotFound(name) => Failure::message(format!(
@@ -176,7 +176,7 @@ impl Database {
         })
     }
 
-    /// The keyspace, for the transaction if there is one.
+    /// Opens a keyspace, through the transaction if there is one.
     fn find(&self, name: &str) -> esker::Result<Keyspace> {
         match &*self.transaction.borrow() {
             Some(transaction) => transaction.open_keyspace(name),
@@ -184,7 +184,7 @@ impl Database {
         }
     }
 
-    /// The names of all keyspaces, sorted.
+    /// Returns the names of all keyspaces, sorted.
     pub(crate) fn names(&self) -> Result<Vec<String>> {
         let mut names: BTreeSet<String> =
             self.db.keyspaces().map_err(|error| self.failure(error))?.into_iter().collect();
@@ -195,17 +195,17 @@ impl Database {
         Ok(names.into_iter().collect())
     }
 
-    /// Whether there is a keyspace of this name.
+    /// Returns whether a keyspace of this name exists.
     pub(crate) fn has_keyspace(&self, name: &str) -> bool {
         self.find(name).is_ok()
     }
 
-    /// The keyspaces that the user names, which have to exist.
+    /// Returns the selected keyspaces, which must exist.
     pub(crate) fn keyspaces(&self, common: &Common) -> Result<Vec<(String, Keyspace)>> {
         common.keyspaces().into_iter().map(|name| Ok((name.to_owned(), self.keyspace(name)?))).collect()
     }
 
-    /// The keyspace, created where there is none.
+    /// Returns a keyspace, creating it if it does not exist.
     pub(crate) fn keyspace_or_create(&self, name: &str) -> Result<Keyspace> {
         match self.in_transaction() {
             true if self.has_keyspace(name) => self.keyspace(name),
@@ -214,7 +214,7 @@ impl Database {
         }
     }
 
-    /// A new keyspace: at once, or in the transaction. So are the changes below.
+    /// Creates a keyspace: in the transaction if there is one, else immediately.
     pub(crate) fn create_keyspace(&self, name: &str) -> Result<Keyspace> {
         let created = match &mut *self.transaction.borrow_mut() {
             Some(transaction) => transaction.create_keyspace(name),
@@ -249,7 +249,7 @@ impl Database {
         cleared.map_err(|error| self.failure(error))
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub(crate) fn get(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Value>> {
         let found = match &*self.transaction.borrow() {
             Some(transaction) => transaction.get(keyspace, key),
@@ -258,7 +258,7 @@ impl Database {
         found.map_err(|error| self.failure(error))
     }
 
-    /// How long a key is still there.
+    /// Returns the remaining time to live of a key.
     pub(crate) fn ttl(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Ttl>> {
         let found = match &*self.transaction.borrow() {
             Some(transaction) => transaction.ttl(keyspace, key),
@@ -267,7 +267,7 @@ impl Database {
         found.map_err(|error| self.failure(error))
     }
 
-    /// Whether a key is there.
+    /// Returns whether a key exists.
     pub(crate) fn contains(&self, keyspace: &Keyspace, key: &[u8]) -> Result<bool> {
         let found = match &*self.transaction.borrow() {
             Some(transaction) => transaction.contains(keyspace, key),
@@ -276,7 +276,7 @@ impl Database {
         found.map_err(|error| self.failure(error))
     }
 
-    /// The entries of a range.
+    /// Returns the entries of a range.
     pub(crate) fn range(&self, keyspace: &Keyspace, range: KeyRange) -> Range {
         match &*self.transaction.borrow() {
             Some(transaction) => transaction.range(keyspace, range),
@@ -284,7 +284,7 @@ impl Database {
         }
     }
 
-    /// The number of entries between bounds.
+    /// Returns the number of entries within bounds.
     pub(crate) fn count(&self, keyspace: &Keyspace, bounds: &Bounds) -> Result<u64> {
         if bounds.is_all() && !self.in_transaction() {
             return keyspace.len().map_err(|error| self.failure(error));
@@ -297,7 +297,7 @@ impl Database {
         Ok(entries)
     }
 
-    /// Writes all or nothing: in one commit, or into the transaction.
+    /// Writes atomically: in one commit, or into the transaction.
     pub(crate) fn write(&self, write: impl FnOnce(&mut Writes<'_>) -> esker::Result<()>) -> Result<()> {
         let mut transaction = self.transaction.borrow_mut();
         let mut writes = match &mut *transaction {
@@ -319,12 +319,12 @@ impl Database {
         commit().map_err(|error| self.failure(error))
     }
 
-    /// An error of the engine, with the name by which the user knows the database.
+    /// Adds the directory, as the user gave it, to an error of the engine.
     pub(crate) fn failure(&self, error: Error) -> Failure {
         Failure::Engine(self.directory.clone(), error)
     }
 
-    /// The directory, as the user named it.
+    /// Returns the directory as the user gave it.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
@@ -333,7 +333,7 @@ impl Database {
         self.db.close().map_err(|error| Failure::Engine(self.directory, error))
     }
 
-    /// Begins a transaction, which reads and writes go through from here on.
+    /// Begins a transaction, which subsequent reads and writes go through.
     pub(crate) fn begin(&self) -> Result<()> {
         if self.in_transaction() {
             return Err(Failure::message("a transaction is open: `commit` or `rollback` ends it"));
@@ -343,7 +343,7 @@ impl Database {
         Ok(())
     }
 
-    /// Commits the transaction, which is over then in any case.
+    /// Commits the transaction, which ends in any case.
     pub(crate) fn commit(&self) -> Result<()> {
         let transaction = self.transaction.take();
         let transaction =
@@ -355,7 +355,7 @@ impl Database {
         commit().map_err(|error| self.failure(error))
     }
 
-    /// Ends the transaction without a trace; false if there is none.
+    /// Rolls back the transaction. Returns false if there is none.
     pub(crate) fn rollback(&self) -> bool {
         self.transaction.take().is_some()
     }
@@ -365,16 +365,16 @@ impl Database {
     }
 }
 
-/// The directory of the database.
+/// Returns the directory of the database.
 pub(crate) fn directory(opening: &Opening) -> Result<PathBuf> {
     opening.db.clone().ok_or_else(|| {
         Failure::message(
-            "which database? Name its directory with --db DIR, or set ESKER_DB in the environment",
+            "no database selected: name its directory with --db DIR, or set ESKER_DB in the environment",
         )
     })
 }
 
-/// Tries again while another process has the database, for as long as the user said (`--wait`).
+/// Repeats `attempt` while another process uses the database, for as long as `--wait` says.
 pub(crate) fn when_free<T>(
     wait: Option<Duration>,
     mut attempt: impl FnMut() -> esker::Result<T>,

@@ -1,4 +1,4 @@
-//! Why a command failed, in words that say what to do about it. Exit code 2.
+//! Errors that end a command with exit code 2, with messages that say what to do.
 
 use std::fmt;
 use std::io;
@@ -8,18 +8,18 @@ use esker::Error;
 
 use crate::text::shown;
 
-/// What ends a command early.
+/// Why a command ended early.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The command line makes no sense, or the input does not.
+    /// The command line or the input is invalid.
     Message(String),
-    /// The engine refused. With the directory of the database, as the user gave it.
+    /// An error of the engine, with the directory as the user gave it.
     Engine(PathBuf, Error),
-    /// Nobody reads our output any more. Not an error.
+    /// The reader of standard output is gone. Not an error.
     OutputClosed,
 }
 
-/// A result with a failure.
+/// A result with a [`Failure`].
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
@@ -27,22 +27,22 @@ impl Failure {
         Failure::Message(text.into())
     }
 
-    /// An I/O error on a file of the user's.
+    /// Describes an I/O error on a file of the user.
     pub(crate) fn file(doing: &str, path: &Path, error: &io::Error) -> Self {
         Failure::Message(format!("{doing} {}: {}", shown(path.display()), shown(error)))
     }
 }
 
-/// An I/O error on a file of the user's that comes through writers which know of no file. It becomes a message of the
-/// file, and never [`Failure::OutputClosed`]: who reads a pipe by name wants all of it.
+/// An I/O error on a file of the user, passed through writers that do not know the file. It becomes a message
+/// and never [`Failure::OutputClosed`]: the reader of a named pipe expects all of the output.
 #[derive(Debug)]
 pub(crate) struct FileError(String);
 
 impl FileError {
-    /// `error`, on writing `path`.
+    /// Adds `path` to an error of writing it.
     pub(crate) fn write(path: &Path, error: io::Error) -> io::Error {
         match error.kind() {
-            // Writers go on after it.
+            // Writers retry after it.
             io::ErrorKind::Interrupted => error,
             _ => io::Error::other(FileError(Failure::file("write", path, &error).to_string())),
         }
@@ -57,7 +57,7 @@ impl fmt::Display for FileError {
 
 impl std::error::Error for FileError {}
 
-/// Errors of standard output; files of the user's go through [`Failure::file`] or [`FileError`].
+/// Errors of standard output. Errors of the user's files go through [`Failure::file`] or [`FileError`].
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.downcast::<FileError>() {
@@ -78,7 +78,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The engine's message, or a better one where the command line knows what the user can do.
+/// Writes the engine's message, or a better one where the command line knows the remedy.
 fn engine_message(f: &mut fmt::Formatter<'_>, path: &Path, error: &Error) -> fmt::Result {
     let directory = shown(path.display());
     let text = shown(error);
@@ -108,9 +108,9 @@ fn engine_message(f: &mut fmt::Formatter<'_>, path: &Path, error: &Error) -> fmt
             "{text}
   `esker check` reads it as it is, and `esker repair {directory} NEW`, with NEW on another disk, copies what it holds"
         ),
-        // The engine's text says what lifts it.
+        // The engine's text already names the remedy.
         error if Refusal::of(error).is_some() => f.write_str(&text),
-        // A file of the database that cannot be read.
+        // A file of the database cannot be read.
         Error::Io { op: "open" | "read" | "measure", path: file, .. } if is_in(file, path) => {
             write!(
                 f,
@@ -122,19 +122,19 @@ fn engine_message(f: &mut fmt::Formatter<'_>, path: &Path, error: &Error) -> fmt
     }
 }
 
-/// Why the system refuses what is not damaged.
+/// Reasons for which the system refuses access to undamaged files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// No more files can be open.
+    /// The process or system may not open more files.
     Descriptors,
-    /// Another user's.
+    /// The file belongs to another user.
     Permission,
-    /// Media that cannot be written.
+    /// The file system is read-only.
     ReadOnly,
 }
 
 impl Refusal {
-    /// That of an error of the engine, if it is one.
+    /// Returns the reason if the engine's error is a refusal.
     pub(crate) fn of(error: &Error) -> Option<Self> {
         match error {
             Error::Io { source, .. } => Self::of_io(source),
@@ -147,14 +147,14 @@ impl Refusal {
         match error.kind() {
             io::ErrorKind::PermissionDenied => Some(Refusal::Permission),
             io::ErrorKind::ReadOnlyFilesystem => Some(Refusal::ReadOnly),
-            // ENFILE and EMFILE: the standard library has no kind for them.
+            // ENFILE and EMFILE, for which the standard library has no kind.
             _ if cfg!(unix) && matches!(error.raw_os_error(), Some(23 | 24)) => Some(Refusal::Descriptors),
             _ => None,
         }
     }
 }
 
-/// Whether `file` is in `directory`: an open database has an absolute path, whatever the user gave.
+/// Returns whether `file` is in `directory`. The engine's paths are absolute, the user's need not be.
 fn is_in(file: &Path, directory: &Path) -> bool {
     let absolute = std::path::absolute(directory);
     file.parent()
@@ -199,7 +199,7 @@ mod tests {
     fn a_closed_pipe_is_no_error() {
         assert!(matches!(io::Error::from(io::ErrorKind::BrokenPipe).into(), Failure::OutputClosed));
         assert!(matches!(io::Error::from(io::ErrorKind::StorageFull).into(), Failure::Message(_)));
-        // But of a file it is.
+        // On a file, it is an error.
         let error = FileError::write(Path::new("pipe"), io::ErrorKind::BrokenPipe.into());
         assert_eq!(Failure::from(error).to_string(), "write pipe: broken pipe");
     }

@@ -1,16 +1,17 @@
-//! The `esker` tool: look into, fill, empty and check a database from the command line.
+//! The `esker` tool: inspects, fills, dumps and checks a database from the command line.
 //!
 //! ```text
 //!   command line --args--> commands/NAME --> Answer --> exit code 0 (yes) | 1 (no) | 2 (error)
-//!                              |-- database: opening, with messages that say what to do
-//!                              |-- target:   the file that is exported to
+//!                              |-- database: opens the database; messages say what to do
+//!                              |-- target:   the file that export writes
 //!                              |-- text:     bytes as text (escaped, raw, hex)
 //!                              `-- formats:  rows from and to TSV, CSV, JSON lines, word lists
 //! ```
 //!
-//! cli.1. Standard output carries the answer and nothing else; progress and messages go to standard error.
-//! cli.2. Keys and values are bytes: what export writes, import reads back exactly.
-//! cli.3. Only `put`, `import` and `serve` create a database, and what copies one: `load`, `checkpoint`, `backup restore`, `repair`.
+//! cli.1. Standard output contains only the answer. Progress and messages go to standard error.
+//! cli.2. Keys and values are bytes: import restores exactly what export wrote.
+//! cli.3. Only `put`, `import` and `serve` create a database, and commands that copy one: `load`,
+//!     `checkpoint`, `backup restore` and `repair`.
 //!
 //! For users: docs/cli.md
 #![expect(
@@ -42,7 +43,7 @@ use clap::Parser;
 use crate::args::Args;
 use crate::failure::Failure;
 
-/// What a command found out.
+/// The answer of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// Done, or found: exit code 0.
@@ -55,7 +56,7 @@ fn main() -> ExitCode {
     match commands::run(Args::parse()) {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
         Ok(Answer::No) => ExitCode::from(1),
-        // The reader of our output has enough: `esker scan | head`.
+        // The reader of the output closed it, as in `esker scan | head`.
         Err(Failure::OutputClosed) => ExitCode::SUCCESS,
         Err(failure) => {
             output::print_message(format_args!("esker: {failure}"));

@@ -1,19 +1,19 @@
-//! Moments as RFC 3339 writes them, in seconds since 1970.
+//! Points in time in RFC 3339 format and in seconds since 1970.
 
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The text of a moment.
+/// Formats a point in time.
 pub(crate) fn text_of(seconds: u64) -> String {
-    // The last second that the format has.
+    // The last second that the format can represent.
     let seconds = seconds.min(253_402_300_799);
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string()
 }
 
-/// The moment of a text as [`text_of`] writes it, or of a number of seconds.
+/// Parses a time in the format of [`text_of`], or a number of seconds.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let of_calendar = |text| humantime::parse_rfc3339(text).ok()?.duration_since(UNIX_EPOCH).ok();
     let found = text.parse().ok().or_else(|| of_calendar(text).map(|since| since.as_secs()));
-    found.ok_or_else(|| "a moment such as 2026-11-26T20:24:00Z, or seconds since 1970".to_owned())
+    found.ok_or_else(|| "a time such as 2026-11-26T20:24:00Z, or seconds since 1970".to_owned())
 }
 
 #[cfg(test)]

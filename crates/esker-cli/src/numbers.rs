@@ -1,23 +1,23 @@
-//! Numbers that are stored as the engine's merge operators read them: 8 bytes, little-endian.
+//! Numbers as the engine's merge operators store them: 8 bytes, little-endian.
 
 use clap::ValueEnum;
 
 use crate::failure::{Failure, Result};
 use crate::text::shown;
 
-/// Which number the 8 bytes of a value are.
+/// The type of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum NumberForm {
-    /// A whole number with a sign (`add-i64`)
+    /// Signed integer (`add-i64`)
     I64,
-    /// A whole number without a sign (`add-u64`)
+    /// Unsigned integer (`add-u64`)
     U64,
-    /// A number with a fraction (`add-f64`)
+    /// Floating-point number (`add-f64`)
     F64,
 }
 
 impl NumberForm {
-    /// The bytes of a number that is written in decimal.
+    /// Encodes a decimal number.
     pub(crate) fn encode(self, text: &[u8]) -> Result<Vec<u8>> {
         let number = std::str::from_utf8(text).ok().map(str::trim);
         let bytes = match self {
@@ -28,15 +28,15 @@ impl NumberForm {
         let text = || shown(String::from_utf8_lossy(text));
         bytes
             .map(Vec::from)
-            .ok_or_else(|| Failure::message(format!("`{}` is no number of --as {self}", text())))
+            .ok_or_else(|| Failure::message(format!("`{}` is not a number of type {self}", text())))
     }
 
-    /// The number that these bytes are, in decimal.
+    /// Returns the number in decimal.
     pub(crate) fn decode(self, bytes: &[u8]) -> Result<String> {
         let Ok(bytes) = bytes.try_into() else {
             let len = bytes.len();
             return Err(Failure::message(format!(
-                "the value has {len} bytes in place of the 8 of a number: leave out --as {self}"
+                "the value has {len} bytes instead of the 8 of a number: omit --as {self}"
             )));
         };
         Ok(match self {

@@ -1,8 +1,8 @@
-//! Standard output, messages, and figures that people can read.
+//! Writes standard output and messages, and formats numbers for people.
 //!
-//! cli_output.1. Nothing else writes to standard output: where its reader is gone, or its disk full, that is an error and no panic.
-//! cli_output.2. Nor to standard error, but for the progress bar: a message that cannot be written changes nothing.
-//! cli_output.3. What a command found out stays, even if nobody reads its output to the end.
+//! All other modules write through this one: a closed or full standard output is then an error instead of a
+//! panic, and a message that cannot be written is ignored. A command keeps its answer even if the reader of
+//! its output leaves early.
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, StdoutLock, Write};
@@ -14,12 +14,12 @@ use crate::failure::{Failure, Result};
 use crate::pager;
 use crate::text::json_shown;
 
-/// Standard output, buffered. Flush it: a drop would swallow the error.
+/// Returns buffered standard output. The caller must flush it, because dropping it ignores errors.
 pub(crate) fn stdout() -> BufWriter<Standard> {
     BufWriter::with_capacity(64 << 10, Standard(io::stdout().lock()))
 }
 
-/// Standard output, if there is one.
+/// Standard output, which may be closed or paged.
 pub(crate) struct Standard(StdoutLock<'static>);
 
 impl Write for Standard {
@@ -29,7 +29,7 @@ impl Write for Standard {
             return Err(io::Error::other("standard output is closed"));
         }
         let out = &mut self.0;
-        // An error of this flush comes again with the next write.
+        // The next write reports an error of this flush.
         match pager::admit(bytes, || drop(out.flush())) {
             Some(length) => self.0.write(&bytes[..length]),
             None => Err(io::ErrorKind::BrokenPipe.into()),
@@ -48,18 +48,18 @@ pub(crate) fn print_line(line: impl Display) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Prints one JSON value on a line.
+/// Prints a JSON value on one line.
 pub(crate) fn print_json(value: &Value) -> Result<()> {
     print_line(json_shown(value.to_string()))
 }
 
-/// Prints a message on standard error (cli_output.2).
+/// Prints a message on standard error, ignoring errors.
 pub(crate) fn print_message(message: impl Display) {
-    // There is nowhere left to say so.
+    // There is nowhere to report the error.
     let _ignored = writeln!(io::stderr(), "{message}");
 }
 
-/// The answer, once it is printed (cli_output.3).
+/// Returns the answer after printing. A closed output does not change it.
 pub(crate) fn printed(answer: Answer, printed: Result<()>) -> Result<Answer> {
     match printed {
         Ok(()) | Err(Failure::OutputClosed) => Ok(answer),
@@ -67,7 +67,7 @@ pub(crate) fn printed(answer: Answer, printed: Result<()>) -> Result<Answer> {
     }
 }
 
-/// Writes names and values, aligned; numbers with thousands apart.
+/// Writes aligned names and values, with thousands separators.
 pub(crate) fn write_pairs(out: &mut impl Write, pairs: &[(String, String)]) -> Result<()> {
     let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     for (name, value) in pairs {
@@ -77,12 +77,12 @@ pub(crate) fn write_pairs(out: &mut impl Write, pairs: &[(String, String)]) -> R
     Ok(())
 }
 
-/// A value for JSON: a number where it is one.
+/// Returns a JSON number if the value is one, else a string.
 pub(crate) fn json_figure(value: &str) -> Value {
     value.parse::<u64>().map_or_else(|_| value.into(), Value::from)
 }
 
-/// A number with thousands apart: `1,234,567`.
+/// Formats a number with thousands separators: `1,234,567`.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -95,17 +95,17 @@ pub(crate) fn count(number: u64) -> String {
     text
 }
 
-/// A number of things: `1 row`, `1,234 rows`.
+/// Formats a number of things: `1 row`, `1,234 rows`.
 pub(crate) fn plural(number: u64, thing: &str) -> String {
     plural_as(number, thing, &format!("{thing}s"))
 }
 
-/// A number of things whose plural is not regular.
+/// Formats a number of things with an irregular plural.
 pub(crate) fn plural_as(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
-/// A size in bytes: `17 B`, `1.5 MiB`.
+/// Formats a size in bytes: `17 B`, `1.5 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1 << 10 {

@@ -1,11 +1,11 @@
-//! Output page by page, in the shell.
+//! Shows the output of the shell page by page.
 //!
 //! ```text
 //!   command --bytes--> Standard --as much as fits--> terminal
-//!                         `--page full--> ask --> go on | stop: the command ends as if its reader were gone
+//!                         `--page full--> prompt --> continue | stop: as if the reader had closed the output
 //! ```
 //!
-//! pager.1. A page has no more lines than the terminal, however often its lines wrap.
+//! A page has no more lines than the terminal, counting wrapped lines.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -16,32 +16,32 @@ thread_local! {
     static PAGE: RefCell<Option<Page>> = const { RefCell::new(None) };
 }
 
-/// What stands on the screen.
+/// The page on the screen.
 #[derive(Debug)]
 struct Page {
     rows: usize,
     columns: usize,
-    /// Rows and columns that were used.
+    /// Rows and columns in use.
     row: usize,
     column: usize,
-    /// The user has seen enough.
+    /// The user wants no more output.
     stopped: bool,
     waited: Duration,
 }
 
-/// How a command's output ended.
+/// How the output of a command ended.
 #[derive(Debug, Default)]
 pub(crate) struct Paged {
-    /// The user did not want all of it.
+    /// Whether the user stopped the output.
     pub(crate) stopped: bool,
     /// How long the command waited for the user.
     pub(crate) waited: Duration,
 }
 
-/// From here on, what is written to standard output stops when the screen is full.
+/// Starts paging standard output.
 pub(crate) fn begin(columns: usize, rows: usize) {
     let page = Page {
-        // The last one is for the question.
+        // The last row is for the prompt.
         rows: rows.saturating_sub(1).max(1),
         columns: columns.max(1),
         row: 0,
@@ -52,12 +52,13 @@ pub(crate) fn begin(columns: usize, rows: usize) {
     PAGE.set(Some(page));
 }
 
-/// The end of what [`begin`] began.
+/// Stops paging.
 pub(crate) fn end() -> Paged {
     PAGE.take().map_or_else(Paged::default, |page| Paged { stopped: page.stopped, waited: page.waited })
 }
 
-/// How many of the bytes may be written now; none if no more is wanted. `flush` is called before a question.
+/// Returns how many of the bytes may be written, or `None` if the user wants no more. Calls `flush` before
+/// prompting.
 pub(crate) fn admit(bytes: &[u8], flush: impl FnOnce()) -> Option<usize> {
     PAGE.with_borrow_mut(|page| match page {
         None => Some(bytes.len()),
@@ -79,7 +80,7 @@ impl Page {
         (!self.stopped).then(|| self.fit(bytes))
     }
 
-    /// How many of the bytes fit on the rest of the page (pager.1).
+    /// Returns how many of the bytes fit on the page.
     fn fit(&mut self, bytes: &[u8]) -> usize {
         for (at, byte) in bytes.iter().enumerate() {
             if self.row >= self.rows {
@@ -87,7 +88,7 @@ impl Page {
             }
             match byte {
                 b'\n' => (self.row, self.column) = (self.row + 1, 0),
-                // The rest of a character.
+                // A continuation byte of a character.
                 0x80..=0xBF => {}
                 _ if self.column == self.columns => (self.row, self.column) = (self.row + 1, 1),
                 _ => self.column += 1,
@@ -97,7 +98,7 @@ impl Page {
     }
 }
 
-/// Asks. Who cannot answer has seen enough.
+/// Prompts the user. A prompt that cannot be shown counts as stop.
 fn wants_more() -> bool {
     let answer =
         DefaultEditor::new().and_then(|mut editor| editor.readline("-- Enter for more, q to stop -- "));
@@ -108,7 +109,7 @@ fn wants_more() -> bool {
 mod tests {
     use super::*;
 
-    /// The pages of a text on a terminal of 5 columns and 4 rows, of which one is for the question.
+    /// Splits a text into pages of a terminal with 5 columns and 4 rows, one of which is for the prompt.
     fn pages(text: &str, pages_wanted: usize) -> Vec<String> {
         begin(5, 4);
         let mut page = PAGE.take().unwrap();
@@ -133,11 +134,11 @@ mod tests {
     }
 
     #[test]
-    fn pager_1_a_page_fits_on_the_screen() {
+    fn a_page_fits_on_the_screen() {
         assert_eq!(pages("a\nb\nc\n", 9), ["a\nb\nc\n"]);
         assert_eq!(pages("a\nb\nc\nd\n", 9), ["a\nb\nc\n", "d\n"]);
         assert_eq!(pages("a\nb\nc\nd\ne\nf\ng", 2), ["a\nb\nc\n", "d\ne\nf\n"]);
-        assert_eq!(pages("12345\n123456\nb\n", 9), ["12345\n123456\n", "b\n"], "pager.1: a line wraps");
+        assert_eq!(pages("12345\n123456\nb\n", 9), ["12345\n123456\n", "b\n"], "a line wraps");
         assert_eq!(pages("\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\nb\nc\nd", 9).len(), 2, "characters, not bytes");
     }
 }

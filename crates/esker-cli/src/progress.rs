@@ -1,4 +1,4 @@
-//! A progress bar on standard error; nothing where that is not a terminal.
+//! Shows a progress bar on standard error if it is a terminal.
 
 use std::time::{Duration, Instant};
 
@@ -6,14 +6,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::output;
 
-/// A running command: its bar and its clock.
+/// The progress bar and the clock of a running command.
 pub(crate) struct Progress {
     bar: ProgressBar,
     start: Instant,
 }
 
 impl Progress {
-    /// By bytes; without a total (a pipe) it shows what went through.
+    /// Counts bytes. Without a total (a pipe), shows the bytes processed.
     pub(crate) fn bytes(total: Option<u64>) -> Self {
         let template = match total {
             Some(_) => "{bar:30} {bytes}/{total_bytes} {bytes_per_sec}, {eta} left {msg}",
@@ -22,7 +22,7 @@ impl Progress {
         Self::new(total, template)
     }
 
-    /// By rows.
+    /// Counts rows.
     pub(crate) fn rows(total: Option<u64>) -> Self {
         let template = match total {
             Some(_) => "{bar:30} {human_pos}/{human_len} rows {per_sec}, {eta} left",
@@ -44,12 +44,12 @@ impl Progress {
         }
     }
 
-    /// Prints a line on standard error without tearing the bar.
+    /// Prints a line on standard error without disturbing the bar.
     pub(crate) fn note(&self, text: &str) {
         self.bar.suspend(|| output::print_message(text));
     }
 
-    /// Removes the bar; the time since the start.
+    /// Removes the bar and returns the elapsed time.
     pub(crate) fn finish(self) -> Duration {
         self.bar.finish_and_clear();
         self.start.elapsed()

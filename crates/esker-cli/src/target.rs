@@ -6,11 +6,13 @@
 //!            `---> a directory, a link to one, or to a file --> refused
 //! ```
 //!
-//! cli_target.1. A regular file appears under its name only when it is complete and durable; until then an older one stays.
-//! cli_target.2. Nothing else of the user's is replaced, cut or removed: no device, pipe or link, and no file called `.partial` that is not, or no
-//!      longer, this export's; nothing in the directory of a database.
-//! cli_target.3. The export can be read by no more people than the file in whose place it comes, or, where there was none, than the database (on
-//!      Unix, by their modes). Access control lists are not kept: a file gets those that its directory gives.
+//! cli_target.1. A regular file appears under its name only when it is complete and durable. Until then an
+//!     older file stays.
+//! cli_target.2. Nothing else is replaced, truncated or removed: no device, pipe or link, no `.partial` file
+//!     of another export, and no file in the directory of a database.
+//! cli_target.3. An exported file is not readable by more users than the file it replaces, or, for a new
+//!     file, than the database. This concerns Unix modes. Access control lists are not copied; the
+//!     directory's defaults apply.
 
 #[cfg(all(test, unix))]
 mod tests;
@@ -24,19 +26,19 @@ use crate::failure::{Failure, FileError, Result};
 use crate::formats;
 use crate::text::shown;
 
-/// What a name stands for, before anything is written.
+/// What a name refers to before anything is written.
 #[derive(Debug)]
 pub(crate) enum Target {
     /// Standard output.
     Standard,
     /// A pipe, a device, a terminal.
     Special(PathBuf),
-    /// A regular file, with what is known of it if it is there.
+    /// A regular file, with its metadata if it exists.
     Regular(PathBuf, Option<Metadata>),
 }
 
 impl Target {
-    /// Looks at `file` without changing anything.
+    /// Examines `file` without changing anything.
     pub(crate) fn look(file: &Path) -> Result<Self> {
         if formats::is_standard(file) || file == Path::new("/dev/stdout") {
             return Ok(Target::Standard);
@@ -59,7 +61,7 @@ fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A pipe or a device, being written.
+/// An open pipe or device.
 pub(crate) struct Special {
     path: PathBuf,
     output: File,
@@ -67,18 +69,18 @@ pub(crate) struct Special {
 }
 
 impl Special {
-    /// Opens it; a pipe waits for its reader.
+    /// Opens it; opening a pipe waits for its reader.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let output =
             OpenOptions::new().write(true).open(path).map_err(|e| Failure::file("open", path, &e))?;
         Ok(Special { path: path.to_owned(), output, bytes: 0 })
     }
 
-    /// Makes what was written durable, where the device can; the bytes written.
+    /// Makes the output durable where the device supports it. Returns the bytes written.
     pub(crate) fn complete(self) -> Result<u64> {
         match self.output.sync_all() {
             Ok(()) => Ok(self.bytes),
-            // A pipe, a terminal, /dev/null.
+            // Pipes, terminals and /dev/null do not support it.
             Err(e) if matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
                 Ok(self.bytes)
             }
@@ -99,17 +101,18 @@ impl Write for Special {
     }
 }
 
-/// A file that is not complete yet; removed if it never is.
+/// An incomplete file, removed unless it is completed.
 pub(crate) struct Partial {
     path: PathBuf,
-    /// Whether there is such a file, and it is ours (cli_target.2).
+    /// Whether the file exists and belongs to this export (cli_target.2).
     is_there: bool,
     output: File,
     target: PathBuf,
 }
 
 impl Partial {
-    /// Creates a file beside `target`, in whose place `existing` may stand; `database`: the directory that the rows come from (cli_target.3).
+    /// Creates a file beside `target`, to replace `existing`. `database` is the directory that the rows come
+    /// from (cli_target.3).
     pub(crate) fn create(target: &Path, existing: Option<&Metadata>, database: &Path) -> Result<Self> {
         let mut name = OsString::from(target);
         name.push(".partial");
@@ -118,7 +121,7 @@ impl Partial {
             // cli_target.2
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(Failure::message(format!(
-                    "{} is there: wait for the export that writes it; if there is none, remove it and export again",
+                    "{} exists: wait for the export that writes it, or, if there is none, remove it and export again",
                     shown(path.display())
                 )));
             }
@@ -127,7 +130,7 @@ impl Partial {
         Ok(Partial { path, is_there: true, output, target: target.to_owned() })
     }
 
-    /// Makes the file durable under its name (cli_target.1); its size in bytes.
+    /// Makes the file durable under its name (cli_target.1). Returns its size in bytes.
     pub(crate) fn complete(mut self) -> Result<u64> {
         self.output.sync_all().map_err(|e| Failure::file("sync", &self.path, &e))?;
         let bytes = self.output.metadata().map_err(|e| Failure::file("read", &self.path, &e))?.len();
@@ -137,7 +140,7 @@ impl Partial {
         Ok(bytes)
     }
 
-    /// From here on, a file of the old name is another export's.
+    /// Renames the file. Afterwards a file of the old name belongs to another export.
     fn rename(&mut self) -> Result<()> {
         fs::rename(&self.path, &self.target).map_err(|e| Failure::file("rename to", &self.target, &e))?;
         self.is_there = false;
@@ -158,13 +161,13 @@ impl Write for Partial {
 impl Drop for Partial {
     fn drop(&mut self) {
         if self.is_there {
-            // Why the export failed matters more than this.
+            // The reason for the failed export matters more.
             let _leftover = fs::remove_file(&self.path);
         }
     }
 }
 
-/// cli_target.3
+/// Creates the file with the mode that cli_target.3 requires.
 #[cfg(unix)]
 fn create_new(path: &Path, existing: Option<&Metadata>, database: &Path) -> io::Result<File> {
     use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -173,9 +176,9 @@ fn create_new(path: &Path, existing: Option<&Metadata>, database: &Path) -> io::
     let Some(existing) = existing else {
         return options.mode(fs::metadata(database)?.mode() & 0o666).open(path);
     };
-    // Whoever opens the file before it has its mode could read what is written later.
+    // A process that opened the file before it had its final mode could read what is written later.
     let file = options.mode(0o600).open(path)?;
-    // What was the group's is not another group's.
+    // Access for the old group must not become access for another group.
     let kept = if file.metadata()?.gid() == existing.gid() { 0o777 } else { 0o700 };
     file.set_permissions(fs::Permissions::from_mode(existing.mode() & kept))?;
     Ok(file)
@@ -190,13 +193,13 @@ fn create_new(path: &Path, _: Option<&Metadata>, _: &Path) -> io::Result<File> {
 fn sync_dir(dir: &Path) -> io::Result<()> {
     match File::open(dir) {
         Ok(dir) => dir.sync_all(),
-        // A directory to put files into, and not to be listed: it cannot be synced, and the file is there.
+        // A directory that may not be read cannot be synced.
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         Err(e) => Err(e),
     }
 }
 
-/// There is no such call.
+/// Other systems cannot sync a directory.
 #[cfg(not(unix))]
 fn sync_dir(_: &Path) -> io::Result<()> {
     Ok(())

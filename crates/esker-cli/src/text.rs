@@ -1,14 +1,16 @@
-//! Bytes as text: how keys and values stand on the command line, in the terminal and in text files.
+//! Converts bytes to text for the terminal, arguments and text files.
 //!
 //! ```text
-//!   escaped   a\tb\xff\\   readable: text stays text, all else is an escape
-//!   raw       (as it is)   nothing is changed, so a line cannot hold every byte
-//!   hex       610962ff5c   two digits a byte
+//!   escaped   a\tb\xff\\   text stays readable, all other bytes are escapes
+//!   raw       (unchanged)  a line cannot represent every byte
+//!   hex       610962ff5c   two digits per byte
 //! ```
 //!
 //! text.1. `decode(encode(bytes)) == bytes` for all bytes.
-//! text.2. Escaped and hex text holds neither tab nor line end nor any other control character, and nothing that turns the direction of text.
-//! text.3. What comes from names, paths and files stands in a message as `shown` has it: it can neither imitate our lines nor steer a terminal.
+//! text.2. Escaped and hex text contains no control characters, including tabs and line ends, and none that
+//!     change the text direction.
+//! text.3. `shown` formats all names, paths and file contents in messages, so that they can neither imitate
+//!     other lines nor control the terminal.
 
 use std::fmt::{Display, Write as _};
 use std::io;
@@ -16,16 +18,16 @@ use std::io;
 /// How bytes are written as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ByteForm {
-    /// Text as it is; \n \t \r \0 \\ and \xHH for the rest
+    /// Text unchanged; \n \t \r \0 \\ and \xHH for other bytes
     Escaped,
-    /// The bytes as they are
+    /// The bytes unchanged
     Raw,
-    /// Two hexadecimal digits a byte
+    /// Two hexadecimal digits per byte
     Hex,
 }
 
 impl ByteForm {
-    /// Appends the text of `bytes`.
+    /// Appends `bytes` as text.
     pub(crate) fn encode(self, bytes: &[u8], into: &mut Vec<u8>) {
         match self {
             ByteForm::Escaped => escape(bytes, into),
@@ -34,11 +36,11 @@ impl ByteForm {
         }
     }
 
-    /// Appends the bytes that `text` stands for; the error says what is wrong with it.
+    /// Appends the bytes that `text` represents. The error describes what is wrong with it.
     pub(crate) fn decode(self, text: &[u8], into: &mut Vec<u8>) -> Result<(), String> {
         match self {
             ByteForm::Escaped => unescape(text, into)
-                .map_err(|reason| format!("{reason}; with `--bytes raw` a backslash is just a backslash")),
+                .map_err(|reason| format!("{reason}; with `--bytes raw` a backslash is literal")),
             ByteForm::Raw => {
                 into.extend_from_slice(text);
                 Ok(())
@@ -48,15 +50,16 @@ impl ByteForm {
     }
 }
 
-/// Whether a terminal acts on the character rather than shows it: control characters (C0, cli.1) and those that turn the direction of text.
+/// Returns whether a terminal acts on the character instead of showing it: control characters (C0 and C1) and
+/// those that change the text direction.
 fn is_hidden(c: char) -> bool {
     let is_direction =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    // The byte order mark, which is invisible, and dropped at the start of a file (input.1).
+    // The byte order mark is invisible, and dropped at the start of a file.
     c.is_control() || is_direction || c == '\u{feff}'
 }
 
-/// The text for people, on one line (text.3).
+/// Returns the text for people, on one line (text.3).
 pub(crate) fn shown(text: impl Display) -> String {
     let mut out = String::new();
     for c in text.to_string().chars() {
@@ -65,9 +68,9 @@ pub(crate) fn shown(text: impl Display) -> String {
     out
 }
 
-/// Appends the text as a JSON string, which holds nothing that a terminal would act on.
+/// Appends the text as a JSON string without characters that a terminal acts on.
 pub(crate) fn push_json(text: &str, into: &mut Vec<u8>) -> io::Result<()> {
-    // Every JSON writer escapes the control characters of ASCII, except DEL.
+    // JSON writers escape ASCII control characters, except DEL.
     match text.bytes().any(|byte| byte >= 0x7f) {
         true => into.extend_from_slice(json_shown(serde_json::to_string(text)?).as_bytes()),
         false => serde_json::to_writer(into, text)?,
@@ -75,7 +78,7 @@ pub(crate) fn push_json(text: &str, into: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// JSON, the same but for hidden characters: outside of strings it has none.
+/// Escapes hidden characters of JSON text, which occur only in strings.
 pub(crate) fn json_shown(json: String) -> String {
     if !json.contains(is_hidden) {
         return json;
@@ -115,7 +118,7 @@ fn escape_bytes(bytes: &[u8], into: &mut Vec<u8>) {
     }
 }
 
-/// Appends the bytes that escaped text stands for.
+/// Appends the bytes that escaped text represents.
 pub(crate) fn unescape(text: &[u8], into: &mut Vec<u8>) -> Result<(), String> {
     let mut rest = text;
     while let Some(at) = rest.iter().position(|b| *b == b'\\') {
@@ -141,7 +144,7 @@ pub(crate) fn unescape(text: &[u8], into: &mut Vec<u8>) -> Result<(), String> {
     Ok(())
 }
 
-/// Lower-case hexadecimal digits.
+/// Returns lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {

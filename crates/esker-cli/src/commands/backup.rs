@@ -1,4 +1,4 @@
-//! `esker backup`: copies in a directory that holds each file once.
+//! `esker backup`: incremental copies in a directory that holds each file once.
 
 use std::io::Write;
 use std::path::Path;
@@ -37,7 +37,7 @@ pub(super) fn run(session: &Session<'_>, what: &Backups) -> Result<Answer> {
     }
 }
 
-/// What a failed copy is about: the database, or the place that it was to go to.
+/// Describes a failed copy in terms of the database or of its destination, whichever failed.
 pub(super) fn failed(database: &Database, error: esker::Error) -> Failure {
     let is_of_database = match &error {
         esker::Error::Io { path, .. } | esker::Error::Corrupt { path, .. } => {
@@ -49,13 +49,13 @@ pub(super) fn failed(database: &Database, error: esker::Error) -> Failure {
     if is_of_database { database.failure(error) } else { of_backups(&error) }
 }
 
-/// The engine names the file, and says what helps.
+/// Describes an error of the backup directory. The engine's message names the file and the remedy.
 fn of_backups(error: &esker::Error) -> Failure {
     Failure::message(match error {
         esker::Error::Locked { path, .. } => {
             let directory = path.parent().unwrap_or(path);
             format!(
-                "{} is in use by another process\n  wait until it is done, or say --wait",
+                "{} is in use by another process\n  wait until it is done, or use --wait",
                 shown(directory.display())
             )
         }
@@ -63,7 +63,7 @@ fn of_backups(error: &esker::Error) -> Failure {
     })
 }
 
-/// A call on backups, tried again while others work on them, with a progress bar.
+/// Runs `call` with a progress bar, retrying while another process uses the directory.
 fn with_bar<T>(
     session: &Session<'_>,
     directory: &Path,
@@ -71,7 +71,7 @@ fn with_bar<T>(
     failed: impl FnOnce(esker::Error) -> Failure,
 ) -> Result<(T, f64)> {
     let backup = Backup::open(directory).map_err(|e| of_backups(&e))?;
-    // The bar comes with the first figures, which say how much there is to do.
+    // The first report contains the total, so the bar is created then.
     let bar: Arc<Mutex<Option<Progress>>> = Arc::default();
     let shared = bar.clone();
     let mut backup = backup.on_progress(move |done: &Done| {
@@ -152,7 +152,7 @@ fn list(session: &Session<'_>, directory: &Path) -> Result<Answer> {
 
 fn commit_of(number: u64) -> Result<SeqNo> {
     SeqNo::try_new(number)
-        .ok_or_else(|| Failure::message(format!("there is no commit {number}: it is too large")))
+        .ok_or_else(|| Failure::message(format!("there is no commit {number}: the number is too large")))
 }
 
 fn feed(session: &Session<'_>, directory: &Path) -> Result<Answer> {
@@ -160,10 +160,10 @@ fn feed(session: &Session<'_>, directory: &Path) -> Result<Answer> {
     let call = |backup: &mut Backup| backup.archive(&database.db);
     let (made, seconds) = with_bar(session, directory, call, |error| match error {
         esker::Error::FeedTruncated { oldest } => Failure::message(format!(
-            "commits before {oldest} are not kept any more, and some of them were not archived\n  make a backup, then go on; or have the database keep more: esker feed --keep BYTES"
+            "commits before {oldest} are no longer retained, and some of them were not archived\n  make a backup first, or retain more: esker feed --keep BYTES"
         )),
         esker::Error::Invalid(text) if text.contains("feed_retention") => Failure::message(
-            "the database keeps no commits\n  have it keep some from now on: esker feed --keep BYTES, then make a backup",
+            "the database retains no commits\n  turn the feed on with `esker feed --keep BYTES`, then make a backup",
         ),
         error => failed(&database, error),
     })?;
@@ -236,7 +236,7 @@ fn verify(session: &Session<'_>, directory: &Path) -> Result<Answer> {
             }
             let verdict = match found.damaged.len() {
                 0 if problems.is_empty() => "sound".to_owned(),
-                0 => "sound; what the feed has kept is damaged".to_owned(),
+                0 => "sound; archived commits are damaged".to_owned(),
                 n => format!("{} of them damaged", output::count(n as u64)),
             };
             let (backups, files) =

@@ -1,4 +1,4 @@
-//! `esker check`: read everything and verify it.
+//! `esker check`: reads and verifies everything.
 
 use std::io::Write;
 
@@ -29,7 +29,7 @@ pub(super) fn run(session: &Session<'_>, check: &Check) -> Result<Answer> {
 fn online(session: &Session<'_>) -> Result<CheckReport> {
     let found = session.open().and_then(|database| database.db.check().map_err(|e| database.failure(e)));
     match found {
-        // What keeps the database from being opened is what this command is asked about, too.
+        // A reason that prevents opening is part of the answer.
         Err(Failure::Engine(directory, error))
             if !matches!(error, Error::Locked { .. } | Error::NotFound(_)) =>
         {
@@ -39,9 +39,9 @@ fn online(session: &Session<'_>) -> Result<CheckReport> {
             }
             let mut report = offline(session)?;
             match refusal {
-                // That is no damage.
+                // A refusal by the system is not damage.
                 Some(_) => report.notes.push(format!("checked without opening it: {error}")),
-                // Even if nothing is wrong with what the files hold.
+                // The database cannot be opened although the contents of its files are sound.
                 None if report.is_sound() => report.problems.push(error.to_string()),
                 None => {}
             }

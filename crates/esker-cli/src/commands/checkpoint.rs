@@ -1,4 +1,4 @@
-//! `esker checkpoint`: a copy of the database, mostly by links.
+//! `esker checkpoint`: copies the database, mostly by hard links.
 
 use std::path::Path;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! `esker compact`: merge everything into one run.
+//! `esker compact`: compacts everything into one run.
 
 use std::fs;
 use std::io;
@@ -19,7 +19,7 @@ pub(super) fn run(session: &Session<'_>) -> Result<Answer> {
     let before = measure()?;
     let start = Instant::now();
     database.db.compact().map_err(|e| database.failure(e))?;
-    // Closing deletes the files that the merge made obsolete, so it belongs to the work.
+    // Closing deletes the files that the compaction made obsolete, so it is part of the measured work.
     database.close()?;
     let seconds = start.elapsed().as_secs_f64();
     let after = measure()?;
@@ -32,13 +32,13 @@ pub(super) fn run(session: &Session<'_>) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// The size of all files of a database.
+/// Returns the size of all files of a database.
 fn disk_bytes(directory: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(directory)? {
         match entry?.metadata() {
             Ok(meta) => bytes += meta.len(),
-            // Deleted in the background since the directory was read.
+            // A background thread deleted the file after the directory was read.
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) => return Err(e),
         }

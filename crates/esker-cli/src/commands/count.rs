@@ -1,4 +1,4 @@
-//! `esker count`: print how many entries there are.
+//! `esker count`: prints the number of entries.
 
 use std::io::Write;
 
@@ -25,7 +25,7 @@ pub(super) fn run(session: &Session<'_>, count: &Count) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// Prints how many entries a keyspace has.
+/// Prints the number of entries of a keyspace.
 pub(super) fn print(out: &mut impl Write, common: &Common, keyspace: &str, entries: u64) -> Result<()> {
     match (common.json, common.has_several()) {
         (true, true) => writeln!(out, "{}", json!({ "keyspace": keyspace, "entries": entries }))?,

@@ -1,4 +1,4 @@
-//! `esker del`: remove keys, or all keys of a range.
+//! `esker del`: removes keys, or all keys of a range.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ pub(super) fn run(session: &Session<'_>, del: &Del) -> Result<Answer> {
     answer(common, removed)
 }
 
-/// Tells how many keys were removed.
+/// Prints how many keys were removed.
 pub(super) fn answer(common: &Common, removed: u64) -> Result<Answer> {
     let printed = if common.json { output::print_json(&json!({ "removed": removed })) } else { Ok(()) };
     output::printed(if removed > 0 { Answer::Yes } else { Answer::No }, printed)

@@ -1,4 +1,4 @@
-//! `esker dump`: show what is in a file of a database.
+//! `esker dump`: shows the contents of a file of a database.
 
 use std::io::Write;
 
@@ -31,7 +31,7 @@ pub(super) fn run(session: &Session<'_>, dump: &Dump) -> Result<Answer> {
     output::printed(if damaged { Answer::No } else { Answer::Yes }, written)
 }
 
-/// `OFFSET KIND name=value ...`: bytes in quotes, in the form asked for.
+/// Formats an item as `OFFSET KIND name=value ...`, with bytes in quotes in the requested form.
 fn as_text(item: &DumpItem, form: ByteForm) -> Vec<u8> {
     let mut line = format!("{:>10}  {}", item.offset, item.kind).into_bytes();
     for (name, value) in &item.fields {
@@ -50,7 +50,7 @@ fn as_text(item: &DumpItem, form: ByteForm) -> Vec<u8> {
     line
 }
 
-/// An object a line; bytes that are not UTF-8 stand in hex under NAME_hex.
+/// Formats an item as one JSON object per line. Bytes that are not UTF-8 appear in hex under NAME_hex.
 fn as_json(item: &DumpItem, form: ByteForm) -> Vec<u8> {
     let mut object = Map::new();
     object.insert("offset".into(), item.offset.into());

@@ -1,11 +1,11 @@
-//! `esker export`: write entries to a file, in a form that `import` reads back exactly.
+//! `esker export`: writes entries to a file, in a format that `import` reads back exactly.
 //!
 //! ```text
 //!   snapshot --rows--> RowWriter --> Target: standard output, a file, a pipe, a device
 //! ```
 //!
-//! export.1. All rows are of one moment. A file appears under its name only when it is complete.
-//! export.2. What the format has no place for is named: when rows expire. Options of keyspaces stay behind; `esker unload` has them.
+//! All rows come from one snapshot. If the format cannot represent expiry times, the export says how many
+//! rows expire. Keyspace options are not exported; `esker unload` includes them.
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -25,27 +25,27 @@ use crate::progress::Progress;
 use crate::target::{Partial, Special, Target};
 use crate::text::shown;
 
-/// So much is collected before it is written to a file.
+/// Bytes buffered before each write to a file.
 const BUFFER_BYTES: usize = 256 << 10;
-/// Rows between two moves of the progress bar.
+/// Rows between two updates of the progress bar.
 const ROWS_PER_TICK: u64 = 1_024;
 
 pub(super) fn run(session: &Session<'_>, export: &Export) -> Result<Answer> {
     let is_standard = formats::is_standard(&export.file);
     if let Some(compressor) = formats::compressor(&export.file) {
         return Err(Failure::message(format!(
-            "export does not compress; say `esker export --format FORMAT | {compressor} > {}`",
+            "export does not compress; use `esker export --format FORMAT | {compressor} > {}`",
             shown(export.file.display())
         )));
     }
-    // On standard output the rows are the answer.
+    // On standard output the rows are the answer, so --json selects their format.
     let format = match export.format {
         None if session.common.json && is_standard => FileFormat::Jsonl,
         asked => formats::choose(asked, &export.file)?,
     };
     if session.common.has_several() && format != FileFormat::Jsonl {
         return Err(Failure::message(
-            "only JSON lines have a place for the names of several keyspaces: use JSON lines (--format jsonl), or say -k once",
+            "only JSON lines can name several keyspaces: use JSON lines (--format jsonl), or give -k once",
         ));
     }
     let bounds = export.range.bounds(&session.common)?;
@@ -54,7 +54,7 @@ pub(super) fn run(session: &Session<'_>, export: &Export) -> Result<Answer> {
         header: export.header.map(|header| header == YesNo::Yes),
         delimiter: export.delimiter,
     };
-    // Before the rows: what cannot be written is refused at once.
+    // A target that cannot be written is refused before reading rows.
     let target = Target::look(&export.file)?;
     let database = session.open()?;
     let write = |output: Box<dyn Write + '_>| {
@@ -87,13 +87,13 @@ pub(super) fn run(session: &Session<'_>, export: &Export) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// The files of a database are no place for an export, this database's or another's (cli_target.2).
+/// Refuses a file in the directory of any database (cli_target.2).
 fn refuse_in_database(path: &Path) -> Result<()> {
     let found = std::path::absolute(path).map_err(|e| Failure::file("find", path, &e))?;
     esker::refuse_in_database(&Env::real(), &found).map_err(|e| Failure::message(shown(e)))
 }
 
-/// Writes the rows; their number, and the seconds it took.
+/// Writes the rows. Returns their number and the seconds it took.
 fn write_rows(
     session: &Session<'_>,
     database: &Database,
@@ -149,10 +149,9 @@ fn write_rows(
         }
     }
     writer.finish()?;
-    // export.2
     if lost > 0 {
         progress.note(&format!(
-            "{} of the rows expire, and this format has no place for when: JSON lines have (--format jsonl)",
+            "{} of the rows expire, which this format cannot represent; JSON lines can (--format jsonl)",
             output::count(lost)
         ));
     }

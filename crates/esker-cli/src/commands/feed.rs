@@ -1,4 +1,4 @@
-//! `esker feed`: what each commit has changed.
+//! `esker feed`: prints what each commit changed.
 //!
 //! ```text
 //!   COMMIT put KEYSPACE KEY VALUE | merge KEYSPACE KEY OPERAND... | removed KEYSPACE KEY | expired KEYSPACE KEY
@@ -28,14 +28,14 @@ pub(super) fn run(session: &Session<'_>, args: &FeedArgs) -> Result<Answer> {
     let failure = |error| database.failure(error);
     let mut feed =
         match (database.db.feed(args.since.map_or(SeqNo::ZERO, |since| since.0.next())), args.since) {
-            // Who does not say from where on wants all there is.
+            // Without a start position, the feed begins at the oldest retained commit.
             (Err(Error::FeedTruncated { oldest }), None) => database.db.feed(oldest).map_err(failure)?,
-            // A database without a feed refuses every commit.
+            // A database without a feed refuses every position.
             (Err(Error::Invalid(reason)), _)
                 if matches!(database.db.feed(SeqNo::ZERO), Err(Error::Invalid(_))) =>
             {
                 return Err(Failure::message(format!(
-                    "{reason}\n  `esker feed --keep BYTES` has the database keep commits from then on"
+                    "{reason}\n  `esker feed --keep BYTES` turns the feed on"
                 )));
             }
             (feed, _) => feed.map_err(failure)?,
@@ -59,7 +59,7 @@ pub(super) fn run(session: &Session<'_>, args: &FeedArgs) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// The names of keyspaces, by number: those of now, until the feed tells of another.
+/// Maps keyspace ids to names: the current names, until the feed contains a newer one.
 struct Names(HashMap<KeyspaceId, String>);
 
 impl Names {
@@ -68,7 +68,8 @@ impl Names {
         Ok(Names(db.keyspaces()?.into_iter().map(named).collect::<esker::Result<_>>()?))
     }
 
-    /// What is printed of a change; nothing of one that the user has not asked for, or that only the engine understands.
+    /// Formats a change. Returns nothing if the user did not select its keyspace, or if it is internal to the
+    /// engine.
     fn line<'a>(
         &mut self,
         common: &'a Common,

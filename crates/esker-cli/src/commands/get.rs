@@ -1,4 +1,4 @@
-//! `esker get`: print the value of a key.
+//! `esker get`: prints the value of a key.
 
 use std::io::{IsTerminal, Write};
 
@@ -52,7 +52,7 @@ pub(super) fn print(
         Some(form) => text.extend_from_slice(form.decode(value)?.as_bytes()),
         None => common.form().encode(value, &mut text),
     }
-    // Raw bytes that go to a file or a program are the value and nothing else.
+    // Raw output to a file or a pipe is exactly the value, without a line end.
     if common.form() != ByteForm::Raw || common.has_several() || std::io::stdout().is_terminal() {
         text.push(b'\n');
     }

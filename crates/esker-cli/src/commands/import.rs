@@ -1,19 +1,20 @@
-//! `esker import`: read entries from a file.
+//! `esker import`: reads entries from a file.
 //!
 //! ```text
 //!   file --count bytes--> gunzip --> RowReader --rows--> batch --full--> commit     (--sorted: one ingest)
 //!              `-> progress bar       `-bad line--> stop, or report and go on
 //! ```
 //!
-//! import.1. The input is opened before the database: a mistyped name creates nothing.
-//! import.2. A batch is committed as a whole. What stands behind a bad line is not in the database unless bad lines are skipped.
-//! import.3. However an import ends, it says how many rows are in the database, which is closed then; what fails in that is told, too. If
-//!     it fails and commits did not wait for the disk, the last of them may be lost: it says that.
-//!     It never removes a database that it has created, since others may have opened or filled the directory: it says that it is there.
-//! import.4. A last line without its end is imported, since many programs write none, and a note says so: it may be a part of a line, of a
-//!     pipe whose writer failed. Input that ends with an error of reading stops the import before that line.
-//! import.5. A keyspace that an import has created goes again if the import fails before its first commit. One that a row names is
-//!     created in the commit of its first rows.
+//! The input is opened before the database, so that a mistyped name creates nothing. A last line without a
+//! line end is imported with a note: many programs write such files, but it may also be a cut line. A
+//! keyspace created by an import that fails before its first commit is dropped. The database directory is
+//! never removed, because another process may have opened or filled it.
+//!
+//! import.2. A batch is committed atomically. Nothing after a bad line is in the database unless bad lines
+//!     are skipped.
+//! import.3. However an import ends, it closes the database and reports how many rows are in it, and also a
+//!     failure to close. If commits did not wait for the disk and the import fails, it says that the last of
+//!     them may be lost.
 
 mod destination;
 
@@ -36,15 +37,15 @@ use crate::output;
 use crate::progress::Progress;
 use crate::text::shown;
 
-/// So many bad lines are printed; the rest is counted.
+/// Number of bad lines printed; further ones are only counted.
 const BAD_LINES_PRINTED: u64 = 20;
-/// Of rows that did not wait for the disk, when the log or closing failed.
+/// Appended if the log or closing failed and commits did not wait for the disk.
 const LAST_UNKNOWN: &str = "; how many of the last ones are on disk is not known";
-/// What is said of such a last line (import.4).
+/// Note about a last line without a line end.
 const UNENDED: &str = "the last line has no end: the input may have been cut in the middle of it";
-/// So much is read at once.
+/// Bytes read at a time.
 const BUFFER_BYTES: usize = 256 << 10;
-/// Rows between two moves of the progress bar.
+/// Rows between two updates of the progress bar.
 const ROWS_PER_TICK: u64 = 1_024;
 
 pub(super) fn run(session: &Session<'_>, import: &Import) -> Result<Answer> {
@@ -69,7 +70,7 @@ pub(super) fn run(session: &Session<'_>, import: &Import) -> Result<Answer> {
     let progress = Progress::bytes(total);
     if let Some(names) = reader.assumed_names() {
         progress.note(&format!(
-            "{}:1: taken for the names of the columns, and not for a row: {}; --header says which it is",
+            "{}:1: taken as a header, not as a row: {}; use --header to say which it is",
             shown(name(&import.file).display()),
             shown(names)
         ));
@@ -84,7 +85,7 @@ pub(super) fn run(session: &Session<'_>, import: &Import) -> Result<Answer> {
         let ended = read_rows(import, &mut *reader, &mut into, &progress, &read);
         rows = into.committed();
         if ended.is_err() && is_new && rows == 0 {
-            // import.5. Why the import failed matters more than this.
+            // The reason for the failed import matters more than a failed cleanup.
             let _leftover = database.db.drop_keyspace(keyspace_name);
             return ended;
         }
@@ -95,7 +96,7 @@ pub(super) fn run(session: &Session<'_>, import: &Import) -> Result<Answer> {
     });
     let closed = database.close();
     let seconds = progress.finish().as_secs_f64();
-    // What did not wait for the disk is there once the database was closed.
+    // Commits that did not wait for the disk are durable once closing succeeded.
     let is_known = closed.is_ok() || session.opening.durability == Durability::Sync;
     match (ended, closed) {
         (Ok(bad), Ok(())) => report(session, rows, new_keys, bad, seconds),
@@ -117,7 +118,7 @@ pub(super) fn run(session: &Session<'_>, import: &Import) -> Result<Answer> {
     }
 }
 
-/// Brings all rows into the database; the number of bad lines.
+/// Imports all rows. Returns the number of bad lines.
 fn read_rows(
     import: &Import,
     reader: &mut dyn RowReader,
@@ -138,7 +139,7 @@ fn read_rows(
         let place = || format!("{}:{}", shown(file.display()), reader.line());
         if let Some(Refusal::Unsorted(reason)) = &problem {
             return Err(Failure::message(format!(
-                "{}: {}\n  sort the file by its keys (`LC_ALL=C sort` for lines that begin with them), or leave out --sorted",
+                "{}: {}\n  sort the file by key (`LC_ALL=C sort` for lines that begin with the key), or omit --sorted",
                 place(),
                 shown(reason)
             )));
@@ -147,13 +148,13 @@ fn read_rows(
             let line = format!("{}: {}", place(), shown(reason));
             if !import.skip_bad {
                 return Err(Failure::message(format!(
-                    "{line}\n  correct the line and import again, or leave such lines out with --skip-bad"
+                    "{line}\n  correct the line and import again, or skip bad lines with --skip-bad"
                 )));
             }
             bad += 1;
             match bad {
                 ..=BAD_LINES_PRINTED => progress.note(&format!("{line}; skipped")),
-                n if n == BAD_LINES_PRINTED + 1 => progress.note("more bad lines: not printed"),
+                n if n == BAD_LINES_PRINTED + 1 => progress.note("further bad lines are not printed"),
                 _ => {}
             }
         }
@@ -163,20 +164,17 @@ fn read_rows(
     }
     into.commit()?;
     if reader.is_unended() {
-        progress.note(&format!(
-            "{}:{}: {UNENDED}; it was imported as it stands",
-            shown(file.display()),
-            reader.line()
-        ));
+        progress.note(&format!("{}:{}: {UNENDED}; it was imported", shown(file.display()), reader.line()));
     }
     Ok(bad)
 }
 
-/// Why an import stopped, and what is there of it (import.3). Importing again does no harm.
+/// Describes why an import stopped and which rows are in the database (import.3). Importing the file again is
+/// safe.
 fn stopped(failure: &Failure, rows: u64, is_known: bool) -> Failure {
     let rows = output::plural(rows, "row");
     Failure::message(if is_known {
-        format!("{failure}\n  import stopped; {rows} of the batches before are in the database")
+        format!("{failure}\n  import stopped; {rows} of earlier batches are in the database")
     } else {
         format!("{failure}\n  import stopped; {rows} had been committed{LAST_UNKNOWN}")
     })
@@ -200,7 +198,7 @@ fn report(session: &Session<'_>, rows: u64, new_keys: u64, bad: u64, seconds: f6
     Ok(Answer::Yes)
 }
 
-/// The input, counting the bytes that are read, and its size if that is known.
+/// Opens the input, counting the bytes read. Returns its size if known.
 fn open(file: &Path, read: &Rc<Cell<u64>>) -> Result<(Box<dyn BufRead>, Option<u64>)> {
     let buffered = |input: Box<dyn Read>| -> Box<dyn BufRead> {
         Box::new(BufReader::with_capacity(BUFFER_BYTES, Counted { input, read: read.clone() }))
@@ -224,7 +222,7 @@ fn open(file: &Path, read: &Rc<Cell<u64>>) -> Result<(Box<dyn BufRead>, Option<u
     Ok((input, total))
 }
 
-/// Whether there is something in the directory of the database.
+/// Returns whether the directory of the database contains anything.
 fn is_there(directory: &Path) -> bool {
     directory.read_dir().is_ok_and(|mut entries| entries.next().is_some())
 }

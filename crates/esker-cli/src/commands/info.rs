@@ -1,4 +1,4 @@
-//! `esker info`: the options in force and the keyspaces.
+//! `esker info`: prints the options in force and the keyspaces.
 
 use std::io::Write;
 

@@ -1,7 +1,7 @@
-//! `esker keyspaces`: list, create, drop, rename, clear and copy keyspaces, and what they keep of the past.
+//! `esker keyspaces`: lists, creates, drops, renames, clears and copies keyspaces, and sets their history.
 //!
-//! keyspaces.1. A copy that fails is removed again, if the database can still be written. A kill leaves what had been committed.
-//! keyspaces.2. A copy has the options of its source, and each entry lasts as long as there. What the source keeps of the past stays behind.
+//! A copy has the options and expiry times of its source, but not its history. If it fails, it is removed
+//! again, provided that the database can still be written. A kill leaves the batches committed so far.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -19,7 +19,7 @@ use crate::output;
 use crate::progress::Progress;
 use crate::text::{json_shown, shown};
 
-/// Rows between two moves of the progress bar.
+/// Rows between two updates of the progress bar.
 const ROWS_PER_TICK: u64 = 1_024;
 
 pub(super) fn run(session: &Session<'_>, keyspaces: &Keyspaces) -> Result<Answer> {
@@ -62,7 +62,7 @@ pub(super) fn run(session: &Session<'_>, keyspaces: &Keyspaces) -> Result<Answer
             let printed = if session.common.json {
                 output::print_json(&json!({ "rows": rows, "seconds": seconds }))
             } else {
-                let stays = if has_past { "; what it keeps of the past is not copied" } else { "" };
+                let stays = if has_past { "; its history is not copied" } else { "" };
                 output::print_line(format_args!(
                     "copied {} in {seconds:.2} s{stays}",
                     output::plural(rows, "row")
@@ -85,7 +85,7 @@ fn list(session: &Session<'_>, database: &Database) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// Prints a keyspace and how many entries it has.
+/// Prints a keyspace and its number of entries.
 pub(super) fn print(out: &mut impl Write, common: &Common, name: &str, entries: u64) -> Result<()> {
     if common.json {
         let object = json!({ "keyspace": name, "entries": entries });
@@ -96,19 +96,19 @@ pub(super) fn print(out: &mut impl Write, common: &Common, name: &str, entries: 
     Ok(())
 }
 
-/// Asks, where there is somebody to ask.
+/// Asks for confirmation if standard input is a terminal.
 pub(super) fn is_sure(what: &str, name: &str, keys: u64) -> bool {
     if !io::stdin().is_terminal() {
         return true;
     }
     let keys = output::plural(keys, "key");
-    // Who does not see the question does not answer it with yes.
+    // If the question cannot be shown, the user cannot confirm it.
     let _ignored = write!(io::stderr(), "{what} keyspace `{}` with {keys}? [y/N] ", shown(name));
     let mut answer = String::new();
     io::stdin().read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes" | "Yes")
 }
 
-/// Copies all entries; their number, and the seconds it took.
+/// Copies all entries. Returns their number and the seconds it took.
 fn copy(database: &Database, from: &str, to: &str) -> Result<(u64, f64)> {
     let failure = |error| database.failure(error);
     let source = database.keyspace(from)?;
@@ -116,13 +116,13 @@ fn copy(database: &Database, from: &str, to: &str) -> Result<(u64, f64)> {
     let target = database.db.keyspace(to).map_err(failure)?;
     if from == to || !target.is_empty().map_err(failure)? {
         return Err(Failure::message(format!(
-            "the keyspace `{}` is there and not empty: copy to another name, or `esker keyspaces clear` it",
+            "the keyspace `{}` exists and is not empty: copy to another name, or clear it with `esker keyspaces clear`",
             shown(to)
         )));
     }
     let progress = Progress::rows(Some(source.len().map_err(failure)?));
     let mut sink = Sink::new(database, BATCH_ROWS);
-    // keyspaces.2
+    // The options come first, so that entries are written under them.
     sink.set_options(&target, source.options()).map_err(failure)?;
     let snapshot = database.db.snapshot();
     let may_expire = database.db.stats().expiring > 0;
@@ -130,7 +130,7 @@ fn copy(database: &Database, from: &str, to: &str) -> Result<(u64, f64)> {
         for entry in snapshot.iter(&source) {
             let (key, value) = entry.map_err(failure)?;
             let end = if may_expire { snapshot.expires_at(&source, &key).map_err(failure)? } else { None };
-            // What is in a keyspace is not too long for another.
+            // An entry of one keyspace fits any other; other errors end the copy.
             if let Some(reason) = sink.add_until(&target, &key, &value, end)? {
                 return Err(Failure::message(reason));
             }
@@ -141,11 +141,11 @@ fn copy(database: &Database, from: &str, to: &str) -> Result<(u64, f64)> {
         sink.commit()
     };
     if let Err(failure) = copy_rows() {
-        // keyspaces.1
+        // Remove the partial copy.
         let removed = if is_new { database.db.drop_keyspace(to).map(drop) } else { target.clear().map(drop) };
         if removed.is_err() {
             return Err(Failure::message(format!(
-                "{failure}\n  `{}` may hold a part of the copy: clear it before it is copied to again",
+                "{failure}\n  `{}` may hold a part of the copy: clear it before copying again",
                 shown(to)
             )));
         }

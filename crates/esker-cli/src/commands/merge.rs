@@ -1,4 +1,4 @@
-//! `esker merge`, `esker keyspaces operator`: values that are made by a merge operator.
+//! `esker merge` and `esker keyspaces operator`: values built by a merge operator.
 
 use crate::Answer;
 use crate::args::Merge;
@@ -19,7 +19,7 @@ pub(super) fn run(session: &Session<'_>, merge: &Merge) -> Result<Answer> {
     let keyspace = database.keyspace(name)?;
     if keyspace.merge_operator().is_none() {
         return Err(Failure::message(format!(
-            "the keyspace `{}` has no merge operator: give it one with `esker keyspaces operator {} NAME`",
+            "the keyspace `{}` has no merge operator: set one with `esker keyspaces operator {} NAME`",
             shown(name),
             shown(name)
         )));
@@ -29,7 +29,7 @@ pub(super) fn run(session: &Session<'_>, merge: &Merge) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// Prints or sets a keyspace's operator.
+/// Prints or sets the merge operator of a keyspace.
 pub(super) fn operator(
     session: &Session<'_>,
     database: &Database,

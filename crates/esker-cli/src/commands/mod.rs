@@ -1,4 +1,4 @@
-//! The commands, one per file. Each takes what it was told and a [`Session`], and gives an [`Answer`].
+//! The commands, one per file. Each takes its arguments and a [`Session`], and returns an [`Answer`].
 
 mod backup;
 mod check;
@@ -33,7 +33,7 @@ use crate::args::{Args, Command};
 use crate::database::Session;
 use crate::failure::Result;
 
-/// Does what the command line says.
+/// Runs the command of the command line.
 pub(crate) fn run(args: Args) -> Result<Answer> {
     let session = &Session { common: args.common, opening: &args.opening, shared: None };
     match &args.command {

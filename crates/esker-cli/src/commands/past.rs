@@ -1,4 +1,4 @@
-//! `esker versions`, `esker scan --since`, `esker keyspaces history`: what keyspaces keep of the past.
+//! `esker versions`, `esker scan --since`, `esker keyspaces history`: reading and configuring history.
 //!
 //! ```text
 //!   versions:      COMMIT put VALUE | COMMIT removed                                  newest first
@@ -21,7 +21,7 @@ use crate::failure::{Failure, Result};
 use crate::output;
 use crate::text::{ByteForm, json_shown, shown};
 
-/// The number of a commit on the command line.
+/// A commit number on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CommitNo(pub(crate) SeqNo);
 
@@ -30,7 +30,7 @@ impl FromStr for CommitNo {
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         let number = text.parse().ok().and_then(SeqNo::try_new);
-        number.map(CommitNo).ok_or_else(|| "the number of a commit, as `esker stats` shows it".to_owned())
+        number.map(CommitNo).ok_or_else(|| "a commit number, as `esker stats` shows it".to_owned())
     }
 }
 
@@ -62,7 +62,7 @@ impl Display for Span {
     }
 }
 
-/// A line: a commit, what it did, and to what.
+/// Builds an output line: a commit, what it did, and its operands.
 pub(super) struct Line<'a> {
     common: &'a Common,
     text: Vec<u8>,
@@ -70,7 +70,7 @@ pub(super) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// `keyspace`: to be named where the user has asked for several.
+    /// `keyspace` is printed if the user selected several.
     pub(super) fn new(common: &'a Common, keyspace: Option<&str>, seqno: SeqNo, what: &str) -> Self {
         let mut line = Line { common, text: Vec::new(), object: Map::new() };
         if let Some(keyspace) = keyspace.filter(|_| common.has_several()) {
@@ -169,12 +169,12 @@ pub(super) fn scan_since(session: &Session<'_>, scan: &Scan, since: SeqNo) -> Re
     Ok(Answer::Yes)
 }
 
-/// Whether a removed range and the bounds have a key in common.
+/// Returns whether a removed range and the bounds have a key in common.
 fn meets(bounds: &Bounds, range: &esker::RemovedRange) -> bool {
     Bounds::new(None, Some(range.start.clone()), range.end.clone()).meets(bounds)
 }
 
-/// Prints or sets what a keyspace keeps.
+/// Prints or sets the history that a keyspace keeps.
 pub(super) fn history(session: &Session<'_>, database: &Database, args: &HistoryArgs) -> Result<()> {
     let keyspace = database.keyspace(&args.name)?;
     let asked = match (args.versions, args.span, args.none) {

@@ -1,4 +1,4 @@
-//! `esker put`: set a key.
+//! `esker put`: sets a key.
 
 use std::io::Read;
 
@@ -14,7 +14,7 @@ pub(super) fn run(session: &Session<'_>, put: &Put) -> Result<Answer> {
         Some(text) => session.common.decode(text)?,
         None => {
             let mut bytes = Vec::new();
-            // One byte too many tells that there are too many.
+            // Reading one byte more than allowed reveals a value that is too long.
             std::io::stdin()
                 .take(esker::VALUE_BYTES_MAX as u64 + 1)
                 .read_to_end(&mut bytes)

@@ -1,4 +1,4 @@
-//! `esker repair`: salvage what can be read of a damaged database into a new one.
+//! `esker repair`: salvages the readable part of a damaged database into a new one.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,13 +21,13 @@ pub(super) fn run(session: &Session<'_>, repair: &Repair) -> Result<Answer> {
         Db::builder().repair_telling(&repair.source, &repair.target, tell)
     });
     let report = repaired.inspect_err(|_| remove_empty(&to_make)).map_err(|error| match error {
-        // The target is what a full disk or a refusal is about.
+        // A full disk or a refusal concerns the target.
         esker::Error::NotFound(path) => Failure::message(format!("no database in {}", shown(path.display()))),
         esker::Error::Locked { ref path, .. } => {
             let is_target = path.parent() == Some(&repair.target);
             Failure::Engine(if is_target { &repair.target } else { &repair.source }.clone(), error)
         }
-        // One of either directory: which one stands in the message.
+        // Either directory may be meant; the message names the path.
         error if Refusal::of(&error).is_some_and(|refusal| refusal != Refusal::ReadOnly) => {
             Failure::Engine(repair.target.clone(), error)
         }
@@ -41,32 +41,33 @@ pub(super) fn run(session: &Session<'_>, repair: &Repair) -> Result<Answer> {
     output::printed(if report.losses.is_empty() { Answer::Yes } else { Answer::No }, printed)
 }
 
-/// The directories that a repair has to make, the innermost first.
+/// Returns the directories that the repair has to create, innermost first.
 fn missing(target: &Path) -> Vec<PathBuf> {
     let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && std::fs::symlink_metadata(dir).is_err();
     target.ancestors().take_while(is_missing).map(Path::to_path_buf).collect()
 }
 
-/// Removes what a failed repair has made of these directories. The engine has removed its files; anything else stays.
+/// Removes the directories that a failed repair created. The engine has removed its own files; directories
+/// that are not empty stay.
 fn remove_empty(dirs: &[PathBuf]) {
     for dir in dirs {
-        // The error that matters is the one that ended the repair.
+        // The error that ended the repair matters more.
         let _ignored = std::fs::remove_dir(dir);
     }
 }
 
-/// What there is to say if the new database was whole and could not be made one that opens for certain: its directory may be as it is for
-/// good, and the report is of what is there.
+/// Describes a failure after the new database was complete, while it was made openable. Its directory may
+/// stay as it is, so the report is printed too.
 fn failed_at_the_end(
     session: &Session<'_>,
     repair: &Repair,
     report: &RepairReport,
     failure: &Failure,
 ) -> Failure {
-    // The failure that matters is that of the repair.
+    // The failure of the repair matters more than one of printing.
     let _ignored = print_report(session, repair, report);
     Failure::message(format!(
-        "{failure}\n  the report is of the new database as it was before that: if {} can be opened, it is that one",
+        "{failure}\n  the report describes the new database before this failure; it is valid if {} can be opened",
         shown(repair.target.display())
     ))
 }
@@ -97,8 +98,8 @@ fn print(repair: &Repair, report: &RepairReport) -> Result<()> {
     }
     let verdict = match report.losses.len() {
         0 => "nothing was lost".to_owned(),
-        1 => "1 LOSS: keys it names are missing, or have an older value".to_owned(),
-        n => format!("{n} LOSSES: keys they name are missing, or have an older value"),
+        1 => "1 LOSS: the keys it names are missing or have an older value".to_owned(),
+        n => format!("{n} LOSSES: the keys they name are missing or have an older value"),
     };
     writeln!(out, "{verdict}")?;
     Ok(out.flush()?)

@@ -1,4 +1,4 @@
-//! `esker scan`: print entries in key order.
+//! `esker scan`: prints entries in key order.
 
 use esker::Reads;
 
@@ -49,7 +49,7 @@ pub(super) fn run(session: &Session<'_>, scan: &Scan) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// What prints entries, or keys alone.
+/// Returns a writer that prints entries, or only their keys.
 pub(super) fn writer(common: &Common, keys_only: bool) -> Result<Box<dyn RowWriter>> {
     let out = Box::new(output::stdout());
     if common.json {

@@ -1,4 +1,4 @@
-//! `esker serve`: the database behind the Redis protocol.
+//! `esker serve`: serves the database over the Redis protocol.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,114 +17,136 @@ use crate::database::{directory, when_free};
 use crate::failure::{Failure, Result};
 use crate::output;
 
-/// What commits wait for before they are answered.
+/// What a commit waits for before the server replies.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Sync {
-    /// Until they are on the disk
+    /// The disk
     Always,
-    /// Until the operating system has them; on the disk a moment later
+    /// The operating system; the disk follows within a second
     Everysec,
-    /// For nothing
+    /// Nothing
     Never,
 }
 
-/// Whether clients must show certificates.
+/// Whether clients must present certificates.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum AuthClients {
-    /// They must
+    /// Required
     Yes,
-    /// They are not asked
+    /// Not requested
     No,
-    /// They may; wrong ones are refused
+    /// Optional; invalid certificates are refused
     Optional,
+}
+
+/// Where the server listens, and how clients log in.
+#[derive(Debug, Args)]
+struct ListenArgs {
+    /// Addresses to listen on
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    bind: Vec<String>,
+    /// Port to listen on; 0 selects a free one
+    #[arg(long, value_name = "PORT", default_value_t = 6379)]
+    port: u16,
+    /// Listen only on the Unix socket
+    #[arg(long, requires = "unix_socket")]
+    no_port: bool,
+    /// Unix socket to listen on
+    #[arg(long, value_name = "PATH")]
+    unix_socket: Option<PathBuf>,
+    /// Password that clients must give
+    #[arg(long, value_name = "PASSWORD", env = "ESKER_PASSWORD", hide_env_values = true)]
+    requirepass: Option<String>,
+    /// File of users: read at the start and by ACL LOAD, written by ACL SAVE
+    #[arg(long, value_name = "PATH")]
+    aclfile: Option<PathBuf>,
+}
+
+/// Encryption of client connections.
+#[derive(Debug, Args)]
+struct TlsArgs {
+    /// Port for encrypted connections; 0 selects a free one
+    #[arg(long, value_name = "PORT", requires_all = ["tls_cert_file", "tls_key_file"])]
+    tls_port: Option<u16>,
+    /// Certificate in PEM, followed by the chain to its root
+    #[arg(long, value_name = "PATH", requires = "tls_key_file")]
+    tls_cert_file: Option<PathBuf>,
+    /// Private key of the certificate, in PEM
+    #[arg(long, value_name = "PATH", requires = "tls_cert_file")]
+    tls_key_file: Option<PathBuf>,
+    /// Root certificates that client certificates are verified against, in PEM
+    #[arg(long, value_name = "PATH", requires = "tls_port")]
+    tls_ca_cert_file: Option<PathBuf>,
+    /// Whether clients must present certificates [default: yes with --tls-ca-cert-file, else no]
+    #[arg(long, value_name = "WHEN", requires = "tls_port")]
+    tls_auth_clients: Option<AuthClients>,
+}
+
+/// Replication, as a replica and as a primary.
+#[derive(Debug, Args)]
+struct ReplicaArgs {
+    /// Run as a replica of this primary
+    #[arg(long, value_name = "HOST:PORT", value_parser = source)]
+    replica_of: Option<Source>,
+    /// Name under which the primary knows this replica [default: one stored in its database]
+    #[arg(long, value_name = "NAME", value_parser = slot)]
+    replica_slot: Option<String>,
+    /// Password that the primary requires
+    #[arg(long, value_name = "PASSWORD", env = "ESKER_PRIMARY_PASSWORD", hide_env_values = true)]
+    masterauth: Option<String>,
+    /// Encrypt the connection to the primary and verify its certificate against the roots in this file, in
+    /// PEM
+    #[arg(long, value_name = "PATH")]
+    replica_tls: Option<PathBuf>,
+    /// While replicas are connected, sync commits after at most this time; 0 leaves it to --fsync
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 5)]
+    replica_sync_ms: u64,
+    /// Bytes of log retained for disconnected replicas; with 0 no replica can follow this server
+    #[arg(long, value_name = "BYTES", default_value = "256mb", value_parser = bytes)]
+    backlog: u64,
+    /// Bytes of log retained for each known replica that is disconnected; 0 retains no more than --backlog
+    #[arg(long, value_name = "BYTES", default_value = "1gb", value_parser = bytes)]
+    slot_limit: u64,
 }
 
 /// The options of `esker serve`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Addresses to listen on
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
-    bind: Vec<String>,
-    /// The port to listen on; 0: any that is free
-    #[arg(long, value_name = "PORT", default_value_t = 6379)]
-    port: u16,
-    /// Listen on no port, only on the Unix socket
-    #[arg(long, requires = "unix_socket")]
-    no_port: bool,
-    /// The Unix socket to listen on
-    #[arg(long, value_name = "PATH")]
-    unix_socket: Option<PathBuf>,
-    /// The password that clients have to give
-    #[arg(long, value_name = "PASSWORD", env = "ESKER_PASSWORD", hide_env_values = true)]
-    requirepass: Option<String>,
-    /// The file of users: ACL SAVE writes it, and the start and ACL LOAD read it
-    #[arg(long, value_name = "PATH")]
-    aclfile: Option<PathBuf>,
-    /// The directory in which ES.CHECKPOINT and ES.BACKUP make copies and backups
+    #[command(flatten)]
+    listen: ListenArgs,
+    /// Directory in which ES.CHECKPOINT and ES.BACKUP create copies and backups
     #[arg(long, value_name = "PATH")]
     backup_dir: Option<PathBuf>,
-    /// The port for encrypted connections; 0: any that is free
-    #[arg(long, value_name = "PORT", requires_all = ["tls_cert_file", "tls_key_file"])]
-    tls_port: Option<u16>,
-    /// The certificate, in PEM, and behind it those that lead to its root
-    #[arg(long, value_name = "PATH", requires = "tls_key_file")]
-    tls_cert_file: Option<PathBuf>,
-    /// The private key of the certificate, in PEM
-    #[arg(long, value_name = "PATH", requires = "tls_cert_file")]
-    tls_key_file: Option<PathBuf>,
-    /// Roots that certificates of clients are checked by, in PEM
-    #[arg(long, value_name = "PATH", requires = "tls_port")]
-    tls_ca_cert_file: Option<PathBuf>,
-    /// Whether clients must show certificates [default: yes with --tls-ca-cert-file, else no]
-    #[arg(long, value_name = "WHEN", requires = "tls_port")]
-    tls_auth_clients: Option<AuthClients>,
-    /// The address and port for monitoring over HTTP: /metrics, /health and a page
+    #[command(flatten)]
+    tls: TlsArgs,
+    /// Address and port for monitoring over HTTP: /metrics, /health and a page
     #[arg(long, value_name = "ADDRESS:PORT")]
     http: Option<String>,
-    /// What commits wait for before they are answered
+    /// What a commit waits for before the server replies
     #[arg(long, value_name = "WHEN", default_value = "everysec")]
     fsync: Sync,
-    /// Memory for the engine: cache and buffers
+    /// Memory of the engine: cache and buffers
     #[arg(long, value_name = "BYTES", default_value = "1gb", value_parser = bytes)]
     memory: u64,
-    /// How many numbered databases there are
+    /// Number of numbered databases
     #[arg(long, value_name = "N", default_value_t = 16)]
     databases: usize,
-    /// So many connections at the most
+    /// Maximum number of client connections
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     maxclients: usize,
-    /// Close a connection after this many seconds without a command; 0: never
+    /// Close a connection after this many seconds without a command; 0 never does
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     timeout: u64,
     /// Without a password, refuse clients from other machines
     #[arg(long, value_name = "yes|no", default_value = "yes", value_parser = yes_or_no)]
     protected_mode: bool,
-    /// Be a replica of the primary that listens there
-    #[arg(long, value_name = "HOST:PORT", value_parser = source)]
-    replica_of: Option<Source>,
-    /// The name by which the primary knows this replica [default: one that its database keeps]
-    #[arg(long, value_name = "NAME", value_parser = slot)]
-    replica_slot: Option<String>,
-    /// The password that the primary asks its replicas for
-    #[arg(long, value_name = "PASSWORD", env = "ESKER_PRIMARY_PASSWORD", hide_env_values = true)]
-    masterauth: Option<String>,
-    /// Encrypt the connection to the primary, whose certificate is checked by the roots in this file, in PEM
-    #[arg(long, value_name = "PATH")]
-    replica_tls: Option<PathBuf>,
-    /// While replicas follow, sync what is committed after this time at the latest; 0: leave it to --fsync
-    #[arg(long, value_name = "MILLISECONDS", default_value_t = 5)]
-    replica_sync_ms: u64,
-    /// How much of the log is kept for replicas that have been away; 0: no replica can follow this server
-    #[arg(long, value_name = "BYTES", default_value = "256mb", value_parser = bytes)]
-    backlog: u64,
-    /// How much of the log is kept for each replica that is known and has been away; 0: no more than --backlog
-    #[arg(long, value_name = "BYTES", default_value = "1gb", value_parser = bytes)]
-    slot_limit: u64,
-    /// Say on standard error what the server does: `warn`, `debug`, or any filter of the crate tracing-subscriber
+    #[command(flatten)]
+    replica: ReplicaArgs,
+    /// Log to standard error: `warn`, `debug`, or any filter of the crate tracing-subscriber
     #[cfg(feature = "log")]
     #[arg(long, value_name = "FILTER", env = "ESKER_LOG")]
     log: Option<String>,
-    /// Threads that serve connections [default: as many as processors, at least 2]
+    /// Threads that serve connections [default: one per processor, at least 2]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 }
@@ -154,14 +176,14 @@ fn yes_or_no(text: &str) -> std::result::Result<bool, String> {
     }
 }
 
-/// Has what the server tells of itself written to standard error, if somebody wants it.
+/// Writes the server's log to standard error if a filter is given.
 #[cfg(feature = "log")]
 fn start_log(filter: Option<&str>) -> Result<()> {
     use tracing_subscriber::EnvFilter;
     use tracing_subscriber::fmt::format::FmtSpan;
     let Some(filter) = filter.filter(|filter| !filter.is_empty()) else { return Ok(()) };
     let parsed = EnvFilter::try_new(filter).map_err(|error| {
-        Failure::message(format!("--log {filter}: {error}; such as warn, or esker_server=debug"))
+        Failure::message(format!("--log {filter}: {error}; use for example warn, or esker_server=debug"))
     })?;
     tracing_subscriber::fmt()
         .with_env_filter(parsed)
@@ -172,8 +194,8 @@ fn start_log(filter: Option<&str>) -> Result<()> {
 }
 
 pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
-    if args.tls_cert_file.is_some() && args.tls_port.is_none() && args.replica_tls.is_none() {
-        return Err(Failure::message("--tls-cert-file is for --tls-port or --replica-tls: name one of them"));
+    if args.tls.tls_cert_file.is_some() && args.tls.tls_port.is_none() && args.replica.replica_tls.is_none() {
+        return Err(Failure::message("--tls-cert-file requires --tls-port or --replica-tls"));
     }
     #[cfg(feature = "log")]
     start_log(args.log.as_deref())?;
@@ -184,19 +206,20 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
         .enable_all()
         .build()
         .map_err(|error| Failure::message(format!("start threads: {error}")))?;
-    // From here on no signal ends the process in the midst of its work.
+    // From here on a signal stops the server cleanly instead of ending the process.
     let stopper = Stopper::default();
     runtime.block_on(async { stop_on_signals(&stopper) });
     let options = Options { descriptors: raise_descriptors(), ..options(args, &directory) };
     finish_copy(&directory).map_err(|error| {
         Failure::message(format!(
-            "put the copy of the primary's database into {}: {error}",
+            "move the copy of the primary's database into {}: {error}",
             directory.display()
         ))
     })?;
     let open = || {
         let builder = Db::builder().memory(args.memory);
-        let builder = builder.feed_retention(args.backlog, Duration::MAX).feed_hold(args.slot_limit);
+        let builder =
+            builder.feed_retention(args.replica.backlog, Duration::MAX).feed_hold(args.replica.slot_limit);
         when_free(opening.wait, || match stopper.is_told() {
             true => Err(esker::Error::Closed),
             false => builder.clone().open(&directory),
@@ -207,7 +230,7 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
         let clients = server.config.clients_max();
         if is_first && clients < args.maxclients {
             output::print_message(format_args!(
-                "esker: takes {clients} clients instead of {}: the process may open too few descriptors (ulimit -n)",
+                "esker: accepts {clients} clients instead of {}: the limit of open descriptors is too low (ulimit -n)",
                 args.maxclients
             ));
         }
@@ -215,7 +238,7 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
             output::print_message(format_args!("esker: listens on {address}"));
         }
         if !std::mem::take(&mut is_first) {
-            output::print_message(format_args!("esker: goes on with the copy of its primary's database"));
+            output::print_message(format_args!("esker: continues with the copy of its primary's database"));
         }
     };
     runtime.block_on(esker_server::serve(open, args.memory, options, &stopper, begin)).map_err(|error| {
@@ -236,14 +259,14 @@ fn options(args: &ServeArgs, directory: &Path) -> Options {
         Sync::Never => Fsync::Never,
     };
     Options {
-        bind: args.bind.clone(),
-        port: (!args.no_port).then_some(args.port),
-        unix_socket: args.unix_socket.clone(),
+        bind: args.listen.bind.clone(),
+        port: (!args.listen.no_port).then_some(args.listen.port),
+        unix_socket: args.listen.unix_socket.clone(),
         dir: directory.to_path_buf(),
-        password: args.requirepass.clone().unwrap_or_default(),
-        acl_file: args.aclfile.clone(),
+        password: args.listen.requirepass.clone().unwrap_or_default(),
+        acl_file: args.listen.aclfile.clone(),
         backup_dir: args.backup_dir.clone(),
-        tls: tls(args),
+        tls: tls(&args.tls),
         http: args.http.clone(),
         databases: args.databases,
         fsync,
@@ -251,20 +274,20 @@ fn options(args: &ServeArgs, directory: &Path) -> Options {
         requests_bytes_max: usize::try_from(args.memory).unwrap_or(usize::MAX),
         idle_seconds: args.timeout,
         protected: args.protected_mode,
-        replica_of: args.replica_of.clone(),
-        replica_slot: args.replica_slot.clone(),
-        primary_password: args.masterauth.clone().unwrap_or_default(),
-        replica_tls: args
-            .replica_tls
-            .clone()
-            .map(|ca| ReplicaTls { ca, client: args.tls_cert_file.clone().zip(args.tls_key_file.clone()) }),
-        replica_sync_ms: args.replica_sync_ms,
+        replica_of: args.replica.replica_of.clone(),
+        replica_slot: args.replica.replica_slot.clone(),
+        primary_password: args.replica.masterauth.clone().unwrap_or_default(),
+        replica_tls: args.replica.replica_tls.clone().map(|ca| ReplicaTls {
+            ca,
+            client: args.tls.tls_cert_file.clone().zip(args.tls.tls_key_file.clone()),
+        }),
+        replica_sync_ms: args.replica.replica_sync_ms,
         descriptors: None,
     }
 }
 
-/// How connections are encrypted, if they are.
-fn tls(args: &ServeArgs) -> Option<Tls> {
+/// Returns the TLS settings if a TLS port is given.
+fn tls(args: &TlsArgs) -> Option<Tls> {
     let clients = match (args.tls_auth_clients, &args.tls_ca_cert_file) {
         (Some(AuthClients::Yes), _) | (None, Some(_)) => ClientCertificates::Required,
         (Some(AuthClients::Optional), _) => ClientCertificates::Optional,
@@ -279,29 +302,30 @@ fn tls(args: &ServeArgs) -> Option<Tls> {
     })
 }
 
-/// Raises the limit of open descriptors as far as it may be, and returns it.
+/// Raises the limit of open descriptors to the maximum and returns it.
 #[cfg(target_os = "linux")]
 fn raise_descriptors() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // If it stays as it is, there are fewer clients.
+    // If raising fails, the server accepts fewer clients.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     getrlimit(Resource::Nofile).current
 }
 
-/// The limit of open descriptors is not known.
+/// The limit of open descriptors is unknown on this system.
 #[cfg(not(target_os = "linux"))]
 fn raise_descriptors() -> Option<u64> {
     None
 }
 
-/// Has SIGTERM, SIGINT and SIGQUIT stop the server. SIGHUP, SIGUSR1 and SIGUSR2 do nothing. The handlers stay for as long as the process.
+/// Makes SIGTERM, SIGINT and SIGQUIT stop the server, and SIGHUP, SIGUSR1 and SIGUSR2 do nothing. The
+/// handlers stay installed for the life of the process.
 fn stop_on_signals(stopper: &Stopper) {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
         for kind in [SignalKind::hangup(), SignalKind::user_defined1(), SignalKind::user_defined2()] {
-            // Its handler stays when nothing waits for it.
+            // The handler stays installed after the receiver is dropped.
             drop(signal(kind));
         }
         for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::quit()] {

@@ -1,4 +1,4 @@
-//! `esker shell`: commands one after the other on an open database, or on a server.
+//! `esker shell`: runs commands interactively on an open database or a server.
 //!
 //! ```text
 //!   terminal --console--> line --> Subject: local  | the tool's commands on an open database
@@ -6,8 +6,10 @@
 //!                                      `--> Standard --pager--> terminal, or a pipe or a file
 //! ```
 //!
-//! shell.1. On a terminal the shell reports a command that fails and reads the next one. A script ends with it: what follows may build on it.
-//! shell.2. A transaction that is open at the end is rolled back; the shell says so.
+//! On a terminal, the shell reports a failed command and reads the next one. A script ends at the first
+//! failure, because later commands may depend on it.
+//!
+//! shell.1. A transaction that is still open at the end is rolled back, and the shell says so.
 
 mod console;
 mod line;
@@ -30,7 +32,7 @@ use crate::{output, pager};
 /// The options of `esker shell`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShellArgs {
-    /// Speak to the server there, in place of a directory
+    /// Connect to this server instead of opening a directory
     #[cfg(feature = "server")]
     #[arg(long, value_name = "ADDRESS:PORT")]
     server: Option<String>,
@@ -38,24 +40,24 @@ pub(crate) struct ShellArgs {
     #[cfg(feature = "server")]
     #[arg(long, value_name = "NAME", default_value = "default", requires = "server")]
     user: String,
-    /// The user's password at the server
+    /// Password of the user
     #[cfg(feature = "server")]
     #[arg(long, value_name = "PASSWORD", env = "ESKER_PASSWORD", hide_env_values = true)]
     password: Option<String>,
 }
 
-/// What the lines are about.
+/// What the shell works on: a local database or a server.
 trait Subject {
-    /// What stands in front of a line that is typed.
+    /// Returns the prompt.
     fn prompt(&self) -> Result<String>;
 
-    /// Tells the names of keyspaces, as they are then.
+    /// Returns a function that lists the current keyspaces.
     fn names(&self) -> Names;
 
-    /// Does what a line says.
+    /// Runs one line.
     fn run(&mut self, line: Line) -> Result<Answer>;
 
-    /// Ends. Whether a transaction was rolled back.
+    /// Ends the session. Returns whether a transaction was rolled back.
     fn end(self: Box<Self>) -> Result<bool>;
 }
 
@@ -78,13 +80,13 @@ fn open<'a>(session: &Session<'a>, args: &ShellArgs, is_terminal: bool) -> Resul
     Ok(Box::new(Local::open(session, is_terminal)?))
 }
 
-/// What comes after a line.
+/// The result of a line.
 enum Next {
     Line(Answer),
     End,
 }
 
-/// On a terminal.
+/// Reads lines from a terminal.
 fn talk(subject: &mut dyn Subject) -> Result<Answer> {
     let mut console = Console::new(subject.names())?;
     output::print_message("`help` lists the commands, `exit` or Ctrl-D leaves");
@@ -106,7 +108,7 @@ fn talk(subject: &mut dyn Subject) -> Result<Answer> {
             Ok(Next::Line(_)) => {}
             Err(Failure::OutputClosed) if paged.stopped => {}
             Err(Failure::OutputClosed) => return Err(Failure::OutputClosed),
-            // shell.1
+            // A terminal session continues after a failure.
             Err(failure) => output::print_message(&failure),
         }
         let seconds = start.elapsed().saturating_sub(paged.waited).as_secs_f64();
@@ -114,13 +116,13 @@ fn talk(subject: &mut dyn Subject) -> Result<Answer> {
     }
 }
 
-/// From a pipe or a file.
+/// Reads lines from a pipe or a file.
 fn read_script(subject: &mut dyn Subject) -> Result<Answer> {
     let mut answer = Answer::Yes;
     let mut line = String::new();
     for number in 1.. {
         line.clear();
-        // No lock of it is kept: a command may ask something.
+        // Standard input is not kept locked, because a command may ask for confirmation.
         let read = io::stdin().read_line(&mut line);
         if read.map_err(|e| Failure::message(format!("read the commands, line {number}: {e}")))? == 0 {
             break;
@@ -130,7 +132,7 @@ fn read_script(subject: &mut dyn Subject) -> Result<Answer> {
             Ok(Next::Line(Answer::Yes)) => {}
             Ok(Next::Line(Answer::No)) => answer = Answer::No,
             Err(Failure::OutputClosed) => return Err(Failure::OutputClosed),
-            // shell.1
+            // A script ends at a failure.
             Err(failure) => return Err(Failure::message(format!("line {number}: {failure}"))),
         }
     }
@@ -151,12 +153,12 @@ fn execute(subject: &mut dyn Subject, line: &str) -> Result<Next> {
     }
 }
 
-/// Says that a transaction was open at the end (shell.2).
+/// Reports that an open transaction was rolled back (shell.1).
 fn tell_rolled_back() {
     output::print_message("the transaction was not committed: rolled back");
 }
 
-/// Says what a script learns from the exit code.
+/// Reports on a terminal what a script learns from the exit code.
 fn tell(is_terminal: bool, answer: Answer) -> Answer {
     if is_terminal && answer == Answer::No {
         output::print_message("not found");

@@ -1,4 +1,4 @@
-//! Rows on their way into keyspaces, batch by batch.
+//! Collects rows into batches and commits them.
 
 use std::time::SystemTime;
 
@@ -7,9 +7,9 @@ use esker::{Error, Keyspace, KeyspaceOptions, WriteBatch};
 use crate::database::Database;
 use crate::failure::Result;
 
-/// A batch of this many bytes is committed, whatever its number of rows.
+/// A batch of this many bytes is committed regardless of its number of rows.
 const BATCH_BYTES_MAX: usize = 32 << 20;
-/// Rows of a batch, where the user does not say.
+/// Default number of rows per batch.
 pub(super) const BATCH_ROWS: usize = 10_000;
 
 /// Collects rows and commits them.
@@ -18,7 +18,7 @@ pub(super) struct Sink<'a> {
     batch: WriteBatch,
     /// Rows of the batch.
     batched: u64,
-    /// Zero: one batch for all.
+    /// Zero collects everything in one batch.
     batch_rows_max: usize,
     pub(super) committed: u64,
 }
@@ -29,18 +29,18 @@ impl<'a> Sink<'a> {
         Sink { database, batch, batched: 0, batch_rows_max, committed: 0 }
     }
 
-    /// A new keyspace, which is there once its first rows are committed.
+    /// Creates a keyspace that exists once its first rows are committed.
     pub(super) fn create_keyspace(&mut self, name: &str) -> esker::Result<Keyspace> {
         self.batch.create_keyspace(name)
     }
 
-    /// Adds a row that lasts as long as its keyspace says; the reason if the engine cannot take it.
+    /// Adds a row with the keyspace's default expiry. Returns the reason if the engine refuses it.
     pub(super) fn add(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<Option<String>> {
         let put = self.batch.put(keyspace, key, value);
         self.added(put)
     }
 
-    /// Adds a row that lasts until a moment; none: for ever.
+    /// Adds a row that expires at `end`, or never.
     pub(super) fn add_until(
         &mut self,
         keyspace: &Keyspace,
@@ -52,7 +52,7 @@ impl<'a> Sink<'a> {
         self.added(put)
     }
 
-    /// Gives a keyspace these options with the next commit.
+    /// Sets the options of a keyspace with the next commit.
     pub(super) fn set_options(&mut self, keyspace: &Keyspace, options: KeyspaceOptions) -> esker::Result<()> {
         self.batch.set_options(keyspace, options)
     }
@@ -80,7 +80,7 @@ impl<'a> Sink<'a> {
         Ok(())
     }
 
-    /// All rows so far.
+    /// Returns the number of rows so far.
     pub(super) fn rows(&self) -> u64 {
         self.committed + self.batched
     }

@@ -1,4 +1,4 @@
-//! `esker stats`: what the engine tells of itself, once or again and again.
+//! `esker stats`: prints the engine's statistics, once or periodically.
 //!
 //! ```text
 //!   Db --Look::take--> Look --figures.rs--> groups for people | JSON | one line with rates
@@ -22,10 +22,10 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 /// `esker stats`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct StatsArgs {
-    /// Show the figures again after each interval, with rates; without a terminal, one line each time
+    /// Repeat after each interval, with rates; without a terminal, one line each time
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = seconds)]
     watch: Option<Duration>,
-    /// Stop after N looks
+    /// Stop after N repetitions
     #[arg(long, value_name = "N", requires = "watch")]
     count: Option<u64>,
 }
@@ -33,10 +33,10 @@ pub(crate) struct StatsArgs {
 fn seconds(text: &str) -> std::result::Result<Duration, String> {
     let positive = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0);
     let interval = positive.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    interval.ok_or_else(|| "a number of seconds above 0".to_owned())
+    interval.ok_or_else(|| "a positive number of seconds".to_owned())
 }
 
-/// All that a database tells of itself at one moment.
+/// All statistics of a database at one moment.
 pub(crate) struct Look {
     at: Instant,
     health: Health,
@@ -45,29 +45,29 @@ pub(crate) struct Look {
 }
 
 impl Look {
-    /// Looks now.
+    /// Reads the statistics.
     pub(crate) fn take(db: &Db) -> Self {
         Look { at: Instant::now(), health: db.health(), stats: db.stats(), keyspaces: db.keyspace_stats() }
     }
 
-    /// Shows it; after an earlier look, with rates since then.
-    fn print(&self, before: Option<&Look>, how: &How) -> Result<()> {
+    /// Prints the statistics, with rates if there is an earlier look.
+    fn print(&self, before: Option<&Look>, format: &Format) -> Result<()> {
         let mut out = output::stdout();
-        match how {
-            How::Json => writeln!(out, "{}", figures::json(self, before))?,
-            How::Groups => figures::write_groups(&mut out, self, before)?,
-            How::Screen => {
+        match format {
+            Format::Json => writeln!(out, "{}", figures::json(self, before))?,
+            Format::Groups => figures::write_groups(&mut out, self, before)?,
+            Format::Screen => {
                 write!(out, "{CLEAR}")?;
                 figures::write_groups(&mut out, self, before)?;
             }
-            How::Lines => writeln!(out, "{}", figures::line(self, before))?,
+            Format::Lines => writeln!(out, "{}", figures::line(self, before))?,
         }
         Ok(out.flush()?)
     }
 }
 
-/// In which form looks are shown.
-enum How {
+/// Output format.
+enum Format {
     Json,
     Groups,
     Screen,
@@ -76,10 +76,10 @@ enum How {
 
 pub(super) fn run(session: &Session<'_>, stats: &StatsArgs) -> Result<Answer> {
     let how = match (session.common.json, stats.watch) {
-        (true, _) => How::Json,
-        (false, None) => How::Groups,
-        (false, Some(_)) if io::stdout().is_terminal() => How::Screen,
-        (false, Some(_)) => How::Lines,
+        (true, _) => Format::Json,
+        (false, None) => Format::Groups,
+        (false, Some(_)) if io::stdout().is_terminal() => Format::Screen,
+        (false, Some(_)) => Format::Lines,
     };
     let database = session.open()?;
     let mut before: Option<Look> = None;

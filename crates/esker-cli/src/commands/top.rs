@@ -1,4 +1,4 @@
-//! `esker top`: what a server does, again and again.
+//! `esker top`: shows the activity of a server periodically.
 //!
 //! ```text
 //!   INFO everything --> names and values --> a screen of text
@@ -16,29 +16,29 @@ use crate::Answer;
 use crate::failure::{Failure, Result};
 use crate::output::{self, count, size};
 
-/// A reply of more bytes is none of a server of ours.
+/// A longer reply does not come from an Esker server.
 const REPLY_BYTES_MAX: u64 = 4 << 20;
-/// How long a server may take.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Commands that are shown.
+/// How long to wait for the server.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Number of commands shown.
 const COMMANDS_SHOWN: usize = 15;
 
 /// The options of `esker top`.
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
-    /// Where the server listens
+    /// Address of the server
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:6379")]
     server: String,
     /// The user to log in as
     #[arg(long, value_name = "NAME", default_value = "default", requires = "password")]
     user: String,
-    /// The user's password
+    /// Password of the user
     #[arg(long, value_name = "PASSWORD", env = "ESKER_PASSWORD", hide_env_values = true)]
     password: Option<String>,
-    /// Seconds between two looks
+    /// Seconds between updates
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
     every: u64,
-    /// Look once
+    /// Print once and exit
     #[arg(long)]
     once: bool,
 }
@@ -54,7 +54,7 @@ pub(super) fn run(args: &TopArgs) -> Result<Answer> {
         let info = server.ask(&["INFO", "everything"]).map_err(failed)?;
         let mut out = output::stdout();
         if is_screen {
-            // To the upper left corner, and all behind it cleared.
+            // Moves the cursor to the upper left corner and clears the rest of the screen.
             out.write_all(b"\x1b[H\x1b[J")?;
         }
         out.write_all(screen(&args.server, &figures(&info)).as_bytes())?;
@@ -73,12 +73,12 @@ struct Connection(BufReader<TcpStream>);
 impl Connection {
     fn open(address: &str) -> std::io::Result<Self> {
         let stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
+        stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
         Ok(Connection(BufReader::new(stream)))
     }
 
-    /// The text that a server replies.
+    /// Sends a request and returns the text of the reply.
     fn ask(&mut self, words: &[&str]) -> std::io::Result<String> {
         let mut request = format!("*{}\r\n", words.len());
         for word in words {
@@ -92,13 +92,13 @@ impl Connection {
             (Some("+"), Some(text)) => Ok(text.to_owned()),
             (Some("$"), Some(len)) => {
                 let len = len.parse::<u64>().ok().filter(|len| *len <= REPLY_BYTES_MAX);
-                let len = len.ok_or_else(|| wrong("no reply of an Esker server"))?;
+                let len = len.ok_or_else(|| wrong("the reply is not that of an Esker server"))?;
                 let mut text = vec![0; len as usize + 2];
                 self.0.read_exact(&mut text)?;
                 Ok(String::from_utf8_lossy(&text).into_owned())
             }
             (Some("-"), Some(text)) => Err(wrong(text)),
-            _ => Err(wrong("no reply of an Esker server")),
+            _ => Err(wrong("the reply is not that of an Esker server")),
         }
     }
 }
@@ -109,7 +109,7 @@ fn figures(info: &str) -> Figures<'_> {
     info.lines().filter_map(|line| line.trim_end().split_once(':')).collect()
 }
 
-/// One of the parts of a value such as `calls=1,usec=2`.
+/// Returns the number `name` of a value such as `calls=1,usec=2`.
 fn part(value: &str, name: &str) -> u64 {
     let found = value.split(',').filter_map(|pair| pair.split_once('=')).find(|(known, _)| *known == name);
     found.and_then(|(_, n)| n.parse().ok()).unwrap_or(0)
@@ -159,7 +159,7 @@ fn screen(address: &str, figures: &Figures<'_>) -> String {
     out
 }
 
-/// The commands that were called most.
+/// Appends the most frequent commands.
 fn commands(out: &mut String, figures: &Figures<'_>) {
     let mut all: Vec<_> = figures
         .iter()

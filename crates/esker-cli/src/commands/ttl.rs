@@ -1,4 +1,4 @@
-//! `esker ttl`: print how long a key is still there.
+//! `esker ttl`: prints the remaining time to live of a key.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,4 @@
-//! `esker unload`, `esker load`: a database as one file, and back.
+//! `esker unload` and `esker load`: a database as one file, and back.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use crate::output;
 use crate::progress::Progress;
 use crate::text::shown;
 
-/// A bar that is made with the first figures, which say how much there is to do.
+/// A progress bar that the first report creates, because it contains the total.
 #[derive(Clone, Default)]
 struct Bar(Arc<Mutex<Option<Progress>>>);
 
@@ -51,7 +51,7 @@ pub(super) fn unload(session: &Session<'_>, file: &Path) -> Result<Answer> {
 }
 
 pub(super) fn load(session: &Session<'_>, file: &Path) -> Result<Answer> {
-    // A mistyped name creates nothing.
+    // The file is opened first, so that a mistyped name creates no database.
     std::fs::File::open(file).map_err(|e| Failure::file("open", file, &e))?;
     let database = session.open_or_create()?;
     let bar = Bar::default();
@@ -64,7 +64,7 @@ pub(super) fn load(session: &Session<'_>, file: &Path) -> Result<Answer> {
     bar.finish();
     let done = done.map_err(|error| match error {
         esker::Error::KeyspaceExists(name) => Failure::message(format!(
-            "keyspace `{}` holds something already\n  load into another database, or `esker keyspaces clear` it",
+            "keyspace `{}` is not empty\n  load into another database, or clear it with `esker keyspaces clear`",
             shown(name)
         )),
         esker::Error::KeyspaceNotFound(name) => {
@@ -76,7 +76,7 @@ pub(super) fn load(session: &Session<'_>, file: &Path) -> Result<Answer> {
     report(session, file, done, start.elapsed().as_secs_f64())
 }
 
-/// The engine names the file, which mostly is none of the database's.
+/// Describes an error. The engine's message names the file, which is rarely one of the database.
 fn failed(database: &Database, error: esker::Error) -> Failure {
     super::backup::failed(database, error)
 }

@@ -1,20 +1,20 @@
-//! Compressed files, by their first bytes: import unpacks gzip alone, and says how to unpack the others.
+//! Recognizes compressed files. Import unpacks only gzip, and says how to unpack the others.
 
 use std::path::Path;
 
-/// A compression.
+/// A compression format.
 pub(super) struct Compression {
     name: &'static str,
     extension: &'static str,
-    /// How its files start.
+    /// The first bytes of its files.
     magic: &'static [u8],
     /// The program that compresses its input.
     pack: &'static str,
-    /// What writes the content of a file to standard output.
+    /// The program that writes the unpacked contents to standard output.
     unpack: &'static str,
 }
 
-/// The magic number of bzip2 is text, so it counts with that of the first block.
+/// The magic number of bzip2 is text, so it is matched together with that of the first block.
 const COMPRESSIONS: [Compression; 5] = [
     Compression { name: "gzip", extension: "gz", magic: b"\x1f\x8b\x08", pack: "gzip", unpack: "zcat" },
     Compression {
@@ -30,24 +30,24 @@ const COMPRESSIONS: [Compression; 5] = [
 ];
 
 impl Compression {
-    /// That of a file that starts like this.
+    /// Recognizes a compression by the first bytes of a file.
     pub(super) fn of_content(head: &[u8]) -> Option<&'static Compression> {
         COMPRESSIONS.iter().find(|compression| compression.starts(head))
     }
 
-    /// That of a file of this name.
+    /// Recognizes a compression by the name of a file.
     pub(super) fn of_name(file: &Path) -> Option<&'static Compression> {
         let extension = super::extension(file)?;
         COMPRESSIONS.iter().find(|compression| compression.extension == extension)
     }
 
     fn starts(&self, head: &[u8]) -> bool {
-        // `?` stands for the level of bzip2.
+        // `?` matches the level digit of bzip2.
         let is_same = |(wanted, byte): (&u8, &u8)| wanted == byte || *wanted == b'?' && byte.is_ascii_digit();
         head.len() >= self.magic.len() && self.magic.iter().zip(head).all(is_same)
     }
 
-    /// Why import does not read such a file, and what does.
+    /// Explains why import does not read such a file, and which command unpacks it.
     pub(super) fn refusal(&self) -> String {
         let Compression { name, unpack, .. } = self;
         let rename = if self.is_read() { "give it a name that ends in .gz, or " } else { "" };
@@ -56,12 +56,12 @@ impl Compression {
         )
     }
 
-    /// The program that compresses its input.
+    /// Returns the program that compresses its input.
     pub(super) fn compressor(&self) -> &'static str {
         self.pack
     }
 
-    /// Whether import unpacks it, where the name of the file tells.
+    /// Returns whether import unpacks files with the extension of this compression.
     pub(super) fn is_read(&self) -> bool {
         self.extension == "gz"
     }

@@ -1,10 +1,9 @@
-//! CSV as RFC 4180 describes it. Fields hold bytes as they are, quoted where they need it.
+//! CSV according to RFC 4180. Fields hold raw bytes, quoted where necessary.
 //!
-//! csv.1. A row takes no more memory than a legal key and value can need: a quote that nobody closes ends the import, since
-//!      where the next row starts is not known then.
-//! csv.2. The same holds where the file ends inside of quotes: the rows behind the quote would be its text, and the row a cut one.
-//! csv.3. With a header, a row with more fields than names is a bad one; without --value, one with fewer, too, since its value is
-//!      all that follows the key.
+//! A row uses no more memory than a valid key and value need. An unclosed quote ends the import, since the
+//! start of the next row is then unknown; so does a file that ends inside of quotes. With a header, a row
+//! with more fields than names is bad. Without --value, so is a row with fewer, since its value is everything
+//! after the key.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -20,9 +19,9 @@ use crate::failure::{Failure, Result};
 use crate::output::plural;
 use crate::text::ByteForm;
 
-/// The usual delimiter.
+/// The default delimiter.
 const COMMA: Delimiter = Delimiter(b',');
-/// The names of the columns in what is exported.
+/// Column names in exported files.
 const OUR_NAMES: [&str; 2] = ["key", "value"];
 
 /// Reads CSV.
@@ -35,16 +34,16 @@ pub(super) struct CsvReader {
     value: Option<usize>,
     delimiter: u8,
     assumed_names: Option<String>,
-    /// How many columns the header names.
+    /// Number of columns in the header.
     names: Option<usize>,
-    /// The rest of a row, as CSV.
+    /// The fields after the key, as CSV.
     rest: Vec<u8>,
 }
 
 impl CsvReader {
     pub(super) fn new(input: Box<dyn BufRead>, options: &ReadOptions) -> Result<Self> {
         let form = options.form.unwrap_or(ByteForm::Raw);
-        // Quotes are doubled.
+        // Quotes inside of quoted fields are doubled.
         Self::with_limit(input, options, form, 2 * row_bytes_max(form))
     }
 
@@ -144,39 +143,39 @@ impl RowReader for CsvReader {
     }
 }
 
-/// csv.3.
+/// Reports a row whose number of fields does not match the header.
 fn wrong_width(fields: usize, names: usize) -> Step {
     Step::Bad(format!(
-        "the row has {}, and the header names {}: is a quote missing? If the first line is no header, say --header no",
+        "the row has {}, and the header names {}: is a quote missing? If the first line is not a header, use --header no",
         plural(fields as u64, "field"),
         plural(names as u64, "column")
     ))
 }
 
-/// csv.2.
+/// Reports a file that ends inside of quotes.
 fn open_quote(line: u64) -> io::Error {
     io::Error::other(format!(
-        "line {line}: the file ends inside of quotes: is one missing, or is the file cut?"
+        "line {line}: the file ends inside of quotes: is a quote missing, or is the file truncated?"
     ))
 }
 
-/// Input that is given line by line, the last with its end, too, so that it tells on which line a row starts, and that a row
-/// which takes more than its lines is not closed (csv.2). It ends in an error where too much is read for one row (csv.1).
+/// Gives input to the CSV parser line by line, adding a line end to the last line. This reveals the line on
+/// which each row starts and rows with unclosed quotes. Reading fails once a row exceeds its limit.
 struct Lines {
     input: Box<dyn BufRead>,
-    /// What may still be read for a row.
+    /// Bytes that may still be read for this row.
     left: u64,
-    /// Line ends that were given.
+    /// Number of line ends given to the parser.
     line_ends: u64,
-    /// The last byte that was given.
+    /// The last byte given to the parser.
     last: u8,
-    /// Whether a row has begun since it was asked for: blank lines before it are none.
+    /// Whether the row has begun; blank lines before it do not count.
     row_begun: bool,
-    /// The line, from 1, on which the last row starts.
+    /// The line, from 1, on which the last row started.
     row_line: u64,
-    /// Whether the reader was told that nothing follows.
+    /// Whether the parser was given the end of the file.
     ended: bool,
-    /// The last line had no end, and was given one.
+    /// The last line lacked a line end.
     unended: bool,
 }
 
@@ -195,12 +194,12 @@ impl Lines {
         }
     }
 
-    /// To be called before each row.
+    /// Must be called before each row.
     fn begin_row(&mut self, row_bytes_max: u64) {
         (self.left, self.row_begun) = (row_bytes_max, false);
     }
 
-    /// Takes note of bytes that are given.
+    /// Records bytes that are given to the parser.
     fn give(&mut self, bytes: &[u8]) {
         if !self.row_begun && bytes.iter().any(|byte| !b"\r\n".contains(byte)) {
             (self.row_begun, self.row_line) = (true, self.line_ends + 1);
@@ -237,7 +236,7 @@ impl Read for Lines {
     }
 }
 
-/// Fields as one line of CSV, without its end.
+/// Appends fields as one line of CSV, without a line end.
 fn join<'a>(fields: impl Iterator<Item = &'a [u8]>, delimiter: u8, into: &mut Vec<u8>) {
     for (number, field) in fields.enumerate() {
         if number > 0 {
@@ -266,7 +265,8 @@ pub(super) struct CsvWriter<'a> {
 impl<'a> CsvWriter<'a> {
     pub(super) fn new(output: Box<dyn Write + 'a>, options: WriteOptions) -> Result<Self> {
         let header = options.header.unwrap_or(true);
-        // Readers drop a byte order mark at the start of a file: a first key that looks like one is safe in quotes.
+        // Readers drop a byte order mark at the start of a file. Quotes protect a first key that looks like
+        // one.
         let style = if header { QuoteStyle::Necessary } else { QuoteStyle::Always };
         let mut writer = WriterBuilder::new()
             .delimiter(options.delimiter.unwrap_or(COMMA).0)
@@ -294,7 +294,7 @@ impl RowWriter for CsvWriter<'_> {
     }
 }
 
-/// The I/O error itself, not wrapped: its kind and its file tell what it means.
+/// Unwraps an I/O error, so that its kind and its file are preserved.
 fn failure(error: csv::Error) -> Failure {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error.into(),
@@ -307,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn csv_1_a_quote_that_nobody_closes_ends_the_import() {
+    fn an_unclosed_quote_ends_the_import() {
         let head = b"k,v\na,1\nb,\"2\n3\"\nc,\"4";
         let input = io::BufReader::new(head.chain(io::repeat(b'x')));
         let options = ReadOptions::default();
@@ -318,10 +318,10 @@ mod tests {
         assert_eq!(reader.read(&mut row).unwrap(), Step::Row);
         assert_eq!((&row.key[..], &row.value[..]), (&b"b"[..], &b"2\n3"[..]));
         let error = reader.read(&mut row).unwrap_err().to_string();
-        assert!(error.contains("line 5: the row is longer than 100000 bytes"), "csv.1: {error}");
+        assert!(error.contains("line 5: the row is longer than 100000 bytes"), "{error}");
     }
 
-    /// The rows of a file without header, or why it has an end.
+    /// Returns the rows of a file without a header, or the error that ended it.
     fn rows(text: &[u8]) -> std::result::Result<Vec<(u64, String)>, String> {
         let options = ReadOptions { header: Some(false), ..ReadOptions::default() };
         let mut reader =
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn csv_2_a_file_that_ends_inside_of_quotes_is_refused() {
+    fn a_file_that_ends_inside_of_quotes_is_refused() {
         let values = |text: &str| {
             rows(text.as_bytes()).map(|rows| rows.into_iter().map(|row| row.1).collect::<Vec<_>>())
         };
@@ -345,21 +345,21 @@ mod tests {
             ["a,1\nb,\"2\nc,3\nd,4\n", "a,1\nb,\"2\nc,3", "a,1\nb,\"", "a,1\nb,\"2\r\n", "a,1\nb,\"2\"\"\n"]
         {
             let error = values(open).unwrap_err();
-            assert!(error.starts_with("line 2: the file ends inside of quotes"), "csv.2: {open:?}: {error}");
+            assert!(error.starts_with("line 2: the file ends inside of quotes"), "{open:?}: {error}");
         }
         for closed in ["a,\"1\n\"", "a,\"1\n\"\r", "a,\"1\n\"\r\n", "a,\"1\n\"\n\n\r\n"] {
-            assert_eq!(values(closed), Ok(vec!["1\\n".to_owned()]), "csv.2: {closed:?}");
+            assert_eq!(values(closed), Ok(vec!["1\\n".to_owned()]), "{closed:?}");
         }
         assert_eq!(values(""), Ok(vec![]));
         assert_eq!(values("\n\r\n"), Ok(vec![]));
         let header = ReadOptions::default();
         let refused = CsvReader::new(Box::new(io::Cursor::new(b"\"k,v\na,1\n".to_vec())), &header);
-        let error = refused.err().expect("csv.2: an open header").to_string();
-        assert!(error.contains("line 1: the file ends inside of quotes"), "csv.2: {error}");
+        let error = refused.err().expect("an open header").to_string();
+        assert!(error.contains("line 1: the file ends inside of quotes"), "{error}");
     }
 
     #[test]
-    fn csv_3_rows_have_as_many_fields_as_the_header_names() {
+    fn rows_have_as_many_fields_as_the_header_names() {
         let read = |text: &str, value: Option<&str>| {
             let value = value.map(|name| name.parse().unwrap());
             let options = ReadOptions { value, ..ReadOptions::default() };
@@ -367,11 +367,11 @@ mod tests {
             let mut row = Row::default();
             CsvReader::new(input, &options).unwrap().read(&mut row).unwrap()
         };
-        assert_eq!(read("a,b\n1,2,3\n", None), wrong_width(3, 2), "csv.3");
-        assert_eq!(read("a,b\n1,2,3\n", Some("b")), wrong_width(3, 2), "csv.3");
-        assert_eq!(read("a,b,c\n1,2\n", None), wrong_width(2, 3), "csv.3");
-        assert_eq!(read("a,b,c\n1,2\n", Some("b")), Step::Row, "csv.3");
-        assert_eq!(read("a,b,c\n1,2,3\n", None), Step::Row, "csv.3");
+        assert_eq!(read("a,b\n1,2,3\n", None), wrong_width(3, 2));
+        assert_eq!(read("a,b\n1,2,3\n", Some("b")), wrong_width(3, 2));
+        assert_eq!(read("a,b,c\n1,2\n", None), wrong_width(2, 3));
+        assert_eq!(read("a,b,c\n1,2\n", Some("b")), Step::Row);
+        assert_eq!(read("a,b,c\n1,2,3\n", None), Step::Row);
     }
 
     #[test]
@@ -382,7 +382,7 @@ mod tests {
             let text = format!("a,1{end}{end}{end}bad{end}\"c{end}{end}\",\"{end}3\"{end}d,4");
             assert_eq!(lines(&text), [1, 4, 5, 9], "formats.2: {text:?}");
         }
-        // Longer than a reader's buffer.
+        // Longer than the buffer of a reader.
         let long = "x".repeat(100_000);
         assert_eq!(lines(&format!("\n\na,{long}\r\n\r\nb,\"{long}\r\n\"\nc,1\n")), [3, 5, 7], "formats.2");
     }

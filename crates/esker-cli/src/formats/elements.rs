@@ -1,8 +1,8 @@
-//! The elements of a JSON array, one by one: `[{...}, {...}]`, however it is laid out.
+//! Reads the elements of a JSON array one by one: `[{...}, {...}]`, in any layout.
 //!
-//! elements.1. An element is found by its brackets and strings alone, and given as it stands; whether it is JSON is the reader's to say, so that a
-//!      bad one can be left out. What is wrong between elements ends the import, since where the next one starts is not known then.
-//! elements.2. An element takes no more memory than a legal row can need.
+//! An element is found by its brackets and strings alone, and returned unparsed, so that the caller can skip
+//! an invalid one. A syntax error between elements ends the import, since the start of the next element is
+//! then unknown. An element uses no more memory than a valid row needs.
 
 use std::io::{self, BufRead};
 
@@ -11,41 +11,41 @@ pub(super) struct Elements {
     input: Box<dyn BufRead>,
     element: Vec<u8>,
     element_bytes_max: u64,
-    /// The line of the next byte, from 1.
-    at_line: u64,
-    /// The line on which the last element starts.
+    /// The line, from 1, of the next byte.
+    next_line: u64,
+    /// The line on which the last element started.
     element_line: u64,
     state: State,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The bracket that opens the array comes next.
+    /// Expects the bracket that opens the array.
     Start,
-    /// An element, or the end of an empty array.
+    /// Expects an element, or the end of an empty array.
     First,
-    /// An element.
+    /// Expects an element.
     Next,
-    /// A comma, or the end of the array.
+    /// Expects a comma, or the end of the array.
     Between,
-    /// Nothing but white space.
+    /// Expects only white space.
     Ended,
 }
 
 impl Elements {
-    /// `input` from its line `line` on.
+    /// Reads `input`, which begins at line `line` of the file.
     pub(super) fn new(input: Box<dyn BufRead>, line: u64, element_bytes_max: u64) -> Self {
         Elements {
             input,
             element: Vec::new(),
             element_bytes_max,
-            at_line: line,
+            next_line: line,
             element_line: line,
             state: State::Start,
         }
     }
 
-    /// The next element; none at the end of the array.
+    /// Returns the next element, or `None` at the end of the array.
     pub(super) fn next_element(&mut self) -> io::Result<Option<&[u8]>> {
         loop {
             let byte = self.peek_visible()?;
@@ -70,16 +70,16 @@ impl Elements {
         }
     }
 
-    /// The line on which the last element starts.
+    /// Returns the line on which the last element started.
     pub(super) fn line(&self) -> u64 {
         self.element_line
     }
 
     fn error(&self, text: &str) -> io::Error {
-        io::Error::other(format!("line {}: {text}", self.at_line))
+        io::Error::other(format!("line {}: {text}", self.next_line))
     }
 
-    /// The next byte that is no white space.
+    /// Returns the next byte that is not white space.
     fn peek_visible(&mut self) -> io::Result<Option<u8>> {
         loop {
             let bytes = self.input.fill_buf()?;
@@ -88,7 +88,7 @@ impl Elements {
             }
             let length = bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
             let found = bytes.get(length).copied();
-            self.at_line += bytes[..length].iter().filter(|byte| **byte == b'\n').count() as u64;
+            self.next_line += bytes[..length].iter().filter(|byte| **byte == b'\n').count() as u64;
             self.input.consume(length);
             if found.is_some() {
                 return Ok(found);
@@ -96,10 +96,10 @@ impl Elements {
         }
     }
 
-    /// Reads up to the comma or bracket behind the element.
+    /// Reads up to the comma or bracket after the element.
     fn read_element(&mut self) -> io::Result<()> {
         self.element.clear();
-        self.element_line = self.at_line;
+        self.element_line = self.next_line;
         let (mut depth, mut in_string, mut escaped) = (0_u64, false, false);
         loop {
             let bytes = self.input.fill_buf()?;
@@ -124,7 +124,7 @@ impl Elements {
                 return Err(self.error(&super::lines::too_long("element", self.element_bytes_max)));
             }
             self.element.extend_from_slice(&bytes[..length]);
-            self.at_line += bytes[..length].iter().filter(|byte| **byte == b'\n').count() as u64;
+            self.next_line += bytes[..length].iter().filter(|byte| **byte == b'\n').count() as u64;
             self.input.consume(length);
             if end.is_some() {
                 let length = self.element.trim_ascii_end().len();
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Vec<(u64, String)>, String> {
-        // Small pieces: elements go over the ends of buffers.
+        // A small buffer makes elements cross its end.
         let input = Box::new(io::BufReader::with_capacity(3, io::Cursor::new(text.to_owned())));
         let mut elements = Elements::new(input, 1, 50);
         let mut found = Vec::new();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_1_are_given_as_they_stand() {
+    fn are_given_as_they_stand() {
         let row = |line: u64, text: &str| (line, text.to_owned());
         assert_eq!(read("[]"), Ok(vec![]));
         assert_eq!(read(" [ {\"a\":1},{} ]\n\n"), Ok(vec![row(1, "{\"a\":1}"), row(1, "{}")]));
@@ -172,11 +172,8 @@ mod tests {
             ("[{}]\n{}", "line 2: something follows"),
         ] {
             let error = read(text).unwrap_err();
-            assert!(error.starts_with(reason), "elements.1: {text}: {error}");
+            assert!(error.starts_with(reason), "{text}: {error}");
         }
-        assert!(
-            read(&format!("[\"{}\"]", "x".repeat(60))).unwrap_err().contains("longer than 50"),
-            "elements.2"
-        );
+        assert!(read(&format!("[\"{}\"]", "x".repeat(60))).unwrap_err().contains("longer than 50"));
     }
 }

@@ -1,14 +1,13 @@
-//! The bytes of a file on their way to its reader: whatever holds for every text format is done here, once.
+//! Prepares the bytes of a file for its reader, for all text formats.
 //!
 //! ```text
 //!   file --> compressed? --> byte order mark? --> UTF-16? CR line ends? --> RowReader
 //! ```
 //!
-//! input.1. One UTF-8 byte order mark at the start is dropped. A writer whose first row begins with those bytes writes one more, or
-//!      escapes them.
-//! input.2. What is no text that a reader can make rows of is refused by its name, with the command that converts it. `--bytes raw` says
-//!      that the bytes are meant as they are: then only the mark is looked at.
-//! input.3. No more is read ahead than the first line: the rest of a pipe may come later.
+//! One UTF-8 byte order mark at the start is dropped. A writer whose first row begins with those bytes adds a
+//! second one, or escapes them. Input that is not UTF-8 text with LF line ends is refused with the command
+//! that converts it, unless `--bytes raw` is given. Only the first line is read ahead, because the rest of a
+//! pipe may arrive later.
 
 use std::io::{self, BufRead, Cursor, Read};
 
@@ -17,19 +16,19 @@ use crate::args::FileFormat;
 use crate::failure::{Failure, Result};
 use crate::text::ByteForm;
 
-/// What some programs write before a text.
+/// The UTF-8 byte order mark, which some programs write before text.
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
-/// The first line is looked at as far as this.
+/// Number of bytes of the first line that are examined.
 const HEAD_BYTES_MAX: u64 = 64 << 10;
 
-/// The text of `input`, which is in `format`; `form` is what the user said of its bytes.
+/// Returns the text of `input`. `form` is the form that the user gave, if any.
 pub(super) fn text(
     mut input: Box<dyn BufRead>,
     format: FileFormat,
     form: Option<ByteForm>,
 ) -> Result<Box<dyn BufRead>> {
     let mut head = Vec::new();
-    // The reader of the rows meets the same error, and reports it.
+    // The reader of the rows meets the same error and reports it.
     let failed = (&mut input).take(HEAD_BYTES_MAX).read_until(b'\n', &mut head).err();
     if form != Some(ByteForm::Raw)
         && let Some(refusal) = refusal(&head, format)
@@ -44,7 +43,7 @@ pub(super) fn text(
     })
 }
 
-/// Why a file that starts like this is none of this format (input.2).
+/// Returns why a file that starts with `head` cannot be read in this format.
 fn refusal(head: &[u8], format: FileFormat) -> Option<String> {
     if let Some(encoding) = wide_encoding(head) {
         return Some(format!(
@@ -54,7 +53,7 @@ fn refusal(head: &[u8], format: FileFormat) -> Option<String> {
     if let Some(compression) = Compression::of_content(head) {
         return Some(compression.refusal());
     }
-    // The reader of CSV ends rows at CR; in JSON it is white space.
+    // CSV readers end rows at CR, and JSON treats it as white space.
     let is_by_lines = matches!(format, FileFormat::Tsv | FileFormat::Words);
     let line = head.strip_suffix(b"\r").unwrap_or(head);
     (is_by_lines && !head.contains(&b'\n') && line.contains(&b'\r')).then(|| {
@@ -64,12 +63,13 @@ fn refusal(head: &[u8], format: FileFormat) -> Option<String> {
     })
 }
 
-/// The encoding of a text of two or four bytes a character: by its mark, or, without one, by every other byte of the first line being NUL.
+/// Returns the encoding of text with two or four bytes per character. It is recognized by its byte order
+/// mark, or by NUL in every other byte of the first line.
 fn wide_encoding(head: &[u8]) -> Option<&'static str> {
     match head {
         [0xFF, 0xFE, 0, 0, ..] | [0, 0, 0xFE, 0xFF, ..] => return Some("UTF-32"),
         [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] => return Some("UTF-16"),
-        // A quote of a CSV file, whose fields may be of any bytes. Behind the quote that closes one stands no NUL.
+        // A quoted CSV field may contain any bytes, but NUL never follows its closing quote.
         [b'"', rest @ ..] if !rest.windows(2).any(|pair| pair == b"\"\0") => return None,
         _ => {}
     }
@@ -83,7 +83,7 @@ fn wide_encoding(head: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Input that could not be read.
+/// Input whose first read failed.
 struct Failed(Option<io::Error>);
 
 impl Read for Failed {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn input_1_one_mark_is_dropped() {
+    fn one_mark_is_dropped() {
         let cases: [(&[u8], &[u8]); 6] = [
             (b"\xEF\xBB\xBFa\n", b"a\n"),
             (b"\xEF\xBB\xBF\xEF\xBB\xBFa\n", b"\xEF\xBB\xBFa\n"),
@@ -115,7 +115,7 @@ mod tests {
         for (bytes, expected) in cases {
             for format in [FileFormat::Tsv, FileFormat::Csv, FileFormat::Jsonl, FileFormat::Words] {
                 for form in [None, Some(ByteForm::Raw)] {
-                    assert_eq!(read(bytes, format, form).unwrap(), expected, "input.1: {bytes:?}");
+                    assert_eq!(read(bytes, format, form).unwrap(), expected, "{bytes:?}");
                 }
             }
         }
@@ -124,12 +124,12 @@ mod tests {
             let input = Cursor::new(start).chain(Cursor::new(rest));
             let mut found = Vec::new();
             text(Box::new(input), FileFormat::Csv, None).unwrap().read_to_end(&mut found).unwrap();
-            assert_eq!(found, b"a\n", "input.1: a mark that comes in parts");
+            assert_eq!(found, b"a\n", "a mark that comes in parts");
         }
     }
 
     #[test]
-    fn input_2_what_is_no_such_text_is_named() {
+    fn what_is_no_such_text_is_named() {
         let wide =
             |order: fn(u16) -> [u8; 2], text: &str| text.encode_utf16().flat_map(order).collect::<Vec<_>>();
         let text = "ann\t1\r\nbob\t2\r\n";
@@ -152,13 +152,13 @@ mod tests {
         for (bytes, expected) in cases {
             for format in [FileFormat::Tsv, FileFormat::Csv, FileFormat::Jsonl, FileFormat::Words] {
                 let Err(refused) = read(&bytes, format, None) else {
-                    assert_eq!(expected, "CR alone", "input.2: {format:?} {bytes:?}");
+                    assert_eq!(expected, "CR alone", "{format:?} {bytes:?}");
                     continue;
                 };
                 let refused = refused.to_string();
-                assert!(refused.contains(expected), "input.2: {bytes:?}: {refused}");
+                assert!(refused.contains(expected), "{bytes:?}: {refused}");
             }
-            assert_eq!(read(&bytes, FileFormat::Tsv, Some(ByteForm::Raw)).unwrap(), bytes, "input.2");
+            assert_eq!(read(&bytes, FileFormat::Tsv, Some(ByteForm::Raw)).unwrap(), bytes);
         }
         let all_well: [&[u8]; 8] = [
             b"a\t1\r\nb\rc\t2",
@@ -171,7 +171,7 @@ mod tests {
             b"PK\t1\n",
         ];
         for bytes in all_well {
-            assert_eq!(read(bytes, FileFormat::Tsv, None).unwrap(), bytes, "input.2");
+            assert_eq!(read(bytes, FileFormat::Tsv, None).unwrap(), bytes);
         }
         assert!(read(b"a,1\rb,2\r", FileFormat::Csv, None).is_ok());
     }

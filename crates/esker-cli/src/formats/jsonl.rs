@@ -1,15 +1,15 @@
-//! JSON: `{"key":"...","value":"..."}`, a row a line, or an array of such objects, which is only read.
+//! JSON: `{"key":"...","value":"..."}`, one row per line. An array of such objects can be read, too.
 //!
-//! jsonl.1. Bytes that are not UTF-8 stand in hex, under `key_hex` and `value_hex`.
-//! jsonl.2. What is no string counts as its JSON text, byte by byte as it stands: digits of a number, order of fields, white
-//!     space within.
-//! jsonl.3. A field that is null is a field that is missing. Without the field of the value an object is a bad line; where the user names
-//!     the field of the key, and none for the value, it is itself the value.
-//! jsonl.4. The field `keyspace` names the keyspace of a row. If the user names a field for key or value, the objects are no export, and
-//!     that field is one as any other.
-//! jsonl.5. What a terminal would act on is written as an escape, which is the same JSON (text.3).
-//! jsonl.6. The field `expires_ms` says when a row expires, in milliseconds since 1970. It is a field of an export under the same condition as
-//!     `keyspace` (jsonl.4).
+//! ```text
+//!   key, value            strings; any other JSON value counts as its JSON text, byte by byte
+//!   key_hex, value_hex    bytes that are not UTF-8
+//!   keyspace              the keyspace of the row
+//!   expires_ms            when the row expires, in milliseconds since 1970
+//! ```
+//!
+//! A null field counts as missing. An object without the value field is a bad line, except that with --key
+//! and without --value the whole object is the value. With --key or --value, `keyspace` and `expires_ms` are
+//! ordinary fields, because the file is then not an export.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
@@ -23,12 +23,12 @@ use super::{AROUND_BYTES_MAX, Column, ReadOptions, Row, RowReader, RowWriter, St
 use crate::failure::{Failure, Result};
 use crate::text::{ByteForm, hex, json_shown, push_json, unhex};
 
-/// A byte of a string takes up to six, as `\u0000`.
+/// A byte of a string takes up to six bytes of JSON, as in `\u0000`.
 const LINE_BYTES_MAX: u64 = 6 * (KEY_BYTES_MAX as u64 + VALUE_BYTES_MAX as u64) + AROUND_BYTES_MAX;
 
-/// The field of the name of the keyspace.
+/// Field with the name of the keyspace.
 const KEYSPACE: &str = "keyspace";
-/// The field of the moment at which a row expires (jsonl.6).
+/// Field with the expiry time.
 const EXPIRES: &str = "expires_ms";
 
 /// The fields of an object, each as its JSON text.
@@ -38,21 +38,21 @@ type Object<'a> = BTreeMap<String, &'a RawValue>;
 pub(super) struct JsonlReader {
     source: Source,
     fields: Fields,
-    /// Of the last row.
+    /// The keyspace that the last row names.
     keyspace: Option<String>,
 }
 
-/// Where keys and values stand in an object.
+/// The names of the fields of an object.
 struct Fields {
     key: String,
     value: String,
-    /// Whether an object without a value is itself the value.
+    /// Whether an object without a value field is itself the value.
     is_whole: bool,
-    /// Whether an object may name its keyspace (jsonl.4).
+    /// Whether `keyspace` and `expires_ms` are special fields.
     has_keyspace: bool,
 }
 
-/// Where the objects stand: what comes first tells.
+/// The layout of the file, determined by its first byte.
 enum Source {
     Unknown(Option<Box<dyn BufRead>>),
     Lines(Lines),
@@ -81,7 +81,7 @@ impl JsonlReader {
     }
 }
 
-/// Passes over white space: the line, from 1, of the first other byte, and whether that opens an array.
+/// Skips white space. Returns the line, from 1, of the next byte, and whether it opens an array.
 fn look(input: &mut dyn BufRead) -> io::Result<(u64, bool)> {
     let mut line = 1;
     loop {
@@ -113,7 +113,7 @@ impl RowReader for JsonlReader {
                 Source::Lines(lines) => match lines.next_line()? {
                     None => return Ok(Step::End),
                     Some(Err(reason)) => return Ok(Step::Bad(reason)),
-                    // A blank line between objects is JSON's own white space.
+                    // JSON allows white space between objects.
                     Some(Ok(line)) if line.trim_ascii().is_empty() => continue,
                     Some(Ok(line)) => line,
                 },
@@ -121,7 +121,7 @@ impl RowReader for JsonlReader {
                     None => return Ok(Step::End),
                     Some(element) => element,
                 },
-                // It could not be read.
+                // Reading the start of the file failed.
                 Source::Unknown(_) => return Ok(Step::End),
             };
             return Ok(match parse(object, &self.fields, row) {
@@ -146,13 +146,13 @@ impl RowReader for JsonlReader {
         self.keyspace.as_deref()
     }
 
-    /// A part of an object is none.
+    /// A truncated object is a bad line, so a row never ends early.
     fn is_unended(&self) -> bool {
         false
     }
 }
 
-/// Fills the row; the keyspace that the object names.
+/// Fills the row. Returns the keyspace that the object names.
 fn parse(line: &[u8], fields: &Fields, row: &mut Row) -> std::result::Result<Option<String>, String> {
     row.key.clear();
     row.value.clear();
@@ -162,14 +162,14 @@ fn parse(line: &[u8], fields: &Fields, row: &mut Row) -> std::result::Result<Opt
         return Err(no_field(&fields.key, "--key FIELD names another"));
     }
     if !take(&object, &fields.value, &mut row.value)? {
-        // jsonl.3
+        // The whole object is the value if the user gave --key alone.
         if !fields.is_whole {
             let help = "--value FIELD names another; with --key FIELD alone the whole object is the value";
             return Err(no_field(&fields.value, help));
         }
         row.value.extend_from_slice(line.trim_ascii());
     }
-    // jsonl.6
+    // The expiry time, unless it is an ordinary field.
     if let Some(at) = field(&object, EXPIRES).filter(|_| fields.has_keyspace) {
         let at = at.get().parse().map_err(|_| format!("{EXPIRES}: milliseconds since 1970 are needed"))?;
         row.expires_ms = Some(at);
@@ -180,11 +180,11 @@ fn parse(line: &[u8], fields: &Fields, row: &mut Row) -> std::result::Result<Opt
     }
 }
 
-/// The elements of an array are balanced, so an object that is not is cut by the end of its line.
+/// Array elements are balanced, so an unbalanced object was cut by the end of its line.
 fn no_object(line: &[u8], error: &serde_json::Error) -> String {
     match line.trim_ascii_start().first() {
         Some(b'{') if error.is_eof() => {
-            "no JSON object: the line ends within it; one object a line is needed, or an array of objects \
+            "no JSON object: the line ends within it; give one object per line, or an array of objects \
              (`jq -c . FILE` writes each on a line of its own)"
                 .to_owned()
         }
@@ -196,12 +196,12 @@ fn no_field(name: &str, help: &str) -> String {
     format!("the object has no field `{name}`, or it is null: {help}")
 }
 
-/// A field that is there (jsonl.3).
+/// Returns a field that is present and not null.
 fn field<'a>(object: &Object<'a>, name: &str) -> Option<&'a RawValue> {
     object.get(name).copied().filter(|field| field.get() != "null")
 }
 
-/// Appends the bytes of a field, or of its `_hex` form; false if there is neither.
+/// Appends the bytes of a field or of its `_hex` form. Returns false if neither is present.
 fn take(object: &Object<'_>, name: &str, into: &mut Vec<u8>) -> std::result::Result<bool, String> {
     let string = |name: &str, field: &RawValue| match field.get().starts_with('"') {
         true => serde_json::from_str(field.get()).map(Some).map_err(|e| format!("{name}: {e}")),
@@ -212,7 +212,7 @@ fn take(object: &Object<'_>, name: &str, into: &mut Vec<u8>) -> std::result::Res
         (Some(_), Some(_)) => return Err(format!("both `{name}` and `{name_hex}`: which one?")),
         (Some(field), None) => match string(name, field)? {
             Some(text) => into.extend_from_slice(text.as_bytes()),
-            // jsonl.2
+            // Any other JSON value counts as its text.
             None => into.extend_from_slice(field.get().as_bytes()),
         },
         (None, Some(field)) => match string(&name_hex, field)? {
@@ -232,7 +232,7 @@ pub(crate) struct JsonlWriter<'a> {
     line: Vec<u8>,
     all_hex: bool,
     keys_only: bool,
-    /// `"keyspace":NAME,` or nothing.
+    /// `"keyspace":NAME,` or empty.
     keyspace: String,
 }
 
@@ -243,7 +243,7 @@ impl<'a> JsonlWriter<'a> {
         Ok(JsonlWriter { output, line: Vec::new(), all_hex, keys_only: false, keyspace: String::new() })
     }
 
-    /// Leaves out the values.
+    /// Omits the values.
     pub(crate) fn keys_only(mut self) -> Self {
         self.keys_only = true;
         self
@@ -265,7 +265,7 @@ impl<'a> JsonlWriter<'a> {
         Ok(self.output.write_all(&self.line)?)
     }
 
-    /// Adds `"name":"text"` or `"name_hex":"digits"` to the line.
+    /// Appends `"name":"text"` or `"name_hex":"digits"` to the line.
     fn push(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         match std::str::from_utf8(bytes) {
             Ok(text) if !self.all_hex => {
@@ -297,7 +297,7 @@ impl RowWriter for JsonlWriter<'_> {
     }
 }
 
-/// Why neither side takes `--header yes`.
+/// The error for `--header yes`, when reading or writing.
 pub(super) fn no_header() -> Failure {
     Failure::message("JSON lines have no header: each object names its fields")
 }

@@ -1,12 +1,12 @@
-//! Lines of a file, as bytes.
+//! Reads a file line by line, as bytes.
 //!
-//! lines.1. A line takes no more memory than a legal key and value can need: what is longer is a bad line (formats.2), and its rest
-//!     is passed over when the next one is asked for, so that input without lines ends an import. For formats with values
-//!     that is after GiB: what is exported has to come back (formats.1).
+//! lines.1. A line uses no more memory than a valid key and value need. A longer line is bad (formats.2), and
+//!     its rest is skipped when the next line is requested. For formats with values the limit is some GiB,
+//!     because every exported row must be readable (formats.1).
 
 use std::io::{self, BufRead, Read};
 
-/// The next line: its bytes, or why it is a bad one. None at the end of the file.
+/// The next line: its bytes, or why it is bad. `None` at the end of the file.
 pub(super) type Line<'a> = Option<Result<&'a [u8], String>>;
 
 /// Reads line by line into one buffer.
@@ -15,11 +15,11 @@ pub(super) struct Lines {
     buffer: Vec<u8>,
     /// Whether a carriage return before the line end belongs to the line end.
     strip_cr: bool,
-    /// Without the line end.
+    /// Limit without the line end.
     line_bytes_max: u64,
-    /// The rest of a line that was too long is still to be read.
+    /// The rest of an overlong line is still to be skipped.
     passing: bool,
-    /// The last line ended with the file.
+    /// The last line lacked a line end.
     unended: bool,
     number: u64,
 }
@@ -37,19 +37,19 @@ impl Lines {
         }
     }
 
-    /// Counts lines from `line`: the input is the rest of a file.
+    /// Starts counting at `line`, for input whose beginning was already read.
     pub(super) fn starting_at(mut self, line: u64) -> Self {
         self.number = line - 1;
         self
     }
 
-    /// The next line without its end.
+    /// Returns the next line without its end.
     pub(super) fn next_line(&mut self) -> io::Result<Line<'_>> {
         if std::mem::take(&mut self.passing) {
             self.input.skip_until(b'\n')?;
         }
         self.buffer.clear();
-        // One byte more tells a line that is too long; two are for its end.
+        // One byte more reveals an overlong line; two are for the line end.
         let bytes_max = self.line_bytes_max.saturating_add(3);
         if (&mut self.input).take(bytes_max).read_until(b'\n', &mut self.buffer)? == 0 {
             return Ok(None);
@@ -68,27 +68,27 @@ impl Lines {
         Ok(Some(Ok(line)))
     }
 
-    /// The last line again, without its end.
+    /// Returns the last line again, without its end.
     pub(super) fn line(&self) -> &[u8] {
         let line = self.buffer.strip_suffix(b"\n").unwrap_or(&self.buffer);
         if self.strip_cr { line.strip_suffix(b"\r").unwrap_or(line) } else { line }
     }
 
-    /// Whether the last line ended with the file, and not with a line end: it may be a part of one.
+    /// Returns whether the last line ended with the file instead of a line end, so that it may be truncated.
     pub(super) fn is_unended(&self) -> bool {
         self.unended
     }
 
-    /// The number of the last line, from 1.
+    /// Returns the number of the last line, from 1.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 }
 
-/// What is wrong with a line, or a row, of more than `bytes_max` bytes.
+/// Describes a line or row of more than `bytes_max` bytes.
 pub(super) fn too_long(what: &str, bytes_max: u64) -> String {
     format!(
-        "the {what} is longer than {bytes_max} bytes, which no key and value of this format needs: is the format right?"
+        "the {what} is longer than {bytes_max} bytes, more than any key and value in this format need: is the format right?"
     )
 }
 
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn lines_1_long_lines_are_bad_lines() {
-        // Four bytes are a line; five are not, whatever follows.
+        // Four bytes are a line and five are too long, whatever line end follows.
         let text = b"abcd\r\nabcde\nabcd\n0123456789\r\nabcd\r\nabcde\rabcd";
         let mut lines = Lines::new(Box::new(io::Cursor::new(text.to_vec())), true, 4);
         let mut bad = Vec::new();

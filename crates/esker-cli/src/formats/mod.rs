@@ -1,12 +1,12 @@
-//! Files of rows: reading and writing TSV, CSV, JSON and word lists.
+//! Reads and writes files of rows: TSV, CSV, JSON and word lists.
 //!
 //! ```text
 //!   file --input--> text --RowReader--> Row or bad line --> import        export, scan --> key, value --RowWriter--> file
 //! ```
 //!
-//! formats.1. What a writer writes, its reader reads back byte by byte; what a format cannot carry is an error, not a change.
-//!      Rows of several keyspaces are for JSON lines alone, whose objects name them.
-//! formats.2. A bad line has a number and a reason, and reading goes on behind it.
+//! formats.1. A reader restores exactly the bytes that its writer wrote. What a format cannot represent is an
+//!     error. Only JSON lines represent rows of several keyspaces.
+//! formats.2. A bad line is reported with its number and a reason, and reading continues after it.
 
 mod compressed;
 mod csv;
@@ -36,24 +36,24 @@ pub(crate) use self::jsonl::JsonlWriter;
 pub(crate) use self::tsv::TsvWriter;
 pub(crate) use self::words::WordsWriter;
 
-/// What a row may have besides its key and value: separators, names, other columns.
+/// Limit of the bytes of a row outside its key and value: separators, names, other columns.
 const AROUND_BYTES_MAX: u64 = 1 << 20;
 
-/// A key and its value; reused from row to row.
+/// A key and its value. Reused from row to row.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) key: Vec<u8>,
     pub(crate) value: Vec<u8>,
-    /// When it expires, in milliseconds since 1970, where the format has a place for it.
+    /// When the row expires, in milliseconds since 1970, if the format represents that.
     pub(crate) expires_ms: Option<u64>,
 }
 
-/// What a reader found.
+/// The result of reading a row.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// The row was filled.
     Row,
-    /// A line that is no row, and why.
+    /// The line is bad, for this reason.
     Bad(String),
     /// The end of the file.
     End,
@@ -64,18 +64,18 @@ pub(crate) trait RowReader {
     /// Reads the next row into `row`.
     fn read(&mut self, row: &mut Row) -> io::Result<Step>;
 
-    /// The line (from 1) on which the last row or bad line started.
+    /// Returns the line, from 1, on which the last row or bad line started.
     fn line(&self) -> u64;
 
-    /// The keyspace that the last row names, where the format has a place for it.
+    /// Returns the keyspace that the last row names, if the format represents that.
     fn keyspace(&self) -> Option<&str> {
         None
     }
 
-    /// Whether the last row ended with the file, without a line end, and may be a part of one: of a cut file or pipe.
+    /// Returns whether the last row ended with the file instead of a line end, so that it may be truncated.
     fn is_unended(&self) -> bool;
 
-    /// The names that the first line was taken for, where nobody had said that it is a header.
+    /// Returns the column names in the first line, if it was taken as a header without `--header`.
     fn assumed_names(&self) -> Option<String> {
         None
     }
@@ -83,23 +83,23 @@ pub(crate) trait RowReader {
 
 /// Writes rows to a file.
 pub(crate) trait RowWriter {
-    /// What comes is of this keyspace: told before each where there are several, and written where the format has a place for it.
+    /// Announces the keyspace of the following rows. Called only if there are several.
     fn begin_keyspace(&mut self, _name: &str) {}
 
     /// Writes one row.
     fn write(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
 
-    /// Writes one row that expires at this moment, in milliseconds since 1970. Returns whether the format has a place for that.
+    /// Writes a row that expires at `expires_ms`. Returns whether the format represents the expiry time.
     fn write_expiring(&mut self, key: &[u8], value: &[u8], _expires_ms: u64) -> Result<bool> {
         self.write(key, value)?;
         Ok(false)
     }
 
-    /// Writes what is buffered.
+    /// Writes buffered output.
     fn finish(&mut self) -> Result<()>;
 }
 
-/// A column, as the user names it.
+/// A column as the user names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Column(String);
 
@@ -111,20 +111,20 @@ impl FromStr for Column {
     }
 }
 
-/// How to read a file.
+/// Options for reading a file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ReadOptions {
-    /// None: the default of the format.
+    /// `None` selects the default of the format.
     pub(crate) form: Option<ByteForm>,
     pub(crate) key: Option<Column>,
     pub(crate) value: Option<Column>,
-    /// Whether the first line names the columns. None: the default of the format.
+    /// Whether the first line names the columns. `None` selects the default of the format.
     pub(crate) header: Option<bool>,
-    /// Between the columns of TSV and CSV. None: the default of the format.
+    /// Separator of TSV and CSV columns. `None` selects the default of the format.
     pub(crate) delimiter: Option<Delimiter>,
 }
 
-/// How to write a file.
+/// Options for writing a file.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct WriteOptions {
     pub(crate) form: Option<ByteForm>,
@@ -132,7 +132,7 @@ pub(crate) struct WriteOptions {
     pub(crate) delimiter: Option<Delimiter>,
 }
 
-/// What stands between two columns.
+/// The separator between columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Delimiter(u8);
 
@@ -142,7 +142,7 @@ impl FromStr for Delimiter {
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         match text.as_bytes() {
             b"\\t" | b"tab" => Ok(Delimiter(b'\t')),
-            // Neither a part of an escape or of a digit, nor of a line end.
+            // Excludes characters of escapes, digits and line ends.
             [byte]
                 if *byte == b'\t'
                     || *byte == b' '
@@ -155,7 +155,7 @@ impl FromStr for Delimiter {
     }
 }
 
-/// The format that the user asked for, or that the name of the file tells; TSV on standard input and output.
+/// Returns the requested format, or that of the file name; TSV for standard input and output.
 pub(crate) fn choose(asked: Option<FileFormat>, file: &Path) -> Result<FileFormat> {
     let extension = extension(&if is_compressed(file) { file.with_extension("") } else { file.to_owned() });
     match (asked, extension.as_deref()) {
@@ -166,13 +166,13 @@ pub(crate) fn choose(asked: Option<FileFormat>, file: &Path) -> Result<FileForma
         (None, Some("txt" | "words")) => Ok(FileFormat::Words),
         (None, None) if is_standard(file) => Ok(FileFormat::Tsv),
         (None, _) => Err(Failure::message(format!(
-            "the name {} does not tell its format: say --format tsv, csv, jsonl or words",
+            "the name {} does not imply a format: use --format tsv, csv, jsonl or words",
             shown(file.display())
         ))),
     }
 }
 
-/// Refuses the name of a file whose compression import does not unpack.
+/// Refuses a file whose compression import does not unpack.
 pub(crate) fn check_compression(file: &Path) -> Result<()> {
     match Compression::of_name(file) {
         Some(compression) if !compression.is_read() => {
@@ -182,7 +182,7 @@ pub(crate) fn check_compression(file: &Path) -> Result<()> {
     }
 }
 
-/// The program that compresses as the name of the file says.
+/// Returns the program for the compression that the file name implies.
 pub(crate) fn compressor(file: &Path) -> Option<&'static str> {
     Compression::of_name(file).map(Compression::compressor)
 }
@@ -191,17 +191,17 @@ fn extension(file: &Path) -> Option<String> {
     file.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase)
 }
 
-/// Whether its name says that the file is compressed as import can read it.
+/// Returns whether the file name implies a compression that import unpacks.
 pub(crate) fn is_compressed(file: &Path) -> bool {
     Compression::of_name(file).is_some_and(Compression::is_read)
 }
 
-/// Whether `file` stands for standard input or output.
+/// Returns whether `file` means standard input or output.
 pub(crate) fn is_standard(file: &Path) -> bool {
     file.as_os_str() == "-"
 }
 
-/// A reader of `input`.
+/// Returns a reader of `input`.
 pub(crate) fn reader(
     format: FileFormat,
     input: Box<dyn BufRead>,
@@ -217,7 +217,7 @@ pub(crate) fn reader(
     })
 }
 
-/// A writer to `output`.
+/// Returns a writer to `output`.
 pub(crate) fn writer<'a>(
     format: FileFormat,
     output: Box<dyn Write + 'a>,
@@ -246,7 +246,7 @@ fn check_delimiter(format: FileFormat, delimiter: Option<Delimiter>) -> Result<(
     }
 }
 
-/// Numbers (from 0) of the columns of key and value; without a value column, the rest of the line is the value.
+/// Returns the columns, from 0, of key and value. Without a value column, the rest of the line is the value.
 fn resolve(options: &ReadOptions, header: Option<&[&[u8]]>) -> Result<(usize, Option<usize>)> {
     let number = |column: &Column| match column.0.parse::<usize>() {
         Ok(0) => Err(Failure::message("columns are counted from 1")),
@@ -261,7 +261,7 @@ fn resolve(options: &ReadOptions, header: Option<&[&[u8]]>) -> Result<(usize, Op
                 ))
             }),
             None => Err(Failure::message(format!(
-                "column `{}`: without a header, columns have numbers; if the first line is a header, say --header yes",
+                "column `{}`: without a header, columns are numbers; if the first line is a header, use --header yes",
                 column.0
             ))),
         },
@@ -270,7 +270,7 @@ fn resolve(options: &ReadOptions, header: Option<&[&[u8]]>) -> Result<(usize, Op
     Ok((key, options.value.as_ref().map(number).transpose()?))
 }
 
-/// The longest text that `bytes` bytes can have in a form.
+/// Returns the longest text of `bytes` bytes in a form.
 fn text_bytes_max(form: ByteForm, bytes: usize) -> u64 {
     let per_byte = match form {
         // \xHH
@@ -281,12 +281,12 @@ fn text_bytes_max(form: ByteForm, bytes: usize) -> u64 {
     bytes as u64 * per_byte
 }
 
-/// The longest text that a key and a value can have in a form, with what stands around them.
+/// Returns the longest text of a row in a form.
 fn row_bytes_max(form: ByteForm) -> u64 {
     text_bytes_max(form, KEY_BYTES_MAX) + text_bytes_max(form, VALUE_BYTES_MAX) + AROUND_BYTES_MAX
 }
 
-/// The line that names the columns; empty if there is none.
+/// Returns the header line, or an empty line if the file is empty.
 fn header_line(lines: &mut Lines) -> Result<Vec<u8>> {
     match lines.next_line().map_err(header_failure)? {
         None => Ok(Vec::new()),
@@ -295,12 +295,12 @@ fn header_line(lines: &mut Lines) -> Result<Vec<u8>> {
     }
 }
 
-/// An error while reading the header.
+/// Describes an error while reading the header.
 fn header_failure(error: impl Into<io::Error>) -> Failure {
     Failure::message(format!("read the header: {}", error.into()))
 }
 
-/// Fills the row from texts, or says which of them is wrong.
+/// Fills the row from encoded text, or reports which part is invalid.
 fn fill(row: &mut Row, form: ByteForm, key: &[u8], value: &[u8]) -> Step {
     row.key.clear();
     row.value.clear();

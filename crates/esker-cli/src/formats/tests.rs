@@ -1,4 +1,4 @@
-//! Every format: random bytes come back, columns are found, bad lines are named.
+//! Tests all formats: random bytes are restored, columns found, bad lines reported.
 
 use std::cell::RefCell;
 use std::io::Cursor;
@@ -16,7 +16,7 @@ fn columns(key: &str, value: &str) -> ReadOptions {
     ReadOptions { key: column(key), value: column(value), ..DEFAULTS }
 }
 
-/// Rows as `key=value`, bad lines as `line: reason`.
+/// Returns rows as `key=value` and bad lines as `line: reason`.
 fn read(format: FileFormat, text: &[u8], options: &ReadOptions) -> Vec<String> {
     let mut reader = reader(format, Box::new(Cursor::new(text.to_vec())), options).unwrap();
     let mut row = Row::default();
@@ -118,23 +118,23 @@ fn tsv_finds_its_columns() {
 }
 
 #[test]
-fn tsv_1_a_table_stays_a_table() {
+fn a_table_stays_a_table() {
     let rows = [Row { key: b"a\tb".to_vec(), value: b"c\td\n\t".to_vec(), expires_ms: None }];
     let text = write(FileFormat::Tsv, &rows, WriteOptions::default()).unwrap();
-    assert_eq!(text, b"a\\tb\tc\td\\n\t\n", "tsv.1");
+    assert_eq!(text, b"a\\tb\tc\td\\n\t\n");
 }
 
 #[test]
-fn a_header_that_cannot_be_read_is_told_as_that() {
-    struct Gone;
-    impl io::Read for Gone {
+fn an_unreadable_header_is_reported() {
+    struct Broken;
+    impl io::Read for Broken {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
             Err(io::Error::other("the device is gone"))
         }
     }
     for format in [FileFormat::Tsv, FileFormat::Csv] {
         let options = ReadOptions { header: Some(true), ..DEFAULTS };
-        let failure = reader(format, Box::new(io::BufReader::new(Gone)), &options).err().unwrap();
+        let failure = reader(format, Box::new(io::BufReader::new(Broken)), &options).err().unwrap();
         assert_eq!(failure.to_string(), "read the header: the device is gone", "{format:?}");
     }
 }
@@ -164,14 +164,14 @@ fn json_takes_any_field_or_the_whole_line() {
 }
 
 #[test]
-fn jsonl_2_what_is_no_string_stands_as_it_is() {
+fn what_is_no_string_stands_as_it_is() {
     let text = b"{\"id\":18446744073709551616}\n{\"id\":18446744073709551617}\n{\"id\": 1.0 ,\"x\":{\"b\":1,\"a\": 1e999}}\n";
     let found = read(FileFormat::Jsonl, text, &columns("id", ""));
     let keys: Vec<_> = found.iter().map(|row| row.split('=').next().unwrap()).collect();
-    assert_eq!(keys, ["18446744073709551616", "18446744073709551617", "1.0"], "jsonl.2");
+    assert_eq!(keys, ["18446744073709551616", "18446744073709551617", "1.0"]);
     let x = read(FileFormat::Jsonl, text, &columns("id", "x"));
-    assert_eq!(x[2..], [format!("1.0={}", b"{\"b\":1,\"a\": 1e999}".escape_ascii())], "jsonl.2");
-    // The last of two, as ever; a string is what it says, wherever it stands.
+    assert_eq!(x[2..], [format!("1.0={}", b"{\"b\":1,\"a\": 1e999}".escape_ascii())]);
+    // The last of two equal fields counts, and strings are unescaped.
     let text = b"{\"k\\u0065y\":\"\\u0061\",\"value\":1,\"value\":2}\n";
     assert_eq!(read(FileFormat::Jsonl, text, &DEFAULTS), ["a=2"]);
     let bad = read(
@@ -206,7 +206,7 @@ fn formats_2_bad_lines_are_named_and_skipped() {
         read(FileFormat::Jsonl, json, &DEFAULTS),
         &[
             "a=b",
-            "2: no JSON object: the line ends within it; one object a line is needed",
+            "2: no JSON object: the line ends within it; give one object per line",
             "3: no JSON object",
             "4: the object has no field `key`",
             "5: key_hex",

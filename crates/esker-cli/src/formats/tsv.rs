@@ -1,8 +1,8 @@
-//! TSV: KEY <tab> VALUE, a row a line; or with another delimiter for the tab.
+//! TSV: KEY <tab> VALUE, one row per line. Another delimiter may replace the tab.
 //!
-//! tsv.1. The first tab of a line ends the key, so a tab inside a key is escaped. Tabs inside a value stand as they are: a
-//!      table of many columns is the same table after import and export.
-//! tsv.2. A blank line is no row, since a row has a tab.
+//! The first tab of a line ends the key, so a tab inside a key is escaped. Tabs inside a value are written as
+//! they are, so a table of many columns survives import and export. Blank lines are skipped, since each row
+//! contains a tab.
 
 use std::io::{self, BufRead, Write};
 
@@ -45,7 +45,7 @@ impl RowReader for TsvReader {
             match self.lines.next_line()? {
                 None => return Ok(Step::End),
                 Some(Err(reason)) => return Ok(Step::Bad(reason)),
-                // tsv.2
+                // A blank line is not a row.
                 Some(Ok(b"")) => {}
                 Some(Ok(_)) => break self.lines.line(),
             }
@@ -66,7 +66,7 @@ impl RowReader for TsvReader {
                     format!("`{}`", char::from(delimiter))
                 };
                 return Ok(Step::Bad(format!(
-                    "no {name}: a row is KEY {name} VALUE; for plain words say --format words, for other columns --delimiter"
+                    "no {name}: a row is KEY {name} VALUE; for plain words use --format words, for other columns --delimiter"
                 )));
             }
             None => &line[key.len() + 1..],
@@ -83,9 +83,9 @@ impl RowReader for TsvReader {
     }
 }
 
-/// A row that is too short.
+/// Reports a row with too few columns.
 pub(super) fn no_column(number: usize) -> Step {
-    Step::Bad(format!("there is no column {}: if the columns are not apart, say --delimiter", number + 1))
+    Step::Bad(format!("there is no column {}: for another separator use --delimiter", number + 1))
 }
 
 /// Writes TSV.
@@ -95,13 +95,13 @@ pub(crate) struct TsvWriter<'a> {
     delimiter: u8,
     line: Vec<u8>,
     strict: bool,
-    /// In front of each row, if that is for eyes.
+    /// Prefix of each row when output is for people and there are several keyspaces.
     keyspace: String,
     /// Whether nothing has been written.
     is_start: bool,
 }
 
-/// The usual delimiter.
+/// The default delimiter.
 const TAB: Delimiter = Delimiter(b'\t');
 
 impl<'a> TsvWriter<'a> {
@@ -122,7 +122,7 @@ impl<'a> TsvWriter<'a> {
         self
     }
 
-    /// Writes the names of the columns, if they are asked for.
+    /// Writes the header line if requested.
     pub(super) fn with_header(mut self, header: Option<bool>) -> Result<Self> {
         if header == Some(true) {
             writeln!(self.output, "key{}value", char::from(self.delimiter))?;
@@ -131,7 +131,7 @@ impl<'a> TsvWriter<'a> {
         Ok(self)
     }
 
-    /// For eyes, not for `import`: raw tabs and line ends are let through.
+    /// Allows raw tabs and line ends, for output that only people read.
     pub(crate) fn lenient(mut self) -> Self {
         self.strict = false;
         self
@@ -156,12 +156,12 @@ impl RowWriter for TsvWriter<'_> {
         }
         self.line.clear();
         self.line.extend_from_slice(self.keyspace.as_bytes());
-        // input.1
+        // The reader drops one byte order mark.
         if is_raw && self.is_start && key.starts_with(BYTE_ORDER_MARK) {
             self.line.extend_from_slice(BYTE_ORDER_MARK);
         }
         self.is_start = false;
-        // An escaped text has no tab, but may have another delimiter; hexadecimal digits are none.
+        // Escaped text contains no tab, but may contain another delimiter. Hexadecimal text contains none.
         let to_escape = self.form == ByteForm::Escaped && self.delimiter != TAB.0;
         for (number, part) in key.split(|b| to_escape && is_delimiter(b)).enumerate() {
             if number > 0 {

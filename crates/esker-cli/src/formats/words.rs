@@ -1,4 +1,5 @@
-//! Word lists: each line is a key, an empty line the empty one; values are empty, and left out when writing.
+//! Word lists: each line is a key with an empty value. An empty line is the empty key. Values are not
+//! written.
 
 use std::io::{self, BufRead, Write};
 
@@ -57,7 +58,7 @@ pub(crate) struct WordsWriter<'a> {
     form: ByteForm,
     line: Vec<u8>,
     strict: bool,
-    /// In front of each row, if that is for eyes.
+    /// Prefix of each row when output is for people and there are several keyspaces.
     keyspace: String,
     /// Whether nothing has been written.
     is_start: bool,
@@ -68,7 +69,7 @@ impl<'a> WordsWriter<'a> {
         WordsWriter { output, form, line: Vec::new(), strict: true, keyspace: String::new(), is_start: true }
     }
 
-    /// Writes the line before the keys, if it is asked for.
+    /// Writes the header line if requested.
     pub(super) fn with_header(mut self, header: Option<bool>) -> Result<Self> {
         if header == Some(true) {
             self.output.write_all(b"key\n")?;
@@ -77,7 +78,7 @@ impl<'a> WordsWriter<'a> {
         Ok(self)
     }
 
-    /// For eyes, not for `import`: raw line ends inside keys are let through.
+    /// Allows raw line ends inside keys, for output that only people read.
     pub(crate) fn lenient(mut self) -> Self {
         self.strict = false;
         self
@@ -100,7 +101,7 @@ impl RowWriter for WordsWriter<'_> {
         }
         self.line.clear();
         self.line.extend_from_slice(self.keyspace.as_bytes());
-        // input.1
+        // The reader drops one byte order mark.
         if self.strict && self.form == ByteForm::Raw && self.is_start && key.starts_with(BYTE_ORDER_MARK) {
             self.line.extend_from_slice(BYTE_ORDER_MARK);
         }

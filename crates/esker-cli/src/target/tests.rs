@@ -1,12 +1,12 @@
-//! What names stand for, and who may read what export writes.
+//! Tests what names refer to, and who may read an exported file.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use super::*;
 
 #[test]
-fn cli_target_2_devices_and_links_are_told_from_files() {
-    // Only looked at: what is made of it is tested where nothing of the system's can be harmed.
+fn cli_target_2_devices_and_links_are_recognized() {
+    // These are only examined; writing to special files is tested in a directory of its own.
     assert!(matches!(Target::look(Path::new("-")), Ok(Target::Standard)));
     assert!(matches!(Target::look(Path::new("/dev/null")), Ok(Target::Special(_))));
     assert!(matches!(Target::look(Path::new("/dev")), Err(Failure::Message(_))));

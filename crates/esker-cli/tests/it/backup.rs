@@ -1,4 +1,5 @@
-//! `esker checkpoint` and `esker backup`, run as a user runs them: both restore a database, and both report damaged files.
+//! Tests `esker checkpoint` and `esker backup` by running the program: both produce databases that can be
+//! restored, and both report damaged files.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests look at files from outside")]
 
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ fn get(esker: &Esker, db: &str, key: &str) -> String {
     esker.run(["-d", db, "get", key]).text().to_owned()
 }
 
-/// The files of all backups.
+/// Returns the files of all backups.
 fn stored(esker: &Esker) -> Vec<PathBuf> {
     let files = std::fs::read_dir(esker.path("backups/files")).unwrap();
     files.map(|entry| entry.unwrap().path()).collect()
@@ -67,7 +68,7 @@ fn backups_are_made_listed_restored_and_pruned() {
 }
 
 #[test]
-fn damage_of_a_backup_is_told_with_its_file() {
+fn damage_of_a_backup_is_reported_with_its_file() {
     let esker = Esker::new();
     put(&esker, "a", "1");
     assert_eq!(esker.run(["backup", "create", "backups"]).code, 0);
@@ -86,7 +87,7 @@ fn damage_of_a_backup_is_told_with_its_file() {
 }
 
 #[test]
-fn what_is_no_directory_of_backups_is_refused() {
+fn other_directories_are_refused() {
     let esker = Esker::new();
     put(&esker, "a", "1");
     for line in ["list nothing", "verify nothing", "prune nothing --keep 1", "restore nothing to"] {
@@ -118,7 +119,7 @@ fn a_database_is_unloaded_and_loaded() {
     assert_eq!(other.code, 2, "{other:?}");
 }
 
-/// What docs/backup.md tells people to type.
+/// Runs the commands shown in docs/backup.md.
 #[test]
 fn the_examples_of_the_document_run() {
     let text = include_str!("../../../../docs/backup.md");
@@ -129,10 +130,10 @@ fn the_examples_of_the_document_run() {
         assert_eq!(esker.run(["-k", keyspace, "put", "ann", "1"]).code, 0);
     }
     let mut lines = 0;
-    // Of the test's database nobody knows the numbers of commits.
+    // The document's commit numbers do not exist in the test's database.
     for line in blocks.flat_map(str::lines).filter(|line| !line.contains("--to-commit")) {
         let command = line.split('#').next().unwrap().trim().strip_prefix("esker ").unwrap();
-        // The moment of the example is one before this test.
+        // The time in the example lies before this test.
         let command = command.replace("/backup/data", "backups").replace("2026-11-26T", "2100-11-26T");
         let outcome = esker.run(command.split(' '));
         assert_eq!(outcome.code, 0, "{line}: {outcome:?}");
@@ -145,7 +146,7 @@ fn the_examples_of_the_document_run() {
 }
 
 #[test]
-fn moments_between_two_backups_are_kept_and_restored() {
+fn points_between_two_backups_are_archived_and_restored() {
     let esker = Esker::new();
     put(&esker, "a", "1");
     let none = esker.run(["backup", "feed", "backups"]);
@@ -174,7 +175,7 @@ fn moments_between_two_backups_are_kept_and_restored() {
 }
 
 #[test]
-fn pruning_tells_of_segments_and_a_restore_of_the_database() {
+fn pruning_reports_segments_and_a_restore_reports_the_database() {
     let esker = Esker::new();
     put(&esker, "a", "1");
     esker.run(["feed", "--keep", "100000000"]);

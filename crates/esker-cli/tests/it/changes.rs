@@ -1,4 +1,4 @@
-//! Merge operators and the change feed, from the outside.
+//! Tests merge operators and the change feed by running the program.
 
 use crate::common::Esker;
 
@@ -17,8 +17,8 @@ fn numbers_are_merged_and_printed() {
     esker.ok("merge -k counts --as i64 visits -3");
     assert_eq!(esker.ok("get -k counts --as i64 visits"), "42\n");
     assert!(esker.fails("merge -k counts visits 5").contains("1 bytes instead of 8"));
-    assert!(esker.fails("merge -k counts --as u64 visits -1").contains("no number of --as u64"));
-    assert!(esker.fails("get --as i64 ann").contains("leave out --as i64"));
+    assert!(esker.fails("merge -k counts --as u64 visits -1").contains("not a number of type u64"));
+    assert!(esker.fails("get --as i64 ann").contains("omit --as i64"));
 }
 
 #[test]

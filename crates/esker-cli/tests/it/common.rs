@@ -1,4 +1,4 @@
-//! Runs the built `esker` in a directory of its own.
+//! Runs the built `esker` in a temporary directory.
 #![expect(clippy::disallowed_methods, reason = "tests of a program look at its files from outside")]
 
 use std::ffi::OsStr;
@@ -8,12 +8,12 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-/// A directory that holds a database `db` and whatever files a test writes.
+/// A directory with a database `db` and the files that a test writes.
 pub struct Esker {
     directory: TempDir,
 }
 
-/// What a run of the program gave.
+/// The result of a run of the program.
 #[derive(Debug)]
 pub struct Outcome {
     pub code: i32,
@@ -44,22 +44,22 @@ impl Esker {
         std::fs::read(self.path(name)).expect("read a test file")
     }
 
-    /// Runs `esker` on the database `db` with nothing on its standard input.
+    /// Runs `esker` on the database `db` with empty standard input.
     pub fn run<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Outcome {
         self.run_with(b"", args)
     }
 
-    /// Runs `esker` in a directory below.
+    /// Runs `esker` in a subdirectory.
     pub fn run_in<A: AsRef<OsStr>>(&self, directory: &str, args: impl IntoIterator<Item = A>) -> Outcome {
         self.start(&self.path(directory), b"", args, Stdio::piped(), Stdio::piped())
     }
 
-    /// Runs `esker` with this on its standard input.
+    /// Runs `esker` with this standard input.
     pub fn run_with<A: AsRef<OsStr>>(&self, input: &[u8], args: impl IntoIterator<Item = A>) -> Outcome {
         self.start(self.directory.path(), input, args, Stdio::piped(), Stdio::piped())
     }
 
-    /// Runs `esker` with this as its standard error.
+    /// Runs `esker` with this standard error.
     pub fn run_saying<A: AsRef<OsStr>>(
         &self,
         messages: impl Into<Stdio>,
@@ -68,14 +68,14 @@ impl Esker {
         self.start(self.directory.path(), b"", args, Stdio::piped(), messages.into())
     }
 
-    /// The program with these arguments, to be started in another way.
+    /// Returns the program with these arguments, for the caller to start.
     pub fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_esker"));
         command.args(line.split(' ')).env("ESKER_DB", "db").current_dir(self.directory.path());
         command
     }
 
-    /// Runs `esker` with this as its standard output.
+    /// Runs `esker` with this standard output.
     pub fn run_into<A: AsRef<OsStr>>(
         &self,
         output: impl Into<Stdio>,
@@ -101,7 +101,7 @@ impl Esker {
             .stderr(messages)
             .spawn()
             .expect("start esker");
-        // A command that does not read its input may be gone already.
+        // A command that does not read its input may have ended already.
         let _ignored = child.stdin.take().expect("it is piped").write_all(input);
         let output = child.wait_with_output().expect("wait for esker");
         Outcome {
@@ -111,14 +111,14 @@ impl Esker {
         }
     }
 
-    /// Runs a command line that must succeed, split at spaces; its output.
+    /// Runs a command line, split at spaces, that must succeed. Returns its output.
     pub fn ok(&self, line: &str) -> String {
         let outcome = self.run(line.split(' '));
         assert_eq!(outcome.code, 0, "esker {line}: {}", outcome.err);
         outcome.text().to_owned()
     }
 
-    /// Runs a command line that must fail; its messages.
+    /// Runs a command line that must fail. Returns its messages.
     pub fn fails(&self, line: &str) -> String {
         let outcome = self.run(line.split(' '));
         assert_eq!(outcome.code, 2, "esker {line}: {}{}", outcome.text(), outcome.err);

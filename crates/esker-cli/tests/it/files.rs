@@ -1,4 +1,4 @@
-//! Import and export from the outside: every format there and back, bad lines, missing files.
+//! Tests import and export by running the program: all formats in both directions, bad lines, missing files.
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -7,7 +7,7 @@
 
 use crate::common::Esker;
 
-/// Entries with bytes of every kind, in TSV.
+/// Returns entries in TSV with bytes of every kind.
 fn entries() -> String {
     let mut random = fastrand::Rng::with_seed(7);
     let mut text = String::new();
@@ -51,7 +51,7 @@ fn pipes_copy_a_keyspace() {
 }
 
 #[test]
-fn import_destination_1_several_keyspaces_come_back_from_json_lines() {
+fn several_keyspaces_come_back_from_json_lines() {
     let esker = Esker::new();
     for keyspace in ["a", "b", "default"] {
         esker.ok(&format!("put -k {keyspace} key of-{keyspace}"));
@@ -64,8 +64,8 @@ fn import_destination_1_several_keyspaces_come_back_from_json_lines() {
         assert_eq!(esker.ok(&format!("scan --db copy -k {keyspace}")), format!("key\tof-{keyspace}\n"));
     }
     let said = esker.fails("import all.jsonl -k a --batch 1 --db one");
-    assert!(said.contains("all.jsonl:2: the row is of the keyspace `b`, and -k says `a`"), "{said}");
-    assert_eq!(esker.ok("keyspaces list --db one"), "a\t1\ndefault\t0\n", "import_destination.1");
+    assert!(said.contains("all.jsonl:2: the row belongs to the keyspace `b`, but -k selects `a`"), "{said}");
+    assert_eq!(esker.ok("keyspaces list --db one"), "a\t1\ndefault\t0\n");
     esker.ok("import all.jsonl -k merged --key key --db one");
     assert_eq!(esker.ok("scan -k merged --db one"), "key\tof-default\n");
     for format in ["tsv", "csv", "words"] {
@@ -75,15 +75,15 @@ fn import_destination_1_several_keyspaces_come_back_from_json_lines() {
 }
 
 #[test]
-fn import_destination_2_a_failed_import_leaves_no_keyspaces_that_rows_name() {
+fn a_failed_import_leaves_no_keyspaces_that_rows_name() {
     let esker = Esker::new();
     let row = |name: &str| format!("{{\"keyspace\":{name},\"key\":\"k\",\"value\":\"v\"}}\n");
     esker.write("f.jsonl", [row("\"new\""), row("null"), row("7")].concat());
     assert!(esker.fails("import f.jsonl").contains("f.jsonl:3: keyspace: "));
-    assert_eq!(esker.ok("keyspaces list"), "default\t0\n", "import_destination.2");
+    assert_eq!(esker.ok("keyspaces list"), "default\t0\n");
     esker.write("f.jsonl", [row("\"\""), row("\"new\"")].concat());
     assert!(esker.ok("import f.jsonl --skip-bad").contains("imported 1 row"));
-    assert_eq!(esker.ok("keyspaces list"), "default\t0\nnew\t1\n", "import_destination.2");
+    assert_eq!(esker.ok("keyspaces list"), "default\t0\nnew\t1\n");
 }
 
 #[test]
@@ -96,11 +96,11 @@ fn export_takes_ranges_and_leaves_no_halves() {
     assert_eq!(esker.ok("export --from c --to b"), "");
     esker.run(["put", "d\te", "4"]);
     assert!(esker.fails("export x.tsv --bytes raw").contains("--bytes escaped"));
-    assert!(!esker.path("x.tsv").exists() && !esker.path("x.tsv.partial").exists(), "export.1");
+    assert!(!esker.path("x.tsv").exists() && !esker.path("x.tsv.partial").exists());
     assert!(esker.fails("export nowhere/x.tsv").contains("nowhere"));
 }
 
-/// What an export writes that is no new file: each of these stays what it is.
+/// Tests the destinations of an export that are not new files: each keeps its kind.
 #[cfg(unix)]
 mod targets {
     use std::fs;
@@ -127,7 +127,7 @@ mod targets {
             assert!(said.contains(&format!("{name} is a directory")), "{said}");
             assert!(!esker.path(&format!("{name}.partial")).exists(), "cli_target.1");
         }
-        // Before the database is opened, even.
+        // The refusal comes before the database is opened.
         assert!(esker.fails("--db nothing export --format tsv dir").contains("is a directory"));
     }
 
@@ -136,7 +136,7 @@ mod targets {
         let esker = filled();
         assert!(Command::new("mkfifo").arg(esker.path("pipe")).status().unwrap().success());
         let mut child = esker.command("export --format tsv pipe").stdout(Stdio::piped()).spawn().unwrap();
-        // Without a writer, reading a pipe would wait for ever: the program may have replaced it instead.
+        // Reading a pipe without a writer would block forever, if the program replaced the pipe.
         let start = std::time::Instant::now();
         let reader = std::thread::spawn({
             let pipe = esker.path("pipe");
@@ -145,36 +145,35 @@ mod targets {
         while !reader.is_finished() && start.elapsed().as_secs() < 300 {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
-        assert!(reader.is_finished(), "cli_target.2: nobody has opened the pipe");
+        assert!(reader.is_finished(), "cli_target.2: the pipe was not opened");
         assert_eq!(reader.join().unwrap().unwrap(), ROWS, "cli_target.2");
         assert!(child.wait().unwrap().success());
         assert!(fs::symlink_metadata(esker.path("pipe")).unwrap().file_type().is_fifo(), "cli_target.2");
     }
 
-    /// A reader that leaves has not got everything: no success, as it is for standard output.
+    /// A reader of a named pipe that leaves early did not get everything, so the export fails, unlike on
+    /// standard output.
     #[test]
-    fn export_1_a_pipe_that_is_closed_early_is_an_error() {
+    fn a_pipe_that_is_closed_early_is_an_error() {
         let esker = filled();
         esker.run_with(format!("c\t{}\n", "v".repeat(1 << 20)).as_bytes(), ["import"]);
         assert!(Command::new("mkfifo").arg(esker.path("pipe")).status().unwrap().success());
         for format in ["tsv", "csv", "jsonl"] {
             let line = format!("export --format {format} pipe");
             let child = esker.command(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-            // More than a pipe holds comes after this; who writes waits for the reader, and this one goes.
+            // The pipe holds less than the export writes, so the writer waits for this reader, which then
+            // leaves.
             let mut reader = fs::File::open(esker.path("pipe")).unwrap();
             std::io::Read::read_exact(&mut reader, &mut [0]).unwrap();
             drop(reader);
             let output = child.wait_with_output().unwrap();
             let said = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(2), "export.1: {format}: {said}");
-            assert!(
-                said.contains("write pipe: Broken pipe") && output.stdout.is_empty(),
-                "export.1: {format}: {said}"
-            );
+            assert_eq!(output.status.code(), Some(2), "{format}: {said}");
+            assert!(said.contains("write pipe: Broken pipe") && output.stdout.is_empty(), "{format}: {said}");
         }
     }
 
-    /// Standard output is another matter: `esker export | head`.
+    /// A reader of standard output may leave early: `esker export | head`.
     #[test]
     fn standard_output_that_is_closed_early_is_no_error() {
         let esker = filled();
@@ -190,9 +189,9 @@ mod targets {
         }
     }
 
-    /// A file that may not grow any more, as on a full disk.
+    /// Exports to a file that may not grow, as on a full disk.
     #[test]
-    fn export_1_a_file_that_cannot_grow_is_named() {
+    fn a_file_that_cannot_grow_is_named() {
         let esker = filled();
         esker.run_with(format!("c\t{}\n", "v".repeat(1 << 20)).as_bytes(), ["import"]);
         esker.ok("compact");
@@ -208,15 +207,12 @@ mod targets {
             let said = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(2), "{said}");
             assert!(said.starts_with(&format!("esker: write {name}.partial: ")), "{said}");
-            assert!(
-                !esker.path(&format!("{name}.partial")).exists() && !esker.path(name).exists(),
-                "export.1"
-            );
+            assert!(!esker.path(&format!("{name}.partial")).exists() && !esker.path(name).exists());
         }
     }
 
-    /// A device in the test's own directory, since broken code would replace one of the system's; none where only root
-    /// may make one.
+    /// The device is in the test's own directory, because broken code could replace a system device. Creating
+    /// it may require root.
     #[test]
     fn cli_target_2_a_device_is_written_and_stays() {
         let esker = filled();
@@ -263,11 +259,11 @@ mod targets {
     }
 
     #[test]
-    fn cli_target_2_somebodys_partial_file_is_left_alone() {
+    fn cli_target_2_a_foreign_partial_file_is_kept() {
         let esker = filled();
         esker.write("x.tsv", "old");
         esker.write("x.tsv.partial", "mine");
-        assert!(esker.fails("export x.tsv").contains("x.tsv.partial is there"));
+        assert!(esker.fails("export x.tsv").contains("x.tsv.partial exists"));
         assert_eq!(
             (esker.read("x.tsv"), esker.read("x.tsv.partial")),
             (b"old".to_vec(), b"mine".to_vec()),
@@ -295,7 +291,7 @@ mod targets {
         assert_eq!(fs::metadata(esker.path("x.tsv")).unwrap().mode() & 0o777, 0o600, "cli_target.3");
     }
 
-    /// Where the test may give a file away.
+    /// Runs where the test may change the group of a file.
     #[test]
     fn cli_target_3_what_was_the_groups_is_not_another_groups() {
         let esker = filled();
@@ -325,7 +321,7 @@ fn word_lists_and_foreign_tables() {
     esker.write("e.jsonl", "{\"id\":7,\"x\":[1]}\n");
     esker.ok("import -k json e.jsonl --key id");
     assert_eq!(esker.ok("get -k json 7"), "{\"id\":7,\"x\":[1]}\n");
-    // Two numbers, and not one.
+    // The two numbers must not be rounded to one.
     let line = |digits: &str| format!("{{\"id\": {digits}, \"v\": {{\"b\": 1.10,\"a\":1e400}}}}\n");
     esker.write("n.jsonl", line("18446744073709551616") + &line("18446744073709551617"));
     esker.ok("import -k numbers n.jsonl --key id --value v");
@@ -336,7 +332,7 @@ fn word_lists_and_foreign_tables() {
 }
 
 #[test]
-fn import_destination_3_sorted_rows_are_imported_at_once_and_unsorted_ones_not_at_all() {
+fn sorted_rows_are_imported_at_once_and_unsorted_ones_not_at_all() {
     let esker = Esker::new();
     esker.ok("put apple old");
     esker.write("sorted.tsv", "ant\t1\napple\t2\nbee\t3\n");
@@ -350,13 +346,13 @@ fn import_destination_3_sorted_rows_are_imported_at_once_and_unsorted_ones_not_a
         let message = esker.fails("import unsorted.tsv --sorted --skip-bad -k none");
         let place = format!("unsorted.tsv:{line}: the keys of an ingest ascend");
         assert!(message.contains(&place) && message.contains("LC_ALL=C sort"), "{message}");
-        assert!(message.contains("0 rows of the batches before"), "{message}");
-        assert!(esker.fails("count -k none").contains("no keyspace `none`"), "import.5");
+        assert!(message.contains("0 rows of earlier batches"), "{message}");
+        assert!(esker.fails("count -k none").contains("no keyspace `none`"));
     }
     esker.write("mixed.tsv", "b\t1\nbad\nc\t3\n");
     assert!(esker.ok("import mixed.tsv --sorted --skip-bad -k some").contains("imported 2 rows"));
     esker.write("other.jsonl", r#"{"key":"a","value":"1","keyspace":"other"}"#.to_owned() + "\n");
-    assert!(esker.fails("import other.jsonl --sorted").contains("with --sorted all rows go into `default`"));
+    assert!(esker.fails("import other.jsonl --sorted").contains("--sorted imports all rows into `default`"));
     assert!(esker.fails("import sorted.tsv --sorted --batch 5").contains("cannot be used with"));
 }
 
@@ -366,7 +362,7 @@ fn bad_lines_stop_or_are_skipped() {
     esker.write("bad.tsv", "a\t1\nb\t2\nword\nc\t\\q\nd\t4\n");
     let message = esker.fails("import bad.tsv --batch 2");
     assert!(message.contains("bad.tsv:3: no tab"), "{message}");
-    assert!(message.contains("2 rows of the batches before") && message.contains("--skip-bad"), "{message}");
+    assert!(message.contains("2 rows of earlier batches") && message.contains("--skip-bad"), "{message}");
     assert_eq!(esker.ok("count"), "2\n");
 
     let outcome = esker.run(["import", "bad.tsv", "--skip-bad"]);
@@ -381,9 +377,10 @@ fn bad_lines_stop_or_are_skipped() {
 
     let all_or_nothing = esker.run(["import", "bad.tsv", "-k", "none", "--batch", "0"]);
     assert_eq!(all_or_nothing.code, 2);
-    assert!(esker.fails("count -k none").contains("no keyspace `none`"), "import.5");
+    assert!(esker.fails("count -k none").contains("no keyspace `none`"));
 
-    // A key takes four bytes a byte at most: this is no line of a word list, and no more is read of it than that.
+    // A key takes at most four bytes per byte: this line is too long for a word list, and import does not
+    // read all of it.
     esker.write("binary.txt", format!("ok\n{}\nfine\n", "\0".repeat(1 << 20)));
     let message = esker.fails("import binary.txt");
     assert!(message.contains("binary.txt:2: the line is longer than 262140 bytes"), "L1: {message}");
@@ -396,7 +393,7 @@ fn bad_lines_stop_or_are_skipped() {
 }
 
 #[test]
-fn import_4_a_last_line_without_its_end_is_imported_and_told() {
+fn a_last_line_without_its_end_is_imported_with_a_note() {
     let esker = Esker::new();
     let cut = [("tsv", "a\t1\nb\t23"), ("csv", "key,value\na,1\nb,23"), ("words", "a\nb23")];
     for (format, text) in cut {
@@ -418,12 +415,12 @@ fn import_4_a_last_line_without_its_end_is_imported_and_told() {
         let whole = esker.run_with(format!("{text}\n").as_bytes(), whole);
         assert!(whole.code == 0 && !whole.err.contains("cut"), "{format}: {}", whole.err);
     }
-    // A part of an object is none.
+    // A truncated object is a bad line.
     let json = esker.run_with(b"{\"key\":\"a\",\"value\":\"1\"}", ["import", "--format", "jsonl", "-"]);
     assert_eq!(json.code, 0, "{}", json.err);
 }
 
-/// A file that is read up to a point, and then no more: a connection that is reset.
+/// The input fails after some rows, like a connection that is reset.
 #[cfg(target_os = "linux")]
 #[test]
 fn import_3_a_read_error_says_what_is_in() {
@@ -435,19 +432,19 @@ fn import_3_a_read_error_says_what_is_in() {
     let (mut ours, mut theirs) = UnixStream::pair().expect("a connection");
     theirs.write_all(b"not read").expect("there is room");
     ours.write_all(b"a\t1\nb\t2\nc\t3\n").expect("there is room");
-    // With something unread this is a reset: who reads gets the rows, then an error.
+    // Closing with unread data resets the connection: the program reads the rows, then an error.
     drop(ours);
     let output = esker.command("import --batch 2").stdin(OwnedFd::from(theirs)).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(
-        said.contains("read standard input: ") && said.contains("; 2 rows of the batches before"),
+        said.contains("read standard input: ") && said.contains("; 2 rows of earlier batches"),
         "import.3: {said}"
     );
     assert_eq!(esker.ok("scan"), "a\t1\nb\t2\n");
 }
 
-/// A database that may not grow any more.
+/// The database may not grow further.
 #[cfg(target_os = "linux")]
 #[test]
 fn import_3_a_failed_commit_says_what_is_in() {
@@ -473,7 +470,7 @@ fn import_3_a_failed_commit_says_what_is_in() {
     );
 }
 
-/// A log that cannot be written any more, under commits that do not wait for the disk: what was committed is not what is there.
+/// The log can no longer be written while commits do not wait for the disk: committed rows may be lost.
 #[cfg(target_os = "linux")]
 #[test]
 fn import_3_rows_that_may_be_lost_are_not_said_to_be_in() {
@@ -503,10 +500,10 @@ fn import_3_rows_that_may_be_lost_are_not_said_to_be_in() {
             assert!(start.elapsed().as_secs() < 300, "the first rows are committed");
             std::thread::sleep(Duration::from_millis(2));
         }
-        // From here on no file of its can be written behind its first bytes.
+        // From here on the process cannot write beyond the first bytes of any file.
         let limit = Rlimit { current: Some(512), ..getrlimit(Resource::Fsize) };
         prlimit(Some(Pid::from_child(&child)), Resource::Fsize, limit).expect("it is our child");
-        // Where the limit came before the first of these rows were written it may have stopped already.
+        // The process may already have stopped because of the limit.
         let _ignored = input.write_all((rows(100) + end).as_bytes());
         drop(input);
         let output = child.wait_with_output().expect("it ends");
@@ -534,12 +531,12 @@ fn import_3_a_keyspace_that_cannot_be_created_stops_the_import() {
 }
 
 #[test]
-fn import_1_missing_files_create_nothing() {
+fn missing_files_create_nothing() {
     let esker = Esker::new();
     assert!(esker.fails("import gone.tsv").contains("gone.tsv"));
     std::fs::create_dir(esker.path("folder.tsv")).unwrap();
     assert!(esker.fails("import folder.tsv").contains("is a directory"));
     esker.write("t.csv", "a,b\n1,2\n");
     assert!(esker.fails("import t.csv --key c").contains("the header names: a, b"));
-    assert!(!esker.path("db").exists(), "import.1");
+    assert!(!esker.path("db").exists());
 }

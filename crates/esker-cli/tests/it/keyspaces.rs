@@ -1,4 +1,4 @@
-//! `esker keyspaces` from the outside.
+//! Tests `esker keyspaces` by running the program.
 
 use crate::common::Esker;
 
@@ -17,7 +17,7 @@ fn keyspaces_come_and_go() {
     assert_eq!(esker.ok("keyspaces list --json"), json);
     esker.ok("keyspaces clear default --yes");
     assert_eq!(esker.ok("count"), "0\n");
-    // Nobody is there to be asked.
+    // Standard input is not a terminal, so there is no confirmation.
     esker.ok("keyspaces drop people");
     assert_eq!(esker.ok("keyspaces list"), "default\t0\n");
     assert!(esker.fails("keyspaces drop people").contains("no keyspace `people`"));
@@ -33,16 +33,16 @@ fn a_copy_holds_the_same_and_replaces_nothing() {
     assert_eq!(esker.ok("scan -k copy"), rows);
     for (from, to) in [("default", "copy"), ("copy", "copy")] {
         let said = esker.fails(&format!("keyspaces copy {from} {to}"));
-        assert!(said.contains("`copy` is there and not empty"), "{said}");
+        assert!(said.contains("`copy` exists and is not empty"), "{said}");
     }
     esker.ok("keyspaces create empty");
     assert!(esker.ok("keyspaces copy copy empty --json").contains("\"rows\":25000"));
     assert!(esker.fails("keyspaces copy nothing new").contains("no keyspace `nothing`"));
-    assert_eq!(esker.ok("keyspaces list"), "copy\t25000\ndefault\t25000\nempty\t25000\n", "keyspaces.1");
+    assert_eq!(esker.ok("keyspaces list"), "copy\t25000\ndefault\t25000\nempty\t25000\n");
 }
 
 #[test]
-fn keyspaces_2_a_copy_has_lives_and_options() {
+fn a_copy_has_lives_and_options() {
     let esker = Esker::new();
     esker.ok("put --ttl 3600 brief 1");
     esker.ok("put long 2");
@@ -50,36 +50,36 @@ fn keyspaces_2_a_copy_has_lives_and_options() {
     esker.ok("keyspaces history default --versions 3");
     esker.ok("merge long 3");
     let said = esker.ok("keyspaces copy default two");
-    assert!(said.contains("what it keeps of the past is not copied"), "{said}");
+    assert!(said.contains("its history is not copied"), "{said}");
     let seconds: f64 = esker.ok("-k two ttl brief").trim().parse().unwrap();
-    assert!(seconds > 3500.0, "keyspaces.2: {seconds}");
-    assert_eq!(esker.ok("-k two ttl long"), "unlimited\n", "keyspaces.2");
+    assert!(seconds > 3500.0, "{seconds}");
+    assert_eq!(esker.ok("-k two ttl long"), "unlimited\n");
     esker.ok("-k two merge long 4");
     assert_eq!(esker.ok("-k two get long"), "234\n");
     assert_eq!(esker.ok("keyspaces history two"), esker.ok("keyspaces history default"));
 }
 
 #[test]
-fn export_2_json_lines_keep_when_rows_expire_and_other_formats_say_that_they_do_not() {
+fn json_lines_keep_when_rows_expire_and_other_formats_say_that_they_do_not() {
     let esker = Esker::new();
     esker.ok("put --ttl 3600 brief 1");
     esker.ok("put long 2");
     esker.ok("export all.jsonl");
     esker.ok("-k back import all.jsonl");
     let seconds: f64 = esker.ok("-k back ttl brief").trim().parse().unwrap();
-    assert!(seconds > 3500.0 && esker.ok("-k back ttl long") == "unlimited\n", "export.2: {seconds}");
+    assert!(seconds > 3500.0 && esker.ok("-k back ttl long") == "unlimited\n", "{seconds}");
     let tsv = esker.run(["export", "all.tsv"]);
-    assert!(tsv.code == 0 && tsv.err.contains("1 of the rows expire"), "export.2: {}", tsv.err);
+    assert!(tsv.code == 0 && tsv.err.contains("1 of the rows expire"), "{}", tsv.err);
     esker.write("bad.jsonl", "{\"key\":\"a\",\"value\":\"1\",\"expires_ms\":\"soon\"}\n");
     assert!(esker.fails("import bad.jsonl").contains("milliseconds since 1970"));
     esker.ok("-k other import bad.jsonl --key key --value value");
-    assert!(esker.fails("-k sorted import all.jsonl --sorted").contains("leave out --sorted"));
+    assert!(esker.fails("-k sorted import all.jsonl --sorted").contains("omit --sorted"));
 }
 
-/// A database that may not grow any more.
+/// The database may not grow further.
 #[cfg(target_os = "linux")]
 #[test]
-fn keyspaces_1_a_copy_that_fails_says_what_is_there() {
+fn a_copy_that_fails_says_what_is_there() {
     let esker = Esker::new();
     let mut random = fastrand::Rng::with_seed(5);
     let mut value = || (0..100).map(|_| random.alphanumeric()).collect::<String>();
@@ -95,5 +95,5 @@ fn keyspaces_1_a_copy_that_fails_says_what_is_there() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     let is_there = esker.ok("keyspaces list").contains("copy\t");
-    assert!(!is_there || said.contains("`copy` may hold a part"), "keyspaces.1: {said}");
+    assert!(!is_there || said.contains("`copy` may hold a part"), "{said}");
 }

@@ -1,4 +1,4 @@
-//! The tool from the outside.
+//! Tests of the `esker` program.
 
 mod backup;
 mod changes;

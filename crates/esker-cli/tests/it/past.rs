@@ -1,4 +1,4 @@
-//! What keyspaces keep of the past, from the outside.
+//! Tests the history of keyspaces by running the program.
 
 use crate::common::Esker;
 

@@ -1,4 +1,4 @@
-//! `esker shell` as a script uses it: a command a line.
+//! Tests `esker shell` with scripts.
 
 use crate::common::{Esker, Outcome};
 
@@ -63,7 +63,7 @@ fn a_keyspace_that_goes_is_left() {
 }
 
 #[test]
-fn shell_1_a_script_stops_at_a_failure() {
+fn a_script_stops_at_a_failure() {
     let esker = filled();
     for (line, said) in [
         ("nonsense", "line 2: unrecognized subcommand"),
@@ -78,17 +78,17 @@ fn shell_1_a_script_stops_at_a_failure() {
         ("begin\nkeyspaces drop users\nput -k users a 1\nkeyspaces create users", "line 5: "),
     ] {
         let outcome = shell(&esker, &format!("put ann 1\n{line}\nput after 1\n"));
-        assert!(outcome.code == 2 && outcome.err.contains(said), "shell.1: {line}: {outcome:?}");
-        assert_eq!(esker.run(["get", "after"]).code, 1, "shell.1: {line}");
+        assert!(outcome.code == 2 && outcome.err.contains(said), "{line}: {outcome:?}");
+        assert_eq!(esker.run(["get", "after"]).code, 1, "{line}");
     }
-    // Nothing found is an answer, and not a failure.
-    let outcome = shell(&esker, "get nobody\nput after 1\n");
+    // A key that is not found is not a failure.
+    let outcome = shell(&esker, "get nina\nput after 1\n");
     assert_eq!(outcome.code, 1, "{outcome:?}");
     assert_eq!(esker.ok("get after"), "1\n");
 }
 
 #[test]
-fn shell_local_1_a_transaction_changes_keyspaces_or_does_not() {
+fn a_transaction_changes_keyspaces_or_does_not() {
     let esker = filled();
     let changes = "begin\nkeyspaces create new\nput -k new a 1\nput -k more a 1\nkeyspaces clear default\nput c 3\n\
                    keyspaces rename users people\nuse people\nput pear 4\nkeyspaces create short\nkeyspaces drop short\n\
@@ -96,43 +96,30 @@ fn shell_local_1_a_transaction_changes_keyspaces_or_does_not() {
     let seen = "default\t1\nmore\t1\nnew\t1\npeople\t2\n";
     let before = esker.ok("keyspaces list");
     let rolled_back = shell(&esker, &format!("{changes}info\nrollback\nkeyspaces\ncount\n"));
-    assert_eq!(rolled_back.code, 0, "shell_local.1: {rolled_back:?}");
+    assert_eq!(rolled_back.code, 0, "{rolled_back:?}");
     let text = rolled_back.text();
-    assert!(
-        text.starts_with(seen) && text.ends_with(&format!("{before}2\n")),
-        "shell_local.1: {rolled_back:?}"
-    );
-    assert!(
-        rolled_back.err.contains("working in the keyspace `default` again"),
-        "shell_local.1: {rolled_back:?}"
-    );
-    assert_eq!(esker.ok("keyspaces list"), before, "shell_local.1");
+    assert!(text.starts_with(seen) && text.ends_with(&format!("{before}2\n")), "{rolled_back:?}");
+    assert!(rolled_back.err.contains("working in the keyspace `default` again"), "{rolled_back:?}");
+    assert_eq!(esker.ok("keyspaces list"), before);
     for change in ["drop users", "rename users other", "create x\nuse x"] {
         let outcome = shell(
             &esker,
             &format!("use users\nbegin\nkeyspaces {change}\nrollback\nget -k users pear\ncount\n"),
         );
-        assert_eq!((outcome.code, outcome.text()), (1, "1\n"), "shell_local.1: {change}: {outcome:?}");
-        assert!(
-            outcome.err.contains("working in the keyspace `users` again"),
-            "shell_local.1: {change}: {outcome:?}"
-        );
+        assert_eq!((outcome.code, outcome.text()), (1, "1\n"), "{change}: {outcome:?}");
+        assert!(outcome.err.contains("working in the keyspace `users` again"), "{change}: {outcome:?}");
     }
     let committed = shell(&esker, &format!("{changes}commit\nkeyspaces\ncount\n"));
-    assert_eq!(
-        (committed.code, committed.text()),
-        (0, &*format!("{seen}{seen}2\n")),
-        "shell_local.1: {committed:?}"
-    );
+    assert_eq!((committed.code, committed.text()), (0, &*format!("{seen}{seen}2\n")), "{committed:?}");
 }
 
 #[test]
-fn shell_2_a_transaction_is_all_or_nothing() {
+fn shell_1_a_transaction_is_all_or_nothing() {
     let esker = filled();
     let script = "begin\nput c 3\ndel ann\ndel --prefix b\nput -k users pear 4\nget c\nget -k users pear\ncount\nscan\n";
     let open = shell(&esker, script);
     assert_eq!((open.code, open.text()), (1, "3\n4\n1\nc\t3\n"), "{open:?}");
-    assert!(open.err.contains("rolled back"), "shell.2: {}", open.err);
+    assert!(open.err.contains("rolled back"), "shell.1: {}", open.err);
     let rolled_back = shell(&esker, &format!("{script}rollback\nscan\n"));
     assert_eq!(
         (rolled_back.code, rolled_back.text()),
@@ -140,7 +127,7 @@ fn shell_2_a_transaction_is_all_or_nothing() {
         "{rolled_back:?}"
     );
     let failed = shell(&esker, &format!("{script}nonsense\ncommit\n"));
-    assert_eq!((failed.code, esker.ok("count")), (2, "2\n".to_owned()), "shell.2: {failed:?}");
+    assert_eq!((failed.code, esker.ok("count")), (2, "2\n".to_owned()), "shell.1: {failed:?}");
     let committed = shell(&esker, &format!("{script}commit\n"));
     assert_eq!(committed.code, 0, "{committed:?}");
     assert_eq!(esker.ok("scan -k default -k users"), "default\tc\t3\nusers\tapple\t3\nusers\tpear\t4\n");

@@ -1,11 +1,11 @@
-//! `esker shell --server`: the shell of a server.
+//! Tests `esker shell --server`.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
 
 use crate::common::{Esker, Outcome};
 
-/// A server of the database `db`, with a password.
+/// A server of the database `db` with a password.
 struct Server {
     process: Child,
     address: String,
@@ -27,7 +27,7 @@ impl Server {
     }
 }
 
-/// The address in the line that tells it.
+/// Returns the address in the line that announces it.
 fn address_of(line: &str) -> String {
     let address = line.split_whitespace().find(|word| word.starts_with("127.0.0.1:"));
     address.unwrap_or_else(|| panic!("{line}")).to_owned()
@@ -100,7 +100,7 @@ count
 
 #[test]
 #[cfg(feature = "log")]
-fn a_server_says_what_it_does_if_it_is_asked_to() {
+fn a_server_logs_if_requested() {
     let esker = Esker::new();
     esker.ok("put ann 1");
     let mut command = esker.command("serve --port 0 --requirepass secret --log warn,esker_server=debug");
@@ -128,7 +128,7 @@ fn transactions_and_errors_of_a_server() {
     let server = Server::start(&esker);
     let open = server.shell(&esker, "-k default", "begin\nput ann 2\nget ann\n");
     assert_eq!((open.code, open.text()), (1, "2\n"), "{open:?}");
-    assert!(open.err.contains("rolled back"), "shell.2: {}", open.err);
+    assert!(open.err.contains("rolled back"), "shell.1: {}", open.err);
     let done =
         server.shell(&esker, "-k default", "begin\nput ann 3\nrollback\nbegin\nput bob 2\ncommit\nscan\n");
     assert_eq!((done.code, done.text()), (0, "ann\t1\nbob\t2\n"), "{done:?}");
@@ -142,7 +142,7 @@ fn transactions_and_errors_of_a_server() {
         let outcome = server.shell(&esker, "", &format!("{line}\nput after 1\n"));
         assert!(outcome.code == 2 && outcome.err.contains(said), "{line}: {outcome:?}");
     }
-    assert_eq!(server.shell(&esker, "", "get after").code, 1, "shell.1");
+    assert_eq!(server.shell(&esker, "", "get after").code, 1);
     let stranger = esker.fails(&format!("shell --server {} --password wrong", server.address));
     assert!(stranger.contains("WRONGPASS"), "{stranger}");
     assert!(esker.fails("shell --server 127.0.0.1:1 --password x").contains("127.0.0.1:1"));

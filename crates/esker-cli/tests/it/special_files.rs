@@ -1,4 +1,4 @@
-//! Pipes and directories in the places of a database's files: each command ends, in time, and names the file.
+//! Tests pipes and directories in place of a database's files: each command ends in time and names the file.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::unwrap_used,
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use crate::common::Esker;
 
-/// More than any of these commands takes, whatever the machine and its disk do meanwhile.
+/// More time than any of these commands takes on a slow machine.
 const TIME_MAX: Duration = Duration::from_secs(300);
 
-/// Makes a file that is none.
+/// Creates a special file.
 type Make = fn(&std::path::Path);
 
 fn pipe(path: &std::path::Path) {
@@ -27,7 +27,7 @@ fn directory(path: &std::path::Path) {
     fs::create_dir(path).unwrap();
 }
 
-/// A database with a table and a log.
+/// Creates a database with a table and a log.
 fn filled() -> Esker {
     let esker = Esker::new();
     esker.ok("put a 1");
@@ -36,14 +36,14 @@ fn filled() -> Esker {
     esker
 }
 
-/// The name of the newest file with this ending.
+/// Returns the name of the newest file with this extension.
 fn named(esker: &Esker, ending: &str) -> String {
     let entries = fs::read_dir(esker.path("db")).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.ends_with(ending)).max().unwrap()
 }
 
-/// Runs a command that might wait for ever; its exit code, and all that it said.
+/// Runs a command that might block forever. Returns its exit code and output.
 fn in_time(esker: &Esker, line: &str) -> (i32, String) {
     let said = esker.path("said");
     let output = File::create(&said).unwrap();
@@ -71,10 +71,11 @@ fn in_time(esker: &Esker, line: &str) -> (i32, String) {
     (status.code().unwrap(), fs::read_to_string(said).unwrap())
 }
 
-/// Any exit code will do.
+/// Any exit code is accepted.
 const ANY: i32 = -1;
 
-/// Which exit codes these commands give when `role` is such a file: `get`, `check`, `check --offline`, `repair`, `dump`.
+/// Checks the exit codes of `get`, `check`, `check --offline`, `repair` and `dump` when `role` is a special
+/// file.
 fn judge(role: &str, make: Make, codes: [i32; 5]) {
     let commands = ["get a", "check", "check --offline", "repair db new", "dump db"];
     for (line, expected) in commands.into_iter().zip(codes) {
@@ -94,17 +95,17 @@ fn judge(role: &str, make: Make, codes: [i32; 5]) {
 
 #[test]
 fn a_pipe_in_the_place_of_each_file() {
-    // Another manifest is as good as the one that CURRENT would name: nothing is lost.
+    // Without CURRENT, repair uses the existing manifest and loses nothing.
     judge("CURRENT", pipe, [2, 1, 1, 0, 1]);
     judge(".sst", pipe, [2, 1, 1, 1, 1]);
     judge(".wal", pipe, [2, 1, 1, 1, 1]);
     judge("LOCK", pipe, [2, 2, 2, 2, 1]);
-    // Opening does not look at what it will replace.
+    // Opening replaces OPTIONS without reading it.
     judge("OPTIONS", pipe, [0, 0, 0, 0, 1]);
-    // Nothing names it.
+    // The manifest does not name this file.
     judge("000099.sst", pipe, [ANY, ANY, ANY, ANY, 1]);
     judge("strange", pipe, [0, 0, 0, 0, 1]);
-    // By itself it is an error, and no part of an answer.
+    // Dumping only this file is an error, not a partial answer.
     let esker = Esker::new();
     pipe(&esker.path("alone"));
     let (code, said) = in_time(&esker, "dump alone");
@@ -116,7 +117,7 @@ fn a_directory_in_the_place_of_a_file() {
     judge("CURRENT", directory, [2, 1, 1, 0, 1]);
     judge(".sst", directory, [2, 1, 1, 1, 1]);
     judge(".wal", directory, [2, 1, 1, 1, 1]);
-    // Somebody's own: no file of the database.
+    // A directory of the user, not a file of the database.
     judge("strange", directory, [0, 0, 0, 0, 0]);
 }
 

@@ -1,4 +1,4 @@
-//! `check`, `repair` and `dump` on sound and on damaged databases.
+//! Tests `check`, `repair` and `dump` on sound and damaged databases.
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -12,7 +12,7 @@ use std::time::SystemTime;
 use crate::common::Esker;
 use serde_json::Value;
 
-/// Names, bytes and times of all files of a directory.
+/// Returns names, contents and times of all files of a directory.
 fn state(dir: &Path) -> Vec<(PathBuf, Vec<u8>, SystemTime)> {
     let mut files: Vec<_> = std::fs::read_dir(dir)
         .unwrap()
@@ -29,14 +29,14 @@ fn state(dir: &Path) -> Vec<(PathBuf, Vec<u8>, SystemTime)> {
     files
 }
 
-/// A database with two keyspaces, a table and a log.
+/// Creates a database with two keyspaces, a table and a log.
 fn filled() -> Esker {
     let esker = Esker::new();
     let rows: String = (0..500).map(|number| format!("key{number:03}\tvalue {number}\n")).collect();
     assert_eq!(esker.run_with(rows.as_bytes(), ["import"]).code, 0);
     assert_eq!(esker.run_with(b"ann\tsmith\n", ["-k", "users", "import"]).code, 0);
     esker.ok("compact");
-    // One process, one commit each: one log segment.
+    // One process with one commit per row writes one log segment.
     let late: String = (0..5).map(|number| format!("late{number}\t{number}\n")).collect();
     assert_eq!(esker.run_with(late.as_bytes(), ["import", "--batch", "1"]).code, 0);
     esker
@@ -92,7 +92,7 @@ fn a_target_in_the_damaged_database_is_refused_by_whatever_name() {
         );
         assert!(state(&esker.path("db")) == before, "{target}");
     }
-    // From within: relative paths are relative to the database itself.
+    // Paths relative to the database itself.
     let inside = esker.run_in("db", ["repair", ".", "new"]);
     assert!(inside.code == 2 && inside.err.contains("lies in the damaged database"), "{inside:?}");
     assert!(state(&esker.path("db")) == before);
@@ -101,7 +101,7 @@ fn a_target_in_the_damaged_database_is_refused_by_whatever_name() {
     assert!(state(&esker.path("db")) == before);
 }
 
-/// CRC-32C, a bit at a time.
+/// Computes CRC-32C bit by bit.
 fn crc32c(bytes: &[u8]) -> u32 {
     let byte = |crc: u32, byte: &u8| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| crc >> 1 ^ if crc & 1 == 1 { 0x82F6_3B78 } else { 0 })
@@ -112,7 +112,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
 #[test]
 fn a_repair_that_fails_leaves_no_directory() {
     let esker = filled();
-    // A log of a newer format: that is known only when the target has been filled from the tables.
+    // The repair discovers the newer log format only after filling the target from the tables.
     let log = file_with(&esker, "wal");
     let mut bytes = std::fs::read(&log).unwrap();
     bytes[8] = 99;
@@ -123,7 +123,7 @@ fn a_repair_that_fails_leaves_no_directory() {
     assert!(!esker.path("new").exists());
     esker.fails("repair db deep/er/new");
     assert!(!esker.path("deep").exists());
-    // What was there before stays.
+    // Existing directories stay.
     std::fs::create_dir_all(esker.path("mine/empty")).unwrap();
     esker.fails("repair db mine/empty");
     esker.fails("repair db mine/new");
@@ -131,7 +131,7 @@ fn a_repair_that_fails_leaves_no_directory() {
 }
 
 #[test]
-fn a_repair_that_did_not_finish_is_told_as_one() {
+fn an_unfinished_repair_is_reported() {
     let esker = filled();
     std::fs::create_dir(esker.path("new")).unwrap();
     esker.write("new/REPAIRING", "");
@@ -175,9 +175,9 @@ fn damage_is_listed_and_repaired_around() {
 }
 
 #[test]
-fn a_verdict_outlives_those_who_read_it() {
+fn a_verdict_does_not_depend_on_its_reader() {
     let esker = filled();
-    let lines = ["del nobody --json", "check", "check --offline", "check --json", "repair db new"];
+    let lines = ["del nina --json", "check", "check --offline", "check --json", "repair db new"];
     for line in lines.into_iter().chain(["repair db new --json", "dump db", "dump db --json"]) {
         if line == "check" {
             damage(&file_with(&esker, "sst"), 40);
@@ -186,9 +186,9 @@ fn a_verdict_outlives_those_who_read_it() {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let closed = esker.run_into(writer, line.split(' '));
-        assert!(closed.code == 1 && closed.err.is_empty(), "cli_output.3: {line}: {closed:?}");
+        assert!(closed.code == 1 && closed.err.is_empty(), "{line}: {closed:?}");
     }
-    // Nor does it hide an error.
+    // A closed output does not hide an error.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     assert_eq!(esker.run_into(writer, ["dump", "nothing"]).code, 2);
@@ -254,10 +254,10 @@ fn dump_shows_every_kind_of_file() {
     esker.ok("dump db");
 }
 
-/// What would erase the screen, begin a line or turn its direction stands in names, paths and files.
+/// Control characters in names, paths and files are escaped.
 #[cfg(unix)]
 #[test]
-fn names_paths_and_keys_do_not_steer_the_terminal() {
+fn names_paths_and_keys_do_not_control_the_terminal() {
     const EVIL: &str = "a\u{1b}[2J\u{9b}\n\u{202e}\u{2066}\u{200f}\u{61c}b";
     let is_plain = |text: &str| {
         let hidden = |c: char| {
@@ -295,7 +295,7 @@ fn names_paths_and_keys_do_not_steer_the_terminal() {
         is_plain(outcome.text());
         is_plain(&outcome.err);
     }
-    // Damage is told with the path of its file.
+    // Damage is reported with the path of the file.
     let table = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
     let current = table.into_iter().find(|path| path.ends_with("CURRENT")).unwrap();
     std::fs::write(current, "").unwrap();

@@ -1,12 +1,12 @@
-//! The keyspaces into which an import brings its rows.
+//! Distributes imported rows to keyspaces.
 //!
 //! ```text
-//!   row --> of the keyspace that it names | of that of the command --> Sink
+//!   row --> the keyspace that it names, else that of the command --> Sink
 //! ```
 //!
-//! import_destination.1. Without -k a row goes into the keyspace that it names, or into the default one; with -k a row of another one is a bad line.
-//! import_destination.2. A keyspace that a row names is created in the commit of its first rows: a failed import leaves none without rows.
-//! import_destination.3. Sorted rows are one commit, of one keyspace. A row that is out of order ends the import: left out, it might be one of many.
+//! With -k, a row that names another keyspace is a bad line. A keyspace that a row names is created in the
+//! commit of its first rows, so a failed import leaves no empty ones. Sorted rows form one commit in one
+//! keyspace; a row out of order ends the import, because skipping it might be followed by many more.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -19,33 +19,33 @@ use crate::database::Database;
 use crate::failure::Result;
 use crate::formats::Row;
 
-/// Where rows go.
+/// Destination of the imported rows.
 pub(super) struct Destination<'a> {
     sink: Sink<'a>,
-    /// In the place of the sink, for sorted rows.
+    /// Used instead of the sink for sorted rows.
     sorted: Option<Ingest>,
-    /// Sorted rows that are committed.
+    /// Number of committed sorted rows.
     committed: u64,
     database: &'a Database,
-    /// Name and handle of the keyspace of rows that name none.
+    /// Name and handle of the keyspace for rows that name none.
     keyspace: (&'a str, &'a Keyspace),
-    /// Whether the user named that keyspace.
+    /// Whether the user selected that keyspace.
     is_asked: bool,
-    /// Those that rows name.
+    /// Keyspaces named by rows.
     others: BTreeMap<String, Other>,
 }
 
-/// Why a row is not taken.
+/// Why a row was refused.
 pub(super) enum Refusal {
-    /// It can be left out.
+    /// The row can be skipped.
     Bad(String),
-    /// import_destination.3
+    /// The row is out of order, which ends the import.
     Unsorted(String),
 }
 
 struct Other {
     keyspace: Keyspace,
-    /// Its number of keys before.
+    /// Its number of keys before the import.
     before: u64,
 }
 
@@ -61,17 +61,17 @@ impl<'a> Destination<'a> {
         Destination { sink, sorted, committed: 0, database, keyspace, is_asked, others: BTreeMap::new() }
     }
 
-    /// Rows so far.
+    /// Returns the number of rows so far.
     pub(super) fn rows(&self) -> u64 {
         self.sink.rows() + self.committed + self.sorted.as_ref().map_or(0, Ingest::len)
     }
 
-    /// Rows that are committed.
+    /// Returns the number of committed rows.
     pub(super) fn committed(&self) -> u64 {
         self.sink.committed + self.committed
     }
 
-    /// Commits the last rows.
+    /// Commits the remaining rows.
     pub(super) fn commit(&mut self) -> Result<()> {
         if let Some(sorted) = self.sorted.take() {
             let rows = sorted.len();
@@ -81,25 +81,25 @@ impl<'a> Destination<'a> {
         self.sink.commit()
     }
 
-    /// Adds a row of the keyspace of this name, if it has one; the reason if it is a bad one.
+    /// Adds a row to the named keyspace, or to that of the command. Returns the reason if the row is refused.
     pub(super) fn add(&mut self, keyspace: Option<&str>, row: &Row) -> Result<Option<Refusal>> {
         let (own, handle) = self.keyspace;
         match (keyspace.filter(|name| *name != own), &mut self.sorted) {
             (None, None) => Ok(add_row(&mut self.sink, handle, row)?.map(Refusal::Bad)),
             (None, Some(_)) if row.expires_ms.is_some() => Ok(Some(Refusal::Bad(
-                "the row expires, and with --sorted rows cannot: leave out --sorted".to_owned(),
+                "the row expires, which --sorted does not support: omit --sorted".to_owned(),
             ))),
             (None, Some(sorted)) => match sorted.put(&row.key, &row.value) {
                 Ok(()) => Ok(None),
                 Err(error @ (Error::KeyTooLong { .. } | Error::ValueTooLong { .. })) => {
                     Ok(Some(Refusal::Bad(error.to_string())))
                 }
-                // import_destination.3
+                // The ingest reports a row that is out of order.
                 Err(Error::Invalid(reason)) => Ok(Some(Refusal::Unsorted(reason))),
                 Err(error) => Err(self.database.failure(error)),
             },
             (Some(name), Some(_)) => Ok(Some(Refusal::Bad(format!(
-                "the row is of the keyspace `{name}`, and with --sorted all rows go into `{own}`: leave out --sorted, or say \
+                "the row belongs to the keyspace `{name}`, but --sorted imports all rows into `{own}`: omit --sorted, or use \
                  --key key, which makes `keyspace` a field as any other"
             )))),
             (Some(name), None) => Ok(self.add_to_other(name, row)?.map(Refusal::Bad)),
@@ -108,11 +108,11 @@ impl<'a> Destination<'a> {
 
     fn add_to_other(&mut self, name: &str, row: &Row) -> Result<Option<String>> {
         let (database, own) = (self.database, self.keyspace.0);
-        // import_destination.1
+        // An explicit -k excludes other keyspaces.
         if self.is_asked {
             return Ok(Some(format!(
-                "the row is of the keyspace `{name}`, and -k says `{own}`: leave out -k, or say --key key, which makes \
-                 `keyspace` a field as any other"
+                "the row belongs to the keyspace `{name}`, but -k selects `{own}`: omit -k, or use --key key, which makes \
+                 `keyspace` an ordinary field"
             )));
         }
         if !self.others.contains_key(name) {
@@ -122,7 +122,7 @@ impl<'a> Destination<'a> {
                     let before = keyspace.len().map_err(|e| database.failure(e))?;
                     Other { keyspace, before }
                 }
-                // import_destination.2
+                // The keyspace is created in the commit of its first rows.
                 false => match self.sink.create_keyspace(name) {
                     Ok(keyspace) => Other { keyspace, before: 0 },
                     Err(Error::Invalid(reason)) => return Ok(Some(format!("keyspace: {reason}"))),
@@ -134,7 +134,7 @@ impl<'a> Destination<'a> {
         add_row(&mut self.sink, &self.others[name].keyspace, row)
     }
 
-    /// How many keys there are now and were not before, in the keyspaces that rows named.
+    /// Returns how many new keys the keyspaces named by rows have.
     pub(super) fn other_new_keys(&self) -> Result<u64> {
         let new_keys = |other: &Other| Ok(other.keyspace.len()?.saturating_sub(other.before));
         let sum = self.others.values().map(new_keys).sum::<esker::Result<u64>>();
@@ -146,6 +146,6 @@ fn add_row(sink: &mut Sink<'_>, keyspace: &Keyspace, row: &Row) -> Result<Option
     let Some(ms) = row.expires_ms else { return sink.add(keyspace, &row.key, &row.value) };
     match SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(ms)) {
         Some(end) => sink.add_until(keyspace, &row.key, &row.value, Some(end)),
-        None => Ok(Some("it expires later than the system can tell".to_owned())),
+        None => Ok(Some("its expiry time is out of range".to_owned())),
     }
 }

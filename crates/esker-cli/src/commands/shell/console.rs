@@ -1,6 +1,7 @@
-//! The terminal of the shell: line editing, history and completion, by rustyline.
+//! Line editing, history and completion of the shell, by rustyline.
 //!
-//! console.1. The history is the user's own file. It holds what was typed, values too; a line that begins with a space is not kept.
+//! The history is a file of the user. It contains the typed lines, including values; a line that begins with
+//! a space is not stored.
 
 use std::path::PathBuf;
 
@@ -15,22 +16,22 @@ use rustyline::{CompletionType, Config, Context, Editor, Helper};
 use super::{line, words};
 use crate::failure::{Failure, Result};
 
-/// So many lines are remembered.
+/// Number of lines kept in the history.
 const HISTORY_LINES_MAX: usize = 10_000;
 
-/// Tells the names of keyspaces.
+/// Lists the names of keyspaces.
 pub(super) type Names = Box<dyn Fn() -> Vec<String>>;
 
-/// A terminal that lines are read from.
+/// A terminal from which lines are read.
 pub(super) struct Console {
     editor: Editor<Completion, DefaultHistory>,
     history: Option<PathBuf>,
 }
 
-/// What was typed.
+/// What the user typed.
 pub(super) enum Typed {
     Line(String),
-    /// Ctrl-C: the line is given up.
+    /// Ctrl-C: the line is discarded.
     Nothing,
     /// Ctrl-D.
     End,
@@ -50,7 +51,7 @@ impl Console {
         editor.set_helper(Some(Completion { names }));
         let history = history_file();
         if let Some(file) = &history {
-            // There is none before the first time.
+            // The file does not exist before the first session.
             let _missing = editor.load_history(file);
         }
         Ok(Console { editor, history })
@@ -66,7 +67,7 @@ impl Console {
         }
     }
 
-    /// Columns and rows, where they are known.
+    /// Returns columns and rows of the terminal, if known.
     pub(super) fn size(&mut self) -> Option<(usize, usize)> {
         let (columns, rows) = self.editor.dimensions()?;
         Some((usize::from(columns), usize::from(rows)))
@@ -76,7 +77,7 @@ impl Console {
 impl Drop for Console {
     fn drop(&mut self) {
         let Some(file) = &self.history else { return };
-        // A history that cannot be kept is no reason to fail.
+        // Failing to store the history is not an error of the session.
         let _ignored = file.parent().map(std::fs::create_dir_all);
         let _ignored = self.editor.append_history(file);
     }
@@ -86,7 +87,7 @@ fn failure(error: &ReadlineError) -> Failure {
     Failure::message(format!("read from the terminal: {error}"))
 }
 
-/// `ESKER_HISTORY`, none if that is empty; else where programs keep such files.
+/// Returns the history file: `ESKER_HISTORY` (none if empty), else a file in the user's state directory.
 fn history_file() -> Option<PathBuf> {
     if let Some(file) = std::env::var_os("ESKER_HISTORY") {
         return (!file.is_empty()).then(|| file.into());
@@ -98,7 +99,7 @@ fn history_file() -> Option<PathBuf> {
     Some(state.or_else(|| home("LOCALAPPDATA", ""))?.join("esker").join("history"))
 }
 
-/// Completes commands, their options, and names of keyspaces.
+/// Completes commands, options, and names of keyspaces.
 struct Completion {
     names: Names,
 }
@@ -114,7 +115,7 @@ impl Completer for Completion {
     ) -> rustyline::Result<(usize, Vec<String>)> {
         let typed = &line[..position];
         let start = typed.rfind(char::is_whitespace).map_or(0, |at| at + 1);
-        // Within quotes there is nothing to complete.
+        // There is no completion inside quotes.
         let before = words::split(&typed[..start]).unwrap_or_else(|_| vec![String::new()]);
         let word = &typed[start..];
         let mut found = line::candidates(&before, &(self.names)());

@@ -1,4 +1,4 @@
-//! What can be said in the shell: the commands of the tool that work on an open database, and a few of its own.
+//! Defines the commands of the shell: those of the tool that work on an open database, and a few of its own.
 
 use std::ffi::OsString;
 
@@ -22,11 +22,11 @@ Examples:
   use users
   begin                                  from here on, what is written waits for `commit`";
 
-/// One line of the shell.
+/// One parsed line of the shell.
 #[derive(Debug, Parser)]
 #[command(
     name = "esker shell",
-    about = "What the shell understands, a command a line.",
+    about = "The commands of the shell, one per line.",
     no_binary_name = true,
     override_usage = "COMMAND [ARGUMENTS]",
     after_help = AFTER_HELP,
@@ -47,7 +47,7 @@ pub(super) enum ShellCommand {
     /// Set a key to a value
     #[command(after_help = "Examples:\n  put ann 'Ann Smith'\n  put --escapes a 'two\\nlines'")]
     Put(Put),
-    /// Merge an operand into a key by the keyspace's merge operator
+    /// Apply the merge operator of the keyspace to a key
     #[command(after_help = "Examples:\n  merge --as i64 visits 1")]
     Merge(Merge),
     /// Remove keys, or all keys of a range
@@ -58,16 +58,16 @@ pub(super) enum ShellCommand {
         after_help = "Examples:\n  scan\n  scan --from m --to n --keys-only\n  scan --reverse --limit 3"
     )]
     Scan(Scan),
-    /// Print what a key was, newest first
+    /// Print the versions of a key, newest first
     #[command(after_help = "Examples:\n  versions ann\n  versions ann --limit 3")]
     Versions(Versions),
-    /// Print the entries whose keys start with something
+    /// Print the entries whose keys have a prefix
     #[command(after_help = "Examples:\n  prefix app\n  prefix app --limit 10")]
     Prefix {
-        /// How the keys start
+        /// The prefix
         #[arg(value_name = "KEY", allow_negative_numbers = true)]
         prefix: OsString,
-        /// Stop after this many entries of a keyspace
+        /// Stop after this many entries per keyspace
         #[arg(short = 'n', long, value_name = "N")]
         limit: Option<usize>,
     },
@@ -77,13 +77,13 @@ pub(super) enum ShellCommand {
     /// Print the last entry
     #[command(after_help = "Examples:\n  last")]
     Last,
-    /// Print how many entries there are
+    /// Print the number of entries
     #[command(after_help = "Examples:\n  count\n  count --prefix app")]
     Count(Count),
-    /// Work in another keyspace from now on
+    /// Make another keyspace the current one
     #[command(after_help = "Examples:\n  use users")]
     Use {
-        /// Its name
+        /// Name of the keyspace
         name: String,
     },
     /// List keyspaces, and create, drop, rename, clear and copy them
@@ -95,22 +95,22 @@ pub(super) enum ShellCommand {
     /// Print the options in force and the keyspaces
     #[command(after_help = "Examples:\n  info")]
     Info,
-    /// Print what the engine tells of itself
+    /// Print the engine's statistics
     #[command(after_help = "Examples:\n  stats\n  stats --watch 2 --count 5")]
     Stats(StatsArgs),
-    /// Merge everything into one run
+    /// Compact everything into one run
     #[command(after_help = "Examples:\n  compact")]
     Compact,
-    /// Read everything and verify it
+    /// Read and verify everything
     #[command(after_help = "Examples:\n  check")]
     Check,
-    /// Begin a transaction: it reads what was there, and what it writes waits for `commit`
+    /// Begin a transaction: it reads a snapshot, and its writes take effect at `commit`
     #[command(after_help = "Examples:\n  begin")]
     Begin,
-    /// Make what the transaction wrote durable, all or nothing
+    /// Commit the transaction, all or nothing
     #[command(after_help = "Examples:\n  commit")]
     Commit,
-    /// Forget what the transaction wrote
+    /// Discard the transaction
     #[command(after_help = "Examples:\n  rollback")]
     Rollback,
     /// Leave the shell
@@ -118,15 +118,15 @@ pub(super) enum ShellCommand {
     Exit,
 }
 
-/// What a line asks for.
+/// What a line requests.
 pub(super) enum Asked {
     Nothing,
-    /// This text.
+    /// Print this help text.
     Help(String),
     Command(Box<Line>),
 }
 
-/// Reads a line; one that is empty or a comment asks for nothing.
+/// Parses a line. An empty line or a comment requests nothing.
 pub(super) fn parse(line: &str) -> Result<Asked> {
     let line = line.trim();
     if line.starts_with('#') {
@@ -152,7 +152,7 @@ pub(super) fn parse(line: &str) -> Result<Asked> {
 }
 
 impl ShellCommand {
-    /// What this command is in terms of `scan`.
+    /// Returns the equivalent `scan`, if there is one.
     pub(super) fn as_scan(&self) -> Option<Scan> {
         match self {
             ShellCommand::Prefix { prefix, limit } => {
@@ -165,7 +165,7 @@ impl ShellCommand {
     }
 }
 
-/// What a word of a line may be, before it is typed to its end: `before` are the words in front of it.
+/// Returns the possible completions of a word; `before` are the preceding words.
 pub(super) fn candidates(before: &[String], keyspaces: &[String]) -> Vec<String> {
     let shell = Line::command();
     let names = |command: &clap::Command| -> Vec<String> {

@@ -1,7 +1,7 @@
-//! The shell of a directory: commands of the tool on one open database.
+//! The shell on a directory: runs the commands of the tool on one open database.
 //!
-//! shell_local.1. The keyspace of the shell is there. If it goes with the transaction that made it, or comes back with the one that dropped or renamed
-//!      it, the shell returns to the keyspace in which that began, and says so.
+//! The current keyspace always exists. When a rollback undoes its creation, or a drop or rename of the
+//! previous one, the shell returns to the keyspace in which the transaction began, and says so.
 
 use super::super::{check, compact, count, del, get, info, keyspaces, merge, past, put, scan, stats};
 use super::console::Names;
@@ -14,17 +14,17 @@ use crate::failure::{Failure, Result};
 use crate::output;
 use crate::text::shown;
 
-/// An open database, and how commands work on it.
+/// An open database and the state of the shell.
 pub(super) struct Local<'a> {
     database: Database,
     opening: &'a Opening,
-    /// What the lines say nothing of; its keyspace is the one that `use` names.
+    /// Options that lines inherit; its keyspace is the current one.
     common: Common,
-    /// Whether somebody types the lines.
+    /// Whether a user types the lines.
     is_terminal: bool,
-    /// The keyspace of the shell when the last transaction began.
+    /// The current keyspace when the last transaction began.
     begun_in: String,
-    /// Whether the shell has left a keyspace that was dropped or renamed since.
+    /// Whether the shell has left a keyspace dropped or renamed since then.
     has_left: bool,
 }
 
@@ -39,8 +39,8 @@ impl<'a> Local<'a> {
         Ok(Local { database, opening: session.opening, common, is_terminal, begun_in, has_left: false })
     }
 
-    /// After the keyspace of the shell was renamed or dropped.
-    fn leave_what_is_gone(&mut self, action: &Keyspaces) -> Result<()> {
+    /// Selects another keyspace after the current one was renamed or dropped.
+    fn leave_removed_keyspace(&mut self, action: &Keyspaces) -> Result<()> {
         if !self.database.has_keyspace(self.common.keyspace()?) {
             self.common.use_keyspace(match action {
                 Keyspaces::Rename { to, .. } => to.clone(),
@@ -51,8 +51,9 @@ impl<'a> Local<'a> {
         Ok(())
     }
 
-    /// After a transaction that was not committed (shell_local.1).
-    fn return_from_what_never_was(&mut self) -> Result<()> {
+    /// Returns to the keyspace in which a rolled back transaction began, if it changed or removed the current
+    /// one.
+    fn return_after_rollback(&mut self) -> Result<()> {
         if self.has_left || !self.database.has_keyspace(self.common.keyspace()?) {
             let is_there = self.database.has_keyspace(&self.begun_in);
             let name = if is_there { self.begun_in.clone() } else { DEFAULT_KEYSPACE.to_owned() };
@@ -82,7 +83,7 @@ impl Subject for Local<'_> {
         }
         match line.command {
             ShellCommand::Put(put) if put.value.is_none() => {
-                return Err(Failure::message("put KEY VALUE: in the shell the value stands in the line"));
+                return Err(Failure::message("put KEY VALUE: the shell takes the value from the line"));
             }
             ShellCommand::Get(get) => return Ok(tell(self.is_terminal, get::run(session, &get)?)),
             ShellCommand::Put(put) => return put::run(session, &put),
@@ -96,7 +97,7 @@ impl Subject for Local<'_> {
             ShellCommand::Keyspaces { action } => {
                 let action = action.unwrap_or(Keyspaces::List);
                 let answer = keyspaces::run(session, &action)?;
-                self.leave_what_is_gone(&action)?;
+                self.leave_removed_keyspace(&action)?;
                 return Ok(answer);
             }
             ShellCommand::Info => return info::run(session),
@@ -112,7 +113,7 @@ impl Subject for Local<'_> {
                 let was_open = self.database.in_transaction();
                 let committed = self.database.commit();
                 if was_open && committed.is_err() {
-                    self.return_from_what_never_was()?;
+                    self.return_after_rollback()?;
                 }
                 committed?;
             }
@@ -120,7 +121,7 @@ impl Subject for Local<'_> {
                 if !self.database.rollback() {
                     return Err(Failure::message("there is no transaction: `begin` begins one"));
                 }
-                self.return_from_what_never_was()?;
+                self.return_after_rollback()?;
             }
             ShellCommand::Use { name } => {
                 self.database.keyspace(&name)?;

@@ -1,10 +1,10 @@
-//! The shell of a server: the same commands as requests.
+//! The shell on a server: sends the same commands as requests.
 //!
 //! ```text
 //!   get, put, scan ... --ES.GET, ES.SET, ES.RANGE ...--> server     use NAME --> ES.KS USE NAME, or SELECT N for rN
 //! ```
 //!
-//! shell_remote.1. A line with `-k` works in that keyspace, and the next one in the shell's again.
+//! A line with `-k` works in that keyspace only; the next line works in the current one again.
 
 use std::cell::RefCell;
 use std::io::Write;
@@ -23,11 +23,11 @@ use crate::failure::{Failure, Result};
 use crate::output;
 use crate::text::shown;
 
-/// So many entries are asked for at a time.
+/// Number of entries requested at a time.
 const PAGE: usize = 256;
-/// The name of the database that connections work in at first, as the tool has it on a directory.
+/// Name of the database in which connections start; the equivalent of `default` in a directory.
 const FIRST: &str = "r0";
-/// What a line of `ES.VERIFY` begins with that tells no problem.
+/// Prefix of a line of `ES.VERIFY` that reports no problem.
 const PASSED_OVER: &str = "passed over: ";
 
 /// A connection to a server.
@@ -39,10 +39,10 @@ struct Connection {
 /// A server, and how commands work on it.
 pub(super) struct Remote {
     connection: Rc<RefCell<Connection>>,
-    /// What the lines say nothing of; its keyspace is the one that `use` names.
+    /// Options that lines inherit; its keyspace is the current one.
     common: Common,
-    /// The keyspace that the server has the connection work in.
-    place: String,
+    /// The keyspace in which the server has the connection.
+    server_keyspace: String,
     is_terminal: bool,
     in_transaction: bool,
 }
@@ -59,7 +59,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// The reply to a request.
+    /// Sends a request and returns the reply.
     fn ask<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Result<Value> {
         let mut request = redis::Cmd::new();
         for word in words {
@@ -73,7 +73,7 @@ impl Connection {
         })
     }
 
-    /// The names of keyspaces.
+    /// Returns the names of the keyspaces.
     fn keyspaces(&mut self) -> Result<Vec<String>> {
         let names = items(self.ask(&["ES.KS", "LIST"])?)?;
         Ok(names
@@ -85,7 +85,7 @@ impl Connection {
 }
 
 fn unexpected<T>() -> Result<T> {
-    Err(Failure::message("the server replied something else than expected: is it an Esker server?"))
+    Err(Failure::message("unexpected reply: is this an Esker server?"))
 }
 
 fn items(reply: Value) -> Result<Vec<Value>> {
@@ -109,13 +109,13 @@ fn bytes(reply: Value) -> Option<Vec<u8>> {
     }
 }
 
-/// The number of the database that a keyspace of this name is.
+/// Returns the number of the database if `name` is that of a numbered one.
 fn database(name: &str) -> Option<&str> {
     name.strip_prefix('r').filter(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// What is not done on a server.
-fn not_here<T>(what: &str) -> Result<T> {
+/// Refuses a command that a server does not support.
+fn unsupported<T>(what: &str) -> Result<T> {
     Err(Failure::message(format!("{what} works on a directory: stop the server, or copy its database")))
 }
 
@@ -132,8 +132,13 @@ impl Remote {
             common.use_keyspace(FIRST.to_owned());
         }
         let name = common.keyspace()?.to_owned();
-        let mut remote =
-            Remote { connection, common, place: FIRST.to_owned(), is_terminal, in_transaction: false };
+        let mut remote = Remote {
+            connection,
+            common,
+            server_keyspace: FIRST.to_owned(),
+            is_terminal,
+            in_transaction: false,
+        };
         remote.enter(&name)?;
         Ok(remote)
     }
@@ -142,9 +147,9 @@ impl Remote {
         self.connection.borrow_mut().ask(words)
     }
 
-    /// Has the server work in a keyspace (shell_remote.1).
+    /// Makes the server work in this keyspace.
     fn enter(&mut self, name: &str) -> Result<()> {
-        if self.place == name {
+        if self.server_keyspace == name {
             return Ok(());
         }
         match database(name) {
@@ -154,13 +159,13 @@ impl Remote {
             }
             None => drop(self.ask(&["ES.KS", "USE", name])?),
         }
-        name.clone_into(&mut self.place);
+        name.clone_into(&mut self.server_keyspace);
         Ok(())
     }
 
     fn get(&mut self, common: &Common, get: &Get) -> Result<Answer> {
         if get.at.is_some() {
-            return not_here("--at");
+            return unsupported("--at");
         }
         let key = common.decode(&get.key)?;
         let (mut answer, mut out) = (Answer::No, output::stdout());
@@ -176,7 +181,7 @@ impl Remote {
 
     fn put(&mut self, common: &Common, put: &Put) -> Result<Answer> {
         let Some(value) = &put.value else {
-            return Err(Failure::message("put KEY VALUE: in the shell the value stands in the line"));
+            return Err(Failure::message("put KEY VALUE: the shell takes the value from the line"));
         };
         let (key, mut value) = (common.decode(&put.key)?, common.decode(value)?);
         if let Some(form) = put.number {
@@ -187,7 +192,7 @@ impl Remote {
             self.ask(&[&b"ES.SET"[..], &key, &value])?;
             return Ok(Answer::Yes);
         };
-        if database(&self.place).is_none() || self.in_transaction {
+        if database(&self.server_keyspace).is_none() || self.in_transaction {
             return Err(Failure::message(
                 "--ttl works in a database of the server (`use r0`), outside of transactions",
             ));
@@ -226,7 +231,7 @@ impl Remote {
 
     fn scan(&mut self, common: &Common, args: &Scan) -> Result<Answer> {
         if args.at.is_some() || args.since.is_some() {
-            return not_here("the past");
+            return unsupported("the past");
         }
         let bounds = args.range.bounds(common)?;
         let mut writer = scan::writer(common, args.keys_only)?;
@@ -248,7 +253,7 @@ impl Remote {
                 let mut reply = items(self.ask(&words)?)?.into_iter();
                 let (mut count, mut last) = (0, Vec::new());
                 while let Some(key) = reply.next().and_then(bytes) {
-                    // What is no string has no value.
+                    // A key that is not a string has no value.
                     let value = if args.keys_only { None } else { reply.next().and_then(bytes) };
                     writer.write(&key, &value.unwrap_or_default())?;
                     (count, last) = (count + 1, key);
@@ -259,7 +264,7 @@ impl Remote {
                 left -= count;
                 is_first = false;
                 match args.reverse {
-                    // An empty key is the first one, and an empty end is none.
+                    // The empty key is the first one, and an empty bound means no bound.
                     true if last.is_empty() => break,
                     true => to = last,
                     false => from = last,
@@ -336,14 +341,14 @@ impl Remote {
             Keyspaces::Operator { name, operator: Some(operator) } => {
                 self.ask(&["ES.KS", "OPERATOR", name, operator])?;
             }
-            Keyspaces::Operator { .. } => return not_here("printing a merge operator"),
-            Keyspaces::History(_) => return not_here("`keyspaces history`"),
-            Keyspaces::Copy { .. } => return not_here("`keyspaces copy`"),
+            Keyspaces::Operator { .. } => return unsupported("printing a merge operator"),
+            Keyspaces::History(_) => return unsupported("`keyspaces history`"),
+            Keyspaces::Copy { .. } => return unsupported("`keyspaces copy`"),
         }
         Ok(Answer::Yes)
     }
 
-    /// Prints names and values.
+    /// Prints pairs of names and values.
     fn figures(&self, common: &Common, request: &str) -> Result<Answer> {
         let texts = items(self.ask(&[request])?)?.into_iter().filter_map(bytes);
         let texts: Vec<String> = texts.map(|text| String::from_utf8_lossy(&text).into_owned()).collect();
@@ -399,13 +404,13 @@ impl Remote {
         if !self.in_transaction {
             return Err(Failure::message("there is no transaction: `begin` begins one"));
         }
-        // Also if its commit fails it is over.
+        // A failed commit ends the transaction, too.
         self.in_transaction = false;
         self.ask(&[how]).map(drop)
     }
 }
 
-/// From a key on, up to another; an empty one is the end. None: no key can lie between.
+/// Returns the start and end keys; an empty end means no bound. `None` if no key can lie between them.
 fn ends(bounds: &Bounds) -> Option<(Vec<u8>, Vec<u8>)> {
     let end = |bound: std::ops::Bound<Vec<u8>>| match bound {
         std::ops::Bound::Included(key) | std::ops::Bound::Excluded(key) => key,
@@ -437,7 +442,7 @@ impl Subject for Remote {
             ShellCommand::Merge(merge) => return self.merge(common, merge),
             ShellCommand::Del(del) => return self.del(common, del),
             ShellCommand::Scan(scan) => return self.scan(common, scan),
-            ShellCommand::Versions(_) => return not_here("`versions`"),
+            ShellCommand::Versions(_) => return unsupported("`versions`"),
             ShellCommand::Count(count) => return self.count(common, count),
             ShellCommand::Keyspaces { action } => {
                 return self.keyspaces(common, action.as_ref().unwrap_or(&Keyspaces::List));

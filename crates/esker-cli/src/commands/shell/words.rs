@@ -1,8 +1,8 @@
-//! A line of the shell as words: apart by spaces, and together within quotes of either kind.
+//! Splits a line of the shell into words at spaces outside of quotes.
 //!
-//! words.1. Nothing but spaces and quotes means anything: a backslash is a backslash, as on the command line.
+//! Only spaces and quotes are special. A backslash is literal, as in arguments.
 
-/// The words of a line; the error says what is wrong with it.
+/// Splits a line into words. The error describes what is wrong with it.
 pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -12,7 +12,7 @@ pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
             (Some(open), _) if open == c => quote = None,
             (None, '\'' | '"') => {
                 quote = Some(c);
-                // Quotes with nothing within are a word, too.
+                // Empty quotes are an empty word.
                 word.get_or_insert_default();
             }
             (None, _) if c.is_whitespace() => words.extend(word.take()),
@@ -28,13 +28,13 @@ pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// A word that [`split`] gives back.
+/// Quotes a word so that [`split`] returns it.
 pub(super) fn quoted(word: &str) -> String {
     let is_plain = !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || "'\"".contains(c));
     match (is_plain, word.contains('\'')) {
         (true, _) => word.to_owned(),
         (false, false) => format!("'{word}'"),
-        // A quote of one kind stands within quotes of the other.
+        // A quote of one kind is put inside quotes of the other.
         (false, true) => word.split('\'').map(|part| format!("'{part}'")).collect::<Vec<_>>().join("\"'\""),
     }
 }
@@ -44,15 +44,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_1_lines_are_split_and_words_come_back() {
+    fn lines_are_split_and_words_come_back() {
         let words = |line| split(line).map(|words| words.join("|"));
         assert_eq!(words("  put  ann   'Ann Smith' "), Ok("put|ann|Ann Smith".to_owned()));
         assert_eq!(words("put a\"b c\"d ''"), Ok("put|ab cd|".to_owned()));
-        assert_eq!(words("put C:\\new \"it's\""), Ok("put|C:\\new|it's".to_owned()), "words.1");
+        assert_eq!(words("put C:\\new \"it's\""), Ok("put|C:\\new|it's".to_owned()));
         assert_eq!(words(""), Ok(String::new()));
         assert_eq!(words("get 'a"), Err("the quote ' is not closed".to_owned()));
         for word in ["plain", "", "two words", "it's", "'\" '", "\\n"] {
-            assert_eq!(split(&quoted(word)), Ok(vec![word.to_owned()]), "words.1: {word}");
+            assert_eq!(split(&quoted(word)), Ok(vec![word.to_owned()]), "{word}");
         }
     }
 }

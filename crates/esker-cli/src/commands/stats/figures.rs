@@ -1,6 +1,7 @@
-//! What a [`Look`] tells, in words: for people, as JSON, on one line. Reads nothing and prints nothing, so that any front end can use it.
+//! Formats a [`Look`] for people, as JSON, or on one line. Does no I/O, so that any front end can use it.
 //!
-//! stats_figures.1. Each field of the statistics is there, under its own name; in JSON times are in nanoseconds, and named so.
+//! Each field of the statistics appears under its own name. In JSON, times are in nanoseconds and their names
+//! say so.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -12,32 +13,32 @@ use super::Look;
 use crate::output::{count, json_figure, size};
 use crate::text::shown;
 
-/// A figure, by what it measures.
+/// A value, by its unit.
 #[derive(Clone, Debug, PartialEq)]
 enum Figure {
     Count(u64),
     Bytes(u64),
     Time(Option<Duration>),
     Latency(Latency),
-    /// Of two figures.
+    /// The quotient of two values.
     Ratio(Option<f64>),
     Text(Option<String>),
 }
 
-/// Whether a figure is of now, or grows.
+/// Whether a value is a level or a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Over {
-    Now,
-    /// A sum since the database was opened: it has a rate.
-    Opening,
+enum Kind {
+    Level,
+    /// A sum since the database was opened, which has a rate.
+    Counter,
 }
 
 use Figure::{Bytes, Count, Ratio, Text, Time};
-use Over::{Now, Opening};
+use Kind::{Counter, Level};
 
-struct Row(&'static str, Figure, Over);
+struct Row(&'static str, Figure, Kind);
 
-/// Figures of one subject.
+/// Values of one topic.
 struct Group {
     title: &'static str,
     rows: Vec<Row>,
@@ -51,107 +52,107 @@ fn groups(look: &Look) -> Vec<Group> {
         group(
             "data",
             vec![
-                Row("items", Count(stats.items), Now),
-                Row("unresolved", Count(stats.unresolved), Now),
-                Row("keyspaces", Count(stats.keyspaces), Now),
-                Row("seqno", Count(stats.seqno), Now),
-                Row("tables", Count(stats.tables), Now),
-                Row("table_bytes", Bytes(stats.table_bytes), Now),
-                Row("runs", Count(stats.runs), Now),
-                Row("tier_runs", Count(stats.tier_runs), Now),
-                Row("base_bytes", Bytes(stats.base_bytes), Now),
-                Row("blob_files", Count(stats.blob_files), Now),
-                Row("blob_bytes", Bytes(stats.blob_bytes), Now),
-                Row("blob_live_bytes", Bytes(stats.blob_live_bytes), Now),
-                Row("space_amplification", Ratio(stats.space_amplification()), Now),
+                Row("items", Count(stats.items), Level),
+                Row("unresolved", Count(stats.unresolved), Level),
+                Row("keyspaces", Count(stats.keyspaces), Level),
+                Row("seqno", Count(stats.seqno), Level),
+                Row("tables", Count(stats.tables), Level),
+                Row("table_bytes", Bytes(stats.table_bytes), Level),
+                Row("runs", Count(stats.runs), Level),
+                Row("tier_runs", Count(stats.tier_runs), Level),
+                Row("base_bytes", Bytes(stats.base_bytes), Level),
+                Row("blob_files", Count(stats.blob_files), Level),
+                Row("blob_bytes", Bytes(stats.blob_bytes), Level),
+                Row("blob_live_bytes", Bytes(stats.blob_live_bytes), Level),
+                Row("space_amplification", Ratio(stats.space_amplification()), Level),
             ],
         ),
         group(
             "operations",
             vec![
-                Row("gets", Count(stats.gets), Opening),
-                Row("commits", Count(stats.commits), Opening),
-                Row("conflicts", Count(stats.conflicts), Opening),
-                Row("committed_bytes", Bytes(stats.committed_bytes), Opening),
-                Row("get_latency", Figure::Latency(stats.get_latency), Now),
-                Row("commit_latency", Figure::Latency(stats.commit_latency), Now),
-                Row("sync_latency", Figure::Latency(stats.sync_latency), Now),
-                Row("stalls", Count(stats.stalls), Opening),
-                Row("stall_time", Time(Some(stats.stall_time)), Now),
-                Row("writers_waiting", Count(stats.writers_waiting), Now),
+                Row("gets", Count(stats.gets), Counter),
+                Row("commits", Count(stats.commits), Counter),
+                Row("conflicts", Count(stats.conflicts), Counter),
+                Row("committed_bytes", Bytes(stats.committed_bytes), Counter),
+                Row("get_latency", Figure::Latency(stats.get_latency), Level),
+                Row("commit_latency", Figure::Latency(stats.commit_latency), Level),
+                Row("sync_latency", Figure::Latency(stats.sync_latency), Level),
+                Row("stalls", Count(stats.stalls), Counter),
+                Row("stall_time", Time(Some(stats.stall_time)), Level),
+                Row("writers_waiting", Count(stats.writers_waiting), Level),
             ],
         ),
         group(
             "memory",
             vec![
-                Row("memtable_bytes", Bytes(stats.memtable_bytes), Now),
-                Row("memtables_sealed", Count(stats.memtables_sealed), Now),
-                Row("cache_bytes", Bytes(stats.cache_bytes), Now),
-                Row("cache_hits", Count(stats.cache_hits), Opening),
-                Row("cache_misses", Count(stats.cache_misses), Opening),
-                Row("cache_hit_ratio", Ratio(stats.cache_hit_ratio()), Now),
+                Row("memtable_bytes", Bytes(stats.memtable_bytes), Level),
+                Row("memtables_sealed", Count(stats.memtables_sealed), Level),
+                Row("cache_bytes", Bytes(stats.cache_bytes), Level),
+                Row("cache_hits", Count(stats.cache_hits), Counter),
+                Row("cache_misses", Count(stats.cache_misses), Counter),
+                Row("cache_hit_ratio", Ratio(stats.cache_hit_ratio()), Level),
             ],
         ),
         group(
             "log",
             vec![
-                Row("log_bytes", Bytes(stats.log_bytes), Now),
-                Row("log_bytes_written", Bytes(stats.log_bytes_written), Opening),
-                Row("log_files_recycled", Count(stats.log_files_recycled), Opening),
+                Row("log_bytes", Bytes(stats.log_bytes), Level),
+                Row("log_bytes_written", Bytes(stats.log_bytes_written), Counter),
+                Row("log_files_recycled", Count(stats.log_files_recycled), Counter),
             ],
         ),
         group(
             "flushes and compactions",
             vec![
-                Row("flushes", Count(stats.flushes), Opening),
-                Row("flush_bytes_written", Bytes(stats.flush_bytes_written), Opening),
-                Row("adoptions", Count(stats.adoptions), Opening),
-                Row("blob_bytes_written", Bytes(stats.blob_bytes_written), Opening),
-                Row("collections", Count(stats.collections), Opening),
-                Row("collection_bytes_written", Bytes(stats.collection_bytes_written), Opening),
-                Row("compactions", Count(stats.compactions), Opening),
-                Row("moves", Count(stats.moves), Opening),
-                Row("tables_dropped", Count(stats.tables_dropped), Opening),
-                Row("expiring", Count(stats.expiring), Now),
-                Row("swept_keys", Count(stats.swept_keys), Opening),
-                Row("compaction_bytes_read", Bytes(stats.compaction_bytes_read), Opening),
-                Row("compaction_bytes_written", Bytes(stats.compaction_bytes_written), Opening),
-                Row("compaction_debt_bytes", Bytes(stats.compaction_debt_bytes), Now),
-                Row("write_amplification", Ratio(stats.write_amplification()), Now),
+                Row("flushes", Count(stats.flushes), Counter),
+                Row("flush_bytes_written", Bytes(stats.flush_bytes_written), Counter),
+                Row("adoptions", Count(stats.adoptions), Counter),
+                Row("blob_bytes_written", Bytes(stats.blob_bytes_written), Counter),
+                Row("collections", Count(stats.collections), Counter),
+                Row("collection_bytes_written", Bytes(stats.collection_bytes_written), Counter),
+                Row("compactions", Count(stats.compactions), Counter),
+                Row("moves", Count(stats.moves), Counter),
+                Row("tables_dropped", Count(stats.tables_dropped), Counter),
+                Row("expiring", Count(stats.expiring), Level),
+                Row("swept_keys", Count(stats.swept_keys), Counter),
+                Row("compaction_bytes_read", Bytes(stats.compaction_bytes_read), Counter),
+                Row("compaction_bytes_written", Bytes(stats.compaction_bytes_written), Counter),
+                Row("compaction_debt_bytes", Bytes(stats.compaction_debt_bytes), Level),
+                Row("write_amplification", Ratio(stats.write_amplification()), Level),
             ],
         ),
         group(
             "readers",
             vec![
-                Row("snapshots", Count(stats.snapshots), Now),
-                Row("oldest_snapshot", Text(oldest.map(|oldest| oldest.seqno.to_string())), Now),
-                Row("oldest_snapshot_age", Time(oldest.map(|oldest| oldest.age)), Now),
-                Row("iterators", Count(stats.iterators), Now),
-                Row("oldest_iterator", Time(stats.oldest_iterator), Now),
+                Row("snapshots", Count(stats.snapshots), Level),
+                Row("oldest_snapshot", Text(oldest.map(|oldest| oldest.seqno.to_string())), Level),
+                Row("oldest_snapshot_age", Time(oldest.map(|oldest| oldest.age)), Level),
+                Row("iterators", Count(stats.iterators), Level),
+                Row("oldest_iterator", Time(stats.oldest_iterator), Level),
             ],
         ),
         group(
             "failures",
             vec![
-                Row("flushes_failed", Count(stats.flushes_failed), Opening),
-                Row("compactions_failed", Count(stats.compactions_failed), Opening),
-                Row("tables_unreadable", Count(stats.tables_unreadable), Now),
-                Row("background_error", Text(stats.background_error.clone()), Now),
+                Row("flushes_failed", Count(stats.flushes_failed), Counter),
+                Row("compactions_failed", Count(stats.compactions_failed), Counter),
+                Row("tables_unreadable", Count(stats.tables_unreadable), Level),
+                Row("background_error", Text(stats.background_error.clone()), Level),
             ],
         ),
         group(
             "opening",
             vec![
-                Row("recovered_commits", Count(stats.recovered_commits), Now),
-                Row("recovered_torn_bytes", Bytes(stats.recovered_torn_bytes), Now),
+                Row("recovered_commits", Count(stats.recovered_commits), Level),
+                Row("recovered_torn_bytes", Bytes(stats.recovered_torn_bytes), Level),
             ],
         ),
     ]
 }
 
-/// By how much a sum has grown in a second, for each since the look before.
+/// Returns the growth per second of a counter since the earlier look.
 fn rate(now: &Row, before: Option<(&Row, Duration)>) -> Option<f64> {
-    let Row(_, Count(after) | Bytes(after), Opening) = now else { return None };
+    let Row(_, Count(after) | Bytes(after), Counter) = now else { return None };
     let (Row(_, Count(earlier) | Bytes(earlier), _), elapsed) = before? else { return None };
     Some(after.saturating_sub(*earlier) as f64 / elapsed.as_secs_f64().max(1e-9))
 }
@@ -159,7 +160,7 @@ fn rate(now: &Row, before: Option<(&Row, Duration)>) -> Option<f64> {
 /// The title of a group, and its rows with their rates.
 type RatedGroup = (&'static str, Vec<(Row, Option<f64>)>);
 
-/// All rows with their rates since the look before.
+/// Returns all rows with their rates since the earlier look.
 fn rated(look: &Look, before: Option<&Look>) -> Vec<RatedGroup> {
     let earlier: Vec<_> = before.into_iter().flat_map(groups).flat_map(|group| group.rows).collect();
     let elapsed = before.map(|before| look.at.saturating_duration_since(before.at));
@@ -174,7 +175,7 @@ fn rated(look: &Look, before: Option<&Look>) -> Vec<RatedGroup> {
         .collect()
 }
 
-/// A time: `17 ns`, `1.5 ms`, `3 min 20 s`.
+/// Formats a time: `17 ns`, `1.5 ms`, `3 min 20 s`.
 fn time(time: Duration) -> String {
     let nanos = time.as_nanos();
     match nanos {
@@ -213,7 +214,7 @@ fn rate_in_words(figure: &Figure, rate: f64) -> String {
     }
 }
 
-/// Writes all figures in groups, with rates since the look before.
+/// Writes all values in groups, with rates since the earlier look.
 pub(super) fn write_groups(out: &mut impl Write, look: &Look, before: Option<&Look>) -> io::Result<()> {
     writeln!(out, "health: {}", shown(&look.health))?;
     for (title, rows) in rated(look, before) {
@@ -232,7 +233,7 @@ pub(super) fn write_groups(out: &mut impl Write, look: &Look, before: Option<&Lo
     Ok(())
 }
 
-/// What changes, on one line, with rates since the look before.
+/// Returns the changing values on one line, with rates since the earlier look.
 pub(super) fn line(look: &Look, before: Option<&Look>) -> String {
     const SHOWN: [&str; 11] = [
         "runs",
@@ -259,13 +260,13 @@ fn nanos(time: Duration) -> Value {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).into()
 }
 
-/// The name and the value of a figure in JSON.
+/// Returns the name and the value of a row in JSON.
 fn in_json(Row(name, figure, _): Row) -> (String, Value) {
     match figure {
         Count(n) | Bytes(n) => (name.to_owned(), n.into()),
         Time(time) => (format!("{name}_ns"), time.map_or(Value::Null, nanos)),
         Ratio(ratio) => (name.to_owned(), ratio.into()),
-        // Of texts one is a number.
+        // One text is a number: the sequence number of the oldest snapshot.
         Text(text) => (name.to_owned(), text.map_or(Value::Null, |text| json_figure(&text))),
         Figure::Latency(latency) => {
             let value = json!({
@@ -280,7 +281,7 @@ fn in_json(Row(name, figure, _): Row) -> (String, Value) {
     }
 }
 
-/// All figures as one JSON object, with rates since the look before.
+/// Returns all values as one JSON object, with rates since the earlier look.
 pub(super) fn json(look: &Look, before: Option<&Look>) -> Value {
     let mut object = Map::new();
     let mut rates = Map::new();
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn stats_figures_1_every_field_is_there() {
+    fn every_field_is_there() {
         let look = look(Instant::now(), |_| ());
         let json = json(&look, None);
         let debug = format!("{:#?}", look.stats);
@@ -323,7 +324,7 @@ mod tests {
         let fields: Vec<_> = fields.filter(|name| !name.starts_with(' ')).collect();
         assert!(fields.len() > 40, "{fields:?}");
         for name in fields {
-            assert!(json.get(name).or(json.get(format!("{name}_ns"))).is_some(), "stats_figures.1: {name}");
+            assert!(json.get(name).or(json.get(format!("{name}_ns"))).is_some(), "{name}");
         }
     }
 
