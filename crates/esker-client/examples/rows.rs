@@ -1,4 +1,5 @@
-//! Users in a table, visits under keys of two fields, a transfer in a transaction: `cargo run -p esker-client --example rows -- redis://127.0.0.1:6379/`
+//! Rows in a table, keys of two fields, and a transaction: `cargo run -p esker-client --example rows --
+//! redis://127.0.0.1:6379/`
 
 use esker_client::{Client, Error, Names, Result, Test, key, ob};
 
@@ -10,7 +11,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// What there is to show.
+/// Runs the example and returns the lines to print.
 pub fn run(url: &str) -> Result<Vec<String>> {
     let mut client = Client::connect(url)?;
     let mut shown = Vec::new();
@@ -26,7 +27,7 @@ pub fn run(url: &str) -> Result<Vec<String>> {
         shown.push(format!("{} is {}", row.key.escape_ascii(), row.columns[0].data.escape_ascii()));
     }
 
-    // Keys are in the order of the user, then of the time.
+    // Keys are ordered by user, then by time.
     for (user, second, page) in [("ann", 1000_u64, "/late"), ("ann", 7, "/early"), ("bob", 8, "/")] {
         client.run(ob::put("visits", key::encode(&(user, second))?, [("page", page)]))?;
     }
@@ -45,7 +46,8 @@ pub fn run(url: &str) -> Result<Vec<String>> {
     Ok(shown)
 }
 
-/// Moves money, unless there is too little of it. If somebody else changes one of the two meanwhile, it begins again.
+/// Transfers money if the balance suffices. Begins again if another client changes one of the two balances
+/// meanwhile.
 fn transfer(client: &mut Client, from: &str, to: &str, amount: i64) -> Result<()> {
     client.transact(ob::begin(), |client| {
         client.run(ob::watch("users").keys(&Names::new().list([from, to])).request())?;

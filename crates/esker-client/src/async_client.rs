@@ -6,13 +6,14 @@ use redis::{AsyncConnectionConfig, Value};
 use crate::ob::{self, Begin};
 use crate::{Request, Result};
 
-/// A connection to a server, for one task: transactions belong to it.
+/// A connection to a server, for one task, because transactions belong to a connection.
 pub struct AsyncClient {
     connection: MultiplexedConnection,
 }
 
 impl AsyncClient {
-    /// Connects to a server: `redis://[user:password@]host:port/`, or `unix:///path`. Replies are waited for as long as they take, for some commands wait.
+    /// Connects to a server: `redis://[user:password@]host:port/`, or `unix:///path`. Replies have no
+    /// timeout, because some commands block.
     ///
     /// # Errors
     /// Those of [`Client::connect`](crate::Client::connect).
@@ -22,12 +23,12 @@ impl AsyncClient {
         Ok(AsyncClient { connection: client.get_multiplexed_async_connection_with_config(&patient).await? })
     }
 
-    /// The connection, for all other commands.
+    /// Returns the connection, for all other commands.
     pub fn connection(&mut self) -> &mut MultiplexedConnection {
         &mut self.connection
     }
 
-    /// Runs a request, and waits for its reply.
+    /// Runs a request and waits for its reply.
     ///
     /// # Errors
     /// Those of [`Client::run`](crate::Client::run).
@@ -35,11 +36,11 @@ impl AsyncClient {
         (request.read)(request.command.query_async::<Value>(&mut self.connection).await?)
     }
 
-    /// Runs a transaction: see [`Client::transact`](crate::Client::transact). If the future is dropped, the transaction stays open until the client is dropped,
-    /// too, or [`ob::abort`] ends it.
+    /// Runs a transaction: see [`Client::transact`](crate::Client::transact). If the future is dropped, the
+    /// transaction stays open until the client is dropped or [`ob::abort`] ends it.
     ///
     /// # Errors
-    /// See there.
+    /// Those of [`Client::transact`](crate::Client::transact).
     pub async fn transact<T>(
         &mut self,
         begin: Begin,
@@ -50,7 +51,7 @@ impl AsyncClient {
             let done = match work(self).await {
                 Ok(done) => self.run(ob::commit()).await.map(|()| done),
                 Err(error) => {
-                    // The first error says more than that of a connection that is gone, too.
+                    // Report the first error, not that of the rollback.
                     let _ = self.run(ob::abort()).await;
                     Err(error)
                 }

@@ -14,31 +14,32 @@ impl Client {
     /// Connects to a server: `redis://[user:password@]host:port/`, or `unix:///path`.
     ///
     /// # Errors
-    /// [`Error::Connection`](crate::Error::Connection), and what the server says to a password.
+    /// [`Error::Connection`](crate::Error::Connection), and a refused login.
     pub fn connect(url: &str) -> Result<Self> {
         Ok(Client { connection: redis::Client::open(url)?.get_connection()? })
     }
 
-    /// One that the crate `redis` has made.
+    /// Wraps a connection of the crate `redis`.
     pub fn with(connection: Connection) -> Self {
         Client { connection }
     }
 
-    /// The connection, for all other commands.
+    /// Returns the connection, for all other commands.
     pub fn connection(&mut self) -> &mut Connection {
         &mut self.connection
     }
 
-    /// Runs a request, and waits for its reply.
+    /// Runs a request and waits for its reply.
     ///
     /// # Errors
-    /// What the server refuses, and errors of the connection.
+    /// Errors of the server and of the connection.
     pub fn run<T>(&mut self, request: Request<T>) -> Result<T> {
         (request.read)(request.command.query::<Value>(&mut self.connection)?)
     }
 
-    /// Runs a transaction: begins, does `work`, commits. If something has changed that it watches, or that it has read or written and its isolation is of, or
-    /// there is a deadlock, it is rolled back and begins again, until it succeeds. If `work` fails otherwise, it is rolled back. Rows and ordered keys take part in it.
+    /// Runs a transaction: begins it, calls `work`, and commits. Repeats this after a conflict, a deadlock,
+    /// or a change of something that the transaction watches. Rolls back if `work` fails with another error.
+    /// The transaction covers rows and ordered keys.
     ///
     /// # Errors
     /// Those of `work`, and of the commit.
@@ -48,7 +49,7 @@ impl Client {
             let done = match work(self) {
                 Ok(done) => self.run(ob::commit()).map(|()| done),
                 Err(error) => {
-                    // The first error says more than that of a connection that is gone, too.
+                    // Report the first error, not that of the rollback.
                     let _ = self.run(ob::abort());
                     Err(error)
                 }
@@ -60,7 +61,7 @@ impl Client {
         }
     }
 
-    /// The rows of a slice, page by page: its `max_keys` is how many are fetched at a time.
+    /// Returns the rows of a slice, fetching `max_keys` rows of the slice at a time.
     pub fn pages(&mut self, slice: Slice) -> Pages<'_> {
         Pages { client: self, slice, rows: Vec::new().into_iter(), is_over: false }
     }
@@ -72,7 +73,7 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// The rows of a slice, fetched page by page: made by [`Client::pages`]. An error is the last item.
+/// The rows of a slice, fetched page by page. Created by [`Client::pages`]. An error is the last item.
 #[derive(Debug)]
 pub struct Pages<'a> {
     client: &'a mut Client,

@@ -1,45 +1,45 @@
-//! Why a request was not done.
+//! The errors of requests.
 
 use redis::RedisError;
 
-/// Why a request was not done. Callers act differently on each.
+/// An error of a request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Something that the transaction watches has changed. It is rolled back: begin again.
-    #[error("something that was watched has changed: begin the transaction again")]
+    /// A watched key has changed. The transaction was rolled back and can be repeated.
+    #[error("a watched key has changed: repeat the transaction")]
     Dirty,
-    /// Others have changed what the transaction has read or written. It is rolled back: begin again.
-    #[error("others have changed what the transaction has read or written: begin it again")]
+    /// Another transaction changed what this one read or wrote. It was rolled back and can be repeated.
+    #[error("another transaction changed what this one read or wrote: repeat it")]
     Conflict,
-    /// The transaction would wait for others that wait for it: abort it, and begin again.
-    #[error("deadlock: abort the transaction, and begin it again")]
+    /// Waiting would close a circle of transactions that wait for each other. Abort it and repeat it.
+    #[error("deadlock: abort the transaction and repeat it")]
     Deadlock,
-    /// A lock was not given in time. Those that were free are held.
-    #[error("a lock was not given back in time")]
+    /// A lock was not available in time. Locks already taken stay held.
+    #[error("timeout while waiting for a lock")]
     LockTimeout,
-    /// The transaction was left alone for too long, and is rolled back.
-    #[error("the transaction was left alone for too long, and is rolled back: abort it, and begin again")]
+    /// The transaction was idle for too long and was rolled back.
+    #[error("the transaction was idle for too long and was rolled back: abort it and repeat it")]
     TransactionTimeout,
-    /// More topics were said than the server keeps for a connection: read again what you were waiting for.
-    #[error("more topics were said than the server keeps: read again what you were waiting for")]
+    /// The server discarded notifications because the connection had too many. Read the watched data again.
+    #[error("too many notifications: read the watched data again")]
     Overflow,
-    /// The server refused for another reason.
-    #[error("the server refused: {code} {message}")]
+    /// The server reported another error.
+    #[error("server error: {code} {message}")]
     Server {
         /// The first word of its error, such as `ERR` or `NOAUTH`.
         code: String,
-        /// The rest.
+        /// The rest of the error.
         message: String,
     },
-    /// The connection failed. Whether the request was done is not known.
+    /// The connection failed. The request may or may not have been executed.
     #[error("the connection failed: {0}")]
     Connection(RedisError),
-    /// The server replied something else than expected: it may be of another version.
-    #[error("a reply of another form: {0}")]
+    /// The reply has an unexpected form, for example from a server of another version.
+    #[error("unexpected reply: {0}")]
     Reply(String),
-    /// Fields that cannot be a key, or a key that does not hold these fields.
-    #[error("a key of other fields: {0}")]
+    /// The fields cannot be encoded as a key, or a key does not contain these fields.
+    #[error("invalid key: {0}")]
     Key(String),
 }
 
@@ -47,7 +47,7 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// Whether the transaction may succeed if it begins again.
+    /// Returns whether the transaction may succeed when repeated.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Error::Dirty | Error::Conflict | Error::Deadlock)
     }

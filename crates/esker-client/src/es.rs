@@ -1,10 +1,11 @@
-//! Ordered keys: the commands `ES.`. They work in the keyspace that [`use_keyspace`] chose; without it, on the strings of the connection's database.
+//! Ordered keys: the commands `ES.`. They work in the keyspace selected by [`use_keyspace`]; without it, on
+//! the strings of the connection's database.
 
 use redis::Value;
 
 use crate::{Bytes, Request, Result, reply};
 
-/// A key and its value; none if it has none of its own, as keys of databases that are no strings.
+/// A key and its value. Keys of a database that are not strings have no value.
 pub type Entry = (Bytes, Option<Bytes>);
 
 fn entry([key, value]: [Value; 2]) -> Result<Entry> {
@@ -15,17 +16,17 @@ fn one_entry(value: Value) -> Result<Option<Entry>> {
     reply::option(value, |value| entry(reply::array(value)?))
 }
 
-/// Has the connection work in a keyspace of plain keys, which is there.
+/// Selects an existing keyspace of plain keys for the connection.
 pub fn use_keyspace(name: &str) -> Request<()> {
     Request::new("ES.KS", reply::done).word("USE").word(name)
 }
 
-/// Makes a keyspace of plain keys, if there is none.
+/// Creates a keyspace of plain keys if it does not exist.
 pub fn create_keyspace(name: &str) -> Request<()> {
     Request::new("ES.KS", reply::done).word("CREATE").word(name)
 }
 
-/// The value of a key.
+/// Returns the value of a key.
 pub fn get(key: impl AsRef<[u8]>) -> Request<Option<Bytes>> {
     Request::new("ES.GET", |value| reply::option(value, reply::bytes)).word(key)
 }
@@ -35,27 +36,28 @@ pub fn set(key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Request<()> {
     Request::new("ES.SET", reply::done).word(key).word(value)
 }
 
-/// Merges an operand into a key, by the operator of the keyspace.
+/// Applies the merge operator of the keyspace to a key.
 pub fn merge(key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Request<()> {
     Request::new("ES.MERGE", reply::done).word(key).word(operand)
 }
 
-/// Removes a key; whether it was there.
+/// Removes a key. Returns whether it existed.
 pub fn delete(key: impl AsRef<[u8]>) -> Request<bool> {
     Request::new("ES.DEL", reply::flag).word(key)
 }
 
-/// Removes the keys from one on, up to another; how many. An empty `to` is the end.
+/// Removes the keys in `from..to` and returns their number. An empty `to` means no bound.
 pub fn delete_range(from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Request<u64> {
     Request::new("ES.DELRANGE", reply::number).word(from).word(to)
 }
 
-/// How many keys there are from one on, up to another.
+/// Returns the number of keys in `from..to`. An empty `to` means no bound.
 pub fn count(from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Request<u64> {
     Request::new("ES.COUNT", reply::number).word(from).word(to)
 }
 
-/// Sets a key if its value is `old`, or if it is not there and `old` is none; or removes it, if `new` is none. Whether it was so.
+/// Sets a key to `new`, or removes it if `new` is `None`, provided that its value is `old` (`None`: it does
+/// not exist). Returns whether that was so.
 pub fn compare_and_set(key: impl AsRef<[u8]>, old: Option<&[u8]>, new: Option<&[u8]>) -> Request<bool> {
     let request = Request::new("ES.CAS", reply::flag).word(key);
     let request = match old {
@@ -68,60 +70,60 @@ pub fn compare_and_set(key: impl AsRef<[u8]>, old: Option<&[u8]>, new: Option<&[
     }
 }
 
-/// The key behind this one, and its value.
+/// Returns the next key and its value.
 pub fn next(key: impl AsRef<[u8]>) -> Request<Option<Entry>> {
     Request::new("ES.NEXT", one_entry).word(key)
 }
 
-/// The key before this one, and its value.
+/// Returns the previous key and its value.
 pub fn previous(key: impl AsRef<[u8]>) -> Request<Option<Entry>> {
     Request::new("ES.PREV", one_entry).word(key)
 }
 
-/// The first key, and its value.
+/// Returns the first key and its value.
 pub fn first() -> Request<Option<Entry>> {
     Request::new("ES.FIRST", one_entry)
 }
 
-/// The last key, and its value.
+/// Returns the last key and its value.
 pub fn last() -> Request<Option<Entry>> {
     Request::new("ES.LAST", one_entry)
 }
 
-/// A walk over keys in order: made by [`range`] or [`prefix`].
+/// A scan of keys in order. Created by [`range`] or [`prefix`].
 #[derive(Debug)]
-#[must_use = "a walk does nothing until its request is run"]
+#[must_use = "a scan does nothing until its request is run"]
 pub struct Walk {
     request: Request<Vec<Entry>>,
 }
 
-/// The keys from one on, with it, up to another, without it. An empty `to` is the end.
+/// Scans the keys in `from..to`. An empty `to` means no bound.
 pub fn range(from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Walk {
     Walk { request: Request::new("ES.RANGE", |value| reply::groups(value, entry)).word(from).word(to) }
 }
 
-/// The keys that begin so.
+/// Scans the keys with a prefix.
 pub fn prefix(prefix: impl AsRef<[u8]>) -> Walk {
     Walk { request: Request::new("ES.PREFIX", |value| reply::groups(value, entry)).word(prefix) }
 }
 
 impl Walk {
-    /// The last one first.
+    /// Scans from the last key to the first.
     pub fn reverse(self) -> Self {
         Walk { request: self.request.word("REV") }
     }
 
-    /// No more than this. To page, begin behind the last key that was told.
+    /// Limits the number of keys. For the next page, start after the last returned key.
     pub fn limit(self, keys: usize) -> Self {
         Walk { request: self.request.word("LIMIT").word(keys.to_string()) }
     }
 
-    /// Without `from`, of a range.
+    /// Excludes `from` from a range.
     pub fn exclusive(self) -> Self {
         Walk { request: self.request.word("EXCL") }
     }
 
-    /// The request.
+    /// Returns the request.
     pub fn request(self) -> Request<Vec<Entry>> {
         self.request
     }

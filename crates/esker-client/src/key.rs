@@ -1,8 +1,8 @@
-//! Keys of several fields, as bytes in the order of the fields.
+//! Encodes several fields as one key whose bytes sort in the order of the fields.
 //!
-//! Fields are integers, floats, strings, bytes, `Option`s, tuples of those, and structs and enums that derive [`Encode`] and [`Decode`] (by the crate
-//! `storekey`). The bytes of the first fields are what the bytes of all begin with: so the keys of one user are a prefix. They are the keys of the
-//! engine's typed tables.
+//! Fields are integers, floats, strings, bytes, `Option`s, tuples, and structs and enums that derive
+//! [`Encode`] and [`Decode`] (of the crate `storekey`). The encoding of the first fields is a prefix of the
+//! key, so all keys of a user, for example, share a prefix. The engine's typed tables use the same encoding.
 //!
 //! ```
 //! use esker_client::key;
@@ -21,26 +21,27 @@ pub use storekey::{Decode, Encode};
 
 use crate::{Bytes, Error, Result};
 
-/// The bytes of a key of these fields.
+/// Encodes fields as a key.
 ///
 /// # Errors
-/// [`Error::Key`] if a field refuses to be encoded.
+/// [`Error::Key`] if a field cannot be encoded.
 pub fn encode(fields: &(impl Encode + ?Sized)) -> Result<Bytes> {
     storekey::encode_vec(fields).map_err(|error| Error::Key(error.to_string()))
 }
 
-/// The fields of a key.
+/// Decodes the fields of a key.
 ///
 /// # Errors
-/// [`Error::Key`] if the key has other fields.
+/// [`Error::Key`] if the key contains other fields.
 pub fn decode<T: Decode>(key: &[u8]) -> Result<T> {
     storekey::decode(key).map_err(|error| Error::Key(error.to_string()))
 }
 
-/// The table, key and column that an entry of a keyspace of rows is of, for programs that read it by [`es`](crate::es) or with the engine.
+/// Splits the key of an entry in a keyspace of rows into table, key and column, for programs that read it
+/// with [`es`](crate::es) or with the engine.
 ///
 /// # Errors
-/// [`Error::Key`] if it is none.
+/// [`Error::Key`] if it is not such a key.
 pub fn decode_stored(stored: &[u8]) -> Result<(Bytes, Bytes, Bytes)> {
     decode(stored)
 }

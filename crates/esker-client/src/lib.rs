@@ -4,8 +4,9 @@
 //!   ob, es: functions --> Request<T> --Client::run, AsyncClient::run--> T
 //! ```
 //!
-//! A request is a value: a command, and how its reply is read. Both clients run the same ones, so there is one set of calls. [`ob`] has tables of keys with
-//! columns, and transactions over them; [`es`] has ordered keys. [`key`] makes keys of several fields that are in the order of the fields.
+//! A request is a value: a command, and a function that reads its reply. Both clients run the same requests.
+//! [`ob`] contains tables of rows and transactions, [`es`] ordered keys, and [`key`] encodes keys of several
+//! fields.
 //!
 //! ```no_run
 //! use esker_client::{Client, Names, Result, Test, key, ob};
@@ -14,18 +15,18 @@
 //! let mut client = Client::connect("redis://127.0.0.1:6379/")?;
 //! client.run(ob::put("users", "ann", [("age", "42"), ("town", "Oslo")]))?;
 //!
-//! // The first ten whose town is Oslo, and their age alone.
+//! // The ages of the first ten users whose town is Oslo.
 //! let slice = ob::slice("users").columns(Names::new().one("age")).max_keys(10);
 //! for row in client.run(slice.matching("town", Test::Equal("Oslo".into())).request())?.rows {
 //!     println!("{:?} {:?}", row.key, row.columns);
 //! }
 //!
-//! // Keys of several fields: visits of a user, in the order of time.
+//! // Keys of several fields: the visits of a user, ordered by time.
 //! client.run(ob::put("visits", key::encode(&("ann", 1_700_000_000_u64))?, [("page", "/")]))?;
 //! let of_ann = Names::new().prefix(key::encode(&"ann")?);
 //! assert_eq!(client.run(ob::count("visits", &of_ann))?, 1);
 //!
-//! // A transaction, which begins again if somebody changes what it watches.
+//! // A transaction, repeated if another client changes what it watches.
 //! client.transact(ob::begin(), |client| {
 //!     client.run(ob::watch("users").key("ann").request())?;
 //!     let age = client.run(ob::get("users", "ann", ["age"]))?;
@@ -36,9 +37,9 @@
 //! # }
 //! ```
 //!
-//! With the feature `tokio`, `AsyncClient` does the same on tokio.
+//! With the feature `tokio`, `AsyncClient` offers the same on tokio.
 //!
-//! A transaction belongs to its connection, and so does what the server's other commands set: give each thread or task a client of its own.
+//! Transactions and session settings belong to a connection: give each thread or task its own client.
 
 #[cfg(feature = "tokio")]
 mod async_client;

@@ -2,7 +2,8 @@
 
 use crate::{Bytes, Request};
 
-/// Keys of a table, or columns of a key: what lies in any of the ranges, prefixes and names. Of none it is all.
+/// Selects keys of a table, or columns of a key, by ranges, prefixes and names. Without any of these, selects
+/// all.
 #[derive(Clone, Debug, Default)]
 pub struct Names(Vec<Part>);
 
@@ -14,44 +15,44 @@ enum Part {
 }
 
 impl Names {
-    /// All names.
+    /// Selects all names.
     pub fn new() -> Self {
         Names::default()
     }
 
-    /// With those from one on, with it, up to another, without it. An empty `to` is the end.
+    /// Adds the names in `from..to`. An empty `to` means no bound.
     #[must_use]
     pub fn range(mut self, from: impl Into<Bytes>, to: impl Into<Bytes>) -> Self {
         self.0.push(Part::Range(from.into(), to.into()));
         self
     }
 
-    /// With those that begin so.
+    /// Adds the names with a prefix.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<Bytes>) -> Self {
         self.0.push(Part::Prefix(prefix.into()));
         self
     }
 
-    /// With this one.
+    /// Adds one name.
     #[must_use]
     pub fn one(self, name: impl Into<Bytes>) -> Self {
         self.list([name])
     }
 
-    /// With these. Of an empty list alone it is none, not all.
+    /// Adds names. A lone empty list selects nothing.
     #[must_use]
     pub fn list<N: Into<Bytes>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.0.push(Part::List(names.into_iter().map(Into::into).collect()));
         self
     }
 
-    /// Whether it is all names.
+    /// Returns whether all names are selected.
     pub(crate) fn is_all(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Adds them to a request, by the words that ranges, prefixes and lists have there.
+    /// Adds the selection to a request, using its keywords for ranges, prefixes and lists.
     pub(crate) fn say<T>(&self, mut request: Request<T>, [range, prefix, list]: [&str; 3]) -> Request<T> {
         for part in &self.0 {
             request = match part {
@@ -64,22 +65,22 @@ impl Names {
     }
 }
 
-/// What a column's data has to be, compared byte by byte. A column that is not there passes none.
+/// A condition on the data of a column, compared byte by byte. A missing column satisfies none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Test {
-    /// Anything.
+    /// Any data.
     Exists,
-    /// This.
+    /// Equal to this.
     Equal(Bytes),
     /// Less than this.
     Less(Bytes),
-    /// This or less.
+    /// Less than or equal to this.
     AtMost(Bytes),
-    /// More than this.
+    /// Greater than this.
     More(Bytes),
-    /// This or more.
+    /// Greater than or equal to this.
     AtLeast(Bytes),
-    /// From one to another, both included.
+    /// Between two values, inclusive.
     Between(Bytes, Bytes),
 }
 

@@ -1,7 +1,7 @@
 //! Tables of keys with columns, and transactions over them: the commands `OB.`.
 //!
-//! A table has keys, and a key has columns: each has a name, data and a timestamp in microseconds since 1970. Requests work in the keyspace that
-//! [`use_keyspace`] chose, at first `default`.
+//! A table has keys, and a key has columns: each has a name, data, and a timestamp in microseconds since
+//! 1970. Requests work in the keyspace selected by [`use_keyspace`], initially `default`.
 
 mod slices;
 mod transactions;
@@ -18,22 +18,22 @@ use crate::{Bytes, Request, reply};
 const KEYS: [&str; 3] = ["RANGE", "PREFIX", "KEYS"];
 const COLUMNS: [&str; 3] = ["COLRANGE", "COLPREFIX", "COLS"];
 
-/// The names of keyspaces.
+/// Returns the names of all keyspaces.
 pub fn keyspaces() -> Request<Vec<String>> {
     Request::new("OB.KS", |value| reply::list(value, reply::text)).word("LIST")
 }
 
-/// Has the connection work in a keyspace, which is made if there is none.
+/// Selects a keyspace for the connection, creating it if it does not exist.
 pub fn use_keyspace(name: &str) -> Request<()> {
     Request::new("OB.KS", reply::done).word("USE").word(name)
 }
 
-/// Drops a keyspace with all it holds.
+/// Drops a keyspace and everything in it.
 pub fn drop_keyspace(name: &str) -> Request<()> {
     Request::new("OB.KS", reply::done).word("DROP").word(name)
 }
 
-/// Sets columns of a key. At least one has to be given.
+/// Sets columns of a key. Requires at least one column.
 pub fn put<C: AsRef<[u8]>, D: AsRef<[u8]>>(
     table: impl AsRef<[u8]>,
     key: impl AsRef<[u8]>,
@@ -46,12 +46,12 @@ pub fn put<C: AsRef<[u8]>, D: AsRef<[u8]>>(
     request
 }
 
-/// Sets columns of several keys at once: see [`Rows::row`].
+/// Sets columns of several keys in one request: see [`Rows::row`].
 pub fn put_rows(table: impl Into<Bytes>) -> Rows {
     Rows { request: Request::new("OB.MPUT", reply::done).word(table.into()) }
 }
 
-/// Rows to be set: made by [`put_rows`].
+/// Rows to set. Created by [`put_rows`].
 #[derive(Debug)]
 #[must_use = "rows are set when their request is run"]
 pub struct Rows {
@@ -73,7 +73,7 @@ impl Rows {
         self
     }
 
-    /// The same with a timestamp of one's own.
+    /// Adds columns of a key with an explicit timestamp.
     pub fn row_at<C: AsRef<[u8]>, D: AsRef<[u8]>>(
         self,
         key: impl AsRef<[u8]>,
@@ -84,13 +84,13 @@ impl Rows {
         Rows { request: request.word("AT").word(micros.to_string()) }
     }
 
-    /// The request.
+    /// Returns the request.
     pub fn request(self) -> Request<()> {
         self.request
     }
 }
 
-/// The data of columns of a key, in the order in which they are named.
+/// Returns the data of columns of a key, in the given order.
 pub fn get<C: AsRef<[u8]>>(
     table: impl AsRef<[u8]>,
     key: impl AsRef<[u8]>,
@@ -100,7 +100,7 @@ pub fn get<C: AsRef<[u8]>>(
     Request::new("OB.GET", read).word(table).word(key).words(columns)
 }
 
-/// All columns of a key, with their data.
+/// Returns all columns of a key with their data.
 pub fn row(table: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> Request<Vec<(Bytes, Bytes)>> {
     Request::new("OB.GET", reply::pairs).word(table).word(key)
 }
@@ -115,20 +115,20 @@ pub fn delete_columns<C: AsRef<[u8]>>(
     Request::new("OB.DEL", reply::done).word(table).word(key).word(first).words(others)
 }
 
-/// Removes a key with all its columns.
+/// Removes a key and all its columns.
 pub fn delete(table: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> Request<()> {
     Request::new("OB.DEL", reply::done).word(table).word(key)
 }
 
-/// Removes keys with all their columns.
+/// Removes keys and all their columns.
 pub fn delete_keys(table: impl AsRef<[u8]>, keys: &Names) -> Request<()> {
     let request = Request::new("OB.DELKEYS", reply::done).word(table);
-    // Of no names it is all, which the server wants to be said.
+    // The server requires an explicit range to remove all keys.
     let all = Names::new().range("", "");
     if keys.is_all() { all.say(request, KEYS) } else { keys.say(request, KEYS) }
 }
 
-/// For each key, whether it has columns. At least one has to be given.
+/// Returns for each key whether it exists. Requires at least one key.
 pub fn exist<K: AsRef<[u8]>>(
     table: impl AsRef<[u8]>,
     keys: impl IntoIterator<Item = K>,
@@ -136,22 +136,22 @@ pub fn exist<K: AsRef<[u8]>>(
     Request::new("OB.EXISTS", |value| reply::list(value, reply::flag)).word(table).words(keys)
 }
 
-/// How many of these keys there are.
+/// Returns the number of keys.
 pub fn count(table: impl AsRef<[u8]>, keys: &Names) -> Request<u64> {
     keys.say(Request::new("OB.COUNT", reply::number).word(table), KEYS)
 }
 
-/// The names of all tables.
+/// Returns the names of all tables.
 pub fn tables() -> Request<Vec<Bytes>> {
     Request::new("OB.TABLES", |value| reply::list(value, reply::bytes))
 }
 
-/// How many bytes the keys and data of a table have.
+/// Returns the size of the keys and data of a table in bytes.
 pub fn size(table: impl AsRef<[u8]>) -> Request<u64> {
     Request::new("OB.SIZE", reply::number).word(table)
 }
 
-/// The same of keys from one on, up to another. An empty `to` is the end.
+/// Returns the size of the keys in `from..to` and their data in bytes. An empty `to` means no bound.
 pub fn range_size(table: impl AsRef<[u8]>, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Request<u64> {
     size(table).word(from).word(to)
 }

@@ -1,10 +1,10 @@
-//! Reads replies of both versions of the protocol.
+//! Reads replies of both protocol versions.
 
 use redis::Value;
 
 use crate::{Bytes, Error, Result};
 
-/// A reply of another form.
+/// Reports a reply of unexpected form.
 pub(crate) fn unexpected<T>(value: &Value) -> Result<T> {
     Err(Error::Reply(format!("{value:?}").chars().take(200).collect()))
 }
@@ -47,7 +47,7 @@ pub(crate) fn text(value: Value) -> Result<String> {
     String::from_utf8(bytes).map_err(|error| Error::Reply(error.to_string()))
 }
 
-/// Nothing, or something.
+/// Reads a reply that may be nil.
 pub(crate) fn option<T>(value: Value, read: impl FnOnce(Value) -> Result<T>) -> Result<Option<T>> {
     match value {
         Value::Nil => Ok(None),
@@ -55,7 +55,7 @@ pub(crate) fn option<T>(value: Value, read: impl FnOnce(Value) -> Result<T>) -> 
     }
 }
 
-/// The items of a list; none of no list. A map is the list of its keys and values.
+/// Returns the items of a list. A nil reply is an empty list, and a map is a list of its keys and values.
 pub(crate) fn items(value: Value) -> Result<Vec<Value>> {
     match value {
         Value::Array(items) | Value::Set(items) => Ok(items),
@@ -69,12 +69,12 @@ pub(crate) fn list<T>(value: Value, read: impl FnMut(Value) -> Result<T>) -> Res
     items(value)?.into_iter().map(read).collect()
 }
 
-/// A list of this many items.
+/// Reads a list of `N` items.
 pub(crate) fn array<const N: usize>(value: Value) -> Result<[Value; N]> {
     items(value)?.try_into().map_err(|items| Error::Reply(format!("{} items, not {N}", Vec::len(&items))))
 }
 
-/// A list of groups of this many items.
+/// Reads a list of groups of `N` items.
 pub(crate) fn groups<const N: usize, T>(
     value: Value,
     read: impl FnMut([Value; N]) -> Result<T>,

@@ -1,10 +1,11 @@
-//! A request: a command, and how its reply is read.
+//! A request: a command and a function that reads its reply.
 
 use redis::{Cmd, Value};
 
 use crate::Result;
 
-/// A command, and how its reply is read. It is run by [`Client::run`](crate::Client::run) or `AsyncClient::run`.
+/// A command and a function that reads its reply. Run it with [`Client::run`](crate::Client::run) or
+/// `AsyncClient::run`.
 #[must_use = "a request does nothing until it is run"]
 pub struct Request<T> {
     pub(crate) command: Cmd,
@@ -16,13 +17,13 @@ impl<T> Request<T> {
         Request { command: redis::cmd(name), read }
     }
 
-    /// Adds a word.
+    /// Adds an argument.
     pub(crate) fn word(mut self, word: impl AsRef<[u8]>) -> Self {
         self.command.arg(word.as_ref());
         self
     }
 
-    /// Adds words.
+    /// Adds arguments.
     pub(crate) fn words<W: AsRef<[u8]>>(mut self, words: impl IntoIterator<Item = W>) -> Self {
         for word in words {
             self.command.arg(word.as_ref());

@@ -1,4 +1,4 @@
-//! The clients against a server in this process.
+//! Tests the clients against a server in this process.
 #![expect(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -19,7 +19,7 @@ use esker_client::{AsyncClient, Client, Error, Names, Test, es, key};
 use esker_server::store::LocalStore;
 use esker_server::{Listeners, Options, Server, run};
 
-/// A server that stops when this is dropped.
+/// A server that stops when dropped.
 struct TestServer {
     server: Arc<Server>,
     db: esker::Db,
@@ -146,7 +146,7 @@ fn a_transaction_begins_again_after_a_conflict() {
     });
     assert!(matches!(failed, Err(Error::Key(_))));
     assert_eq!(client.run(ob::get("t", "k", ["n"])).unwrap(), [Some(b"2".to_vec())]);
-    // Ordered keys and rows in one, kept apart without watches.
+    // Ordered keys and rows in one transaction, kept isolated without watches.
     for (isolation, expected) in [(Isolation::Snapshot, 1), (Isolation::Serializable, 2)] {
         let mut runs = 0;
         let done = client.transact(ob::begin().isolation(isolation).sync(Sync::Os), |client| {
@@ -209,7 +209,7 @@ async fn the_async_client_listens_and_runs_transactions() {
         Ok::<_, Error>((topics, later))
     });
     let (mut client, mut other) = (AsyncClient::connect(&server.url("")).await.unwrap(), server.client());
-    // The server waits for topics only once it has been told to; before that they are kept.
+    // Gives the server time to register the listener; earlier notifications are kept.
     tokio::time::sleep(Duration::from_millis(600)).await;
     let mut runs = 0;
     let done = client.transact(ob::begin(), async |client| {

@@ -1,4 +1,4 @@
-//! Slices of tables.
+//! Slices: selected columns of selected keys.
 
 use redis::Value;
 
@@ -13,7 +13,7 @@ pub struct Column {
     pub name: Bytes,
     /// Its data.
     pub data: Bytes,
-    /// When it was set, in microseconds since 1970, or what it was set with.
+    /// The time when it was set, or the explicit timestamp, in microseconds since 1970.
     pub micros: i64,
 }
 
@@ -22,20 +22,20 @@ pub struct Column {
 pub struct Row {
     /// The key.
     pub key: Bytes,
-    /// The columns that were asked for, in order.
+    /// The selected columns, in order.
     pub columns: Vec<Column>,
 }
 
-/// A part of a slice, or of the keys of a table.
+/// A page of rows or keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
     /// The rows or keys.
     pub rows: Vec<T>,
-    /// The key to go on after; none: these are all.
+    /// The key after which the next page starts; `None` on the last page.
     pub last: Option<Bytes>,
 }
 
-/// What a slice is of: made by [`slice()`].
+/// A selection of rows. Created by [`slice()`].
 #[derive(Clone, Debug)]
 #[must_use = "a slice does nothing until its request is run"]
 pub struct Slice {
@@ -49,7 +49,7 @@ pub struct Slice {
     conditions: Vec<Vec<(Bytes, Test)>>,
 }
 
-/// All columns of all keys of a table, unless told otherwise. Rows have at least one of the columns.
+/// Selects all columns of all keys of a table. Rows without a selected column are omitted.
 pub fn slice(table: impl Into<Bytes>) -> Slice {
     Slice {
         table: table.into(),
@@ -63,43 +63,43 @@ pub fn slice(table: impl Into<Bytes>) -> Slice {
     }
 }
 
-/// The keys of a table that the slice names; its columns and conditions do not matter.
+/// Returns the keys that the slice selects, ignoring its columns and conditions.
 pub fn keys(slice: &Slice) -> Request<Page<Bytes>> {
     slice.say_keys(Request::new("OB.KEYS", |value| page(value, reply::bytes)))
 }
 
 impl Slice {
-    /// These keys.
+    /// Selects keys.
     pub fn keys(self, keys: Names) -> Self {
         Slice { keys, ..self }
     }
 
-    /// These columns.
+    /// Selects columns.
     pub fn columns(self, columns: Names) -> Self {
         Slice { columns, ..self }
     }
 
-    /// Only what lies behind this key, on the way of the slice.
+    /// Starts after this key, in the direction of the slice.
     pub fn after(self, key: impl Into<Bytes>) -> Self {
         Slice { after: Some(key.into()), ..self }
     }
 
-    /// The last key first, and of each key the last column first.
+    /// Reverses the order of keys and of columns.
     pub fn reverse(self) -> Self {
         Slice { is_reverse: true, ..self }
     }
 
-    /// No more keys than this.
+    /// Limits the number of keys.
     pub fn max_keys(self, keys: usize) -> Self {
         Slice { max_keys: Some(keys), ..self }
     }
 
-    /// No more columns of each key.
+    /// Limits the number of columns per key.
     pub fn max_columns(self, columns: usize) -> Self {
         Slice { max_columns: Some(columns), ..self }
     }
 
-    /// Only rows whose column passes a test. Several have to pass all.
+    /// Selects only rows whose column satisfies `test`. Several conditions must all be satisfied.
     pub fn matching(mut self, column: impl Into<Bytes>, test: Test) -> Self {
         match self.conditions.last_mut() {
             Some(all) => all.push((column.into(), test)),
@@ -108,7 +108,8 @@ impl Slice {
         self
     }
 
-    /// Or rows whose column passes this one, and those that [`matching`](Self::matching) adds behind it.
+    /// Starts an alternative group of conditions, to which [`matching`](Self::matching) adds. A row is
+    /// selected if it satisfies one of the groups.
     pub fn or_matching(mut self, column: impl Into<Bytes>, test: Test) -> Self {
         self.conditions.push(vec![(column.into(), test)]);
         self
@@ -128,7 +129,7 @@ impl Slice {
         request
     }
 
-    /// The request.
+    /// Returns the request.
     pub fn request(&self) -> Request<Page<Row>> {
         let mut request = self.say_keys(Request::new("OB.SLICE", |value| page(value, row)));
         request = self.columns.say(request, COLUMNS);

@@ -1,4 +1,4 @@
-//! Transactions, locks, watches and topics.
+//! Transactions, locks, watches and notifications.
 
 use std::time::Duration;
 
@@ -8,58 +8,60 @@ use super::KEYS;
 use crate::names::Names;
 use crate::{Bytes, Error, Request, Result, reply};
 
-/// What the reads of a transaction are of.
+/// The isolation level of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
-    /// Each of the newest state.
+    /// Each read sees the newest committed state.
     #[default]
     ReadCommitted,
-    /// All of the state at its beginning.
+    /// All reads see the state at the beginning of the transaction.
     RepeatableRead,
-    /// The same. The commit fails with [`Error::Conflict`] if others have changed what it has written.
+    /// As `RepeatableRead`. The commit also fails with [`Error::Conflict`] if another transaction changed
+    /// what this one wrote.
     Snapshot,
-    /// The same, and also if others have changed what it has read.
+    /// As `Snapshot`. The commit also fails if another transaction changed what this one read.
     Serializable,
 }
 
-/// What a commit waits for, at least. The server's own setting holds where it is stricter.
+/// What a commit waits for at least. A stricter setting of the server takes precedence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sync {
-    /// What the server was told.
+    /// The server's setting.
     #[default]
     Server,
-    /// The operating system has it.
+    /// The operating system.
     Os,
-    /// It is on the disk.
+    /// The disk.
     Disk,
 }
 
-/// How a transaction begins: made by [`begin`].
+/// Options of a transaction. Created by [`begin`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Begin {
     isolation: Isolation,
     sync: Sync,
 }
 
-/// Begins a transaction, or one inside of the one that the connection holds. Its own writes are seen by it alone until it commits.
+/// Begins a transaction, nested in the connection's current one, if any. Its writes are invisible to others
+/// until it commits.
 pub fn begin() -> Begin {
     Begin::default()
 }
 
 impl Begin {
-    /// With this isolation.
+    /// Sets the isolation level.
     #[must_use]
     pub fn isolation(self, isolation: Isolation) -> Self {
         Begin { isolation, ..self }
     }
 
-    /// Its commit waits for this.
+    /// Sets what the commit waits for.
     #[must_use]
     pub fn sync(self, sync: Sync) -> Self {
         Begin { sync, ..self }
     }
 
-    /// The request; its reply is the number of the transaction.
+    /// Returns the request. Its reply is the id of the transaction.
     pub fn request(self) -> Request<u64> {
         let (command, isolation) = match self.isolation {
             Isolation::ReadCommitted => ("OB.BEGIN", "RC"),
@@ -76,7 +78,8 @@ impl Begin {
     }
 }
 
-/// Commits the innermost transaction. What one inside of another wrote is there for others once all around it have committed.
+/// Commits the innermost transaction. Writes of a nested one become visible once all enclosing transactions
+/// have committed.
 pub fn commit() -> Request<()> {
     Request::new("OB.COMMIT", reply::done)
 }
@@ -86,54 +89,55 @@ pub fn abort() -> Request<()> {
     Request::new("OB.ABORT", reply::done)
 }
 
-/// The number of the connection's transaction.
+/// Returns the id of the connection's transaction.
 pub fn transaction_id() -> Request<Option<u64>> {
     Request::new("OB.TXID", |value| reply::option(value, reply::number))
 }
 
-/// How a lock is held.
+/// The mode of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockMode {
-    /// By any number at once.
+    /// Held by any number of transactions.
     Shared,
-    /// By one alone.
+    /// Held by one transaction.
     Exclusive,
 }
 
-/// Locks names until the outermost transaction ends, and waits for them: for ever, if `patience` is zero.
+/// Locks names until the outermost transaction ends. Waits up to `timeout`, or without a limit if it is zero.
 pub fn lock<N: AsRef<[u8]>>(
     mode: LockMode,
-    patience: Duration,
+    timeout: Duration,
     names: impl IntoIterator<Item = N>,
 ) -> Request<()> {
     let mode = if mode == LockMode::Shared { "SHARED" } else { "EXCLUSIVE" };
-    Request::new("OB.LOCK", reply::done).word(mode).word(patience.as_secs_f64().to_string()).words(names)
+    Request::new("OB.LOCK", reply::done).word(mode).word(timeout.as_secs_f64().to_string()).words(names)
 }
 
-/// What a transaction watches in a table: made by [`watch`].
+/// The part of a table that a transaction watches. Created by [`watch`].
 #[derive(Debug)]
 #[must_use = "nothing is watched until the request is run"]
 pub struct Watch {
     request: Request<()>,
 }
 
-/// Has the outermost transaction fail with [`Error::Dirty`] if it has written and one of these changes before its commit.
+/// Makes the commit of the outermost transaction fail with [`Error::Dirty`] if it has writes and a watched
+/// key has changed.
 pub fn watch(table: impl AsRef<[u8]>) -> Watch {
     Watch { request: Request::new("OB.WATCH", reply::done).word(table) }
 }
 
 impl Watch {
-    /// All columns of these keys, also of those that are not there yet.
+    /// Watches all columns of these keys, including keys that do not exist yet.
     pub fn keys(self, keys: &Names) -> Self {
         Watch { request: keys.say(self.request, KEYS) }
     }
 
-    /// All columns of a key.
+    /// Watches all columns of a key.
     pub fn key(self, key: impl Into<Bytes>) -> Self {
         self.keys(&Names::new().one(key))
     }
 
-    /// Columns of a key. At least one has to be given.
+    /// Watches columns of a key. Requires at least one column.
     pub fn columns<C: AsRef<[u8]>>(
         self,
         key: impl AsRef<[u8]>,
@@ -144,13 +148,14 @@ impl Watch {
         Watch { request: request.words(columns) }
     }
 
-    /// The request.
+    /// Returns the request.
     pub fn request(self) -> Request<()> {
         self.request
     }
 }
 
-/// Says topics to those that listen, once the outermost transaction has committed; without one, at once.
+/// Notifies listeners of topics once the outermost transaction has committed; without a transaction,
+/// immediately.
 pub fn notify<T: AsRef<[u8]>>(topics: impl IntoIterator<Item = T>) -> Request<()> {
     Request::new("OB.NOTIFY", reply::done).words(topics)
 }
@@ -160,48 +165,49 @@ pub fn listen(topic: impl AsRef<[u8]>) -> Request<()> {
     Request::new("OB.LISTEN", reply::done).word(topic)
 }
 
-/// Listens to all topics that begin so.
+/// Listens to all topics with a prefix.
 pub fn listen_prefix(prefix: impl AsRef<[u8]>) -> Request<()> {
     Request::new("OB.PLISTEN", reply::done).word(prefix)
 }
 
-/// Listens no more to a topic.
+/// Stops listening to a topic.
 pub fn unlisten(topic: impl AsRef<[u8]>) -> Request<()> {
     Request::new("OB.UNLISTEN", reply::done).word(topic)
 }
 
-/// Listens no more to topics that begin so.
+/// Stops listening to topics with a prefix.
 pub fn unlisten_prefix(prefix: impl AsRef<[u8]>) -> Request<()> {
     Request::new("OB.PUNLISTEN", reply::done).word(prefix)
 }
 
-/// The topics that were said since the last time, each once. Waits for one: for ever, if `patience` is zero. None: it was over.
-pub fn await_topics(patience: Duration) -> Request<Vec<Bytes>> {
+/// Returns the topics notified since the last call, without duplicates. Waits up to `timeout` for one, or
+/// without a limit if it is zero. Returns an empty list after a timeout.
+pub fn await_topics(timeout: Duration) -> Request<Vec<Bytes>> {
     let read = |value| reply::list(value, reply::bytes);
-    Request::new("OB.AWAIT", read).word(patience.as_secs_f64().to_string())
+    Request::new("OB.AWAIT", read).word(timeout.as_secs_f64().to_string())
 }
 
-/// A transaction that some connection holds.
+/// An open transaction of any connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TransactionInfo {
-    /// Its number.
+    /// Its id.
     pub id: u64,
-    /// The number of its connection, as `CLIENT LIST` has it.
+    /// The id of its connection, as in `CLIENT LIST`.
     pub client: u64,
     /// How long it has been open.
     pub age: Duration,
-    /// How many keys and ranges it has written.
+    /// The number of keys and ranges it has written.
     pub writes: u64,
     /// Its keyspace.
     pub keyspace: String,
-    /// The locks it holds; true: exclusively.
+    /// The locks it holds, each with whether it is exclusive.
     pub holds: Vec<(Bytes, bool)>,
-    /// The lock it waits for.
+    /// The lock that it waits for.
     pub wants: Vec<(Bytes, bool)>,
 }
 
-/// All transactions.
+/// Returns all open transactions.
 pub fn transactions() -> Request<Vec<TransactionInfo>> {
     Request::new("OB.TXLIST", |value| reply::list(value, info))
 }
@@ -220,17 +226,17 @@ fn info(value: Value) -> Result<TransactionInfo> {
             "keyspace" => info.keyspace = reply::text(value)?,
             "holds" => info.holds = locks(value)?,
             "wants" => info.wants = locks(value)?,
-            // A newer server tells more.
+            // Newer servers send more fields.
             _ => {}
         }
     }
     if info.id == 0 {
-        return Err(Error::Reply("a transaction without a number".to_owned()));
+        return Err(Error::Reply("a transaction without an id".to_owned()));
     }
     Ok(info)
 }
 
-/// The tables that a transaction has changed.
+/// Returns the tables that a transaction has changed.
 pub fn changed_tables(transaction: u64) -> Request<Vec<Bytes>> {
     let read = |value| reply::list(value, reply::bytes);
     Request::new("OB.CHANGED", read).word(transaction.to_string())
