@@ -1,4 +1,4 @@
-//! A byte buffer whose address suits direct I/O.
+//! A byte buffer aligned for direct I/O.
 #![expect(unsafe_code, reason = "aligned allocation")]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -9,9 +9,9 @@ const TOO_LONG: &str = "a buffer fits the address space";
 
 /// A fixed-size, zero-initialised buffer, aligned to [`AlignedBuf::ALIGN`] bytes.
 pub struct AlignedBuf {
-    /// What was allocated: room to align in.
+    /// Start of the allocation, which is larger than the buffer by the alignment.
     base: NonNull<u8>,
-    /// The first aligned byte of it.
+    /// The first aligned byte of the allocation.
     ptr: NonNull<u8>,
     len: usize,
 }
@@ -22,16 +22,16 @@ unsafe impl Send for AlignedBuf {}
 unsafe impl Sync for AlignedBuf {}
 
 impl AlignedBuf {
-    /// The alignment that O_DIRECT asks of buffers, offsets and lengths: 4096 suits every disk in use.
+    /// The alignment that O_DIRECT requires of buffers, offsets and lengths. 4096 suits every disk in use.
     pub const ALIGN: usize = 4096;
 
-    /// A zeroed buffer of `len` bytes, rounded up to a multiple of [`Self::ALIGN`] (at least one).
+    /// Returns a zeroed buffer of `len` bytes, rounded up to a positive multiple of [`Self::ALIGN`].
     ///
-    /// The allocator is asked for zeros without alignment: it then takes fresh pages of the system as they are, and a
-    /// page costs its first touch only when it is used. Aligned zeros it would write itself, all of them.
+    /// Requests zeros without alignment: the allocator then uses fresh pages of the system without touching
+    /// them. For aligned zeros it would write the whole buffer.
     ///
     /// # Panics
-    /// If no address space holds so many bytes.
+    /// If the size exceeds the address space.
     pub fn zeroed(len: usize) -> Self {
         let len = len.max(1).checked_next_multiple_of(Self::ALIGN).expect(TOO_LONG);
         let layout = Self::layout(len);
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn buffers_are_aligned_zeroed_and_whole_blocks() {
-        // An interpreter needs minutes for a mebibyte.
+        // Miri needs minutes for a mebibyte.
         let longest = if cfg!(miri) { 3 << 12 } else { 1 << 20 };
         for len in [0, 1, 4095, 4096, 4097, longest] {
             let mut buf = AlignedBuf::zeroed(len);
@@ -97,7 +97,7 @@ mod tests {
         }
     }
 
-    /// Not by the checks for overflow, which a release build lacks.
+    /// The refusal must not depend on overflow checks, which release builds lack.
     #[test]
     fn a_buffer_longer_than_the_address_space_is_refused() {
         for len in [usize::MAX, usize::MAX - 4095, usize::MAX - 8191, isize::MAX as usize] {

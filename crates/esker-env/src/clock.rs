@@ -1,6 +1,6 @@
 //! Time: a monotonic clock, the wall clock and sleeping.
 //!
-//! Asking for the time panics on wasm32-unknown-unknown, where nobody knows it: there [`SystemClock`] is a [`CountingClock`].
+//! wasm32-unknown-unknown has no time source, so [`SystemClock`] is a [`CountingClock`] there.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -8,11 +8,11 @@ use std::time::Duration;
 
 /// A source of time.
 pub trait Clock: Send + Sync + Debug + 'static {
-    /// Time since an arbitrary fixed start; never goes back.
+    /// Time since an arbitrary fixed start. Never goes back.
     fn monotonic(&self) -> Duration;
-    /// Time since 1970-01-01 UTC, as the system believes it; may jump.
+    /// Time since 1970-01-01 UTC according to the system. May jump.
     fn unix_time(&self) -> Duration;
-    /// Lets at least `duration` pass.
+    /// Sleeps for at least `duration`.
     fn sleep(&self, duration: Duration);
 }
 
@@ -33,7 +33,7 @@ mod system {
     }
 
     impl SystemClock {
-        /// A clock whose monotonic time starts now.
+        /// Returns a clock whose monotonic time starts at zero.
         pub fn new() -> Self {
             SystemClock { start: std::time::Instant::now() }
         }
@@ -58,12 +58,13 @@ mod system {
     }
 }
 
-/// A clock that moves only by [`advance`](ManualClock::advance), [`set_wall`](ManualClock::set_wall) and by sleeping.
+/// A clock that moves only by [`advance`](ManualClock::advance), [`set_wall`](ManualClock::set_wall) and by
+/// sleeping.
 #[derive(Debug, Default)]
 pub struct ManualClock {
-    /// Relaxed: a number by itself.
+    /// Relaxed: independent of other memory.
     nanos: AtomicU64,
-    /// What the wall clock shows beyond that, since it was set. Relaxed: a number by itself.
+    /// Offset of the wall clock. Relaxed: independent of other memory.
     wall_off_nanos: AtomicI64,
 }
 
@@ -76,7 +77,8 @@ impl ManualClock {
     pub fn advance(&self, by: Duration) {
         self.nanos.fetch_add(by.as_nanos() as u64, Ordering::Relaxed);
     }
-    /// Sets the wall clock forward or back by milliseconds, as somebody may who sets the system's. Monotonic time stays.
+    /// Moves the wall clock forward or back by milliseconds, like a user who sets it. Monotonic time is not
+    /// affected.
     pub fn set_wall(&self, by_ms: i64) {
         self.wall_off_nanos.fetch_add(by_ms.saturating_mul(1_000_000), Ordering::Relaxed);
     }
@@ -97,8 +99,8 @@ impl Clock for ManualClock {
     }
 }
 
-/// A clock for places without time: a millisecond passes at each look, and sleeping lets its duration pass at once. So whoever waits for a
-/// time by looking comes to it.
+/// A clock for platforms without time. Each reading advances it by a millisecond, and sleeping advances it at
+/// once, so that polling for a time terminates.
 #[derive(Debug, Default)]
 pub struct CountingClock(ManualClock);
 

@@ -1,15 +1,15 @@
-//! A file system that fails on demand.
+//! A file system that injects faults into another one.
 //!
 //! ```text
-//!   caller --> FaultFs --rules say nothing--> inner file system
-//!                 `----a rule fires: fail, cut a write short, corrupt a read, wait
+//!   caller --> FaultFs --no rule fires--> inner file system
+//!                 `----a rule fires: fail, shorten a write, corrupt a read, delay
 //! ```
 //!
-//! fault.1. Every call is counted and offered to every rule, in the order in which the rules were added; the first that
-//!     fires decides, and the later ones count the call all the same.
-//! fault.2. After [`FaultFs::freeze`] every call fails and none reaches the inner file system, like a process that died.
-//!     Locks are the inner file system's and stay until their handles drop.
-//! fault.3. Rules, and what is told of the calls on which they fired, know an open file by the name that it has now.
+//! Every call is counted and matched against all rules in order. The first rule that fires decides; later
+//! ones still count the call. Rules match an open file by its current name.
+//!
+//! fault.2. After [`FaultFs::freeze`] every call fails and none reaches the inner file system, as if the
+//!     process had died. Locks are kept by the inner file system until their handles drop.
 
 mod file;
 #[cfg(test)]
@@ -29,9 +29,9 @@ use crate::{Clock, Entry, File, FileLock, Fs, FsRef, LockError, OpenOptions, Sys
 /// The kinds of calls that rules can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OpKind {
-    /// Opening a file without leave to create it.
+    /// Opening an existing file.
     Open,
-    /// Opening a file with leave to create it.
+    /// Opening a file that is created if missing.
     Create,
     /// Reading at an offset.
     Read,
@@ -53,7 +53,7 @@ pub enum OpKind {
     List,
     /// Creating directories.
     CreateDir,
-    /// Asking for a length, for existence, for free space.
+    /// Querying length, existence or free space.
     Stat,
     /// Taking a lock.
     Lock,
@@ -84,7 +84,7 @@ impl OpKind {
         OpKind::Link,
     ];
 
-    /// The kinds that change what a crash leaves.
+    /// The kinds of calls that change the state after a crash.
     pub const CHANGES: [OpKind; 10] = [
         OpKind::Create,
         OpKind::Write,
@@ -104,37 +104,36 @@ impl OpKind {
 pub enum FaultAction {
     /// The call fails with this kind of error and has no effect.
     Fail(io::ErrorKind),
-    /// The call is made and takes effect, and fails all the same with this kind of error, as when an answer is lost. A call that changes
-    /// nothing just fails.
+    /// The call takes effect but returns this kind of error. A call that changes nothing only fails.
     DoneThenFail(io::ErrorKind),
-    /// The write stores its first `keep` bytes (whole blocks of a direct file) and then fails. Other calls fail.
+    /// A write stores its first `keep` bytes (whole blocks of a direct file) and fails. Other calls fail.
     ShortWrite {
         /// Bytes that are written.
         keep: usize,
     },
-    /// The read succeeds with one byte changed. No effect on other calls and on empty reads.
+    /// A read succeeds with one byte changed. No effect on other calls and on empty reads.
     CorruptRead {
         /// Bits to flip in the byte.
         xor: u8,
-        /// The byte's index in what was read, taken modulo its length.
+        /// Index of the byte, modulo the length of the read.
         at: usize,
     },
-    /// The read gives no more than its first `keep` bytes (one at least; whole blocks of a direct file), as a system may do at any
-    /// time. No effect on other calls.
+    /// A read returns at most its first `keep` bytes (at least one; whole blocks of a direct file), as a
+    /// system may do at any time. No effect on other calls.
     ShortRead {
         /// Bytes that are read.
         keep: usize,
     },
-    /// The sync of a file fails, and what it was to write is lost to all later syncs although readers see it, as on Linux:
-    /// [`File::forget_unsynced`]. Other calls fail and have no effect.
+    /// A sync of a file fails, and later syncs do not write its bytes, although readers see them, as on
+    /// Linux: [`File::forget_unsynced`]. Other calls fail without effect.
     LostSync,
     /// The call fails with `StorageFull` and has no effect.
     NoSpace,
     /// The call panics and has no effect.
     Panic,
-    /// The call is made after a pause, in which other threads come and wait for it.
+    /// The call is made after a delay.
     Delay(Duration),
-    /// The process dies in this call: it fails, and with it every later one, as after [`FaultFs::freeze`]. A write
+    /// The process dies in this call: it and every later one fail, as after [`FaultFs::freeze`]. A write
     /// stores its first `keep` bytes (whole blocks of a direct file).
     Freeze {
         /// Bytes that are written.
@@ -142,27 +141,27 @@ pub enum FaultAction {
     },
 }
 
-/// Which calls fail, and how.
+/// Selects calls and the fault injected into them.
 #[derive(Clone, Debug)]
 pub struct FaultRule {
     /// The kinds of calls that match.
     pub ops: Vec<OpKind>,
-    /// Only paths that contain this text match (either path of a rename or link).
+    /// Matches only paths that contain this text (either path of a rename or link).
     pub path_contains: Option<String>,
-    /// Only this path matches (either path of a rename or link).
+    /// Matches only this path (either path of a rename or link).
     pub file: Option<PathBuf>,
-    /// Only reads and writes that touch these bytes of a file match.
+    /// Matches only reads and writes that touch these bytes of a file.
     pub bytes: Option<Range<u64>>,
-    /// The first matching call that fires, counted from 1 since the rule was added.
+    /// The first matching call on which the rule fires, counted from 1 since the rule was added.
     pub nth: u64,
-    /// How many matching calls fire, `u64::MAX` for all that follow.
+    /// Number of matching calls on which the rule fires; `u64::MAX` for no limit.
     pub times: u64,
-    /// What happens to a call that fires.
+    /// The fault.
     pub action: FaultAction,
 }
 
 impl FaultRule {
-    /// A rule for the next call of one of these kinds, once, on any path.
+    /// Fires once, on the next call of one of these kinds.
     pub fn new(ops: &[OpKind], action: FaultAction) -> Self {
         FaultRule {
             ops: ops.to_vec(),
@@ -175,27 +174,27 @@ impl FaultRule {
         }
     }
 
-    /// Only for paths that contain `text`.
+    /// Restricts the rule to paths that contain `text`.
     pub fn on_path(self, text: &str) -> Self {
         FaultRule { path_contains: Some(text.to_owned()), ..self }
     }
 
-    /// Only for the file of this path.
+    /// Restricts the rule to one file.
     pub fn on_file(self, path: &Path) -> Self {
         FaultRule { file: Some(path.to_owned()), ..self }
     }
 
-    /// Only for reads and writes that touch these bytes of a file.
+    /// Restricts the rule to reads and writes that touch these bytes.
     pub fn on_bytes(self, bytes: Range<u64>) -> Self {
         FaultRule { bytes: Some(bytes), ..self }
     }
 
-    /// From the `nth` matching call on, counted from 1.
+    /// Fires first on the `nth` matching call, counted from 1.
     pub fn nth(self, nth: u64) -> Self {
         FaultRule { nth, ..self }
     }
 
-    /// For every matching call from the first that fires on.
+    /// Fires on every matching call from the first one on.
     pub fn forever(self) -> Self {
         FaultRule { times: u64::MAX, ..self }
     }
@@ -204,12 +203,12 @@ impl FaultRule {
 /// A call on which a rule fired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fired {
-    /// Its kind.
+    /// The kind of call.
     pub kind: OpKind,
-    /// The file that it was about: of a rename by its new name, of the sync of a directory the file whose name was made,
-    /// changed or removed last.
+    /// The file concerned: the new name of a rename; for the sync of a directory, the file whose name was
+    /// created, changed or removed last.
     pub path: PathBuf,
-    /// What was done to it.
+    /// The injected fault.
     pub action: FaultAction,
 }
 
@@ -223,7 +222,7 @@ pub struct FaultFs {
 #[derive(Debug, Default)]
 struct Shared {
     plan: Mutex<Plan>,
-    /// The names of the files that are open, or were not long ago (fault.3).
+    /// The names of recently opened files, updated by renames.
     open: Mutex<Vec<Weak<Mutex<PathBuf>>>>,
 }
 
@@ -234,54 +233,54 @@ struct Plan {
     counts: [u64; OpKind::ALL.len()],
     read_bytes: u64,
     fired: Vec<Fired>,
-    /// The file whose name was made, changed or removed last.
+    /// The file whose name was created, changed or removed last.
     named_last: PathBuf,
     frozen: bool,
     fingerprint: u64,
 }
 
 impl FaultFs {
-    /// No faults yet.
+    /// Wraps `inner`, without rules.
     pub fn new(inner: FsRef) -> Self {
         FaultFs { inner, shared: Arc::default() }
     }
 
-    /// Adds a rule; it counts calls from now on.
+    /// Adds a rule, which counts calls from now on.
     pub fn add(&self, rule: FaultRule) {
         self.shared.plan.lock().rules.push((rule, 0));
     }
 
-    /// Whether calls may fail from now on.
+    /// Returns whether there are rules.
     pub fn has_rules(&self) -> bool {
         !self.shared.plan.lock().rules.is_empty()
     }
 
-    /// Removes all rules. Counts stay, and so does a freeze.
+    /// Removes all rules. Counts and a freeze stay.
     pub fn clear(&self) {
         self.shared.plan.lock().rules.clear();
     }
 
-    /// The number of calls of this kind so far, failed ones included.
+    /// Returns the number of calls of this kind, including failed ones.
     pub fn count(&self, kind: OpKind) -> u64 {
         self.shared.plan.lock().counts[kind as usize]
     }
 
-    /// The bytes that reads at an offset have given so far.
+    /// Returns the number of bytes returned by reads.
     pub fn read_bytes(&self) -> u64 {
         self.shared.plan.lock().read_bytes
     }
 
-    /// The number of calls on which a rule fired.
+    /// Returns the number of calls on which a rule fired.
     pub fn fired(&self) -> u64 {
         self.shared.plan.lock().fired.len() as u64
     }
 
-    /// Those of them after the first `n`, in order.
+    /// Returns these calls without the first `n`, in order.
     pub fn fired_after(&self, n: u64) -> Vec<Fired> {
         self.shared.plan.lock().fired.iter().skip(n as usize).cloned().collect()
     }
 
-    /// A number that two runs share if they made the same calls in the same order.
+    /// Returns a hash of all calls. Two runs with the same calls in the same order have the same hash.
     pub fn fingerprint(&self) -> u64 {
         self.shared.plan.lock().fingerprint
     }
@@ -291,13 +290,13 @@ impl FaultFs {
         self.shared.plan.lock().frozen = true;
     }
 
-    /// Whether [`freeze`](Self::freeze) was called.
+    /// Returns whether [`freeze`](Self::freeze) was called.
     pub fn is_frozen(&self) -> bool {
         self.shared.plan.lock().frozen
     }
 }
 
-/// A fault that leaves something for the caller to do.
+/// A fault that the caller must complete.
 enum Partial {
     DoneThenFail(io::ErrorKind),
     LostSync,
@@ -307,7 +306,7 @@ enum Partial {
 }
 
 impl Plan {
-    /// Counts a call, which is about these bytes, and returns what a rule wants done to it (fault.1).
+    /// Counts a call on these bytes and returns the fault of the first rule that fires.
     fn decide(&mut self, kind: OpKind, paths: &[&Path], bytes: &Range<u64>) -> Option<FaultAction> {
         self.counts[kind as usize] += 1;
         self.note(kind as u64);
@@ -343,14 +342,14 @@ impl Plan {
         action
     }
 
-    /// One step of FNV-1a, by words.
+    /// Adds a word to the fingerprint: one step of FNV-1a.
     fn note(&mut self, word: u64) {
         self.fingerprint = (self.fingerprint ^ word).wrapping_mul(0x0000_0100_0000_01B3);
     }
 }
 
 impl Shared {
-    /// Open handles of a file go by its new name.
+    /// Updates the names of open files after a rename.
     fn note_renamed(&self, from: &Path, to: &Path) {
         for path in self.open.lock().iter().filter_map(Weak::upgrade) {
             let mut path = path.lock();
@@ -364,7 +363,7 @@ impl Shared {
         self.check_bytes(kind, paths, &(0..0))
     }
 
-    /// `bytes`: those of the file that the call is about.
+    /// `bytes` is the range of the file that the call concerns.
     fn check_bytes(&self, kind: OpKind, paths: &[&Path], bytes: &Range<u64>) -> io::Result<Option<Partial>> {
         let action = {
             let mut plan = self.plan.lock();
@@ -402,7 +401,7 @@ impl Shared {
     }
 }
 
-/// What comes back of a call that was made.
+/// Returns the result of a call that was made.
 fn answer<T>(done: T, partial: Option<Partial>, kind: OpKind, paths: &[&Path]) -> io::Result<T> {
     match partial {
         Some(Partial::DoneThenFail(error)) => Err(fault(error, "injected late", kind, paths)),

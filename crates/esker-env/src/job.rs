@@ -1,33 +1,35 @@
-//! Proof that what a crash has left behind was made by Esker: a file of a job, told by its content.
+//! Job files: prove that leftovers of a crash belong to Esker.
 //!
 //! ```text
-//!   JobFile::begin --> ESKER-JOB-<id>: magic, kind, id, checksum; durable --> the job makes its files --> end: removed last
-//!   JobFile::left  --> the job files in a directory that a job of this kind has not ended
+//!   JobFile::begin --> ESKER-JOB-<id>: magic, kind, id, checksum; durable --> the job creates files --> end:
+//! removed last
+//!   JobFile::left  --> job files of unfinished jobs of a kind in a directory
 //! ```
 //!
-//! Checkpoints, backups, restores and the copies of replicas work in directories that others may write to, and remove what an earlier
-//! process has left there. A name proves nothing.
+//! Checkpoints, backups, restores and replica copies work in directories that other programs may write to.
+//! They remove what an earlier process left behind, and a name alone does not prove what a file is.
 //!
-//! job.1. A job file is durable, with its name, before the job makes anything else. It is removed last, when it is durable that the rest has
-//!     gone. So what a crash leaves of a job lies beside its file.
-//! job.2. A job file has the checksum of its content, and its name holds the same random number. Anything else is not a job file and
-//!     is not touched.
-//! job.3. Temporary files of a job have its number in their names ([`JobFile::temporary`]). Only these are removed for it, or, in a
-//!     directory that the job has made, files with names that Esker gives. Links are removed, never followed.
+//! job.1. A job file is durable before the job creates anything else, and removed after all other leftovers
+//!     are durably gone. So after a crash, leftovers lie beside their job file.
+//! job.2. A job file contains a checksum of its content, and its name contains the same random id. Any other
+//!     file is not a job file and is not touched.
+//! job.3. Temporary files of a job have its id in their names ([`JobFile::temporary`]). Cleanup removes only
+//!     these, or, in a directory created by the job, files with Esker's names. Links are removed, not
+//!     followed.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::{Entry, Env, OpenOptions, read_range};
 
-/// What the names of job files begin with.
+/// Prefix of the names of job files.
 const PREFIX: &str = "ESKER-JOB-";
 /// The first line of a job file.
 const MAGIC: &str = "This file belongs to a job of Esker. format 1";
 /// Longer files are not job files.
 const BYTES_MAX: u64 = 256;
 
-/// The file of a job. See the module's text.
+/// The file of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobFile {
     dir: PathBuf,
@@ -35,7 +37,7 @@ pub struct JobFile {
 }
 
 impl JobFile {
-    /// Begins a job in a directory that is there, durably (job.1). `kind` is a word.
+    /// Begins a job in an existing directory, durably (job.1). `kind` is a single word.
     pub fn begin(env: &Env, dir: &Path, kind: &str) -> io::Result<JobFile> {
         let job = JobFile { dir: dir.to_owned(), id: env.random.next_u64() };
         let made = || {
@@ -44,14 +46,15 @@ impl JobFile {
                 file.write_all_at(content(kind, job.id).as_bytes(), 0).and_then(|()| file.sync_data());
             drop(file);
             written.and_then(|()| env.fs.sync_dir_if_readable(dir)).inspect_err(|_| {
-                // The error that matters is the one above. A torn job file is left alone by all.
+                // The first error matters. A torn job file is never touched.
                 let _ = env.fs.remove_file(&job.path());
             })
         };
         made().map(|()| job)
     }
 
-    /// The jobs of this kind that have not ended, in the order of their names (job.2). The caller keeps others from beginning some.
+    /// Returns the unfinished jobs of this kind, ordered by name (job.2). The caller prevents others from
+    /// starting.
     pub fn left(env: &Env, dir: &Path, kind: &str) -> io::Result<Vec<JobFile>> {
         let mut names = env.fs.list_dir(dir)?;
         names.sort_unstable();
@@ -66,7 +69,7 @@ impl JobFile {
         jobs.collect()
     }
 
-    /// Whether this is how job files are called. Says nothing of what the file is.
+    /// Returns whether `name` has the form of a job file's name. Says nothing about its content.
     pub fn is_name(name: &str) -> bool {
         id_of(name).is_some()
     }
@@ -84,7 +87,7 @@ impl JobFile {
         };
         match read() {
             Ok(found) => Ok(found == content(kind, self.id).as_bytes()),
-            // It ended meanwhile, or is another file by now.
+            // The job ended meanwhile, or the file was replaced.
             Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) => Ok(false),
             Err(e) => Err(e),
         }
@@ -94,12 +97,12 @@ impl JobFile {
         self.dir.join(format!("{PREFIX}{:016x}", self.id))
     }
 
-    /// The path of a temporary file of this job in a directory (job.3).
+    /// Returns the path of a temporary file of this job (job.3).
     pub fn temporary(&self, dir: &Path, name: &str) -> PathBuf {
         dir.join(format!("{name}-{:016x}.tmp", self.id))
     }
 
-    /// Removes the temporary files of this job in a directory, which need not be there, durably.
+    /// Durably removes the temporary files of this job in a directory, which may be missing.
     pub fn remove_temporary(&self, env: &Env, dir: &Path) -> io::Result<()> {
         if env.fs.entry(dir)? != Some(Entry::Dir) {
             return Ok(());
@@ -112,13 +115,13 @@ impl JobFile {
         if names.is_empty() { Ok(()) } else { env.fs.sync_dir_if_readable(dir) }
     }
 
-    /// The job has ended: removes its file. What else it made has gone, durably (job.1).
+    /// Ends the job by removing its file. Everything else it created must already be durably gone (job.1).
     pub fn end(self, env: &Env) -> io::Result<()> {
         remove_if_file(env, &self.path())
     }
 }
 
-/// Removes a file or a link; what is not there is gone, and a directory stays.
+/// Removes a file or a link, if present. Directories stay.
 fn remove_if_file(env: &Env, path: &Path) -> io::Result<()> {
     match env.fs.entry(path)? {
         None | Some(Entry::Dir) => Ok(()),
@@ -138,7 +141,7 @@ fn content(kind: &str, id: u64) -> String {
     format!("{text}checksum {sum:016x}\n")
 }
 
-/// FNV-1a: tells torn bytes, not forged ones.
+/// FNV-1a: detects torn bytes, not forged ones.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes
         .iter()
@@ -169,7 +172,7 @@ mod tests {
         write(&others, b"2");
         job.remove_temporary(&env, dir).unwrap();
         assert!(!fs.exists(&ours).unwrap() && fs.exists(&others).unwrap(), "job.3");
-        // Damaged, copied to another name, or cut: not a job file.
+        // A file that is damaged, copied to another name or truncated is not a job file.
         let text = content("test", job.id);
         for at in 0..text.len() {
             let mut torn = text.clone().into_bytes();

@@ -1,4 +1,4 @@
-//! The only door from Esker to the operating system.
+//! Esker's interface to the operating system.
 //!
 //! ```text
 //!   engine --Env--> Fs       real files | MemFs (crashes) | FaultFs (injected errors)
@@ -7,9 +7,8 @@
 //!               `-> Threads  background work
 //! ```
 //!
-//! env.1. The engine never calls `std::fs`, `std::thread`, `std::time` or a random source: only an [`Env`].
-//! env.2. [`MemFs`] loses at a crash all that was not synced, file bytes and directory entries alike.
-//! env.3. An operation that fails says so; no implementation retries a failed sync.
+//! The engine uses files, threads, time and random numbers only through an [`Env`]. Errors are always
+//! reported, and no implementation retries a failed sync.
 
 mod aligned;
 mod clock;
@@ -49,12 +48,12 @@ pub use writer::AppendWriter;
 
 use std::sync::Arc;
 
-/// How many descriptors this process may have, if the system limits them.
+/// Returns the limit of open descriptors of this process, if there is one.
 pub fn descriptors_max() -> Option<u64> {
     process::descriptors_max()
 }
 
-/// Everything the engine may ask of the world. Cloning shares the parts.
+/// The environment of an engine. Clones share their parts.
 #[derive(Clone, Debug)]
 pub struct Env {
     /// Files and directories.
@@ -68,17 +67,17 @@ pub struct Env {
 }
 
 impl Env {
-    /// The operating system's files, clock, randomness and threads.
+    /// Returns the operating system's files, clock, randomness and threads.
     ///
-    /// On wasm32-unknown-unknown there is no operating system. There this is one [`MemFs`] for the whole process, a
-    /// [`CountingClock`], random numbers with a fixed seed, and threads that fail to start. Databases last as long as the process, and are opened
-    /// without threads, which is the default there. To have real time, or files that last, give parts of your own to
-    /// [`Env::with_fs`] or in a literal.
+    /// wasm32-unknown-unknown has no operating system. There the environment consists of one [`MemFs`] per
+    /// process, a [`CountingClock`], random numbers with a fixed seed, and threads that fail to start.
+    /// Databases live as long as the process and run without threads, which is the default there. For real
+    /// time or persistent files, pass your own parts to [`Env::with_fs`] or build an `Env` literal.
     pub fn real() -> Self {
         Self::with_fs(system_fs())
     }
 
-    /// The given file system with the operating system's clock, randomness and threads.
+    /// Returns the given file system with the operating system's clock, randomness and threads.
     pub fn with_fs(fs: FsRef) -> Self {
         Env {
             fs,
@@ -88,12 +87,13 @@ impl Env {
         }
     }
 
-    /// The same world with the directory of a database opened once: see [`Fs::hold`].
+    /// Returns this environment with `dir` held open: see [`Fs::hold`].
     pub fn hold(&self, dir: &std::path::Path, mode: Option<u32>) -> std::io::Result<Self> {
         Ok(Env { fs: self.fs.hold(dir, mode)?.unwrap_or_else(|| self.fs.clone()), ..self.clone() })
     }
 
-    /// A deterministic world: the given file system, a clock that only moves when told, numbers from `seed`.
+    /// Returns a deterministic environment: the given file system, a manual clock, and random numbers from
+    /// `seed`.
     pub fn simulated(fs: FsRef, seed: u64) -> Self {
         Env {
             fs,

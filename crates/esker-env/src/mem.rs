@@ -1,17 +1,18 @@
-//! An in-memory file system that loses at a crash what was not synced.
+//! An in-memory file system that simulates crashes: unsynced bytes and names may be lost.
 //!
 //! ```text
 //!   MemFs --path--> names.rs --InodeRef--> inode.rs --bytes--> pages.rs
-//!         --crash(seed)--> another MemFs: what a disk may hold after power loss
+//!         --crash(seed)--> another MemFs: a possible disk state after power loss
 //! ```
 //!
-//! mem.1. An operation is before or after a crash as a whole: operations hold the state shared or exclusively, a crash
-//!     holds it exclusively.
-//! mem.2. What crashes leave depends on the operations done and the seed only.
-//! mem.3. The lengths of all files that the program can still reach never exceed the capacity in total.
-//! mem.4. A direct file accepts only aligned offsets, lengths and buffers; anything else is a bug and panics.
+//! mem.1. Operations and crashes are atomic: operations hold the state shared or exclusively, a crash holds
+//!     it exclusively.
+//! mem.4. A direct file accepts only aligned offsets, lengths and buffers. Anything else is a bug and panics.
 //!
-//! Locking order: state, then one inode.
+//! The result of a crash depends only on the operations and the seed. The total length of all reachable files
+//! never exceeds the capacity.
+//!
+//! Lock order: the state, then one inode.
 
 mod file;
 mod inode;
@@ -36,44 +37,44 @@ use self::pages::Pages;
 use crate::process::process_id;
 use crate::{Entry, File, FileLock, Fs, LockError, OpenOptions};
 
-/// Longer files are refused: their page table alone would fill this machine's memory.
+/// Longer files are refused, because their page table alone would exhaust memory.
 const LEN_MAX: u64 = 1 << 38;
-/// What it says of the page cache: there is room for tables of small databases with little memory.
+/// The reported room of the page cache: enough for the tables of small databases with little memory.
 const PAGE_CACHE_ROOM: u64 = (1 << 20) + (64 << 10);
 
-/// A file system in memory. Clones are handles to the same files; relative paths start at a root of their own.
+/// A file system in memory. Clones share their files. Relative paths start at the root.
 #[derive(Clone)]
 pub struct MemFs(Arc<Shared>);
 
 struct Shared {
     state: RwLock<State>,
-    /// Bytes of all reachable files (mem.3). The four counters are independent of each other and of other memory.
+    /// Bytes of all reachable files. Relaxed: the four counters are independent of other memory.
     used: AtomicU64,
     capacity: AtomicU64,
     ops: AtomicU64,
     refusals: AtomicU64,
-    /// Syncs that do nothing, each a [`BrokenSync`] as a bit.
+    /// Syncs that do nothing, as bits of [`BrokenSync`].
     broken: AtomicU8,
-    /// Whether lost bytes may be noise.
+    /// Whether a crash may replace lost bytes by noise.
     noisy: AtomicBool,
-    /// Whether there is no direct I/O, reads are short, no space can be reserved, and files have one name.
+    /// Whether direct I/O, long reads, space reservation and hard links are unavailable.
     plain: AtomicBool,
 }
 
-/// What is said of a file system, and holds for what kills and crashes leave of it, too.
-struct Manners {
+/// Settings that kills and crashes preserve.
+struct Settings {
     capacity: u64,
     broken: u8,
     noisy: bool,
     plain: bool,
 }
 
-/// A promise that the file system does not keep, so that a crash test can show that it would notice.
+/// A sync that is broken on purpose, to check that crash tests notice it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BrokenSync {
-    /// `File::sync_data` says yes and does nothing.
+    /// `File::sync_data` succeeds without effect.
     Data = 1,
-    /// `Fs::sync_dir` says yes and does nothing.
+    /// `Fs::sync_dir` succeeds without effect.
     Dir = 2,
 }
 
@@ -83,11 +84,12 @@ struct State {
     locks: BTreeSet<PathBuf>,
 }
 
-/// How much of the unsynced state a crash keeps.
+/// How much unsynced state a crash keeps.
 enum Crash {
     Strict,
     KeepAll,
-    /// Blocks that were never written may hold what these files hold there, or noise; without any, zeros.
+    /// Each change is kept or lost at random. Blocks never written contain zeros, or with `old` noise or
+    /// bytes of these files.
     Random {
         rng: Rng,
         old: Option<Vec<Pages>>,
@@ -95,14 +97,14 @@ enum Crash {
 }
 
 impl MemFs {
-    /// An empty file system without a capacity limit.
+    /// Returns an empty file system without a capacity limit.
     pub fn new() -> Self {
-        let manners = Manners { capacity: u64::MAX, broken: 0, noisy: false, plain: false };
-        Self::with_state(State::default(), 0, manners)
+        let settings = Settings { capacity: u64::MAX, broken: 0, noisy: false, plain: false };
+        Self::with_state(State::default(), 0, settings)
     }
 
-    fn with_state(state: State, used: u64, manners: Manners) -> Self {
-        let Manners { capacity, broken, noisy, plain } = manners;
+    fn with_state(state: State, used: u64, settings: Settings) -> Self {
+        let Settings { capacity, broken, noisy, plain } = settings;
         MemFs(Arc::new(Shared {
             state: RwLock::new(state),
             used: AtomicU64::new(used),
@@ -115,8 +117,8 @@ impl MemFs {
         }))
     }
 
-    fn manners(&self) -> Manners {
-        Manners {
+    fn settings(&self) -> Settings {
+        Settings {
             capacity: self.0.capacity.load(Ordering::Relaxed),
             broken: self.0.broken.load(Ordering::Relaxed),
             noisy: self.0.noisy.load(Ordering::Relaxed),
@@ -124,11 +126,12 @@ impl MemFs {
         }
     }
 
-    /// What the disk may hold after a power loss now, chosen by `seed`; this file system stays as it is.
+    /// Returns a possible disk state after a power loss now, chosen by `seed`. This file system does not
+    /// change.
     ///
-    /// Everything synced is there. Of the rest, each write is kept, lost, or torn at sectors of 512 or 4096 bytes;
-    /// changes of a file's length survive as a prefix; operations on names survive as a prefix or as a subset that
-    /// respects the order on each name. No lock is held in the result.
+    /// Everything synced is present. Each other write is kept, lost, or torn at sectors of 512 or 4096 bytes.
+    /// A prefix of the length changes of a file survives. Operations on names survive as a prefix, or as a
+    /// subset that respects the order on each name. No lock is held in the result.
     pub fn crash(&self, seed: u64) -> MemFs {
         let contents =
             || self.0.state.read().names.files().map(|inode| inode.lock().current().clone()).collect();
@@ -136,12 +139,12 @@ impl MemFs {
         self.crash_as(Crash::Random { rng: Rng::with_seed(seed), old })
     }
 
-    /// The crash that keeps nothing but what was synced.
+    /// Returns the state that contains only what was synced.
     pub fn crash_strict(&self) -> MemFs {
         self.crash_as(Crash::Strict)
     }
 
-    /// The crash that keeps everything, and makes it durable.
+    /// Returns the state that contains everything, all of it durable.
     pub fn crash_keep_all(&self) -> MemFs {
         self.crash_as(Crash::KeepAll)
     }
@@ -165,34 +168,35 @@ impl MemFs {
             files.insert(path, file);
         }
         let names = Names::durable(dirs, files);
-        Self::with_state(State { names, locks: BTreeSet::new() }, used, self.manners())
+        Self::with_state(State { names, locks: BTreeSet::new() }, used, self.settings())
     }
 
-    /// Makes a directory as others do: a crash may take it, and all below it, until its parent is synced.
+    /// Creates a directory as another program would: until its parent is synced, a crash may lose it and
+    /// everything below it.
     pub fn make_dir(&self, path: &Path) -> io::Result<()> {
         self.0.count_op();
         self.0.state.write().names.make_dir(clean(path))
     }
 
-    /// From now on these syncs do nothing, here and in what crashes leave.
+    /// Makes these syncs do nothing, here and in copies made by crashes.
     pub fn break_syncs(&self, which: BrokenSync) {
         self.0.broken.fetch_or(which as u8, Ordering::Relaxed);
     }
 
-    /// From now on, here and in what crashes leave, bytes that a crash loses where the file's length is kept are no zeros in one
-    /// file in four, but noise, or what stands there in another file: blocks that were never written keep what they held.
+    /// Makes lost bytes of a kept length, in one file of four, noise or bytes of another file instead of
+    /// zeros. Applies here and in copies made by crashes.
     pub fn leave_noise(&self) {
         self.0.noisy.store(true, Ordering::Relaxed);
     }
 
-    /// From now on, here and in what crashes leave, no file that is opened is direct, no read gives more than a thousand bytes,
-    /// no space can be reserved, and no file has more than one name.
+    /// Makes this file system and copies made by crashes plain: no direct I/O, reads of at most a thousand
+    /// bytes, no space reservation, no hard links.
     pub fn be_plain(&self) {
         self.0.plain.store(true, Ordering::Relaxed);
     }
 
-    /// What the next process finds when this one is killed now: everything, but what was not synced can still be lost
-    /// to a power loss. This file system stays as it is; the two share nothing. No lock is held in the result.
+    /// Returns what the next process finds if this one is killed now: everything, but unsynced state can
+    /// still be lost to a power loss. The two file systems share nothing. No lock is held in the result.
     pub fn kill(&self) -> MemFs {
         let state = self.0.state.write();
         let mut copies = HashMap::new();
@@ -201,16 +205,16 @@ impl MemFs {
             copies.entry(Arc::as_ptr(inode)).or_insert_with(copy).clone()
         });
         let used = names.files().map(|inode| inode.lock().current().len()).sum();
-        Self::with_state(State { names, locks: BTreeSet::new() }, used, self.manners())
+        Self::with_state(State { names, locks: BTreeSet::new() }, used, self.settings())
     }
 
-    /// The same, and then the system fails to write some of what it has, of half of the files with unsynced bytes, and nobody hears
-    /// of it: what is not on the disk then counts as clean, and no later sync writes it. Readers still see it, or, if its pages are
-    /// `evicted`, what the disk has; so are then those that an earlier failed sync forgot. Each file has a fate of its own.
+    /// Kills as above, and then silently fails to write some unsynced bytes of half of the files. These bytes
+    /// count as clean, so no later sync writes them. Readers still see them, or, with `evicted`, the state on
+    /// disk; this includes bytes forgotten by an earlier failed sync.
     pub fn kill_unheard(&self, seed: u64, evicted: bool) -> MemFs {
         let killed = self.kill();
         let mut rng = Rng::with_seed(seed);
-        // In the order of names (mem.2).
+        // Ordered by name, so that the result is deterministic.
         for inode in killed.0.state.read().names.files() {
             let (fails, own) = (rng.bool(), rng.u64(..));
             if fails {
@@ -220,24 +224,24 @@ impl MemFs {
         killed
     }
 
-    /// Limits the bytes of all files in total; what would pass the limit fails with `StorageFull`, after writing
-    /// what fits. `None` lifts the limit.
+    /// Limits the total bytes of all files. A write beyond the limit writes what fits and fails with
+    /// `StorageFull`. `None` removes the limit.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.0.capacity.store(bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Bytes of all files that the program can reach, by name or by an open handle.
+    /// Returns the bytes of all files that are reachable by name or by an open handle.
     pub fn used_bytes(&self) -> u64 {
         self.0.used.load(Ordering::Relaxed)
     }
 
-    /// The number of calls so far that failed for want of space.
+    /// Returns the number of calls that failed for lack of space.
     pub fn refusals(&self) -> u64 {
         self.0.refusals.load(Ordering::Relaxed)
     }
 
-    /// The number of operations so far that could change what a crash leaves: writes, length changes, syncs, and
-    /// changes of names.
+    /// Returns the number of operations that could change the result of a crash: writes, length changes,
+    /// syncs, and changes of names.
     pub fn ops(&self) -> u64 {
         self.0.ops.load(Ordering::Relaxed)
     }
@@ -264,7 +268,7 @@ impl Shared {
         self.ops.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes room for a file to grow from `old` to `new`; returns the length that fits (mem.3).
+    /// Reserves space for a file to grow from `old` to `new`. Returns the length that fits.
     fn reserve(&self, old: u64, new: u64) -> u64 {
         let capacity = self.capacity.load(Ordering::Relaxed);
         let mut taken = 0;
@@ -282,13 +286,13 @@ impl Shared {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// There is no space.
+    /// Fails for lack of space.
     fn refuse<T>(&self) -> io::Result<T> {
         self.refusals.fetch_add(1, Ordering::Relaxed);
         Err(io::ErrorKind::StorageFull.into())
     }
 
-    /// Gives a file's room back once the program cannot reach it any more; a crash may still bring it back.
+    /// Releases a file's space once it is unreachable, although a crash may bring it back.
     fn release_if_unreachable(&self, inode: &Inode) {
         if inode.links == 0 && inode.handles == 0 {
             self.release(inode.current().len());
@@ -322,7 +326,7 @@ impl Shared {
     }
 }
 
-/// Paths compare by component, so that only a leading "." needs removing.
+/// Removes a leading "."; paths compare by component.
 fn clean(path: &Path) -> &Path {
     path.strip_prefix(".").unwrap_or(path)
 }
@@ -466,7 +470,7 @@ impl Fs for MemFs {
             return Err(LockError::Held { path: path.to_owned(), pid: Some(pid) });
         }
         let lock = MemLock { shared: self.0.clone(), path: path.to_owned() };
-        // As in the real file system, the id is a courtesy, and a full disk is no reason to refuse the lock.
+        // As in the real file system, the id is optional: a full disk is no reason to refuse the lock.
         let _ = file.set_len(0).and_then(|()| file.write_all_at(format!("{pid}\n").as_bytes(), 0));
         Ok(Box::new(lock))
     }

@@ -1,24 +1,27 @@
-//! Memory in whole pages, which the operating system has back as soon as it is given up.
+//! Buffers in whole pages that the operating system gets back when they are freed.
 //!
 //! ```text
 //!   PageBuf::new(len) --up to 2 KiB--> the allocator
-//!                     --up to 4 MiB--> a slot of the pool: warm (its pages are there) or cold (given back, its address is kept)
-//!                     --more---------> a mapping of its own
-//! ```
+//!   PageBuf::new(len) --up to 2 KiB--> the allocator
+//!                     --up to 4 MiB--> a slot of the pool: warm (has its pages) or cold (pages returned,
+//! address kept)
+//!                     --larger-------> a mapping of its own
 //!
-//! What is made by one thread and freed by another, in many sizes, is what general allocators keep most of: memory that was freed stays in
-//! the arena of the thread that made it. Cached blocks and memtables are just that, and they are nearly all of a database's memory: with a
-//! budget of 256 MiB a process took up to 1,200 MiB (`cargo run --release -p esker --example memory`).
+//! General allocators retain most memory when one thread allocates and another frees buffers of many sizes.
+//! Cached blocks and memtables are such buffers, and nearly all of a database's memory. Without this pool, a
+//! process with a budget of 256 MiB used up to 1,200 MiB (`cargo run --release -p esker --example memory`).
 //!
-//! env_pages.1. A slot belongs to one `PageBuf`, or it is in one free list, or on its way to the cold one.
-//! env_pages.2. Free slots whose pages are there take at most an eighth of what is in use, within [`WARM_BYTES_MIN`] and [`WARM_BYTES_MAX`], or
-//!      what was in use in the last seconds, if that is more ([`age_page_bufs`]). Exception: the system refuses locked memory. The next memtable or
-//!      block comes when the last one goes. A fresh page costs more than a lock: the system zeroes it, and interrupts all threads of the process
-//!      when it takes one back.
-//! env_pages.3. The bytes of a new buffer are zeros or those of an earlier owner: whoever takes it writes before reading.
-//! env_pages.4. Address space of the pool is never given back: it grows to the most that was ever in use, for each class of sizes.
+//! env_pages.1. A slot belongs to one `PageBuf`, or is in one free list, or is moving to the cold list.
+//! env_pages.2. Free warm slots take at most an eighth of the bytes in use, within [`WARM_BYTES_MIN`] and
+//!     [`WARM_BYTES_MAX`], or the recent peak if that is larger ([`age_page_bufs`]). Locked memory is an
+//!     exception, because the system refuses to take it back.
 //!
-//! With `--cfg esker_plain_pages`, which sanitizers want, on systems other than Linux, and where pages are not of 4 KiB, all comes from the allocator.
+//! Warm slots pay off because a fresh page costs more than a lock: the system zeroes it, and interrupts all
+//! threads when it takes it back. The address space of the pool is never returned; it grows to the peak use
+//! of each size class. A new buffer contains zeros or bytes of an earlier owner.
+//!
+//! With `--cfg esker_plain_pages` (for sanitizers), on systems other than Linux, and for pages other than 4
+//! KiB, all memory comes from the allocator.
 #![expect(unsafe_code, reason = "memory by the page")]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -31,25 +34,25 @@ use parking_lot::{Mutex, MutexGuard};
 
 /// The unit of everything here, in bytes.
 const PAGE_BYTES: usize = 4096;
-/// Up to half a page is left to the allocator.
+/// Smaller buffers come from the allocator.
 const HEAP_BYTES_MAX: usize = PAGE_BYTES / 2;
-/// More gets a mapping of its own.
+/// Larger buffers get their own mapping.
 const POOLED_BYTES_MAX: usize = 4 << 20;
-/// Bytes of free slots whose pages are not given back (env_pages.2).
+/// Limits on the bytes of warm free slots (env_pages.2).
 const WARM_BYTES_MIN: usize = 4 << 20;
 const WARM_BYTES_MAX: usize = 256 << 20;
 const WARM_PART: usize = 8;
-/// Of what is not in use any more, a part is forgotten each time.
+/// The peak sinks by this part of the difference each time.
 const PEAK_PART: usize = 8;
 const AGE_AFTER: Duration = Duration::from_millis(200);
-/// Address space is taken for so many bytes of slots at once.
+/// Address space is reserved for this many bytes of slots at a time.
 const REGION_BYTES: usize = 4 << 20;
-/// Buffers up to this size are mostly written whole at once, so their pages are asked for by one call.
+/// Buffers up to this size are mostly written completely at once, so one call populates their pages.
 const FILLED_BYTES_MAX: usize = 256 << 10;
 /// Smaller slots would share huge pages.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// The sizes of slots, in pages: each up to 16, then four for each doubling. The pages that a buffer does not reach in its slot
+/// The sizes of slots in pages: each size up to 16, then four per doubling. Pages of a slot beyond its buffer
 /// are not touched.
 const CLASSES: [usize; 40] = {
     let mut classes = [0; 40];
@@ -66,15 +69,15 @@ const CLASSES: [usize; 40] = {
     classes
 };
 
-/// So many classes have no page that a buffer in them does not need.
+/// Number of classes whose slots contain no unused page.
 const EXACT_CLASSES: usize = 16;
 
 const _: () = assert!(CLASSES[39] * PAGE_BYTES == POOLED_BYTES_MAX && POOLED_BYTES_MAX <= REGION_BYTES);
 
-/// A byte buffer of fixed length, with any content at first (env_pages.3).
+/// A byte buffer of fixed length with arbitrary initial content.
 pub struct PageBuf {
     start: NonNull<u8>,
-    /// Says where the memory is from.
+    /// Also determines the origin of the memory.
     len: usize,
 }
 
@@ -83,15 +86,15 @@ unsafe impl Send for PageBuf {}
 // SAFETY: shared access only reads.
 unsafe impl Sync for PageBuf {}
 
-/// Where the memory of a buffer is from.
+/// The origin of a buffer's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    /// No bytes, no memory.
+    /// An empty buffer has no memory.
     Nowhere,
     Heap,
     /// A slot of this class.
     Pool(usize),
-    /// A mapping of so many bytes.
+    /// A mapping of this many bytes.
     Mapping(usize),
 }
 
@@ -116,13 +119,13 @@ fn heap_layout(len: usize) -> Layout {
 }
 
 impl PageBuf {
-    /// Its start is a multiple of this.
+    /// The alignment of a buffer's start.
     pub const ALIGN: usize = 64;
 
-    /// A buffer of so many bytes.
+    /// Allocates a buffer.
     ///
     /// # Panics
-    /// Ends the process as a failing allocation does, if the system has no more memory.
+    /// Aborts the process, like a failing allocation, if the system is out of memory.
     pub fn new(len: usize) -> Self {
         let origin = Origin::of(len);
         observe(origin, len as isize);
@@ -136,7 +139,7 @@ impl PageBuf {
             Origin::Pool(class) => match take_slot(class) {
                 Some((slot, is_cold)) => {
                     if is_cold && len <= FILLED_BYTES_MAX {
-                        // SAFETY: the slot is this buffer's, and has as many bytes.
+                        // SAFETY: the slot belongs to this buffer and is at least this long.
                         unsafe { sys::fill(slot.0, len.next_multiple_of(PAGE_BYTES)) };
                     }
                     slot.0.as_ptr()
@@ -149,24 +152,25 @@ impl PageBuf {
         PageBuf { start, len }
     }
 
-    /// A buffer with these bytes.
+    /// Allocates a buffer with a copy of `bytes`.
     pub fn copy_of(bytes: &[u8]) -> Self {
         let mut buffer = Self::new(bytes.len());
         buffer.copy_from_slice(bytes);
         buffer
     }
 
-    /// Bytes of memory that it takes.
+    /// Returns the bytes of memory that it takes.
     pub fn size_bytes(&self) -> usize {
         match Origin::of(self.len) {
             Origin::Nowhere | Origin::Heap => self.len,
-            // Its last owner may have left more of the slot's pages than this one needs.
+            // The slot's previous owner may have populated more pages than this buffer uses.
             Origin::Pool(class) if class >= EXACT_CLASSES => slot_bytes(class),
             Origin::Pool(_) | Origin::Mapping(_) => self.len.next_multiple_of(PAGE_BYTES),
         }
     }
 
-    /// Cuts it to `len` bytes; false, and nothing done, where that would want less memory.
+    /// Shortens the buffer to `len` bytes. Returns false, without effect, if a buffer of that length would
+    /// take less memory.
     pub fn cut(&mut self, len: usize) -> bool {
         let origin = Origin::of(self.len);
         let fits = len <= self.len && Origin::of(len) == origin && origin != Origin::Heap;
@@ -177,7 +181,7 @@ impl PageBuf {
         fits
     }
 
-    /// Where it starts. Reading and writing through it is as allowed as through the buffer.
+    /// Returns the start. Access through it is allowed where access through the buffer is.
     pub fn as_non_null(&mut self) -> NonNull<u8> {
         self.start
     }
@@ -189,10 +193,11 @@ impl Drop for PageBuf {
         observe(origin, -(self.len as isize));
         match origin {
             Origin::Nowhere => {}
-            // SAFETY: allocated in `new` with this layout, since `cut` leaves such a buffer alone.
+            // SAFETY: allocated in `new` with this layout, since `cut` does not change such a buffer.
             Origin::Heap => unsafe { dealloc(self.start.as_ptr(), heap_layout(self.len)) },
             Origin::Pool(class) => give_back(class, Slot(self.start)),
-            // SAFETY: mapped by `new` with this length, since `cut` keeps the origin; nobody else has it.
+            // SAFETY: mapped by `new` with this length, since `cut` keeps the origin; there is no other
+            // owner.
             Origin::Mapping(bytes) => unsafe { sys::unmap(self.start, bytes) },
         }
     }
@@ -202,7 +207,7 @@ impl Deref for PageBuf {
     type Target = [u8];
     #[inline(always)]
     fn deref(&self) -> &[u8] {
-        // SAFETY: start is valid for len initialised bytes while self lives (env_pages.1, env_pages.3).
+        // SAFETY: start is valid for len initialised bytes while self lives (env_pages.1).
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -227,7 +232,7 @@ impl std::fmt::Debug for PageBuf {
     }
 }
 
-/// Memory of a class, in nobody's hands.
+/// Memory of a size class that no buffer owns.
 struct Slot(NonNull<u8>);
 
 // SAFETY: memory without ties to a thread.
@@ -237,10 +242,10 @@ unsafe impl Send for Slot {}
 struct Pool {
     warm: [Vec<Slot>; CLASSES.len()],
     cold: [Vec<Slot>; CLASSES.len()],
-    /// Of all warm slots, and of all that are in buffers.
+    /// Bytes of all warm slots, and of all slots in buffers.
     warm_bytes: usize,
     used_bytes: usize,
-    /// The most that was in buffers lately, and since when this is so.
+    /// The recent peak of used bytes, and when it was last aged.
     peak_bytes: usize,
     aged_at: Duration,
 }
@@ -274,7 +279,8 @@ impl Pool {
         Some(slot)
     }
 
-    /// Takes out a slot whose pages are to go back (env_pages.2), of the class that has most of them.
+    /// Removes a warm slot whose pages should be returned (env_pages.2), from the class with the most warm
+    /// bytes.
     fn take_surplus(&mut self) -> Option<(usize, Slot)> {
         let limit = (self.used_bytes / WARM_PART).clamp(WARM_BYTES_MIN, WARM_BYTES_MAX);
         let limit = limit.max(self.peak_bytes.saturating_sub(self.used_bytes));
@@ -290,7 +296,7 @@ impl Pool {
         self.peak_bytes = self.peak_bytes.max(self.used_bytes);
     }
 
-    /// Lets the peak sink to what is used now, by an eighth of the way each time.
+    /// Lowers the peak towards the current use.
     fn age(&mut self, now: Duration) {
         if now.abs_diff(self.aged_at) >= AGE_AFTER {
             self.aged_at = now;
@@ -299,7 +305,7 @@ impl Pool {
     }
 }
 
-/// A slot, and whether its pages are not there; none if the system has no more.
+/// Takes a slot. Returns whether it is cold, or `None` if the system is out of memory.
 fn take_slot(class: usize) -> Option<(Slot, bool)> {
     let bytes = slot_bytes(class);
     let mut pool = POOL.lock();
@@ -312,7 +318,7 @@ fn take_slot(class: usize) -> Option<(Slot, bool)> {
     }
     let slots = REGION_BYTES / bytes;
     let region = NonNull::new(sys::map(slots * bytes, bytes >= HUGE_PAGE_BYTES))?;
-    // SAFETY: the region has as many slots.
+    // SAFETY: the region contains this many slots.
     pool.cold[class].extend((1..slots).map(|n| Slot(unsafe { region.add(n * bytes) })));
     Some((Slot(region), true))
 }
@@ -324,15 +330,15 @@ fn give_back(class: usize, slot: Slot) {
     trim(pool);
 }
 
-/// Has the pool forget a part of what was in use and is not now, and gives the system what is too much then (env_pages.2). For a thread in
-/// the background, now and then; `now` is the time of a clock that does not go back.
+/// Ages the recent peak and returns surplus pages to the system (env_pages.2). A background thread calls it
+/// periodically with a monotonic time.
 pub fn age_page_bufs(now: Duration) {
     let mut pool = POOL.lock();
     pool.age(now);
     trim(pool);
 }
 
-/// The same of all that was in use and is not now.
+/// Resets the recent peak and returns surplus pages to the system.
 pub fn settle_page_bufs() {
     let mut pool = POOL.lock();
     pool.peak_bytes = pool.used_bytes;
@@ -342,20 +348,21 @@ pub fn settle_page_bufs() {
 fn trim(mut pool: MutexGuard<'static, Pool>) {
     while let Some((class, slot)) = pool.take_surplus() {
         drop(pool);
-        // SAFETY: the slot is in nobody's hands (env_pages.1), so its content may go.
+        // SAFETY: no buffer owns the slot (env_pages.1), so its content may be discarded.
         unsafe { sys::forget(slot.0, slot_bytes(class)) };
         pool = POOL.lock();
         pool.cold[class].push(slot);
     }
 }
 
-/// Called with the bytes of each buffer that is not from the allocator, and with their negative when it goes.
+/// Called with the size of each buffer that is not from the allocator, and with the negated size when it is
+/// freed.
 type Observer = fn(isize);
 
 /// A function pointer, or null. Relaxed: tests set it before they begin.
 static OBSERVER: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 
-/// Has tests that count allocated memory told of buffers, too.
+/// Reports buffers to tests that count allocated memory.
 #[doc(hidden)]
 pub fn observe_page_bufs(observer: Observer) {
     OBSERVER.store(observer as *mut (), Ordering::Relaxed);
@@ -368,7 +375,8 @@ fn observe(origin: Origin, bytes: isize) {
     }
     let observer = OBSERVER.load(Ordering::Relaxed);
     if !observer.is_null() {
-        // SAFETY: only `observe_page_bufs` writes to it, and pointers to functions can be made to plain ones and back.
+        // SAFETY: only `observe_page_bufs` writes to it, and function pointers can be converted to data
+        // pointers and back.
         unsafe { std::mem::transmute::<*mut (), Observer>(observer)(bytes) };
     }
 }
@@ -384,52 +392,53 @@ mod sys {
         cfg!(target_arch = "x86_64") || rustix::param::page_size() == PAGE_BYTES
     }
 
-    /// Null if there is no more.
+    /// Maps pages. Returns null if the system is out of memory.
     pub(super) fn map(bytes: usize, huge_pages: bool) -> *mut u8 {
-        // SAFETY: a new mapping at an address of the system's choice touches nobody's memory.
+        // SAFETY: a new mapping at an address of the system's choice overlaps no other memory.
         let mapped = unsafe {
             mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
         };
         let start = mapped.unwrap_or(ptr::null_mut());
         if !start.is_null() {
-            // Memtables are walked from node to node all over their chunks: with huge pages that takes fewer look-ups of addresses. Where the
-            // system makes them unasked, it would fill small slots that were given back with memory again.
+            // Large slots hold memtables, whose tree walks need fewer TLB entries with huge pages. For small
+            // slots, automatic huge pages would repopulate pages that were returned.
             let advice = if huge_pages { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
-            // SAFETY: advice on a new mapping. A system without huge pages refuses it, which is as well.
+            // SAFETY: advice on a new mapping. A system without huge pages refuses it, which is harmless.
             let _ = unsafe { madvise(start, bytes, advice) };
         }
         start.cast()
     }
 
     /// # Safety
-    /// The range was mapped by `map`, and is in nobody's hands any more.
+    /// The range was mapped by `map`, and nothing uses it any more.
     pub(super) unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
-        // SAFETY: the caller's promise. A failure leaves memory in use, which nothing here could mend.
+        // SAFETY: the caller's promise. A failure leaks memory, which cannot be helped here.
         let _ = unsafe { munmap(start.as_ptr().cast(), bytes) };
     }
 
-    /// Asks for all pages by one call, which costs less than a fault for each.
+    /// Populates all pages by one call, which costs less than a fault for each.
     ///
     /// # Safety
-    /// The range is part of what `map` gave, and is the caller's.
+    /// The range is part of a mapping of `map` and belongs to the caller.
     pub(super) unsafe fn fill(start: NonNull<u8>, bytes: usize) {
-        // SAFETY: the caller's promise; content that is there stays. A system that does not know of it refuses: pages come when they are touched.
+        // SAFETY: the caller's promise; existing content stays. A system without this advice refuses it and
+        // populates pages on access.
         let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) };
     }
 
-    /// Gives the pages back, but keeps their addresses; they read as zeros afterwards.
+    /// Returns the pages but keeps their addresses; they read as zeros afterwards.
     ///
     /// # Safety
-    /// The range is part of what `map` gave, and its content is wanted by nobody.
+    /// The range is part of a mapping of `map`, and its content is no longer needed.
     pub(super) unsafe fn forget(start: NonNull<u8>, bytes: usize) {
-        // SAFETY: the caller's promise. A failure leaves the pages in use, with their content.
+        // SAFETY: the caller's promise. A failure leaves the pages populated.
         let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontNeed) };
     }
 }
 
 #[cfg(not(all(target_os = "linux", not(miri), not(esker_plain_pages))))]
 mod sys {
-    //! No pages: everything is left to the allocator.
+    //! Without pages: all memory comes from the allocator.
 
     use super::NonNull;
 

@@ -10,12 +10,12 @@ pub trait Random: Send + Sync + Debug + 'static {
     fn next_u64(&self) -> u64;
 }
 
-/// Randomly seeded numbers.
+/// Random numbers with a random seed.
 #[derive(Debug)]
 pub struct SystemRandom(Mutex<fastrand::Rng>);
 
 impl SystemRandom {
-    /// A generator with a seed of its own.
+    /// Creates a generator with a random seed.
     pub fn new() -> Self {
         SystemRandom(Mutex::new(fastrand::Rng::new()))
     }
@@ -33,12 +33,12 @@ impl Random for SystemRandom {
     }
 }
 
-/// Numbers that a seed determines.
+/// Random numbers determined by a seed.
 #[derive(Debug)]
 pub struct SeededRandom(Mutex<fastrand::Rng>);
 
 impl SeededRandom {
-    /// The sequence of `seed`.
+    /// Creates the generator with this seed.
     pub fn new(seed: u64) -> Self {
         SeededRandom(Mutex::new(fastrand::Rng::with_seed(seed)))
     }

@@ -1,4 +1,5 @@
-//! Reading any range of any file: direct files want aligned offsets, lengths and buffers; callers have none.
+//! Reads arbitrary ranges of buffered and direct files. Direct files require aligned offsets, lengths and
+//! buffers.
 //!
 //! ```text
 //!   offset, len --> aligned window around them --File::read_at--> AlignedBuf --copy--> the caller's bytes
@@ -8,16 +9,16 @@ use std::io;
 
 use crate::{AlignedBuf, File};
 
-/// Reads `len` bytes at `offset`, from a buffered or a direct file; `UnexpectedEof` if the file ends before.
+/// Reads `len` bytes at `offset`. Fails with `UnexpectedEof` if the file ends before.
 ///
-/// Allocates `len` bytes before reading: a length that came from a disk must have been checked.
+/// Allocates `len` bytes before reading, so the caller must have checked a length that came from disk.
 pub fn read_range(file: &dyn File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; len];
     read_range_into(file, offset, &mut bytes)?;
     Ok(bytes)
 }
 
-/// Fills `bytes` with what stands at `offset`, like [`read_range`].
+/// Fills `bytes` from `offset`, like [`read_range`].
 pub fn read_range_into(file: &dyn File, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
     if !file.is_direct() {
         return file.read_exact_at(bytes, offset);
@@ -30,7 +31,7 @@ pub fn read_range_into(file: &dyn File, offset: u64, bytes: &mut [u8]) -> io::Re
     while have < end {
         match file.read_at(&mut window[have..], start + have as u64) {
             Ok(n) if have + n >= end => break,
-            // Only the file's end cuts a direct read inside a block.
+            // A direct read ends inside a block only at the end of the file.
             Ok(n) if n == 0 || n % AlignedBuf::ALIGN != 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(n) => have += n,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}

@@ -5,25 +5,23 @@
 //!                     `-direct I/O, allocation, cache hints, directory sync--> unix.rs | windows.rs
 //! ```
 //!
-//! real.1. A direct file is opened buffered first and switched afterwards, so that a file system without direct I/O
-//!     leaves no half-done `create_new` behind; one that then cannot be switched is removed.
-//! real.2. A lock is the operating system's (flock, LockFileEx): it ends with its handle or its process, however that
-//!     ends. The process id in the file serves only the error message of the loser, and says nothing of those who hold the
-//!     lock to read.
-//! real.3. Only regular files are opened; others are refused without being touched. Opening a named pipe would wait for its
-//!     other end.
-//! real.4. Only the file that has the name is locked: whoever held the lock may have removed the file after we had opened it, and the
-//!     next one makes a new file, which a lock of the old one says nothing of.
-//! real.5. A file system may grant direct I/O and refuse it in the call that needs it, as overlayfs does over one that has none: then the file
-//!     goes on buffered. Its writer goes on as it was, in whole blocks.
-//! real.6. A direct write that is cut short inside a block is repeated from that block's start: from the middle it would
-//!     fail for its alignment and hide the true error. Where it is cut there again, the disk is full.
-//! real.7. In a directory that is held (fs.5) no file is opened or made through a symbolic link, wherever it leads: whoever may make names
-//!     there, and nothing else, could have files overwritten elsewhere. Renames and removals are of the link itself.
-//! real.8. With a lock file in a held directory the directory itself is locked, so that one that is removed or replaced lets nobody in.
-//!     Some file systems lock no directories: there the file alone counts.
-//! real.9. A lock file is written to only if it is empty or holds a process id, and has no other name. A foreign file in its
-//!     place stays as it is.
+//! real.2. A lock is the operating system's (flock, LockFileEx). It ends with its handle or its process. The
+//!     process id in the file only serves error messages, and shared holders do not write it.
+//! real.3. Only regular files are opened. Others are refused without opening them, because opening a named
+//!     pipe would block.
+//! real.4. After locking, the file must still have its name. Otherwise the previous holder removed it after
+//!     we opened it, and a new holder locks a new file.
+//! real.6. A direct write cut short inside a block is repeated from the start of that block, because an
+//!     unaligned continuation would fail and hide the true error. If it is cut there again, the disk is full.
+//! real.7. In a held directory (fs.5), no file is opened or created through a symbolic link. Otherwise a user
+//!     who may only create names there could redirect writes elsewhere. Renames and removals apply to the
+//!     link itself.
+//!
+//! A direct file is opened buffered and then switched, so that a file system without direct I/O leaves no
+//! half-done `create_new`. If direct I/O is refused later, the file continues buffered, with its writer still
+//! using whole blocks. A lock in a held directory also locks the directory, so that a replaced directory
+//! admits no second holder; where directories cannot be locked, the file alone counts. A lock file is written
+//! only if it is empty or contains a process id, and has one name.
 
 #[cfg(unix)]
 #[path = "real/unix.rs"]
@@ -44,9 +42,9 @@ use std::sync::Arc;
 
 use crate::{AlignedBuf, Entry, File, FileLock, FileWindow, Fs, FsRef, LockError, OpenOptions};
 
-/// How often a lock file is opened that is another one once it is locked (real.4).
+/// Number of attempts to lock a file that is replaced each time (real.4).
 const LOCK_ROUNDS: u32 = 100;
-/// More than a process id takes.
+/// Longer than any process id.
 const LOCK_BYTES_MAX: usize = 32;
 
 /// The operating system's file system.
@@ -55,24 +53,24 @@ pub struct RealFs {
     held: Option<Arc<sys::Held>>,
 }
 
-/// A path, and the directory that is held, in which it may lie (real.7).
+/// A path, and the held directory in which it may lie (real.7).
 #[derive(Clone, Copy)]
 struct At<'a> {
     held: Option<&'a sys::Held>,
     path: &'a Path,
 }
 
-/// What stands at a path.
+/// Metadata of a path.
 struct Meta {
     is_dir: bool,
     is_file: bool,
     is_link: bool,
     len: u64,
-    /// How many names it has, 1 if the system does not tell.
+    /// Its number of names; 1 if the system does not report it.
     names: u64,
-    /// Device and number, where the system tells them.
+    /// Device and inode number, if the system reports them.
     identity: Option<(u64, u64)>,
-    /// Permission bits, where there are such.
+    /// Permission bits, if the platform has them.
     mode: Option<u32>,
 }
 
@@ -93,7 +91,7 @@ impl RealFs {
         let parent = path.parent().unwrap_or(Path::new(""));
         self.create_dirs(parent, None)?;
         match sys::create_dir(path, mode) {
-            // Another process or thread may have been faster; its directory serves as well.
+            // Another process or thread may have created it first.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
             other => other?,
         }
@@ -135,7 +133,7 @@ impl Fs for RealFs {
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
         rename_new(self.at(from), self.at(to), |from, to| match sys::hard_link(from, to) {
             Ok(()) => sys::remove_file(from),
-            // A file system without links.
+            // The file system has no links.
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => sys::rename(from, to),
             refused => refused,
         })
@@ -164,8 +162,8 @@ impl Fs for RealFs {
         sys::sync_dir(self.at(path))
     }
 
-    /// Above a mount point is another file system, which may have no such sync, squashfs for one. What is in the mounted one does not
-    /// hang on it.
+    /// The parent of a mount point belongs to another file system, which may not support this sync, like
+    /// squashfs. The mounted file system does not depend on it.
     fn sync_dir_if_readable(&self, path: &Path) -> io::Result<()> {
         match self.sync_dir(path) {
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Ok(()),
@@ -178,7 +176,7 @@ impl Fs for RealFs {
         sys::can_sync_dir(self.at(path))
     }
 
-    /// The system knows it, whatever links, `.` and `..` the path has. Above the root it is the root.
+    /// The system resolves links, `.` and `..`. The parent of the root is the root.
     fn dir_above(&self, path: &Path) -> Option<PathBuf> {
         Some(path.join(".."))
     }
@@ -230,12 +228,12 @@ fn or_here(dir: &Path) -> &Path {
     if dir.as_os_str().is_empty() { Path::new(".") } else { dir }
 }
 
-/// What stands at the path, if anything does.
+/// Returns what the path refers to, if anything.
 fn look(at: At<'_>) -> io::Result<Option<Meta>> {
     found(sys::stat(at))
 }
 
-/// What has the name itself, be it a link.
+/// Returns what has the name, without following a link.
 fn look_at_name(at: At<'_>) -> io::Result<Option<Meta>> {
     found(sys::stat_name(at))
 }
@@ -248,7 +246,7 @@ fn found(meta: io::Result<Meta>) -> io::Result<Option<Meta>> {
     }
 }
 
-/// Renames to a name that nothing has: by one call, or by `otherwise` where the system has no such call.
+/// Renames to a free name by one call, or by `otherwise` if the system has no such call.
 fn rename_new<'a>(
     from: At<'a>,
     to: At<'a>,
@@ -264,20 +262,21 @@ fn rename_new<'a>(
     }
 }
 
-/// Whether the path is `dir/..`, and `dir` another file system's.
+/// Returns whether the path is `dir/..` and `dir` is on another file system.
 fn is_above_mount(at: At<'_>) -> bool {
     let device = |path| Some(sys::stat(At { path, ..at }).ok()?.identity?.0);
     let below = at.path.ends_with("..").then(|| at.path.parent()).flatten();
     below.is_some_and(|below| device(below) != device(at.path))
 }
 
-/// Whether this is the file that has the name now. Where files have no identity it is taken for that (real.4 does not hold there).
+/// Returns whether the path still refers to this file. Assumed where files have no identity, so real.4 does
+/// not hold there.
 fn has_name(file: &fs::File, at: At<'_>) -> io::Result<bool> {
     let identity = sys::identity(file)?;
     Ok(look(at)?.is_some_and(|named| named.identity == identity))
 }
 
-/// The path without links, as far as it is there, and absolute.
+/// Makes the path absolute and resolves links in its existing part.
 fn resolve(path: &Path) -> io::Result<PathBuf> {
     match sys::canonical(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -291,19 +290,19 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// A moment of [`lock_with`] at which others may be faster.
+/// A point in [`lock_with`] at which tests act as another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
     /// The file is open, and not yet locked.
     Opened,
-    /// Somebody else has it locked.
+    /// Another holder has it locked.
     Refused,
 }
 
-/// Locks the file at the path, which is made if it is not there.
+/// Locks the file at the path, creating it if missing.
 fn lock_with(at: At<'_>, mut when: impl FnMut(Moment)) -> Result<Box<dyn FileLock>, LockError> {
     for _ in 0..LOCK_ROUNDS {
-        // Not cut on open: until the lock is ours, the content belongs to the holder.
+        // Not truncated when opened: until we have the lock, the content belongs to the holder.
         let options = OpenOptions { create: true, ..OpenOptions::write() };
         let file = open_file(at, options).map_err(LockError::Io)?;
         when(Moment::Opened);
@@ -314,7 +313,8 @@ fn lock_with(at: At<'_>, mut when: impl FnMut(Moment)) -> Result<Box<dyn FileLoc
                 if file.try_lock_shared().is_err() {
                     return Err(LockError::Held { path: at.path.to_owned(), pid: read_pid(&file) });
                 }
-                // real.2: those who hold it only read, and the id in the file is that of an earlier holder; or nobody has it any more.
+                // real.2: the holders are shared and the id is that of an earlier holder, or the lock was
+                // just released.
                 file.unlock().map_err(LockError::Io)?;
                 if file.try_lock().is_err() {
                     return Err(LockError::Held { path: at.path.to_owned(), pid: None });
@@ -323,17 +323,16 @@ fn lock_with(at: At<'_>, mut when: impl FnMut(Moment)) -> Result<Box<dyn FileLoc
             Err(fs::TryLockError::Error(e)) => return Err(LockError::Io(e)),
         }
         if !has_name(&file, at).map_err(LockError::Io)? {
-            // real.4: each time round somebody else has held the lock and removed its file.
+            // real.4: another holder removed the file.
             continue;
         }
         refuse_other_content(&file)?;
         let dir = lock_held_dir(at, fs::File::try_lock)?;
-        // Of one length whatever the number, so that the file mostly need not be cut: that takes longer than all else here.
+        // Padded to a fixed length, so that the file rarely needs truncation, which is the slowest step here.
         let pid = format!("{:<10}\n", std::process::id());
         let is_longer = file.metadata().is_ok_and(|meta| meta.len() > pid.len() as u64);
-        // real.2: a full disk is no reason to refuse the lock; at worst a loser's message lacks the id.
+        // real.2: a full disk is no reason to refuse the lock; at worst an error message lacks the id.
         let cut = || if is_longer { file.set_len(0) } else { Ok(()) };
-        // real.9
         if look(at).is_ok_and(|meta| meta.is_none_or(|meta| meta.names == 1)) {
             let _ = cut().and_then(|()| sys::write_at(&file, pid.as_bytes(), 0));
         }
@@ -342,7 +341,7 @@ fn lock_with(at: At<'_>, mut when: impl FnMut(Moment)) -> Result<Box<dyn FileLoc
     Err(never_the_same())
 }
 
-/// Refuses a file that holds anything but what this module writes into lock files (real.9).
+/// Refuses a file with foreign content, which is not a lock file.
 fn refuse_other_content(file: &fs::File) -> Result<(), LockError> {
     let mut bytes = [0; LOCK_BYTES_MAX + 1];
     let len = sys::read_at(file, &mut bytes, 0).map_err(LockError::Io)?;
@@ -350,11 +349,11 @@ fn refuse_other_content(file: &fs::File) -> Result<(), LockError> {
     if len <= LOCK_BYTES_MAX && bytes[..len].iter().all(is_ours) {
         return Ok(());
     }
-    let text = "it is no lock file of Esker's: something else has this name";
+    let text = "it is not a lock file of Esker: another file has this name";
     Err(LockError::Io(io::Error::new(io::ErrorKind::InvalidInput, text)))
 }
 
-/// Keeps others from locking the file at the path, if there is one; `opened` is called between its opening and its locking.
+/// Locks an existing file at the path in shared mode. `opened` is called between opening and locking.
 fn lock_to_read_with(at: At<'_>, mut opened: impl FnMut()) -> Result<Option<Box<dyn FileLock>>, LockError> {
     for _ in 0..LOCK_ROUNDS {
         let file = match open_file(at, OpenOptions::read()) {
@@ -371,19 +370,19 @@ fn lock_to_read_with(at: At<'_>, mut opened: impl FnMut()) -> Result<Option<Box<
             Err(fs::TryLockError::WouldBlock) => {
                 return Err(LockError::Held { path: at.path.to_owned(), pid: read_pid(&file) });
             }
-            // A file system without locks: then nobody else has it locked either.
+            // Without locks in this file system, there is no other holder either.
             Err(fs::TryLockError::Error(_)) => return Ok(None),
         }
         if has_name(&file, at).map_err(LockError::Io)? {
             let dir = lock_held_dir(at, fs::File::try_lock_shared)?;
             return Ok(Some(Box::new(RealLock { file, dir })));
         }
-        // real.4: somebody has removed the file meanwhile.
+        // real.4: the file was removed meanwhile.
     }
     Err(never_the_same())
 }
 
-/// Locks the held directory, too (real.8); none where directories cannot be locked.
+/// Also locks the held directory, if directories can be locked.
 fn lock_held_dir(
     at: At<'_>,
     lock: impl FnOnce(&fs::File) -> Result<(), fs::TryLockError>,
@@ -396,12 +395,12 @@ fn lock_held_dir(
     }
 }
 
-/// After so many rounds of real.4.
+/// The error after all attempts of real.4.
 fn never_the_same() -> LockError {
-    LockError::Io(io::Error::other("the lock file is another one each time it is looked at"))
+    LockError::Io(io::Error::other("the lock file was replaced at every attempt to lock it"))
 }
 
-/// Opens a file; `make_direct` switches it to unbuffered I/O, if it can.
+/// Opens a file. `make_direct` switches it to unbuffered I/O if possible.
 fn open_with(
     at: At<'_>,
     options: OpenOptions,
@@ -411,7 +410,7 @@ fn open_with(
     let switched = if options.direct { make_direct(&file) } else { Ok(false) };
     let direct = switched.inspect_err(|_| {
         if options.create_new {
-            // real.1. The error that matters is the one above.
+            // The first error matters.
             let _ = sys::remove_file(at);
         }
     })?;
@@ -420,7 +419,7 @@ fn open_with(
 
 fn open_file(at: At<'_>, options: OpenOptions) -> io::Result<fs::File> {
     let create = options.create || options.create_new;
-    // What is created anew is a regular file.
+    // A newly created file is a regular file.
     let is_there = !options.create_new && refuse_special(at)?;
     let options = OpenOptions { write: options.write || create || options.truncate, create, ..options };
     let file = sys::open(at, options)?;
@@ -430,8 +429,8 @@ fn open_file(at: At<'_>, options: OpenOptions) -> io::Result<fs::File> {
     Ok(file)
 }
 
-/// Refuses what is there and is no regular file (real.3), or a link where none is followed (real.7); whether there is anything. What cannot be
-/// looked at is for the opening to tell.
+/// Refuses special files (real.3) and links in held directories (real.7). Returns whether the file exists.
+/// Other errors are left to the opening.
 fn refuse_special(at: At<'_>) -> io::Result<bool> {
     match sys::stat(at) {
         Ok(meta) if meta.is_dir => Err(io::ErrorKind::IsADirectory.into()),
@@ -444,34 +443,35 @@ fn refuse_special(at: At<'_>) -> io::Result<bool> {
     }
 }
 
-/// real.7.
+/// The error for real.7.
 fn link_refused() -> io::Error {
-    let text = "it is a symbolic link, and no file of a database is reached through one: put the file itself there, or remove the \
-                link; the directory as a whole may be reached by a link";
+    let text = "it is a symbolic link, but the files of a database must not be links: put the file itself there, or remove the \
+                link; the path of the whole directory may contain links";
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
-/// The holder's process id, if the platform lets us read a locked file (Windows does not).
+/// Reads the holder's process id, if the platform allows reading a locked file (Windows does not).
 fn read_pid(file: &fs::File) -> Option<u32> {
     let mut bytes = [0; 16];
     let n = sys::read_at(file, &mut bytes, 0).ok()?;
     std::str::from_utf8(&bytes[..n]).ok()?.trim().parse().ok()
 }
 
-/// A lock on a file, of this handle or of this process.
+/// A lock on a file, held by this handle.
 #[derive(Debug)]
 struct RealLock {
     file: fs::File,
-    /// The directory, if it is held (real.8).
+    /// The directory, if it is held and can be locked.
     dir: Option<fs::File>,
 }
 
 impl FileLock for RealLock {}
 
 impl Drop for RealLock {
-    /// Closing the file would not do: a child process, between its fork and its exec, has a descriptor of the same lock.
+    /// Closing the file is not enough: a child process between its fork and its exec may share the lock.
     fn drop(&mut self) {
-        // What cannot be unlocked is unlocked by closing, or never was locked. The directory first: who has the file finds it free.
+        // An unlock that fails is completed by closing. The directory is unlocked first, so that the next
+        // holder of the file finds it free.
         let _ = self.dir.as_ref().map(fs::File::unlock);
         let _ = self.file.unlock();
     }
@@ -484,7 +484,7 @@ struct RealFile {
 }
 
 impl RealFile {
-    /// Whether a call that failed so may be tried again: it was direct, and is buffered now (real.5).
+    /// Returns whether a failed call may be repeated because the file was switched from direct to buffered.
     fn is_buffered_now(&self, error: &io::Error) -> bool {
         self.direct
             && error.kind() == io::ErrorKind::InvalidInput
@@ -492,14 +492,14 @@ impl RealFile {
     }
 }
 
-/// Writes all of `buf` by calls of `write` that may write less; in whole blocks, if it is to (real.6).
+/// Writes all of `buf` by calls of `write` that may write less, in whole blocks if `in_blocks` (real.6).
 fn write_all_by(
     buf: &[u8],
     offset: u64,
     in_blocks: bool,
     mut write: impl FnMut(&[u8], u64) -> io::Result<usize>,
 ) -> io::Result<()> {
-    // Whether the last call wrote less than the block that it began with.
+    // Whether the last call wrote less than its first block.
     let (mut done, mut is_stuck) = (0, false);
     while done < buf.len() {
         match write(&buf[done..], offset + done as u64) {
@@ -538,7 +538,7 @@ impl File for RealFile {
         if self.direct && matches!(sys::write_durably_at(&self.file, buf, offset), Ok(n) if n == buf.len()) {
             return Ok(());
         }
-        // Whatever was the matter with that, this says it.
+        // If that failed, this reports the error.
         self.write_all_at(buf, offset)?;
         self.sync_data()
     }

@@ -1,4 +1,4 @@
-//! Threads: how background work gets a thread of its own.
+//! Starts background threads.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -10,7 +10,7 @@ use crate::process::process_id;
 pub trait Threads: Send + Sync + Debug + 'static {
     /// Runs `work` on a new thread of this name.
     fn spawn(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<ThreadHandle>;
-    /// The process that the caller runs in. After a fork it is another one in the child, and none of the threads is there.
+    /// Returns the id of the calling process. After a fork, the child has another id and none of the threads.
     fn process_id(&self) -> u32 {
         process_id()
     }
@@ -21,13 +21,13 @@ pub trait Threads: Send + Sync + Debug + 'static {
 pub struct ThreadHandle(std::thread::JoinHandle<()>);
 
 impl ThreadHandle {
-    /// Waits for the thread to end. `Err` carries the message of its panic.
+    /// Waits for the thread to end. If it panicked, returns the message.
     pub fn join(self) -> Result<(), String> {
         self.0.join().map_err(|panic| panic_text(&*panic))
     }
 }
 
-/// The message of a panic that was caught.
+/// Returns the message of a caught panic.
 pub fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panic".to_owned())

@@ -1,35 +1,39 @@
-//! A part of a file as memory: what is stored there is with the operating system, without a call of it.
+//! A memory-mapped part of a file: stores reach the page cache without a system call.
 //!
 //! ```text
-//!   FileWindow::write: [written][ready: its pages are there, and dirty][not yet]
-//!                               ^ a copy                               ^ one call of the system makes more of it ready
+//!   FileWindow::write: [written][ready: pages are present and dirty][not yet]
+//!                               ^ a copy                             ^ one system call makes more of it
+//! ready
 //! ```
 //!
-//! A store to a file's pages outlives the process as a write does, and a sync makes it durable as it does a write. Example
-//! `costs` of the engine shows what a commit saves by that.
+//! A store survives a crash of the process, like a write, and a sync makes it durable. The engine's example
+//! `costs` shows what a commit saves.
 //!
-//! env_window.1. A store cannot report an error: where the system cannot do its part it ends the process by a signal. So stores go only to pages that a
-//!      call which can (`MADV_POPULATE_WRITE`, Linux 5.14) has made ready, which includes their place on the disk, on file systems that write in
-//!      place. What is left: the page is cleaned between that call and the store, and the file system shuts down between the same two. Whoever
-//!      syncs says so ([`FileWindow::renew`]).
-//! env_window.2. A window has no more than the file: a store behind the end would be one into nothing. Whoever has a window cuts no file.
+//! env_window.1. A store cannot report an error: if the system cannot provide the page, a signal ends the
+//!     process. So stores go only to pages that `MADV_POPULATE_WRITE` (Linux 5.14) prepared, including their
+//!     space on disk, on file systems that write in place. Pages that a sync cleaned must be prepared again
+//!     ([`FileWindow::renew`]).
+//!
+//! The window must lie inside the file, since a store after its end would be lost. While a window exists, its
+//! file must not be truncated.
 #![expect(unsafe_code, reason = "memory of a file")]
 #![cfg_attr(not(any(unix, windows)), expect(dead_code, reason = "there are no real files"))]
 
 use std::io;
 use std::ptr::NonNull;
 
-/// Made ready by one call: at most so much, and no more than was written since the last sync, so that a sync writes little that nobody wrote.
+/// Maximum bytes prepared by one call. Never more than was written since the last sync, so that a sync writes
+/// few unused pages.
 const READY_BYTES_MAX: usize = 64 << 10;
 const PAGE_BYTES: usize = 4096;
 
-/// See the module's text.
+/// A memory-mapped part of a file.
 pub struct FileWindow {
     start: NonNull<u8>,
     len: usize,
-    /// Of the file.
+    /// Offset of the window in the file.
     offset: u64,
-    /// Up to here its pages are ready.
+    /// End of the prepared pages.
     ready: usize,
     /// Where stores began after the last sync.
     since: Option<usize>,
@@ -41,8 +45,8 @@ unsafe impl Send for FileWindow {}
 unsafe impl Sync for FileWindow {}
 
 impl FileWindow {
-    /// The part of the file from the page of `offset` on, `len` bytes from there on; none where the system or the file system is not one for that
-    /// (env_window.1).
+    /// Maps `len` bytes from `offset`, rounded down to a page. Returns `None` if the system or the file
+    /// system does not support this (env_window.1).
     #[expect(clippy::disallowed_types, reason = "beside the door that the rule is about")]
     pub(crate) fn new(file: &std::fs::File, offset: u64, len: usize) -> Option<Self> {
         let before = (offset % PAGE_BYTES as u64) as usize;
@@ -55,36 +59,38 @@ impl FileWindow {
         Some(FileWindow { start, len, offset, ready: 0, since: None })
     }
 
-    /// Whether these bytes of the file are in it.
+    /// Returns whether the window contains these bytes of the file.
     pub fn holds(&self, offset: u64, len: usize) -> bool {
         offset >= self.offset && offset + len as u64 <= self.offset + self.len as u64
     }
 
-    /// Stores the bytes at this offset of the file, behind all that was stored before.
+    /// Stores bytes at an offset of the file, after all earlier stores.
     ///
     /// # Errors
-    /// The system cannot make the pages ready: nothing was stored.
+    /// The system cannot prepare the pages. Nothing was stored.
     ///
     /// # Panics
-    /// If the window does not hold them.
+    /// If the window does not contain the range.
     pub fn write(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        assert!(self.holds(offset, bytes.len()), "env_window.2");
+        assert!(self.holds(offset, bytes.len()), "the store lies outside of the window");
         let at = (offset - self.offset) as usize;
         let end = at + bytes.len();
         if end > self.ready {
             let from = self.ready.max(at / PAGE_BYTES * PAGE_BYTES);
             let ahead = (end - *self.since.get_or_insert(at)).min(READY_BYTES_MAX);
             let to = (end + ahead).next_multiple_of(PAGE_BYTES).min(self.len);
-            // SAFETY: the range is inside of the mapping, and starts at a page.
+            // SAFETY: the range is inside the mapping and starts at a page.
             unsafe { sys::make_ready(self.start.add(from), to - from)? };
             self.ready = to;
         }
-        // SAFETY: `at..end` is inside of the mapping, which nobody has a reference to. Other processes and reads of the file see bytes, in any order.
+        // SAFETY: `at..end` is inside the mapping, to which there are no references. Other processes and
+        // reads of the file may see the bytes in any order.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len()) };
         Ok(())
     }
 
-    /// The file was synced, which cleans its pages: they are made ready again before the next store.
+    /// Must be called after a sync of the file, which cleans its pages. They are prepared again before the
+    /// next store.
     pub fn renew(&mut self) {
         (self.ready, self.since) = (0, None);
     }
@@ -92,7 +98,7 @@ impl FileWindow {
 
 impl Drop for FileWindow {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this length, and in nobody's hands any more.
+        // SAFETY: mapped by `new` with this length, and no longer used.
         unsafe { sys::unmap(self.start, self.len) };
     }
 }
@@ -113,7 +119,7 @@ mod sys {
     use rustix::fs::fstatfs;
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-    /// ext2 to ext4, xfs, and memory.
+    /// Magic numbers of ext2 to ext4, xfs and tmpfs.
     const IN_PLACE: [u64; 3] = [0xef53, 0x5846_5342, 0x0102_1994];
 
     #[expect(clippy::disallowed_types, reason = "beside the door that the rule is about")]
@@ -124,29 +130,29 @@ mod sys {
     #[expect(clippy::disallowed_types, reason = "beside the door that the rule is about")]
     pub(super) fn map(file: &std::fs::File, offset: u64, len: usize) -> Option<NonNull<u8>> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the system's choice touches nobody's memory.
+        // SAFETY: a new mapping at an address of the system's choice overlaps no other memory.
         let mapped = unsafe { mmap(ptr::null_mut(), len, access, MapFlags::SHARED, file, offset) };
         NonNull::new(mapped.ok()?.cast())
     }
 
     /// # Safety
-    /// The range is part of what `map` gave, and starts at a page.
+    /// The range is part of a mapping of `map` and starts at a page.
     pub(super) unsafe fn make_ready(start: NonNull<u8>, len: usize) -> io::Result<()> {
         // SAFETY: the caller's promise; the content stays as it is.
         Ok(unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxPopulateWrite) }?)
     }
 
     /// # Safety
-    /// `map` gave it with this length, and nobody uses it.
+    /// `map` returned it with this length, and nothing uses it.
     pub(super) unsafe fn unmap(start: NonNull<u8>, len: usize) {
-        // SAFETY: the caller's promise. A failure leaves address space in use, which nothing here could mend.
+        // SAFETY: the caller's promise. A failure leaks address space, which cannot be helped here.
         let _ = unsafe { munmap(start.as_ptr().cast(), len) };
     }
 }
 
 #[cfg(not(all(target_os = "linux", not(miri))))]
 mod sys {
-    //! No such pages: files are written by calls.
+    //! Without such pages: files are written by system calls.
 
     use std::io;
     use std::ptr::NonNull;
@@ -197,6 +203,6 @@ mod tests {
             }
         }
         assert!(std::fs::read(&path).unwrap() == expected);
-        assert!(file.window(40_960, 1).is_none(), "env_window.2");
+        assert!(file.window(40_960, 1).is_none());
     }
 }

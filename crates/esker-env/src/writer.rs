@@ -1,17 +1,19 @@
-//! Append-only file writer: what tables, record files and blob files are written with.
+//! An append-only file writer for tables, record files and blob files.
 //!
 //! ```text
 //!   write(&[u8]) --> buffer --full, flush, sync, finish--> File::write_all_at, sync_data
 //!                 `-- large slices go straight to the file (buffered files only)
 //! ```
 //!
-//! env_writer.1. The file holds exactly the bytes given, in order; until `finish` a direct file may end in zeros behind them.
-//! env_writer.2. A direct file is written in whole blocks of [`AlignedBuf::ALIGN`] bytes. A block that was written with a
-//!     zero-padded tail is written again, from the same start, once more bytes arrive: the bytes that it held do
-//!     not change, so a torn rewrite loses nothing that was synced.
-//! env_writer.3. After an error, or a panic, nothing more is written: what the file holds is then unknown.
-//! env_writer.4. A file that was to be new, and of which no writer was made, is not left behind: it could not be made again.
-//! env_writer.5. A steady writer has a buffer's worth under way to the disk, and no more: what others sync is not held up by all of a file at its end.
+//! The file contains exactly the bytes given, in order. Until `finish`, a direct file may have trailing
+//! zeros. If creating the writer of a new file fails, the file is removed, so that it can be created again. A
+//! steady writer keeps at most one buffer under writeback, so that its final sync does not delay others.
+//!
+//! env_writer.2. A direct file is written in whole blocks of [`AlignedBuf::ALIGN`] bytes. A last block padded
+//!     with zeros is rewritten from its start when more bytes arrive. Its earlier bytes do not change, so a
+//!     torn rewrite loses nothing that was synced.
+//! env_writer.3. After an error or a panic nothing more is written, because the content of the file is
+//!     unknown.
 
 #[cfg(test)]
 mod tests;
@@ -23,25 +25,25 @@ use std::sync::Arc;
 
 use crate::{AlignedBuf, File, Fs, OpenOptions};
 
-/// Writes a file, new or continued, to its end.
+/// Writes a new or existing file up to its end.
 #[derive(Debug)]
 pub struct AppendWriter {
     file: Arc<dyn File>,
-    /// What `finish` returns for a direct file: the same file, opened for buffered reading.
+    /// Returned by `finish` for a direct file: the same file, opened for buffered reading.
     reader: Option<Arc<dyn File>>,
     buf: Buffer,
-    /// Where the buffer's first byte belongs in the file.
+    /// Offset of the buffer's first byte in the file.
     base: u64,
     failed: bool,
-    /// What is under way to the disk, if the writer is steady (env_writer.5).
+    /// The range under writeback, if the writer is steady.
     under_way: Option<Range<u64>>,
 }
 
-/// Bytes on their way to the file.
+/// Bytes not yet written to the file.
 enum Buffer {
-    /// For a buffered file; written out before it would pass its capacity.
+    /// For a buffered file; written before it would exceed its capacity.
     Plain { bytes: Vec<u8>, capacity: usize },
-    /// For a direct file; `filled` bytes of which the first `written` are in the file already (env_writer.2).
+    /// For a direct file. Of the `filled` bytes, the first `written` are already in the file (env_writer.2).
     Aligned { bytes: AlignedBuf, filled: usize, written: usize },
 }
 
@@ -57,24 +59,21 @@ impl std::fmt::Debug for Buffer {
 }
 
 impl AppendWriter {
-    /// Opens `path` with `options`, which must make an empty file ([`OpenOptions::create_new`] or
-    /// [`OpenOptions::create`], perhaps with [`direct`](OpenOptions::direct)). `buffer_bytes` is how much is
-    /// collected before it is written; a direct file rounds it up to whole blocks.
+    /// Opens `path` with `options` that produce an empty file ([`OpenOptions::create_new`] or
+    /// [`OpenOptions::create`], optionally [`direct`](OpenOptions::direct)). `buffer_bytes` are collected
+    /// before each write; a direct file rounds them up to whole blocks.
     pub fn create(
         fs: &dyn Fs,
         path: &Path,
         options: OpenOptions,
         buffer_bytes: usize,
     ) -> io::Result<AppendWriter> {
-        assert!(
-            options.create_new || options.truncate,
-            "env_writer.1: an append writer starts with an empty file"
-        );
+        assert!(options.create_new || options.truncate, "an append writer starts with an empty file");
         Self::at_front(fs, path, options, buffer_bytes)
     }
 
-    /// Opens the file at `path` to write over it from its front: the bytes that it holds, which the caller gives
-    /// again, and what is to follow them. `options` must keep its content ([`OpenOptions::write`], perhaps with
+    /// Opens the file at `path` to overwrite it from its start. The caller gives the existing bytes again,
+    /// followed by new ones. `options` must keep the content ([`OpenOptions::write`], optionally
     /// [`direct`](OpenOptions::direct)).
     pub fn rewrite(
         fs: &dyn Fs,
@@ -84,13 +83,13 @@ impl AppendWriter {
     ) -> io::Result<AppendWriter> {
         assert!(
             options.write && !options.truncate,
-            "what is there must survive a crash before it is rewritten"
+            "the content must survive a crash before it is rewritten"
         );
         Self::at_front(fs, path, options, buffer_bytes)
     }
 
-    /// Opens the file at `path` to go on at `position`: what stands before it stays, and the caller gives what is to stand from there on.
-    /// `options` must keep its content, and may not ask for direct I/O.
+    /// Opens the file at `path` to continue at `position`. The bytes before it stay. `options` must keep the
+    /// content and not request direct I/O.
     pub fn go_on(
         fs: &dyn Fs,
         path: &Path,
@@ -112,7 +111,7 @@ impl AppendWriter {
         let (buf, reader) = if file.is_direct() {
             let reader = fs.open(path, OpenOptions::read()).inspect_err(|_| {
                 if options.create_new {
-                    // env_writer.4. The error that matters is the one above.
+                    // The first error matters.
                     let _ = fs.remove_file(path);
                 }
             })?;
@@ -124,8 +123,8 @@ impl AppendWriter {
         Ok(AppendWriter { file, reader, buf, base: 0, failed: false, under_way: None })
     }
 
-    /// The same, with what it writes on its way to the disk at once, and no more of it than a buffer's worth (env_writer.5). For large buffered
-    /// files that are synced at their end.
+    /// Makes the writer steady: it starts writeback at once and keeps at most one buffer under writeback. For
+    /// large buffered files that are synced at their end.
     #[must_use]
     pub fn steady(self) -> AppendWriter {
         AppendWriter { under_way: Some(0..0), ..self }
@@ -136,7 +135,7 @@ impl AppendWriter {
         self.guard(|writer| writer.append(data))
     }
 
-    /// The number of bytes given so far: the offset at which the next byte lands.
+    /// Returns the number of bytes given so far, which is the offset of the next byte.
     pub fn position(&self) -> u64 {
         self.base
             + match &self.buf {
@@ -145,12 +144,12 @@ impl AppendWriter {
             }
     }
 
-    /// Hands everything given so far to the file system.
+    /// Passes all bytes given so far to the file system.
     pub fn flush(&mut self) -> io::Result<()> {
         self.guard(Self::write_out)
     }
 
-    /// Makes everything given so far durable. The file's directory entry is the caller's to sync.
+    /// Makes all bytes given so far durable. The caller syncs the directory entry.
     pub fn sync(&mut self) -> io::Result<()> {
         self.guard(|writer| {
             writer.write_out()?;
@@ -158,8 +157,8 @@ impl AppendWriter {
         })
     }
 
-    /// Writes out the rest, cuts the file to exactly the bytes given, makes it durable, and returns it opened for
-    /// buffered reading, with its length.
+    /// Writes the remaining bytes, truncates the file to exactly the bytes given and makes it durable.
+    /// Returns it opened for buffered reading, with its length.
     pub fn finish(mut self) -> io::Result<(Arc<dyn File>, u64)> {
         let len = self.position();
         self.guard(|writer| {
@@ -177,7 +176,7 @@ impl AppendWriter {
         if self.failed {
             return Err(io::Error::other("an earlier write to this file failed"));
         }
-        // env_writer.3: also if it does not return.
+        // env_writer.3: a panic leaves it set.
         self.failed = true;
         let result = work(self);
         self.failed = result.is_err();
@@ -195,7 +194,7 @@ impl AppendWriter {
                         if !before.is_empty() {
                             self.file.wait_for_writeback(before.start, before.end - before.start)?;
                         }
-                        // Only a hint: the sync writes what this does not.
+                        // Only a hint: the sync writes the rest.
                         let _ = self.file.start_writeback(self.base, end - self.base);
                     }
                     self.base = end;
@@ -241,7 +240,8 @@ impl AppendWriter {
                 let padded = filled.next_multiple_of(AlignedBuf::ALIGN);
                 bytes[*filled..padded].fill(0);
                 self.file.write_all_at(&bytes[..padded], self.base)?;
-                // env_writer.2: the unfinished block moves to the buffer's front, to be written again with what follows.
+                // env_writer.2: move the unfinished block to the front of the buffer, to be rewritten with
+                // more bytes.
                 let whole = *filled / AlignedBuf::ALIGN * AlignedBuf::ALIGN;
                 bytes.copy_within(whole..*filled, 0);
                 self.base += whole as u64;

@@ -1,4 +1,5 @@
-//! Memory of the process, as the system tells. Alone in its program: any other test beside it would count, too.
+//! Measures the resident memory of the process. The only test of its program, because others would count,
+//! too.
 #![cfg(all(target_os = "linux", target_arch = "x86_64", not(miri), not(esker_plain_pages)))]
 #![expect(clippy::unwrap_used, reason = "a test that looks at the real process")]
 
@@ -7,7 +8,7 @@ use std::time::Duration;
 use esker_env::{PageBuf, age_page_bufs, settle_page_bufs};
 
 const PAGE_BYTES: usize = 4096;
-/// What is kept of buffers that were freed: the least that stays warm, and the program's own lists.
+/// Memory retained after freeing buffers: the minimum of warm slots and the program's own lists.
 const KEPT_BYTES_MAX: usize = 8 << 20;
 
 fn resident_bytes() -> usize {

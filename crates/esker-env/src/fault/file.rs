@@ -1,4 +1,4 @@
-//! An open file whose calls can fail.
+//! An open file with fault injection.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,11 +9,11 @@ use parking_lot::Mutex;
 use super::{OpKind, Partial, Shared, answer, fault};
 use crate::{AlignedBuf, File};
 
-/// A file of the file system beneath.
+/// A file of the inner file system.
 #[derive(Debug)]
 pub(super) struct FaultFile {
     shared: Arc<Shared>,
-    /// Its name now (fault.3).
+    /// Its current name.
     path: Arc<Mutex<PathBuf>>,
     inner: Arc<dyn File>,
 }
@@ -23,7 +23,7 @@ impl FaultFile {
         FaultFile { shared: shared.clone(), path, inner }
     }
 
-    /// A copy: a call that takes its time holds up no rename.
+    /// Returns a copy, so that a slow call does not block renames.
     fn name(&self) -> PathBuf {
         self.path.lock().clone()
     }
@@ -118,7 +118,7 @@ impl File for FaultFile {
     }
 
     fn will_need(&self, offset: u64, len: u64) -> io::Result<()> {
-        // A hint of a reader: whether it comes through changes nothing.
+        // A hint of a reader: its failure changes nothing.
         self.inner.will_need(offset, len)
     }
     fn drop_cache(&self, offset: u64, len: u64) -> io::Result<()> {

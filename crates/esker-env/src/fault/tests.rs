@@ -1,4 +1,4 @@
-//! Each action, the counting of calls, and the freeze.
+//! Tests each fault, the counting of calls, and the freeze.
 
 use std::io;
 use std::path::Path;
@@ -74,7 +74,7 @@ fn rules_look_at_the_bytes() {
 }
 
 #[test]
-fn fault_3_an_open_file_is_known_by_its_new_name() {
+fn an_open_file_is_known_by_its_new_name() {
     let (fs, file) = setup();
     let other = fs.open(Path::new("/other"), OpenOptions::create()).unwrap();
     fs.rename(Path::new("/f"), Path::new("/1.wal")).unwrap();
@@ -117,7 +117,7 @@ fn a_corrupt_read_changes_one_byte() {
     assert_eq!(read_range(&*file, 0, 10).unwrap(), b"0123456789");
 }
 
-/// What reads in parts, or anew, is told nothing of it.
+/// Readers continue after short and interrupted reads.
 #[test]
 fn short_and_interrupted_reads_change_nothing() {
     let bytes: Vec<u8> = (0..20_000).map(|n| (n % 251) as u8).collect();
@@ -132,7 +132,7 @@ fn short_and_interrupted_reads_change_nothing() {
         assert_eq!(file.read_at(&mut once, 4096).unwrap(), first, "{direct} {keep}");
         assert_eq!(once[..first], bytes[4096..4096 + first]);
         for action in [FaultAction::ShortRead { keep }, FaultAction::Fail(io::ErrorKind::Interrupted)] {
-            // The first read, and many in a row; an interrupted one has to succeed some time.
+            // The first read, and many in a row; an interrupted read must succeed eventually.
             for times in [1, 30] {
                 for (offset, len) in [(0, 20_000), (4096, 8192), (4095, 4098), (19_999, 1), (100, 19_900)] {
                     fs.clear();
@@ -199,7 +199,7 @@ fn a_delayed_call_takes_its_time_and_holds_up_no_other() {
         assert!(clock.monotonic() >= pause);
         is_in_time
     };
-    // A machine that stalls may be late by itself, but not each time.
+    // A slow machine may be late once, but not each time.
     assert!((0..20).any(|_| is_written_meanwhile()), "the write did not wait for the sync");
 }
 
@@ -274,7 +274,7 @@ fn a_call_that_is_done_and_fails_has_had_its_effect() {
     fails(file.sync_data());
     fails(fs.sync_dir(path("/")));
     assert_eq!(fs.fired(), OpKind::CHANGES.len() as u64);
-    // Of calls without effect there is nothing to be done.
+    // Calls without effect only fail.
     late(OpKind::Read);
     fails(file.read_at(&mut [0], 0).map(drop));
     file.write_all_at(b"y", 0).unwrap();

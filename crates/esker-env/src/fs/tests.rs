@@ -1,4 +1,4 @@
-//! One behaviour for every file system: each test runs on the real one and on the one in memory.
+//! Tests that run on both the real and the in-memory file system.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -179,7 +179,7 @@ fn real_2_a_lock_held_to_read_names_nobody() {
     let dir = tempfile::tempdir().unwrap();
     let (fs, path) = (RealFs::new(), dir.path().join("LOCK"));
     assert!(fs.lock_to_read(&path).unwrap().is_none(), "there is no lock file");
-    // Its process id stays in the file.
+    // The process id stays in the file.
     drop(fs.lock(&path).unwrap());
     let readers = [fs.lock_to_read(&path).unwrap(), fs.lock_to_read(&path).unwrap()];
     match fs.lock(&path) {
@@ -194,12 +194,12 @@ fn real_2_a_lock_held_to_read_names_nobody() {
     }
 }
 
-/// Has another thread do it, which a pipe might hold up for ever.
+/// Runs `work` on another thread, because a pipe might block it forever.
 #[cfg(target_os = "linux")]
 fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, outcome) = std::sync::mpsc::channel();
     std::thread::Builder::new().spawn(move || done.send(work())).unwrap();
-    // So long only if it waits for ever, whatever the machine does meanwhile.
+    // Longer than any slow machine takes.
     outcome
         .recv_timeout(std::time::Duration::from_secs(300))
         .expect("real.3: it waits for the pipe's other end")
@@ -272,7 +272,7 @@ fn a_file_has_two_names_until_one_is_removed() {
         let [a, b] = ["a", "b"].map(|name| dir.join(name));
         write(fs, &a, b"one");
         match fs.hard_link(&a, &b) {
-            // The plain one.
+            // The plain file system has no links.
             Err(e) if e.kind() == io::ErrorKind::Unsupported => return,
             linked => linked.unwrap(),
         }

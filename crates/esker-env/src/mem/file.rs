@@ -9,7 +9,7 @@ use super::names::InodeRef;
 use super::{BrokenSync, LEN_MAX, Shared};
 use crate::{AlignedBuf, File};
 
-/// A read of a plain file system gives no more.
+/// Maximum size of a read of a plain file system.
 const PLAIN_READ_BYTES_MAX: usize = 1_000;
 
 pub(super) struct MemFile {
@@ -85,7 +85,7 @@ impl File for MemFile {
                 inode.write(buf, offset);
                 return Ok(());
             }
-            // Full: the part that fits is written, as a real disk does, in whole blocks if the file is direct.
+            // The disk is full: write the part that fits, in whole blocks if the file is direct.
             let mut part = fits.saturating_sub(offset);
             if self.direct {
                 part -= part % AlignedBuf::ALIGN as u64;

@@ -1,32 +1,33 @@
-//! One file without its name: its bytes, and which of them a power loss would take.
+//! The bytes of one file, and which of them a power loss may lose.
 //!
 //! ```text
 //!   write, set_len --> current --sync--> synced
 //!              `-> pending, in order --crash--> each kept, lost or torn over `synced`
 //! ```
 //!
-//! inode.1. `current` is `synced` with all of `pending` applied in order, but for the bytes that a failed sync or write-back forgot.
 //! inode.2. A crash keeps every synced byte that no pending change touches.
-//! inode.3. Changes of the length survive a crash as a prefix, as a journal would keep them; bytes survive independently
-//!     of it. A kept length over lost bytes shows zeros, or, if asked for, noise or bytes of another file.
+//!
+//! `current` equals `synced` with all of `pending` applied in order, except for bytes forgotten by a failed
+//! sync. A prefix of the length changes survives a crash, as in a journal, independently of the bytes. A kept
+//! length over lost bytes shows zeros, or on request noise or bytes of another file.
 
 use fastrand::Rng;
 
 use super::Crash;
 use super::pages::Pages;
 
-/// The units that disks write whole.
+/// Sizes of the units that disks write atomically.
 const SECTORS: [usize; 2] = [512, 4096];
-/// Tells the draws of noise from those of what is kept.
+/// Separates the random numbers for noise from those that decide what is kept.
 const NOISE: u64 = 0x6E_6F69_7365;
 
 pub(super) struct Inode {
     current: Pages,
     synced: Pages,
     pending: Vec<Change>,
-    /// A failed sync or write-back forgot bytes of `current`: they are neither in `synced` nor in `pending`.
+    /// A failed sync or writeback forgot bytes of `current`, which are neither in `synced` nor in `pending`.
     forgetful: bool,
-    /// How many names the file has, as the running program sees them.
+    /// Number of names in the running program's view.
     pub(super) links: u32,
     /// Open handles.
     pub(super) handles: u32,
@@ -47,7 +48,7 @@ enum Fate {
 }
 
 impl Inode {
-    /// A named file whose bytes are all durable.
+    /// Creates a file with one name whose bytes are durable.
     pub(super) fn durable(bytes: Pages) -> Inode {
         Inode {
             current: bytes.clone(),
@@ -59,7 +60,7 @@ impl Inode {
         }
     }
 
-    /// The file as it is, synced and pending apart, with no handle on it.
+    /// Copies the file, including pending changes, without handles.
     pub(super) fn without_handles(&self) -> Inode {
         Inode {
             current: self.current.clone(),
@@ -85,7 +86,7 @@ impl Inode {
         self.pending.push(Change::SetLen(len));
     }
 
-    /// Makes everything durable, at a cost that follows what is pending rather than the file's length.
+    /// Makes everything durable. The cost depends on the pending changes, not on the length.
     pub(super) fn sync(&mut self) {
         let mut len = self.synced.len();
         let shrank = self.pending.iter().any(|change| match change {
@@ -113,7 +114,8 @@ impl Inode {
         }
     }
 
-    /// A sync fails: what is not durable counts as clean. Readers still see the bytes; only lengths can become durable.
+    /// Fails a sync: unsynced bytes count as clean. Readers still see them, but only lengths can become
+    /// durable.
     pub(super) fn forget_unsynced(&mut self) {
         let mut len = self.synced.len();
         for change in std::mem::take(&mut self.pending) {
@@ -129,8 +131,8 @@ impl Inode {
         }
     }
 
-    /// The system writes a part of what is pending, chosen by the seed, and the rest counts as clean: readers see it or, if it is
-    /// `evicted`, what is on the disk, also of what was forgotten earlier. Only lengths can still become durable.
+    /// Writes a random part of the pending changes and marks the rest clean. Readers see the rest, or, with
+    /// `evicted`, the state on disk. Only lengths can still become durable.
     pub(super) fn fail_writeback(&mut self, seed: u64, evicted: bool) {
         if !self.pending.is_empty() {
             let len = self.current.len();
@@ -144,7 +146,7 @@ impl Inode {
         }
     }
 
-    /// What the disk has when everything that is pending reaches it.
+    /// Returns the state on disk after all pending changes are written.
     fn all_kept(&self) -> Pages {
         if self.forgetful { self.all_kept_of_disk() } else { self.current.clone() }
     }
@@ -160,7 +162,7 @@ impl Inode {
         bytes
     }
 
-    /// The bytes that a power loss may leave (inode.2, inode.3).
+    /// Returns the bytes that a power loss may leave (inode.2).
     pub(super) fn crash(&self, crash: &mut Crash) -> Pages {
         match crash {
             Crash::Strict => self.synced.clone(),
@@ -171,7 +173,8 @@ impl Inode {
     }
 
     fn crash_randomly(&self, rng: &mut Rng, old: Option<&[Pages]>) -> Pages {
-        // Pure chance per write would make whole losses and clean prefixes too rare: each file draws a mood first.
+        // Independent decisions would make complete losses and clean prefixes too rare, so each file first
+        // draws a pattern.
         let changes = self.pending.len();
         let prefix = match rng.u8(0..8) {
             0 => return self.synced.clone(),

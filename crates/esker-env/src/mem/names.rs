@@ -1,18 +1,20 @@
-//! Names of files and directories, and which of them a power loss would take.
+//! The names of files and directories, and which of them a power loss may lose.
 //!
 //! ```text
 //!   create, link, rename, remove --> current --sync_dir--> synced
 //!                            `-> pending, in order --crash--> some kept, over `synced`
 //! ```
 //!
-//! names.1. `current` is `synced` with all of `pending` applied in order.
-//! names.2. A crash keeps a pending operation only together with all earlier ones that it needs: those on the same names, and those of
-//!     directories that lead to its names. So a rename is kept or lost as a whole, and a file has two names only if it was linked.
-//! names.3. `sync_dir` makes durable the pending operations on the directory, and what names.2 makes them need.
-//! names.4. A directory that `create_dir_all` makes is durable in its parent; one that `make_dir` makes once its parent is synced. A crash
-//!     that takes a directory takes all below it.
-//! names.5. A directory that is renamed takes along what is in it, but makes no name in it durable: a crash may keep the new name and lose
-//!     files that were made in the directory before and not synced.
+//! `current` equals `synced` with all of `pending` applied in order. `sync_dir` makes the pending operations
+//! on the directory durable, and those that they need (names.2). Directories of `create_dir_all` are durable
+//! in their parent; one of `make_dir` is durable after a sync of its parent. A crash that loses a directory
+//! loses everything below it.
+//!
+//! names.2. A crash keeps a pending operation only together with the earlier ones it needs: those on the same
+//!     names, and on directories in their paths. So renames are atomic, and a file has two names only if it
+//!     was linked.
+//! names.5. Renaming a directory does not make the names in it durable: a crash may keep the new name and
+//!     lose unsynced files of the directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -29,7 +31,7 @@ pub(super) type Table = BTreeMap<PathBuf, InodeRef>;
 
 #[derive(Default)]
 pub(super) struct Names {
-    /// Directories that a crash may take (names.4).
+    /// Directories that a crash may lose.
     unsynced_dirs: BTreeSet<PathBuf>,
     current: Tree,
     synced: Tree,
@@ -45,7 +47,7 @@ struct Tree {
 
 #[derive(Clone)]
 enum Op {
-    /// A file gets a name: its first one, or one more.
+    /// Gives a file its first or another name.
     Create(PathBuf, InodeRef),
     Rename(PathBuf, PathBuf),
     Remove(PathBuf),
@@ -53,7 +55,7 @@ enum Op {
     RemoveDir(PathBuf),
 }
 
-/// The path once a directory has its new name.
+/// Returns the path after a directory was renamed.
 fn moved(path: &Path, from: &Path, to: &Path) -> PathBuf {
     match path.strip_prefix(from) {
         Ok(rest) if rest.as_os_str().is_empty() => to.to_owned(),
@@ -75,7 +77,7 @@ impl Op {
         matches!(self, Op::RenameDir(..) | Op::RemoveDir(_))
     }
 
-    /// Whether it cannot be done without an earlier one (names.2).
+    /// Returns whether it depends on an earlier operation (names.2).
     fn needs(&self, earlier: &Op) -> bool {
         let within =
             |inner: &Op, outer: &Op| inner.names().any(|name| outer.names().any(|dir| name.starts_with(dir)));
@@ -88,7 +90,7 @@ impl Op {
         }
     }
 
-    /// The same, once a directory has its new name.
+    /// Returns the operation in terms of the directory's new name.
     fn moved(&self, from: &Path, to: &Path) -> Op {
         let moved = |path: &Path| moved(path, from, to);
         match self {
@@ -125,12 +127,12 @@ impl Op {
     }
 }
 
-/// Splits operations, which stand in order, into those that are kept and those that are not. `wanted` says of each, in order, whether it is kept if
-/// all that it needs is. Those that are not kept come as they read once the kept ones are done.
+/// Splits an ordered list of operations into kept and lost ones. An operation is kept if `wanted` accepts it
+/// and everything it needs is kept. Lost operations are rewritten to apply after the kept ones.
 fn split(ops: Vec<Op>, mut wanted: impl FnMut(usize, &Op) -> bool) -> (Vec<Op>, Vec<Op>) {
     let (mut kept, mut others): (Vec<Op>, Vec<Op>) = Default::default();
     for (i, op) in ops.into_iter().enumerate() {
-        // Asked in any case: it may draw a number.
+        // Always called, because it may draw a random number.
         if !wanted(i, &op) || others.iter().any(|other| op.needs(other)) {
             others.push(op);
             continue;
@@ -144,13 +146,13 @@ fn split(ops: Vec<Op>, mut wanted: impl FnMut(usize, &Op) -> bool) -> (Vec<Op>, 
 }
 
 impl Names {
-    /// Names that are all durable.
+    /// Creates durable names.
     pub(super) fn durable(dirs: BTreeSet<PathBuf>, files: Table) -> Names {
         let tree = Tree { files, dirs };
         Names { current: tree.clone(), synced: tree, ..Names::default() }
     }
 
-    /// The same names, synced and pending apart, for files that are copied one by one.
+    /// Copies the names, synced and pending, copying each file by `file`.
     pub(super) fn copy(&self, mut file: impl FnMut(&InodeRef) -> InodeRef) -> Names {
         let mut tree = |tree: &Tree| {
             let files = tree.files.iter().map(|(path, inode)| (path.clone(), file(inode))).collect();
@@ -165,7 +167,7 @@ impl Names {
         Names { unsynced_dirs: self.unsynced_dirs.clone(), current, synced, pending }
     }
 
-    /// The files that the running program finds, each once.
+    /// Returns the files in the running program's view, each once.
     pub(super) fn files(&self) -> impl Iterator<Item = &InodeRef> {
         let mut seen = BTreeSet::new();
         self.current.files.values().filter(move |inode| seen.insert(Arc::as_ptr(inode).addr()))
@@ -187,7 +189,7 @@ impl Names {
         }
         let missing: Vec<&Path> = path.ancestors().take_while(|dir| !self.is_dir(dir)).collect();
         for dir in missing {
-            // Of an earlier directory of this name, what is pending is durable with the new one.
+            // Pending operations of an earlier directory of this name become durable with the new one.
             self.make_durable(|op| op.is_of_dirs() && op.names().any(|name| name == dir));
         }
         for dirs in [&mut self.current.dirs, &mut self.synced.dirs] {
@@ -196,7 +198,7 @@ impl Names {
         Ok(())
     }
 
-    /// A new directory whose name is not durable (names.4).
+    /// Creates a directory whose name is not durable.
     pub(super) fn make_dir(&mut self, path: &Path) -> io::Result<()> {
         if self.is_dir(path) {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -206,7 +208,7 @@ impl Names {
         Ok(())
     }
 
-    /// Gives a new file a name that is free, in a directory that exists.
+    /// Gives a new file a free name in an existing directory.
     pub(super) fn create(&mut self, path: &Path, inode: InodeRef) -> io::Result<()> {
         assert!(!self.current.files.contains_key(path), "the caller looked for the name");
         self.check_parent(path)?;
@@ -214,7 +216,7 @@ impl Names {
         Ok(())
     }
 
-    /// Gives a file one more name, which must be free.
+    /// Gives a file another, free name.
     pub(super) fn link(&mut self, from: &Path, to: &Path) -> io::Result<InodeRef> {
         self.check_file(from)?;
         self.check_free(to)?;
@@ -223,7 +225,7 @@ impl Names {
         Ok(inode)
     }
 
-    /// Gives a directory another name, which must be free.
+    /// Gives a directory another, free name.
     pub(super) fn rename_dir(&mut self, from: &Path, to: &Path) -> io::Result<()> {
         self.check_dir(from)?;
         self.check_free(to)?;
@@ -234,7 +236,7 @@ impl Names {
         Ok(())
     }
 
-    /// Removes a directory that is empty.
+    /// Removes an empty directory.
     pub(super) fn remove_dir(&mut self, path: &Path) -> io::Result<()> {
         self.check_dir(path)?;
         if !self.list(path)?.is_empty() {
@@ -244,7 +246,7 @@ impl Names {
         Ok(())
     }
 
-    /// Returns the file that lost its name to the renamed one.
+    /// Renames a file. Returns the file that the new name replaced.
     pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<Option<InodeRef>> {
         self.check_file(from)?;
         self.check_parent(to)?;
@@ -254,7 +256,7 @@ impl Names {
         Ok(self.run(Op::Rename(from.to_owned(), to.to_owned())))
     }
 
-    /// Returns the file that lost its name.
+    /// Removes a name. Returns its file.
     pub(super) fn remove(&mut self, path: &Path) -> io::Result<Option<InodeRef>> {
         self.check_file(path)?;
         Ok(self.run(Op::Remove(path.to_owned())))
@@ -273,7 +275,7 @@ impl Names {
         Ok(files.chain(dirs).filter_map(name).collect())
     }
 
-    /// Makes the directory's operations durable (names.3), and the names of directories in it (names.4).
+    /// Makes the directory's operations and the names of its subdirectories durable.
     pub(super) fn sync_dir(&mut self, dir: &Path) -> io::Result<()> {
         if !self.is_dir(dir) {
             return Err(io::ErrorKind::NotFound.into());
@@ -284,11 +286,11 @@ impl Names {
         Ok(())
     }
 
-    /// Makes pending operations durable, and what they need (names.3).
+    /// Makes pending operations durable, and those that they need (names.2).
     fn make_durable(&mut self, is_meant: impl Fn(&Op) -> bool) {
         let ops = std::mem::take(&mut self.pending);
         let mut durable: Vec<bool> = ops.iter().map(is_meant).collect();
-        // As they read in front of each directory's renaming.
+        // Rewritten in terms of the names before each later rename of a directory.
         let mut needing: Vec<Op> = Vec::new();
         for (i, op) in ops.iter().enumerate().rev() {
             durable[i] |= needing.iter().any(|later| later.needs(op));
@@ -305,7 +307,7 @@ impl Names {
         self.pending = others;
     }
 
-    /// The directories and the names of files that a power loss may leave (names.2, names.4).
+    /// Returns the directories and names that a power loss may leave (names.2).
     pub(super) fn crash(&self, crash: &mut Crash) -> (BTreeSet<PathBuf>, Table) {
         let Tree { mut dirs, mut files } = self.crash_tree(crash);
         for dir in &self.unsynced_dirs {
@@ -328,7 +330,7 @@ impl Names {
             Crash::KeepAll => return self.current.clone(),
             Crash::Random { rng, .. } => rng,
         };
-        // As with bytes, a mood first: all lost, all kept, a prefix, or a legal subset.
+        // First draws a pattern: all lost, all kept, a prefix, or a valid subset.
         let prefix = match rng.u8(0..4) {
             0 => Some(0),
             1 => Some(self.pending.len()),
@@ -355,7 +357,7 @@ impl Names {
         if self.current.files.contains_key(path) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
-    /// A directory that can be renamed or removed.
+    /// Checks that a directory can be renamed or removed.
     fn check_dir(&self, path: &Path) -> io::Result<()> {
         match () {
             () if path.parent().is_none() => Err(io::ErrorKind::PermissionDenied.into()),
@@ -365,7 +367,7 @@ impl Names {
         }
     }
 
-    /// A new name that nothing has.
+    /// Checks that a new name is free.
     pub(super) fn check_free(&self, path: &Path) -> io::Result<()> {
         if self.is_dir(path) || self.current.files.contains_key(path) {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -373,7 +375,7 @@ impl Names {
         self.check_parent(path)
     }
 
-    /// A new name needs a directory to stand in, and must not be one itself.
+    /// Checks that the parent of a new name exists, and that the name is not a directory.
     fn check_parent(&self, path: &Path) -> io::Result<()> {
         if self.is_dir(path) {
             return Err(io::ErrorKind::IsADirectory.into());

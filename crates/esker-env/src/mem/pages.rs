@@ -1,7 +1,7 @@
 //! The bytes of one file, in pages that copies share until one of them writes.
 //!
-//! mem_pages.1. There is a slot for every page that the length covers, and no more; an empty slot is a page of zeros.
-//! mem_pages.2. Bytes of the last page behind the length are zero.
+//! There is exactly one slot for each page that the length covers. An empty slot is a page of zeros, and
+//! bytes of the last page after the length are zero.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ impl Pages {
         self.len
     }
 
-    /// Copies bytes from `offset` on into `buf`; returns how many there were.
+    /// Copies bytes from `offset` into `buf`. Returns their number.
     pub(super) fn read(&self, buf: &mut [u8], offset: u64) -> usize {
         let n = self.len.saturating_sub(offset).min(buf.len() as u64) as usize;
         for (at, page, within) in pieces(offset, n) {
@@ -38,7 +38,7 @@ impl Pages {
         self.write_within(buf, offset);
     }
 
-    /// Writes the part of `buf` that lies before the file's end.
+    /// Writes the part of `buf` that lies before the end of the file.
     pub(super) fn write_within(&mut self, buf: &[u8], offset: u64) {
         let n = self.len.saturating_sub(offset).min(buf.len() as u64) as usize;
         for (at, page, within) in pieces(offset, n) {
@@ -48,7 +48,7 @@ impl Pages {
         }
     }
 
-    /// Cuts or extends with zeros.
+    /// Truncates or extends with zeros.
     pub(super) fn set_len(&mut self, len: u64) {
         let shrinks = len < self.len;
         self.len = len;
@@ -62,7 +62,7 @@ impl Pages {
         }
     }
 
-    /// Takes over `other`'s pages in the range; both files must cover it.
+    /// Shares `other`'s pages in the range, which both files must cover.
     pub(super) fn share(&mut self, other: &Pages, offset: u64, len: usize) {
         for (_, page, _) in pieces(offset, len) {
             self.slots[page].clone_from(&other.slots[page]);
@@ -70,7 +70,7 @@ impl Pages {
     }
 }
 
-/// The pieces of a range, page by page: position in the range, page number, part of the page.
+/// Splits a range into pages: position in the range, page number, part of the page.
 fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (usize, usize, std::ops::Range<usize>)> {
     let mut at = 0;
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! What crashes may take, what they may not, and that each legal loss is seen.
+//! Tests what crashes may lose, what they must keep, and that each possible loss occurs.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,7 +18,7 @@ fn content(fs: &MemFs, path: &str) -> Option<Vec<u8>> {
     Some(read_range(&*file, 0, file.len().unwrap() as usize).unwrap())
 }
 
-/// A file system with the durable file `/f` of these bytes.
+/// Creates a file system with the durable file `/f`.
 fn durable(bytes: &[u8]) -> (MemFs, Arc<dyn File>) {
     let fs = MemFs::new();
     let file = open(&fs, "/f");
@@ -28,7 +28,7 @@ fn durable(bytes: &[u8]) -> (MemFs, Arc<dyn File>) {
     (fs, file)
 }
 
-/// Everything that crashes of the seeds leave of `/f`.
+/// Returns all contents of `/f` after crashes with different seeds.
 fn outcomes(fs: &MemFs) -> BTreeSet<Vec<u8>> {
     (0..SEEDS).map(|seed| content(&fs.crash(seed), "/f").expect("a durable name")).collect()
 }
@@ -93,13 +93,13 @@ fn lengths_and_bytes_survive_apart() {
     let (fs, file) = durable(b"ab");
     file.write_all_at(b"cd", 2).unwrap();
     let expected = [b"ab".to_vec(), b"ab\0\0".to_vec(), b"abcd".to_vec()];
-    assert_eq!(outcomes(&fs), BTreeSet::from(expected), "inode.3");
+    assert_eq!(outcomes(&fs), BTreeSet::from(expected));
 
     let (fs, file) = durable(b"abcd");
     file.set_len(1).unwrap();
     file.set_len(3).unwrap();
     let expected = [b"abcd".to_vec(), b"a".to_vec(), b"a\0\0".to_vec()];
-    assert_eq!(outcomes(&fs), BTreeSet::from(expected), "inode.3");
+    assert_eq!(outcomes(&fs), BTreeSet::from(expected));
     file.sync_data().unwrap();
     assert_eq!(outcomes(&fs), BTreeSet::from([b"a\0\0".to_vec()]));
 }
@@ -112,11 +112,11 @@ fn lost_bytes_of_a_kept_length_may_be_noise() {
     for fs in [fs.kill(), fs] {
         let left = outcomes(&fs);
         for expected in [&b"ab"[..], b"ab\0\0\0\0", b"ab\0\0cd"] {
-            assert!(left.contains(expected), "inode.3");
+            assert!(left.contains(expected));
         }
-        assert!(left.len() > 5, "inode.3");
+        assert!(left.len() > 5);
         let is_legal = |left: &Vec<u8>| left == b"ab" || left.len() == 6 && left.starts_with(b"ab\0\0");
-        assert!(left.iter().all(is_legal), "inode.2, inode.3");
+        assert!(left.iter().all(is_legal), "inode.2");
     }
 }
 
@@ -130,7 +130,7 @@ fn lost_bytes_of_a_kept_length_may_be_those_of_another_file() {
     assert!(!is_mixed(&fs));
     fs.leave_noise();
     for fs in [fs.kill(), fs] {
-        assert!(is_mixed(&fs), "inode.3");
+        assert!(is_mixed(&fs));
     }
 }
 
@@ -150,7 +150,7 @@ fn writes_tear_at_sectors() {
     assert_eq!(units, BTreeSet::from([512, 4096]));
 }
 
-/// Invariant inode.2 by brute force: synced bytes that no later write touches are never lost.
+/// Checks inode.2 by brute force: synced bytes that no later write touches are never lost.
 #[test]
 fn inode_2_synced_bytes_stay() {
     for seed in 0..60 {
@@ -204,9 +204,9 @@ fn what_fails_to_be_written_unheard_is_read_or_not_and_never_synced() {
             assert!(read.len() == 3000 && (is_evicted || read == [2; 3000]), "seed {seed}");
             open(&killed, "/f").sync_data().unwrap();
             let synced = content(&killed.crash_strict(), "/f").unwrap();
-            // Where pages are gone, readers see what there is.
+            // After eviction, readers see the state on disk.
             assert!(synced.len() == 3000 && (!is_evicted || synced == read), "seed {seed}");
-            // What is written again is written.
+            // Rewritten bytes become durable.
             open(&killed, "/f").write_all_at(&read, 0).unwrap();
             open(&killed, "/f").sync_data().unwrap();
             assert_eq!(content(&killed.crash_strict(), "/f").unwrap(), read, "seed {seed}");
@@ -224,7 +224,7 @@ fn what_fails_to_be_written_unheard_is_read_or_not_and_never_synced() {
     assert_eq!(content(&fs, "/f").unwrap(), [2; 3000], "the first stays as it is");
 }
 
-/// The canary: a program that forgets to sync the directory must be caught.
+/// A canary: a missing sync of the directory must be detected.
 #[test]
 fn a_file_vanishes_with_its_unsynced_name() {
     let fs = MemFs::new();
@@ -261,7 +261,7 @@ fn operations_on_names_survive_in_legal_combinations() {
     open(&fs, "/a");
     fs.rename(Path::new("/a"), Path::new("/b")).unwrap();
     fs.remove_file(Path::new("/f")).unwrap();
-    // The rename needs the creation; the removal is free.
+    // The rename needs the creation; the removal is independent.
     assert_eq!(name_outcomes(&fs), set(&["f", "a f", "b f", "", "a", "b"]));
     open(&fs, "/f");
     fs.sync_dir(Path::new("/")).unwrap();
@@ -277,12 +277,12 @@ fn a_directory_sync_covers_its_own_names_and_their_past() {
     fs.rename(Path::new("/a"), Path::new("/d/a")).unwrap();
     fs.sync_dir(Path::new("/d")).unwrap();
     let left = fs.crash_strict();
-    assert_eq!((names(&left, "/").as_str(), names(&left, "/d").as_str()), ("d", "a e"), "names.3, names.4");
+    assert_eq!((names(&left, "/").as_str(), names(&left, "/d").as_str()), ("d", "a e"));
     assert_eq!(name_outcomes(&fs), set(&["d", "d other"]));
 }
 
 #[test]
-fn names_4_a_directory_vanishes_with_its_unsynced_name_and_all_below_it() {
+fn a_directory_vanishes_with_its_unsynced_name_and_all_below_it() {
     let fs = MemFs::new();
     fs.make_dir(Path::new("/d")).unwrap();
     assert!(fs.make_dir(Path::new("/d")).is_err());
@@ -338,7 +338,7 @@ fn a_full_disk_takes_what_fits() {
     fs.remove_file(Path::new("/f")).unwrap();
     assert_eq!(fs.used_bytes(), 9096, "an open file keeps its room");
     drop(file);
-    assert_eq!(fs.used_bytes(), 4096, "mem.3");
+    assert_eq!(fs.used_bytes(), 4096);
     let other = open(&fs, "/o");
     other.write_all_at(&[1; 5000], 0).unwrap();
     drop((other, direct));
@@ -377,7 +377,7 @@ fn after_a_kill_everything_is_there_and_the_unsynced_can_still_be_lost() {
     assert_eq!(content(&next.crash_strict(), "/h"), None);
     assert_eq!(outcomes(&next), outcomes(&fs));
 
-    // The two share nothing: what the next process syncs is durable there only.
+    // The file systems share nothing: what the next process syncs is durable only there.
     open(&next, "/f").sync_data().unwrap();
     next.sync_dir(Path::new("/")).unwrap();
     assert_eq!(content(&next.crash_strict(), "/f").unwrap(), b"a...");
@@ -421,7 +421,7 @@ fn files_that_fail_to_be_written_unheard_fare_differently() {
     for seed in 0..SEEDS {
         let synced = |path| content(&fs.kill_unheard(seed, true), path).unwrap();
         let has = |path| (synced(path) == [0; 3000], synced(path) == [1; 3000]);
-        assert_eq!(has("/log"), has("/log"), "mem.2, seed {seed}");
+        assert_eq!(has("/log"), has("/log"), "seed {seed}");
         let torn = |path| has(path) == (false, false);
         if torn("/log") && torn("/table") {
             fates.insert(if synced("/log") == synced("/table") { "torn as one" } else { "torn apart" });
@@ -463,7 +463,7 @@ fn names_2_a_link_comes_and_goes_by_itself_and_its_bytes_are_the_same() {
     assert_eq!(fs.used_bytes(), 9000);
     fs.remove_file(path("/f")).unwrap();
     assert_eq!((fs.used_bytes(), fs.kill().used_bytes()), (9000, 9000));
-    // Two names: each may go its own way.
+    // Each of the two names may survive by itself.
     assert_eq!(name_outcomes(&fs), set(&["", "f", "f g", "g"]));
     fs.sync_dir(path("/")).unwrap();
     assert_eq!(names(&fs.crash_strict(), "/"), "g");

@@ -1,4 +1,4 @@
-//! Tests of buffers by the page. The pool is one for the process, and tests run side by side: they say nothing of exact amounts.
+//! Tests of page buffers. Tests share the process's pool, so they check no exact amounts.
 
 use super::*;
 
@@ -81,7 +81,7 @@ fn env_pages_2_what_is_warm_follows_what_is_used() {
     let mut pool = Pool::new();
     put(&mut pool, 1, WARM_BYTES_MIN / slot_bytes(1));
     assert!(surplus(&mut pool).is_empty());
-    // A class that nobody asks for any more makes room for one that is asked for.
+    // A class without demand yields memory to one with demand.
     put(&mut pool, 3, 2);
     assert_eq!(surplus(&mut pool), [1; 4]);
     pool.used_bytes = 2 * WARM_PART * WARM_BYTES_MAX;

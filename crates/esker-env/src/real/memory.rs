@@ -1,16 +1,16 @@
-//! Memory that the system has for its page cache.
+//! Determines the memory available to the page cache.
 //!
 //! ```text
 //!   /proc/meminfo: MemAvailable ----------------------------------------------.
 //!   /proc/self/cgroup --each group up to the root--> limit - use + its files --`--> the smallest of all
 //! ```
 //!
-//! memory.1. What the page cache holds already counts as room: it gives way.
-//! memory.2. A file that is missing or says something else sets no limit. Without `MemAvailable` nothing is known.
+//! Pages in the cache count as available, because they can be evicted. A missing or unreadable file sets no
+//! limit. Without `MemAvailable` the result is unknown.
 
 use std::path::{Path, PathBuf};
 
-/// How a version of control groups names its files.
+/// The file names of a version of control groups.
 struct Names {
     root: &'static str,
     limit: &'static str,
@@ -31,7 +31,7 @@ const V1: Names = Names {
     files: ["total_inactive_file", "total_active_file"],
 };
 
-/// Bytes of memory that the page cache may have for this process's files; `None` if unknown.
+/// Returns the bytes of memory available to the page cache for this process, if known.
 pub(super) fn page_cache_room() -> Option<u64> {
     room(|path| std::fs::read_to_string(path).ok())
 }
@@ -46,7 +46,7 @@ fn room(read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
     Some(limits.fold(kib.saturating_mul(1 << 10), u64::min))
 }
 
-/// The group that a line of `/proc/self/cgroup` names, below the root of its version, if it is one of memory.
+/// Returns the memory control group in a line of `/proc/self/cgroup`, relative to the root of its version.
 fn group(line: &str) -> Option<(&'static Names, PathBuf)> {
     let (_, line) = line.split_once(':')?;
     let (controllers, path) = line.split_once(':')?;
@@ -61,14 +61,14 @@ fn group(line: &str) -> Option<(&'static Names, PathBuf)> {
 fn room_of_group(names: &Names, group: &Path, read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
     let dir = Path::new(names.root).join(group);
     let number = |name: &str| read(&dir.join(name))?.trim().parse::<u64>().ok();
-    // "max" is no number.
+    // "max" is not a number.
     let (limit, used) = (number(names.limit)?, number(names.used)?);
     let stat = read(&dir.join("memory.stat")).unwrap_or_default();
     let files: u64 = names.files.iter().filter_map(|name| number_of(&stat, name)).sum();
     Some(limit.saturating_sub(used.saturating_sub(files)))
 }
 
-/// The number behind a name, of lines "name number ...".
+/// Returns the number after `name` in lines of the form "name number ...".
 fn number_of(text: &str, name: &str) -> Option<u64> {
     let mut words = text.lines().map(str::split_whitespace);
     words.find_map(|mut words| (words.next() == Some(name)).then(|| words.next()?.parse().ok()))?
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_1_memory_2_the_smallest_limit_counts() {
+    fn the_smallest_limit_counts() {
         let system = ("/proc/meminfo", "MemTotal: 100 kB\nMemAvailable:   80 kB\n");
         assert_eq!((room_with(&[]), room_with(&[system])), (None, Some(80 << 10)));
         let second = [

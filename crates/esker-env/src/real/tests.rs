@@ -1,4 +1,4 @@
-//! Files, names and locks of the system, and writes that it cuts short.
+//! Tests of files, names and locks of the system, and of short writes.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -9,45 +9,45 @@ fn at(path: &Path) -> At<'_> {
 }
 
 #[test]
-fn real_1_a_new_file_that_cannot_be_switched_is_not_left_behind() {
+fn a_new_file_that_cannot_be_switched_is_not_left_behind() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     let fails = |_: &fs::File| Err(io::ErrorKind::Other.into());
     for _ in 0..2 {
         let error = open_with(at(&path), OpenOptions::create_new().direct(), fails).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::Other, "real.1");
-        assert!(!path.exists(), "real.1");
+        assert_eq!(error.kind(), io::ErrorKind::Other);
+        assert!(!path.exists());
     }
-    // What was there before stays.
+    // Existing files stay.
     fs::write(&path, "mine").unwrap();
     for options in [OpenOptions::write(), OpenOptions::read()] {
         open_with(at(&path), options.direct(), fails).unwrap_err();
-        assert_eq!(fs::read(&path).unwrap(), b"mine", "real.1");
+        assert_eq!(fs::read(&path).unwrap(), b"mine");
     }
     open_with(at(&path), OpenOptions::create_new().direct(), |_| Ok(false)).unwrap_err();
-    assert!(path.exists(), "real.1");
+    assert!(path.exists());
 }
 
 #[test]
-fn real_5_a_direct_file_whose_calls_are_refused_goes_on_buffered() {
+fn a_direct_file_whose_calls_are_refused_goes_on_buffered() {
     let dir = tempfile::tempdir().unwrap();
     for first in ["write", "read"] {
         let file = RealFs::new().open(&dir.path().join(first), OpenOptions::create_new().direct()).unwrap();
         let block = crate::AlignedBuf::zeroed(AlignedBuf::ALIGN);
         file.write_all_at(&block, 0).unwrap();
-        // No file system does this directly.
+        // No file system accepts this as direct I/O.
         if first == "read" {
-            assert_eq!(file.read_at(&mut [1; 3], 1).unwrap(), 3, "real.5");
+            assert_eq!(file.read_at(&mut [1; 3], 1).unwrap(), 3);
         }
         file.write_all_at(b"odd", 1).unwrap();
         let mut bytes = [1; 5];
         file.read_exact_at(&mut bytes, 0).unwrap();
-        assert_eq!(&bytes, b"\0odd\0", "real.5");
+        assert_eq!(&bytes, b"\0odd\0");
         file.sync_data().unwrap();
     }
 }
 
-/// Three blocks, no two of them alike.
+/// Returns three different blocks.
 fn three_blocks() -> Vec<u8> {
     (0..3 * AlignedBuf::ALIGN).map(|n| (n % 251) as u8).collect()
 }
@@ -62,7 +62,7 @@ fn real_6_a_direct_write_that_is_cut_inside_a_block_is_repeated_from_its_start()
         let written = write_all_by(&bytes, OFFSET as u64, true, |part, at| {
             let at = at as usize;
             calls.push(at - OFFSET);
-            // The first call ends 1,024 bytes into a block, the second one is interrupted.
+            // The first call ends 1,024 bytes into a block; the second one is interrupted.
             let n = match calls.len() {
                 1 => whole + 1024,
                 2 => return Err(io::ErrorKind::Interrupted.into()),
@@ -82,7 +82,7 @@ fn real_6_a_direct_write_that_is_cut_inside_a_block_is_repeated_from_its_start()
 fn real_6_a_direct_write_that_is_cut_inside_a_block_again_has_met_a_full_disk() {
     let bytes = three_blocks();
     for whole in [0, AlignedBuf::ALIGN, 2 * AlignedBuf::ALIGN] {
-        // The disk has so much room. Asked again it may say that it is full, or write as little as before.
+        // The disk has this much space. A retry reports that it is full, or writes as little as before.
         for error in [None, Some(io::ErrorKind::QuotaExceeded)] {
             let mut calls = 0;
             let written = write_all_by(&bytes, 0, true, |part, at| {
@@ -121,7 +121,7 @@ fn a_buffered_write_goes_on_where_it_was_cut_and_ends_where_nothing_is_written()
     }
 }
 
-/// Of what cannot be synced, the kernel says so if it is asked. Elsewhere nobody misses a sync that is not made.
+/// The kernel reports a sync of something that cannot be synced, so a missing sync is noticed.
 #[cfg(target_os = "linux")]
 #[test]
 fn syncs_of_files_and_directories_reach_the_kernel() {
@@ -130,7 +130,7 @@ fn syncs_of_files_and_directories_reach_the_kernel() {
     // EINVAL.
     assert_eq!(pipe.sync_data().unwrap_err().kind(), io::ErrorKind::InvalidInput);
     assert_eq!(RealFs::new().sync_dir(Path::new("/proc")).unwrap_err().kind(), io::ErrorKind::InvalidInput);
-    // And what can be synced is.
+    // Regular files and directories can be synced.
     let dir = tempfile::tempdir().unwrap();
     RealFs::new().sync_dir(dir.path()).unwrap();
     RealFs::new().open(&dir.path().join("f"), OpenOptions::create_new()).unwrap().sync_data().unwrap();
@@ -143,7 +143,7 @@ fn real_2_a_lock_ends_with_its_handle_although_a_descriptor_of_it_is_left() {
     let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
     let file = file.unwrap();
     file.try_lock().unwrap();
-    // As a child process has it that was forked and has not executed its program yet.
+    // Like a child process that was forked but has not called exec yet.
     let inherited = file.try_clone().unwrap();
     drop(RealLock { file, dir: None });
     let again = RealFs::new().lock(&path);
@@ -155,7 +155,7 @@ fn real_2_a_lock_ends_with_its_handle_although_a_descriptor_of_it_is_left() {
 fn real_4_a_file_that_was_removed_before_it_is_locked_is_no_lock() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("LOCK");
-    // The holder goes, and removes the file, while we are between its opening and its locking.
+    // The holder releases the lock and removes the file between our opening and locking.
     let mut rounds = 0;
     let lock = lock_with(at(&path), |_| {
         rounds += 1;
@@ -165,7 +165,7 @@ fn real_4_a_file_that_was_removed_before_it_is_locked_is_no_lock() {
     });
     assert!(lock.is_ok() && path.exists() && rounds == 2, "real.4: {rounds} rounds");
     drop(lock);
-    // And somebody else comes: there is one holder, not two.
+    // If another process takes the lock meanwhile, there is one holder, not two.
     let mut other = None;
     let mine = lock_with(at(&path), |_| {
         if other.is_none() {
@@ -180,11 +180,11 @@ fn real_4_a_file_that_was_removed_before_it_is_locked_is_no_lock() {
 fn real_4_a_file_that_was_removed_before_it_is_locked_to_read_keeps_nobody_out() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("LOCK");
-    // It is removed while we are between its opening and its locking, and there is none any more.
+    // The file is removed between opening and locking, so there is no lock.
     drop(RealFs::new().lock(&path).unwrap());
     let none = lock_to_read_with(at(&path), || fs::remove_file(&path).unwrap());
     assert!(matches!(none, Ok(None)), "real.4: {none:?}");
-    // Or somebody makes a new one: held, it keeps us out; else it is the one to hold.
+    // A new file takes its place: if it is locked, we are refused; otherwise we lock it.
     for is_held in [true, false] {
         drop(RealFs::new().lock(&path).unwrap());
         let (mut rounds, mut other) = (0, None);
@@ -215,13 +215,13 @@ fn real_2_a_lock_that_is_given_back_while_somebody_asks_who_has_it_is_taken() {
         }
     });
     assert!(mine.is_ok(), "real.2: {:?}", mine.err());
-    // Those who only read keep it from others.
+    // Shared holders exclude others.
     drop(mine);
     let _reading = RealFs::new().lock_to_read(&path).unwrap().unwrap();
     assert!(matches!(RealFs::new().lock(&path), Err(LockError::Held { pid: None, .. })));
 }
 
-/// A held directory of a fresh temporary one, and where it stands.
+/// Creates a held directory in a temporary one. Returns its path.
 fn held(mode: Option<u32>) -> (tempfile::TempDir, PathBuf, FsRef) {
     let root = tempfile::tempdir().expect("a temporary directory");
     let dir = root.path().join("db");
@@ -276,7 +276,7 @@ fn real_7_no_file_of_a_held_directory_is_reached_through_a_link() {
         assert!(fs.open(path, OpenOptions::create_new()).is_err(), "real.7");
         assert!(matches!(fs.lock(path), Err(LockError::Io(_))), "real.7");
         assert!(matches!(fs.lock_to_read(path), Err(LockError::Io(_))), "real.7");
-        // As if it were put there after the look.
+        // The link is created after the check.
         let held = sys::Held::open(At { held: None, path: &dir }, None).unwrap();
         let refused = sys::open(At { held: Some(&held), path }, of_writing).unwrap_err();
         assert!(refused.to_string().contains("symbolic link"), "real.7: {refused}");
@@ -345,7 +345,7 @@ fn fs_4_the_directory_above_a_mount_point_need_not_be_synced() {
         "fs.4: of one file system"
     );
     if !refused(mounted) || !is_above_mount(at(mounted)) {
-        // Not as the output of a test that passes, which nobody would see.
+        // Written directly, because the output of a passing test is not shown.
         let _ = io::Write::write_all(
             &mut io::stderr(),
             b"SKIPPED: nothing is mounted in sysfs, nothing was tested\n",

@@ -1,6 +1,7 @@
-//! What `std` does not offer on Unix: calls relative to an open directory, direct I/O, allocation, cache hints, directory sync, free space.
+//! Unix calls that `std` lacks: relative to an open directory, direct I/O, allocation, cache hints, directory
+//! sync, free space.
 //!
-//! Linux has all of it. Apple's systems have direct I/O as F_NOCACHE; other systems go without the hints.
+//! Linux has all of them. Apple's systems have direct I/O as F_NOCACHE. Other systems lack the hints.
 #![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "sync_file_range has no safe wrapper"))]
 
 use std::fs::File;
@@ -25,7 +26,8 @@ pub(super) fn write_at(file: &File, buf: &[u8], offset: u64) -> io::Result<usize
     retry(|| file.write_at(buf, offset))
 }
 
-/// Repeats a call that a signal has interrupted before it did anything. `std` does so for opening, syncing and truncating, but not for these.
+/// Repeats a call that a signal interrupted. `std` does so for opening, syncing and truncating, but not for
+/// these.
 fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
@@ -35,49 +37,50 @@ fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// The path without links.
+/// Resolves the links of a path.
 pub(super) fn canonical(path: &Path) -> io::Result<std::path::PathBuf> {
     retry(|| std::fs::canonicalize(path))
 }
 
-/// A directory that was opened once (fs.5).
+/// A directory that is held open (fs.5).
 #[derive(Debug)]
 pub(super) struct Held {
     fd: OwnedFd,
     path: PathBuf,
-    /// Of new files.
+    /// Mode of new files.
     mode: Mode,
-    /// The mode was asked for, and the process's mask does not narrow it.
+    /// Whether the mode was requested, so that the umask does not apply.
     is_exact: bool,
 }
 
 impl Held {
     pub(super) fn open(at: At<'_>, mode: Option<u32>) -> io::Result<Self> {
         let fd = match open_dir(at) {
-            // A directory that may be passed through and not read serves as well (fs.4).
+            // A directory with search but no read permission can be held, too (fs.4).
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => open_dir_unread(at)?,
             opened => opened?,
         };
         let of_files = mode.map_or_else(|| retry(|| fd.metadata()).map(|meta| meta.mode()), Ok)?;
-        // Whatever the directory has, its owner reads and writes.
+        // The owner can always read and write.
         let of_files = Mode::from_raw_mode((of_files & 0o666 | 0o600) as RawMode);
         Ok(Held { fd: fd.into(), path: at.path.to_owned(), mode: of_files, is_exact: mode.is_some() })
     }
 }
 
 impl<'a> At<'a> {
-    /// The name in the directory that is held, if the path leads there.
+    /// Returns the name in the held directory, if the path leads there.
     fn held_name(self) -> Option<(&'a Held, &'a Path)> {
         let held = self.held?;
         Some((held, or_here(self.path.strip_prefix(&held.path).ok()?)))
     }
 
-    /// The directory that is held, if the path is its own.
+    /// Returns the held directory, if the path is its own.
     fn held_itself(self) -> Option<&'a Held> {
         self.held_name().filter(|(_, name)| *name == or_here(Path::new(""))).map(|(held, _)| held)
     }
 
-    /// The directory to look the name up in, and the name. Below a held directory no link is passed on the way (real.7).
+    /// Returns the directory in which to look up the name, and the name. Below a held directory no link is
+    /// followed (real.7).
     fn place(self) -> io::Result<(DirFd<'a>, &'a Path)> {
         let Some((held, path)) = self.held_name() else {
             return Ok((DirFd::Borrowed(CWD), or_here(self.path)));
@@ -90,7 +93,7 @@ impl<'a> At<'a> {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
             let part = part.as_os_str();
             let below = retry_on_intr(|| openat(&dir, part, flags, Mode::empty())).map_err(|error| {
-                // The system says of a link that it is no directory.
+                // The system reports a link as not being a directory.
                 let found = statat(&dir, part, AtFlags::SYMLINK_NOFOLLOW);
                 let is_link = found.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_symlink());
                 refused_link(if is_link { Errno::LOOP } else { error })
@@ -120,7 +123,7 @@ impl AsFd for DirFd<'_> {
     }
 }
 
-/// What an opening that follows no links says of one.
+/// Translates the error for a link that was not followed.
 fn refused_link(error: Errno) -> io::Error {
     match error {
         Errno::LOOP | Errno::MLINK => super::link_refused(),
@@ -142,14 +145,14 @@ pub(super) fn open(at: At<'_>, options: OpenOptions) -> io::Result<File> {
     }
 }
 
-/// The directory that is held, opened anew so that a lock of it is this caller's own.
+/// Reopens the held directory, so that a lock on it belongs to this caller.
 pub(super) fn open_held_dir(at: At<'_>) -> io::Result<Option<File>> {
     let Some((held, _)) = at.held_name() else { return Ok(None) };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(Some(retry_on_intr(|| openat(&held.fd, ".", flags, Mode::empty()))?.into()))
 }
 
-/// Gives a new file the mode that was asked for.
+/// Gives a new file the requested mode.
 pub(super) fn give_mode(at: At<'_>, file: &File) -> io::Result<()> {
     match at.held_name() {
         Some((held, _)) if held.is_exact => Ok(retry_on_intr(|| rustix::fs::fchmod(file, held.mode))?),
@@ -161,7 +164,7 @@ pub(super) fn stat(at: At<'_>) -> io::Result<Meta> {
     stat_with(at, if at.is_held() { AtFlags::SYMLINK_NOFOLLOW } else { AtFlags::empty() })
 }
 
-/// What has the name itself, be it a link.
+/// Returns the metadata of the name, without following a link.
 pub(super) fn stat_name(at: At<'_>) -> io::Result<Meta> {
     stat_with(at, AtFlags::SYMLINK_NOFOLLOW)
 }
@@ -191,7 +194,7 @@ pub(super) fn rename(from: At<'_>, to: At<'_>) -> io::Result<()> {
     Ok(retry_on_intr(|| renameat(&from_dir, from, &to_dir, to))?)
 }
 
-/// Renames to a name that nothing has, in one step. `Unsupported` where there is no such call.
+/// Renames to a free name in one step. `Unsupported` if the system has no such call.
 #[cfg(target_os = "linux")]
 pub(super) fn rename_new(from: At<'_>, to: At<'_>) -> io::Result<()> {
     use rustix::fs::{RenameFlags, renameat_with};
@@ -207,7 +210,7 @@ pub(super) fn rename_new(_from: At<'_>, _to: At<'_>) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// A link is not followed: it gets a second name itself.
+/// Gives a file another name. A link is not followed.
 pub(super) fn hard_link(from: At<'_>, to: At<'_>) -> io::Result<()> {
     let ((from_dir, from), (to_dir, to)) = (from.place()?, to.place()?);
     Ok(retry_on_intr(|| linkat(&from_dir, from, &to_dir, to, AtFlags::empty()))?)
@@ -234,7 +237,7 @@ pub(super) fn list_dir(at: At<'_>) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Makes a directory in one that is there; with a mode it gets that one, whatever the process's mask.
+/// Creates a directory in an existing one. A given mode overrides the umask.
 pub(super) fn create_one_dir(at: At<'_>, mode: Option<u32>) -> io::Result<()> {
     let (dir, name) = at.place()?;
     mkdirat(&dir, name, Mode::from_raw_mode(mode.unwrap_or(0o777) as RawMode))?;
@@ -244,12 +247,12 @@ pub(super) fn create_one_dir(at: At<'_>, mode: Option<u32>) -> io::Result<()> {
     Ok(rustix::fs::fchmod(&made, Mode::from_raw_mode((set | mode & 0o777) as RawMode))?)
 }
 
-/// Makes a directory; with a mode it gets that one, whatever the process's mask.
+/// Creates a directory. A given mode overrides the umask.
 pub(super) fn create_dir(path: &Path, mode: Option<u32>) -> io::Result<()> {
     let Some(mode) = mode else { return std::fs::create_dir(path) };
     std::fs::DirBuilder::new().mode(mode).create(path)?;
     let made = std::fs::metadata(path)?.permissions();
-    // Of what the directory above gives, setgid and the like, nothing is taken away.
+    // Keep bits inherited from the parent, such as setgid.
     let wanted = made.mode() & 0o7000 | mode & 0o777;
     match made.mode() & 0o7777 == wanted {
         true => Ok(()),
@@ -257,7 +260,7 @@ pub(super) fn create_dir(path: &Path, mode: Option<u32>) -> io::Result<()> {
     }
 }
 
-/// Switches an open file to unbuffered I/O; false if its file system has none.
+/// Switches an open file to unbuffered I/O. Returns false if its file system has none.
 #[cfg(target_os = "linux")]
 pub(super) fn make_direct(file: &File) -> io::Result<bool> {
     use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -278,7 +281,7 @@ pub(super) fn make_direct(_file: &File) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Switches an open file back; false if there is nothing to switch.
+/// Switches an open file back to buffered I/O. Returns false if it was buffered.
 #[cfg(target_os = "linux")]
 pub(super) fn make_buffered(file: &File) -> io::Result<bool> {
     use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -294,14 +297,14 @@ pub(super) fn make_buffered(_file: &File) -> io::Result<bool> {
 
 #[cfg(target_os = "linux")]
 pub(super) fn start_writeback(file: &File, offset: u64, len: u64) -> io::Result<()> {
-    /// Start writing dirty pages; wait neither before nor after.
+    /// Starts writing dirty pages without waiting.
     const SYNC_FILE_RANGE_WRITE: std::ffi::c_uint = 2;
     sync_range(file, offset, len, SYNC_FILE_RANGE_WRITE)
 }
 
 #[cfg(target_os = "linux")]
 pub(super) fn wait_for_writeback(file: &File, offset: u64, len: u64) -> io::Result<()> {
-    /// Wait for pages that are being written; start none.
+    /// Waits for pages being written without starting others.
     const SYNC_FILE_RANGE_WAIT_BEFORE: std::ffi::c_uint = 1;
     sync_range(file, offset, len, SYNC_FILE_RANGE_WAIT_BEFORE)
 }
@@ -316,7 +319,7 @@ fn sync_range(file: &File, offset: u64, len: u64, flags: std::ffi::c_uint) -> io
     let (Ok(offset), Ok(len)) = (i64::try_from(offset), i64::try_from(len)) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    // SAFETY: a plain system call on a descriptor that `file` keeps open; it touches no memory of ours.
+    // SAFETY: a system call on a descriptor that `file` keeps open; it accesses no memory of ours.
     let result = unsafe { sync_file_range(file.as_raw_fd(), offset, len, flags) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -342,7 +345,7 @@ pub(super) fn allocate(_file: &File, _offset: u64, _len: u64) -> io::Result<()> 
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// One write that is durable when it returns. May write less.
+/// Writes durably by one call. May write less.
 #[cfg(target_os = "linux")]
 pub(super) fn write_durably_at(file: &File, buf: &[u8], offset: u64) -> io::Result<usize> {
     let buffers = [std::io::IoSlice::new(buf)];
@@ -367,7 +370,7 @@ pub(super) fn will_need(_file: &File, _offset: u64, _len: u64) -> io::Result<()>
 
 #[cfg(target_os = "linux")]
 pub(super) fn drop_cache(file: &File, offset: u64, len: u64) -> io::Result<()> {
-    // Length 0 means "to the end of the file" to the system call; here it means nothing.
+    // For the system call, length 0 means "to the end of the file".
     let Some(len) = std::num::NonZeroU64::new(len) else { return Ok(()) };
     Ok(rustix::fs::fadvise(file, offset, Some(len), rustix::fs::Advice::DontNeed)?)
 }
@@ -377,8 +380,8 @@ pub(super) fn drop_cache(_file: &File, _offset: u64, _len: u64) -> io::Result<()
     Ok(())
 }
 
-/// A descriptor of its own sees every error; that of the directory that is held, one of several callers at once. So the latter serves only a process
-/// that has no descriptor left.
+/// Syncs a directory. A new descriptor sees every error, while of several concurrent callers on the held one,
+/// only one does. The held descriptor is used only if the process has no descriptors left.
 pub(super) fn sync_dir(at: At<'_>) -> io::Result<()> {
     match open_dir(at) {
         Ok(dir) => dir.sync_all(),
@@ -396,17 +399,17 @@ pub(super) fn can_sync_dir(at: At<'_>) -> io::Result<()> {
     }
 }
 
-/// Whether the process, or the system, has too many files open.
+/// Returns whether the process or the system has too many open files.
 fn has_no_descriptor(error: &io::Error) -> bool {
     [Errno::MFILE, Errno::NFILE].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// What is no directory is not touched: opening a named pipe would wait for its other end.
+/// Opens a directory. Refuses other files without opening them, because opening a named pipe would block.
 fn open_dir(at: At<'_>) -> io::Result<File> {
     open_dir_with(at, OFlags::RDONLY)
 }
 
-/// Opens a directory only to look names up in it.
+/// Opens a directory only for lookups.
 #[cfg(target_os = "linux")]
 fn open_dir_unread(at: At<'_>) -> io::Result<File> {
     open_dir_with(at, OFlags::PATH)
@@ -422,7 +425,7 @@ fn open_dir_with(at: At<'_>, how: OFlags) -> io::Result<File> {
     let mut flags = how | OFlags::DIRECTORY | OFlags::CLOEXEC;
     flags.set(OFlags::NOFOLLOW, at.is_held());
     match retry_on_intr(|| openat(&dir, name, flags, Mode::empty())) {
-        // The system says of a link that it is no directory.
+        // The system reports a link as not being a directory.
         Err(Errno::NOTDIR) if at.is_held() && stat_name(at).is_ok_and(|meta| meta.is_link) => {
             Err(super::link_refused())
         }

@@ -1,6 +1,6 @@
-//! What `std` does not offer on Windows: mostly nothing, said honestly.
+//! Windows equivalents of the Unix calls, as far as `std` has them.
 //!
-//! Direct I/O, allocation and cache hints are left out; directories have no sync of their own.
+//! Direct I/O, allocation and cache hints are missing; directories have no sync.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use super::{At, Meta, or_here};
 use crate::OpenOptions;
 
-// These move the handle's position, which nothing here uses.
+// These calls move the handle's position, which is not used.
 pub(super) fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     match file.seek_read(buf, offset) {
-        // ERROR_HANDLE_EOF: reading at or behind the end is no error to us.
+        // ERROR_HANDLE_EOF: reading at or after the end is not an error here.
         Err(e) if e.raw_os_error() == Some(38) => Ok(0),
         other => other,
     }
@@ -23,8 +23,9 @@ pub(super) fn write_at(file: &File, buf: &[u8], offset: u64) -> io::Result<usize
     file.seek_write(buf, offset)
 }
 
-/// A directory whose files are not reached through symbolic links. It is known by its path: if it is moved or replaced, the new one is
-/// used. A link that is put in a file's place between the look and the opening is followed.
+/// A directory whose files are not accessed through symbolic links. It is identified by its path, so after a
+/// move or replacement the new directory is used. A link created between the check and the opening is
+/// followed.
 #[derive(Debug)]
 pub(super) struct Held {
     path: PathBuf,
@@ -45,7 +46,7 @@ pub(super) fn open(at: At<'_>, options: OpenOptions) -> io::Result<File> {
     open.truncate(options.truncate).open(at.path)
 }
 
-/// Refuses links below a held directory. One that is put there after the look is followed.
+/// Refuses links below a held directory. A link created after the check is followed.
 fn refuse_links(at: At<'_>) -> io::Result<()> {
     let Some(held) = at.held else { return Ok(()) };
     let Ok(below) = at.path.strip_prefix(&held.path) else { return Ok(()) };
@@ -59,12 +60,12 @@ fn refuse_links(at: At<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Directories cannot be locked here.
+/// Directories cannot be locked on Windows.
 pub(super) fn open_held_dir(_at: At<'_>) -> io::Result<Option<File>> {
     Ok(None)
 }
 
-/// There are no such modes.
+/// Windows has no such modes.
 pub(super) fn give_mode(_at: At<'_>, _file: &File) -> io::Result<()> {
     Ok(())
 }
@@ -74,7 +75,7 @@ pub(super) fn stat(at: At<'_>) -> io::Result<Meta> {
     Ok(meta_of(&if is_held { fs::symlink_metadata(at.path)? } else { fs::metadata(at.path)? }))
 }
 
-/// What has the name itself, be it a link.
+/// Returns the metadata of the name, without following a link.
 pub(super) fn stat_name(at: At<'_>) -> io::Result<Meta> {
     Ok(meta_of(&fs::symlink_metadata(at.path)?))
 }
@@ -91,7 +92,7 @@ fn meta_of(meta: &fs::Metadata) -> Meta {
     }
 }
 
-/// There is no such call.
+/// Windows has no such call in `std`.
 pub(super) fn rename_new(_from: At<'_>, _to: At<'_>) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
@@ -101,7 +102,7 @@ pub(super) fn create_one_dir(at: At<'_>, _mode: Option<u32>) -> io::Result<()> {
     fs::create_dir(at.path)
 }
 
-/// `std` tells no identity of files there.
+/// `std` reports no file identity on Windows.
 pub(super) fn identity(_file: &File) -> io::Result<Option<(u64, u64)>> {
     Ok(None)
 }
@@ -133,7 +134,7 @@ pub(super) fn create_dir(path: &Path, _mode: Option<u32>) -> io::Result<()> {
     fs::create_dir(path)
 }
 
-/// Links stay: a path without them may be one of another kind, in which `..` is a name.
+/// Links are not resolved: a resolved path may be of a form in which `..` is a name.
 pub(super) fn canonical(path: &Path) -> io::Result<PathBuf> {
     std::path::absolute(path)
 }

@@ -1,4 +1,5 @@
-//! The writer against a vector, on real and simulated files, buffered and direct, with faults and crashes.
+//! Compares the writer with a vector, on real and simulated files, buffered and direct, with faults and
+//! crashes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,12 +34,12 @@ fn against_a_vector(fs: &dyn Fs, dir: &Path, seed: u64) {
     }
     let (file, len) = writer.finish().unwrap();
     assert!(!file.is_direct());
-    assert_eq!((len, file.len().unwrap()), (model.len() as u64, model.len() as u64), "env_writer.1");
-    assert!(read_range(&*file, 0, model.len()).unwrap() == model, "env_writer.1, seed {seed}");
+    assert_eq!((len, file.len().unwrap()), (model.len() as u64, model.len() as u64));
+    assert!(read_range(&*file, 0, model.len()).unwrap() == model, "seed {seed}");
 }
 
 #[test]
-fn env_writer_1_the_file_is_what_was_written() {
+fn the_file_is_what_was_written() {
     let dir = tempfile::tempdir().unwrap();
     let mem = MemFs::new();
     for seed in 0..60 {
@@ -47,7 +48,7 @@ fn env_writer_1_the_file_is_what_was_written() {
     }
 }
 
-/// What `sync` covered survives every crash, also while its last block is being rewritten (env_writer.2).
+/// Synced bytes survive every crash, even while their last block is rewritten (env_writer.2).
 #[test]
 fn env_writer_2_synced_bytes_survive() {
     for seed in 0..200 {
@@ -78,20 +79,20 @@ fn env_writer_2_synced_bytes_survive() {
 }
 
 #[test]
-fn env_writer_4_a_new_file_without_a_writer_is_not_left_behind() {
+fn a_new_file_without_a_writer_is_not_left_behind() {
     let disk = MemFs::new();
     let fs = FaultFs::new(Arc::new(disk.clone()));
     let path = Path::new("/f");
     let no_reader = || fs.add(FaultRule::new(&[OpKind::Open], FaultAction::Fail(std::io::ErrorKind::Other)));
     no_reader();
     AppendWriter::create(&fs, path, OpenOptions::create_new().direct(), 64).unwrap_err();
-    assert!(!disk.exists(path).unwrap(), "env_writer.4");
+    assert!(!disk.exists(path).unwrap());
     AppendWriter::create(&fs, path, OpenOptions::create_new().direct(), 64).unwrap();
-    // What was there before stays.
+    // Existing files stay.
     for options in [OpenOptions::create_new(), OpenOptions::create()] {
         no_reader();
         AppendWriter::create(&fs, path, options.direct(), 64).unwrap_err();
-        assert!(disk.exists(path).unwrap(), "env_writer.4");
+        assert!(disk.exists(path).unwrap());
         fs.clear();
     }
 }
@@ -130,7 +131,7 @@ fn env_writer_3_nothing_is_written_after_a_panic() {
 }
 
 #[test]
-fn env_writer_5_a_steady_writer_waits_for_the_buffer_before_and_fails_where_that_cannot_be_written() {
+fn a_steady_writer_waits_for_the_buffer_before_and_fails_where_that_cannot_be_written() {
     // The first hint starts the first buffer, the second waits for it, the third starts the second.
     for (hint, fails) in [(1, false), (2, true), (3, false)] {
         let fs = FaultFs::new(Arc::new(MemFs::new()));
@@ -138,7 +139,7 @@ fn env_writer_5_a_steady_writer_waits_for_the_buffer_before_and_fails_where_that
         let mut writer = AppendWriter::create(&fs, Path::new("f"), options, 10).unwrap().steady();
         fs.add(FaultRule::new(&[OpKind::Hint], FaultAction::Fail(std::io::ErrorKind::Other)).nth(hint));
         let wrote = (0..3).try_for_each(|_| writer.write(&[7; 8]));
-        assert_eq!((hint, wrote.is_err()), (hint, fails), "env_writer.5");
+        assert_eq!((hint, wrote.is_err()), (hint, fails));
         assert_eq!(writer.finish().is_err(), fails, "env_writer.3");
     }
 }

@@ -144,7 +144,7 @@ fn open_8_a_database_stays_where_it_is_when_a_link_to_it_is_turned_elsewhere() {
 }
 
 #[test]
-fn real_8_a_lock_file_that_is_removed_or_replaced_lets_nobody_in() {
+fn a_lock_file_that_is_removed_or_replaced_lets_nobody_in() {
     let root = tempfile::tempdir().expect("a directory");
     let dir = root.path().join("db");
     let first = open(&dir);
@@ -155,9 +155,9 @@ fn real_8_a_lock_file_that_is_removed_or_replaced_lets_nobody_in() {
             fs::write(dir.join("LOCK"), "").expect("replace");
         }
         let check = esker::check_offline(&dir);
-        assert!(matches!(check, Err(Error::Locked { .. })), "real.8: {check:?}");
+        assert!(matches!(check, Err(Error::Locked { .. })), "{check:?}");
         let second = Db::builder().stepped().open(&dir);
-        assert!(matches!(second, Err(Error::Locked { .. })), "real.8: {second:?}");
+        assert!(matches!(second, Err(Error::Locked { .. })), "{second:?}");
     }
     first.close().expect("close");
     expect_items(&dir, 100);
